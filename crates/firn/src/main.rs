@@ -1,0 +1,3 @@
+//! The `firn` binary: settings, wiring and subcommands. No logic.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The write pipeline: decoding, limits, validation; scraping.

@@ -1,0 +1,1 @@
+//! Load generation against any Prometheus-compatible system, over public HTTP only.

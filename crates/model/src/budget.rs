@@ -1,0 +1,156 @@
+//! Memory that must be reserved before it is allocated.
+//!
+//! Budgets form a tree: a query's budget is a child of the budget of all queries, which is a child
+//! of the process's. A reservation counts in the whole chain or fails and counts nowhere.
+
+use crate::error::{Error, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A limit in bytes and what is used of it. Cheap to clone; clones share the count.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Node>);
+
+#[derive(Debug)]
+struct Node {
+    name: &'static str,
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+    parent: Option<Budget>,
+}
+
+impl Budget {
+    /// A budget of its own; `name` appears in the error when it runs out.
+    pub fn new(name: &'static str, limit_bytes: usize) -> Self {
+        Self::with_parent(name, limit_bytes, None)
+    }
+
+    /// A budget inside this one: what it reserves counts here too.
+    pub fn child(&self, name: &'static str, limit_bytes: usize) -> Self {
+        Self::with_parent(name, limit_bytes, Some(self.clone()))
+    }
+
+    fn with_parent(name: &'static str, limit_bytes: usize, parent: Option<Budget>) -> Self {
+        Self(Arc::new(Node {
+            name,
+            limit_bytes,
+            used_bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            parent,
+        }))
+    }
+
+    /// Reserves `bytes` here and in every parent, or fails with [`ErrorKind::Limited`].
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation, Error> {
+        self.take(bytes)?;
+        Ok(Reservation {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Error> {
+        let node = &*self.0;
+        let used = node
+            .used_bytes
+            .fetch_add(bytes, Ordering::Relaxed)
+            .saturating_add(bytes);
+        if used > node.limit_bytes {
+            node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Error::new(
+                ErrorKind::Limited,
+                format!(
+                    "{} memory limit reached: {used} bytes needed, limit {}",
+                    node.name, node.limit_bytes
+                ),
+            ));
+        }
+        if let Some(parent) = &node.parent
+            && let Err(e) = parent.take(bytes)
+        {
+            node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(e);
+        }
+        node.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give(&self, bytes: usize) {
+        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(parent) = &self.0.parent {
+            parent.give(bytes);
+        }
+    }
+
+    /// Bytes reserved now.
+    pub fn used_bytes(&self) -> usize {
+        self.0.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were reserved at one time.
+    pub fn peak_bytes(&self) -> usize {
+        self.0.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The limit in bytes.
+    pub fn limit_bytes(&self) -> usize {
+        self.0.limit_bytes
+    }
+}
+
+/// Bytes held in a budget until this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Grows the reservation by `bytes`, or fails and leaves it as it was.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back all but `bytes`; does nothing if it holds fewer.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.budget.give(surplus);
+        self.bytes -= surplus;
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_reserve_over_parent_limit_counts_nowhere() {
+        let all = Budget::new("all queries", 100);
+        let one = all.child("query", 80);
+        let held = one.reserve(60).unwrap();
+        let other = all.child("query", 80);
+        let e = other.reserve(50).unwrap_err();
+        assert_eq!(e.kind, ErrorKind::Limited);
+        assert_eq!(
+            e.message,
+            "all queries memory limit reached: 110 bytes needed, limit 100"
+        );
+        assert_eq!((other.used_bytes(), all.used_bytes()), (0, 60));
+        drop(held);
+        assert_eq!((all.used_bytes(), all.peak_bytes()), (0, 60));
+    }
+}

@@ -1,0 +1,213 @@
+//! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
+//!
+//! The only file below the rim that may call them; a test holds that.
+#![allow(clippy::disallowed_methods)]
+
+use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
+use crate::sample::TimestampMs;
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The system, with as many compute threads as the process may use cores.
+pub fn env() -> io::Result<Env> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    Ok(Env {
+        clock: Arc::new(SystemClock {
+            start: Instant::now(),
+        }),
+        rng: Arc::new(SystemRng(AtomicU64::new(0))),
+        disk: Arc::new(SystemDisk),
+        compute: Arc::new(Threads::new(threads)?),
+    })
+}
+
+struct SystemClock {
+    start: Instant,
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> TimestampMs {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(d) => d.as_millis() as i64,
+            Err(before) => -(before.duration().as_millis() as i64),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// Numbers from the standard library's hash keys, which the OS seeds.
+struct SystemRng(AtomicU64);
+
+impl Rng for SystemRng {
+    fn next_u64(&self) -> u64 {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u64(self.0.fetch_add(1, Ordering::Relaxed));
+        hasher.finish()
+    }
+}
+
+struct SystemDisk;
+
+struct SystemFile(fs::File);
+
+struct LockedFile {
+    /// Holds the lock until it is closed.
+    _file: fs::File,
+}
+
+impl DirLock for LockedFile {}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::Write => {
+                options.write(true);
+            }
+            OpenMode::CreateNew => {
+                options.write(true).create_new(true);
+            }
+        }
+        Ok(Arc::new(SystemFile(options.open(path)?)))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            names.push(PathBuf::from(entry?.file_name()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(LockedFile { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl File for SystemFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            match self.0.read_at(&mut into[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        use rustix::fs::FallocateFlags;
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            FallocateFlags::KEEP_SIZE,
+            0,
+            bytes,
+        )?)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+struct Threads {
+    compute: rayon::ThreadPool,
+    log: rayon::ThreadPool,
+    background: rayon::ThreadPool,
+}
+
+impl Threads {
+    fn new(threads: usize) -> io::Result<Self> {
+        Ok(Self {
+            compute: pool("firn-compute", threads)?,
+            log: pool("firn-log", 1)?,
+            background: pool("firn-background", 1)?,
+        })
+    }
+}
+
+fn pool(name: &'static str, threads: usize) -> io::Result<rayon::ThreadPool> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(move |i| format!("{name}-{i}"))
+        .build()
+        .map_err(io::Error::other)
+}
+
+impl Compute for Threads {
+    fn spawn(&self, work: Work, job: Job) {
+        match work {
+            Work::Compute => self.compute.spawn(job),
+            Work::Log => self.log.spawn(job),
+            Work::Background => self.background.spawn(job),
+        }
+    }
+
+    fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        use rayon::prelude::*;
+        self.compute
+            .install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(task));
+    }
+
+    fn threads(&self) -> usize {
+        self.compute.current_num_threads()
+    }
+}

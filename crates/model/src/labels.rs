@@ -1,0 +1,353 @@
+//! Label sets in one canonical byte form, so that equality, hashing and storage need no objects.
+//!
+//! ```text
+//! label set = { uvarint name length | name | uvarint value length | value }*
+//! ```
+//!
+//! Invariant: names are sorted, unique, non-empty UTF-8; values are non-empty bytes. Values are
+//! bytes and not `str` because PromQL strings are. What comes from outside is checked by [`LabelsBuilder`]
+//! or by the decoder that writes the canonical form itself.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// The label that holds the metric's name.
+pub const METRIC_NAME: &str = "__name__";
+
+/// An owned label set. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Arc<[u8]>);
+
+/// A borrowed label set in canonical form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LabelsRef<'a>(&'a [u8]);
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl Labels {
+    /// The set without a label.
+    pub fn empty() -> Self {
+        Self(Arc::new([]))
+    }
+
+    /// Labels from pairs in any order; a later pair of the same name wins, empty values drop out.
+    pub fn from_pairs<N: AsRef<str>, V: AsRef<[u8]>>(
+        pairs: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let mut builder = LabelsBuilder::default();
+        for (name, value) in pairs {
+            builder.set(name.as_ref(), value.as_ref());
+        }
+        builder.build()
+    }
+
+    /// The set as a borrowed one.
+    pub fn as_ref(&self) -> LabelsRef<'_> {
+        LabelsRef(&self.0)
+    }
+
+    /// The value of `name`; empty if the label is absent, as PromQL sees it.
+    pub fn get(&self, name: &str) -> &[u8] {
+        self.as_ref().get(name)
+    }
+
+    /// The pairs in name order.
+    pub fn iter(&self) -> LabelsIter<'_> {
+        self.as_ref().iter()
+    }
+
+    /// The canonical bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether there is no label.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> LabelsRef<'a> {
+    /// Wraps bytes that are canonical already; debug builds check that they are.
+    pub fn from_canonical(bytes: &'a [u8]) -> Self {
+        debug_assert!(is_canonical(bytes), "label bytes are not canonical");
+        Self(bytes)
+    }
+
+    /// The canonical bytes.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The pairs in name order.
+    pub fn iter(self) -> LabelsIter<'a> {
+        LabelsIter { rest: self.0 }
+    }
+
+    /// The value of `name`, or empty; O(labels).
+    pub fn get(self, name: &str) -> &'a [u8] {
+        for (n, v) in self.iter() {
+            match n.cmp(name) {
+                Ordering::Less => {}
+                Ordering::Equal => return v,
+                Ordering::Greater => break,
+            }
+        }
+        &[]
+    }
+
+    /// Whether there is no label.
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// An owned copy.
+    pub fn to_owned(self) -> Labels {
+        Labels(self.0.into())
+    }
+}
+
+/// The order of Prometheus's `labels.Compare`: pair by pair, name before value, shorter set first.
+impl Ord for LabelsRef<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.0 == other.0 {
+            return Ordering::Equal;
+        }
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl PartialOrd for LabelsRef<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Labels {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_ref().cmp(&other.as_ref())
+    }
+}
+
+impl PartialOrd for Labels {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// `{a="b", c="d"}` with the name as an ordinary label, as Prometheus prints label sets.
+impl fmt::Display for LabelsRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, (name, value)) in self.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}={:?}", String::from_utf8_lossy(value))?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl fmt::Debug for LabelsRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_ref(), f)
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.as_ref(), f)
+    }
+}
+
+/// Walks the pairs of a canonical label set in name order. Stops at malformed bytes.
+#[derive(Clone, Debug)]
+pub struct LabelsIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for LabelsIter<'a> {
+    type Item = (&'a str, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let name = take_prefixed(&mut self.rest)?;
+        let value = take_prefixed(&mut self.rest)?;
+        Some((std::str::from_utf8(name).ok()?, value))
+    }
+}
+
+fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = take_uvarint(rest)?;
+    let (head, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = tail;
+    Some(head)
+}
+
+fn take_uvarint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for (i, byte) in rest.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            *rest = rest.get(i + 1..)?;
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Appends one pair in canonical form; the caller keeps the order of names.
+pub fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    push_prefixed(out, name);
+    push_prefixed(out, value);
+}
+
+fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+}
+
+/// Whether `bytes` are a label set in canonical form: what a decoder of stored bytes must check.
+pub fn is_canonical(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let mut previous: Option<&[u8]> = None;
+    while !rest.is_empty() {
+        let Some(name) = take_prefixed(&mut rest) else {
+            return false;
+        };
+        let Some(value) = take_prefixed(&mut rest) else {
+            return false;
+        };
+        let sorted = previous.is_none_or(|p| p < name);
+        if !sorted || name.is_empty() || value.is_empty() || std::str::from_utf8(name).is_err() {
+            return false;
+        }
+        previous = Some(name);
+    }
+    true
+}
+
+/// Changes a label set pair by pair and builds the canonical form.
+#[derive(Clone, Debug, Default)]
+pub struct LabelsBuilder {
+    /// Sorted by name, unique; an empty value means absent.
+    pairs: Vec<(String, Vec<u8>)>,
+}
+
+impl LabelsBuilder {
+    /// Starts from the labels of `base`.
+    pub fn from_labels(base: LabelsRef<'_>) -> Self {
+        Self {
+            pairs: base
+                .iter()
+                .map(|(n, v)| (n.to_owned(), v.to_vec()))
+                .collect(),
+        }
+    }
+
+    /// Sets `name` to `value`; an empty value removes the label.
+    pub fn set(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        match self.pairs.binary_search_by(|(n, _)| n.as_str().cmp(name)) {
+            Ok(i) if value.is_empty() => {
+                self.pairs.remove(i);
+            }
+            Ok(i) => self.pairs[i].1 = value.to_vec(),
+            Err(_) if value.is_empty() => {}
+            Err(i) => self.pairs.insert(i, (name.to_owned(), value.to_vec())),
+        }
+        self
+    }
+
+    /// Removes `name`.
+    pub fn remove(&mut self, name: &str) -> &mut Self {
+        self.set(name, &[])
+    }
+
+    /// Keeps only the labels for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) -> &mut Self {
+        self.pairs.retain(|(n, _)| keep(n));
+        self
+    }
+
+    /// The value of `name`, or empty.
+    pub fn get(&self, name: &str) -> &[u8] {
+        match self.pairs.binary_search_by(|(n, _)| n.as_str().cmp(name)) {
+            Ok(i) => &self.pairs[i].1,
+            Err(_) => &[],
+        }
+    }
+
+    /// The label set.
+    pub fn build(&self) -> Labels {
+        let mut out =
+            Vec::with_capacity(self.pairs.iter().map(|(n, v)| n.len() + v.len() + 4).sum());
+        for (name, value) in &self.pairs {
+            push_pair(&mut out, name.as_bytes(), value);
+        }
+        Labels(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_from_pairs_any_order_is_canonical() {
+        let l = Labels::from_pairs([("b", "2"), ("__name__", "m"), ("a", ""), ("b", "3")]);
+        assert_eq!(l.to_string(), r#"{__name__="m", b="3"}"#);
+        assert!(is_canonical(l.as_bytes()));
+        assert_eq!((l.get("b"), l.get("a")), (&b"3"[..], &b""[..]));
+    }
+
+    #[test]
+    fn labels_compare_orders_as_prometheus() {
+        let l = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied());
+        let sorted = [
+            l(&[]),
+            l(&[("a", "1")]),
+            l(&[("a", "1"), ("b", "1")]),
+            l(&[("a", "11")]),
+            l(&[("aa", "0")]),
+        ];
+        for (i, a) in sorted.iter().enumerate() {
+            for (j, b) in sorted.iter().enumerate() {
+                assert_eq!(a.cmp(b), i.cmp(&j), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn is_canonical_refuses_malformed_bytes() {
+        let mut unsorted = Vec::new();
+        push_pair(&mut unsorted, b"b", b"1");
+        push_pair(&mut unsorted, b"a", b"1");
+        let mut empty_value = Vec::new();
+        push_pair(&mut empty_value, b"a", b"");
+        let cases: [&[u8]; 6] = [
+            &unsorted,
+            &empty_value,
+            b"\x01",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"\x01\xff\x01a",
+            b"\x05a",
+        ];
+        for bytes in cases {
+            assert!(!is_canonical(bytes), "{bytes:?}");
+        }
+    }
+}

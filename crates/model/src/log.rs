@@ -1,0 +1,40 @@
+//! The log as a trait: whoever makes bytes durable in order.
+//!
+//! The local segment log is one engine; an object-store log and Kafka follow. A block is opaque here
+//! and self-contained: it replays from itself plus the series records of its segment or checkpoint.
+
+use crate::error::Error;
+
+/// A place in the log. Later blocks have greater positions; zero comes before every block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position(pub u64);
+
+/// A block as it was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogBlock {
+    /// Where it stands.
+    pub position: Position,
+    /// What was appended.
+    pub payload: Vec<u8>,
+}
+
+/// Called once, when the block is durable (with its position) or can never be.
+pub type OnDurable = Box<dyn FnOnce(Result<Position, Error>) + Send>;
+
+/// Makes blocks durable.
+pub trait DurableLog: Send + Sync {
+    /// Appends a block. Returns at once; `done` is called when the block is durable. After a failed
+    /// sync every append fails with [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    fn append(&self, payload: Vec<u8>, done: OnDurable);
+
+    /// Calls `each` for every block from `from` on, in order. Damage is reported as an `Err` item with
+    /// [`crate::error::ErrorKind::Corrupt`] that names the place, and reading goes on behind it.
+    fn tail(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Result<LogBlock, Error>),
+    ) -> Result<(), Error>;
+
+    /// Forgets blocks before `to`; may keep some of them.
+    fn trim(&self, to: Position) -> Result<(), Error>;
+}

@@ -1,0 +1,204 @@
+//! The seam between those who produce or query samples and those who keep them.
+//!
+//! Both traits hand back a handle at once and need no `async`: a [`Ticket`] is a plain future that the
+//! rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute thread
+//! asks. The head, blocks, a bucket and a cluster implement the same two.
+
+use crate::batch::Batch;
+use crate::cancel::Cancel;
+use crate::columns::{LabelColumn, SeriesBatch};
+use crate::error::Error;
+use crate::labels::Labels;
+use crate::matcher::Matcher;
+use crate::sample::{TimeRange, TimestampMs};
+use crate::tenant::TenantId;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Why a sample was not stored although its request was sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rejection {
+    /// The series holds a newer sample.
+    OutOfOrder,
+    /// The series holds another value at this timestamp.
+    DuplicateTimestamp,
+    /// The sample lies further in the past than the store accepts.
+    TooOld,
+    /// The sample lies further in the future than the store accepts.
+    TooFarInFuture,
+    /// The series is new and the store takes no more of them.
+    SeriesLimit,
+}
+
+/// Samples refused for one reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejected {
+    /// Why.
+    pub rejection: Rejection,
+    /// How many.
+    pub count: usize,
+    /// The labels of the first one.
+    pub first_labels: Labels,
+    /// The time of the first one.
+    pub first_time: TimestampMs,
+}
+
+/// What became of a batch once it was durable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Appended {
+    /// Samples that the store now holds, silently accepted duplicates included.
+    pub stored: usize,
+    /// Refused samples, one entry a reason, in the order in which the reasons first occurred.
+    pub rejected: Vec<Rejected>,
+}
+
+/// Bounds that the caller sets for a batch from its own clock.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendBounds {
+    /// The newest time accepted.
+    pub time_max: TimestampMs,
+}
+
+/// Takes samples.
+pub trait Append: Send + Sync {
+    /// Stores `batch`. The ticket resolves when every stored sample is durable and visible, or with
+    /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
+    fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectRequest<'a> {
+    /// Whose data.
+    pub tenant: &'a TenantId,
+    /// All must match. Empty means every series.
+    pub matchers: &'a [Matcher],
+    /// Series without a sample in here may be left out; samples outside are.
+    pub range: TimeRange,
+    /// Checked while working.
+    pub cancel: &'a Cancel,
+}
+
+/// Answers look-ups.
+pub trait Select: Send + Sync {
+    /// The series that match, in the order in which they were born.
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
+
+    /// The names of labels on the series that match, sorted.
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error>;
+
+    /// The values of `name` on the series that match, sorted.
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
+}
+
+/// Series found by a look-up, and a consistent view of their samples: what was visible when
+/// [`Select::select`] returned, whole batches only.
+pub trait Selection: Send + Sync {
+    /// How many series.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The label set of a series; allocates.
+    fn labels(&self, series: usize) -> Labels;
+
+    /// One label of all series: what grouping and matching need, without whole label sets.
+    fn label_column(&self, name: &str) -> LabelColumn;
+
+    /// Appends the samples of `series` that lie in the request's range to `into`, in order. A series
+    /// without any is there with empty columns. May be called from many threads at once.
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error>;
+}
+
+#[derive(Debug, Default)]
+struct TicketState {
+    outcome: Option<Result<Appended, Error>>,
+    waker: Option<Waker>,
+}
+
+type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
+
+/// The promise of [`Append::append`]: await it, or [`Ticket::wait`] on a thread that may block.
+#[derive(Debug)]
+#[must_use = "a batch is durable only when its ticket says so"]
+pub struct Ticket(TicketCell);
+
+/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that nobody waits for ever.
+#[derive(Debug)]
+pub struct TicketResolver(Option<TicketCell>);
+
+impl Ticket {
+    /// A ticket and the one who resolves it.
+    pub fn new() -> (Ticket, TicketResolver) {
+        let cell: TicketCell = Arc::default();
+        (Ticket(cell.clone()), TicketResolver(Some(cell)))
+    }
+
+    /// A ticket that is resolved already.
+    pub fn ready(outcome: Result<Appended, Error>) -> Ticket {
+        let (ticket, resolver) = Ticket::new();
+        resolver.resolve(outcome);
+        ticket
+    }
+
+    /// Blocks the thread until the ticket resolves.
+    pub fn wait(self) -> Result<Appended, Error> {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(outcome) = state.outcome.take() {
+                return outcome;
+            }
+            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Appended, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(outcome);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl TicketResolver {
+    /// Resolves the ticket.
+    pub fn resolve(mut self, outcome: Result<Appended, Error>) {
+        self.settle(outcome);
+    }
+
+    fn settle(&mut self, outcome: Result<Appended, Error>) {
+        let Some(cell) = self.0.take() else { return };
+        let waker = {
+            let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.outcome = Some(outcome);
+            state.waker.take()
+        };
+        cell.1.notify_all();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for TicketResolver {
+    fn drop(&mut self) {
+        use crate::error::ErrorKind;
+        self.settle(Err(Error::new(
+            ErrorKind::Unavailable,
+            "the write was given up before it was durable",
+        )));
+    }
+}

@@ -1,0 +1,293 @@
+//! The syntax tree of PromQL. Every node knows where it stands in the text.
+//!
+//! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees until the
+//! query's start, end and step are known; see [`Duration`].
+
+use crate::functions::Function;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimestampMs;
+
+/// Where a node stands: byte offsets into the text, the end not included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The kinds of nodes.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// `1`, `0x1f`, `5m` where a number stands
+    Number(NumberLiteral),
+    /// `"text"`
+    String(Vec<u8>),
+    /// `up{job="x"} offset 5m @ end()`
+    Vector(VectorSelector),
+    /// `up[5m]`
+    Matrix(MatrixSelector),
+    /// `(expr)[30m:1m]`
+    Subquery(Box<Subquery>),
+    /// `rate(...)`
+    Call(Call),
+    /// `sum by (x) (...)`
+    Aggregate(Box<Aggregate>),
+    /// `a + on (x) b`
+    Binary(Box<Binary>),
+    /// `-a`, `+a`
+    Unary(UnaryOp, Box<Expr>),
+    /// `(a)`
+    Paren(Box<Expr>),
+}
+
+/// A number and whether it was written as a duration, which the printer keeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberLiteral {
+    /// The value; of a duration, seconds.
+    pub value: f64,
+    /// Whether it was written as a duration.
+    pub is_duration: bool,
+}
+
+/// Prefix operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+}
+
+/// A duration: a plain one in milliseconds, or a tree over numbers, `step()`, `range()`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Duration {
+    /// Known milliseconds.
+    Millis(i64),
+    /// Not known before the query's step and range are.
+    Expr(Box<DurationExpr>, Span),
+}
+
+/// A duration expression; values are seconds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DurationExpr {
+    /// A number of seconds or a duration literal.
+    Number(NumberLiteral),
+    /// `step()`
+    Step,
+    /// `range()`
+    Range,
+    /// `+a`, `-a`
+    Unary(UnaryOp, Box<DurationExpr>),
+    /// `a + b`; only arithmetic operators
+    Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
+    /// `min_of(a, b)`
+    MinOf(Box<DurationExpr>, Box<DurationExpr>),
+    /// `max_of(a, b)`
+    MaxOf(Box<DurationExpr>, Box<DurationExpr>),
+    /// `(a)`
+    Paren(Box<DurationExpr>),
+}
+
+/// `@ ...`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// A timestamp.
+    Time(TimestampMs),
+    /// `start()`
+    Start,
+    /// `end()`
+    End,
+}
+
+/// How a selector picks samples at the edges of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Edges {
+    /// The plain way.
+    #[default]
+    Plain,
+    /// `anchored`
+    Anchored,
+    /// `smoothed`
+    Smoothed,
+}
+
+/// An instant vector selector.
+#[derive(Clone, Debug)]
+pub struct VectorSelector {
+    /// The name written before the braces, if any; it is among the matchers too.
+    pub name: Option<String>,
+    /// All conditions, the name included.
+    pub matchers: Vec<Matcher>,
+    /// `offset`, zero if there is none.
+    pub offset: Duration,
+    /// `@`.
+    pub at: Option<At>,
+    /// `anchored`, `smoothed`.
+    pub edges: Edges,
+}
+
+/// A range vector selector.
+#[derive(Clone, Debug)]
+pub struct MatrixSelector {
+    /// The series and the modifiers.
+    pub vector: VectorSelector,
+    /// Where the vector selector without the range stands.
+    pub vector_span: Span,
+    /// The window.
+    pub range: Duration,
+}
+
+/// A subquery.
+#[derive(Clone, Debug)]
+pub struct Subquery {
+    /// What is evaluated at each inner step.
+    pub expr: Expr,
+    /// The window.
+    pub range: Duration,
+    /// The inner step; the default one if absent.
+    pub step: Option<Duration>,
+    /// `offset`.
+    pub offset: Duration,
+    /// `@`.
+    pub at: Option<At>,
+}
+
+/// A function call, type-checked.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The row of the function table.
+    pub function: &'static Function,
+    /// The arguments.
+    pub args: Vec<Expr>,
+}
+
+/// Aggregation operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum AggregateOp {
+    Sum,
+    Avg,
+    Count,
+    Min,
+    Max,
+    Group,
+    Stddev,
+    Stdvar,
+    TopK,
+    BottomK,
+    CountValues,
+    Quantile,
+    LimitK,
+    LimitRatio,
+}
+
+/// Which labels a grouping or a matching looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// `by (...)`
+    By(Vec<String>),
+    /// `without (...)`
+    Without(Vec<String>),
+}
+
+/// An aggregation. No modifier is `By([])`, as upstream.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// The operator.
+    pub op: AggregateOp,
+    /// What is aggregated.
+    pub expr: Expr,
+    /// The parameter of `topk`, `quantile`, `count_values`, ...
+    pub param: Option<Expr>,
+    /// The groups.
+    pub grouping: Grouping,
+}
+
+/// Infix operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Pow,
+    Atan2,
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterOrEqual,
+    LessOrEqual,
+    And,
+    Or,
+    Unless,
+    /// `</`, keeps a histogram's lower part
+    TrimUpper,
+    /// `>/`, keeps a histogram's upper part
+    TrimLower,
+}
+
+/// How many elements of one side pair with how many of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub enum Cardinality {
+    #[default]
+    OneToOne,
+    ManyToOne,
+    OneToMany,
+    ManyToMany,
+}
+
+/// How elements of two vectors are paired.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Matching {
+    /// Pairs.
+    pub cardinality: Cardinality,
+    /// `true` for `on`, `false` for `ignoring` and for none.
+    pub on: bool,
+    /// The labels of `on` or `ignoring`.
+    pub labels: Vec<String>,
+    /// The labels that `group_left` or `group_right` copies.
+    pub include: Vec<String>,
+    /// `fill` or `fill_left`.
+    pub fill_left: Option<f64>,
+    /// `fill` or `fill_right`.
+    pub fill_right: Option<f64>,
+}
+
+/// An infix operation.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    /// The operator.
+    pub op: BinaryOp,
+    /// Left side.
+    pub left: Expr,
+    /// Right side.
+    pub right: Expr,
+    /// `bool`.
+    pub returns_bool: bool,
+    /// Set if both sides are vectors.
+    pub matching: Option<Matching>,
+}
+
+/// The types of expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ValueType {
+    Scalar,
+    String,
+    Vector,
+    Matrix,
+}

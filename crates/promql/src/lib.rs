@@ -1,0 +1,78 @@
+//! PromQL, as Prometheus 3.14 speaks it: lexer, parser, plan, operators, evaluation.
+//!
+//! Invariants: pure; the clock is never read, `now` and the lookback arrive in [`Options`]; same
+//! plan and same input give the same bits, whatever the number of threads; memory is reserved
+//! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP, JSON or
+//! a store's inside: samples come through [`firn_model::store::Select`].
+
+pub mod ast;
+pub mod functions;
+pub mod value;
+
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::env::Compute;
+use firn_model::sample::TimestampMs;
+use firn_model::store::Select;
+use firn_model::tenant::TenantId;
+
+/// Language switches, named as upstream's feature flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// `promql-experimental-functions`
+    pub experimental_functions: bool,
+    /// `promql-extended-range-selectors`
+    pub extended_range_selectors: bool,
+    /// `promql-binop-fill-modifiers`
+    pub binop_fill_modifiers: bool,
+    /// `promql-delayed-name-removal`
+    pub delayed_name_removal: bool,
+    /// `use-start-timestamps`
+    pub use_start_timestamps: bool,
+    /// `type-and-unit-labels`
+    pub type_and_unit_labels: bool,
+}
+
+/// When a query is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvalTime {
+    /// At one moment.
+    Instant(TimestampMs),
+    /// At `start`, `start + step`, ... up to `end`; `step_ms` is positive.
+    Range {
+        /// First step.
+        start: TimestampMs,
+        /// Bound of the last step.
+        end: TimestampMs,
+        /// Milliseconds from step to step.
+        step_ms: i64,
+    },
+}
+
+/// Bounds and defaults of one query.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Language switches.
+    pub features: Features,
+    /// How far back an instant selector looks, in milliseconds.
+    pub lookback_ms: i64,
+    /// Step of a subquery without one, in milliseconds: `global.evaluation_interval`.
+    pub default_subquery_step_ms: i64,
+    /// Samples that a query may hold at one time, counted as upstream does.
+    pub samples_max: u64,
+}
+
+/// What a query runs on.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Where samples come from.
+    pub store: &'a dyn Select,
+    /// Whose samples.
+    pub tenant: &'a TenantId,
+    /// Threads.
+    pub compute: &'a dyn Compute,
+    /// The query's memory.
+    pub budget: &'a Budget,
+    /// Set when the answer is no longer wanted.
+    pub cancel: &'a Cancel,
+}

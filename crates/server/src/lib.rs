@@ -1,0 +1,1 @@
+//! The HTTP API: routes, JSON, status codes, admission, the embedded page.

@@ -1,0 +1,1 @@
+//! The local store: log, head and active index. Sync; no tokio, no HTTP.
