@@ -1,7 +1,6 @@
 //! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
 //!
-//! The only file below the rim that may call them; a test holds that.
-#![allow(clippy::disallowed_methods)]
+//! The only file below the rim that may call them; `tests/style` holds that.
 
 use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;

@@ -1,0 +1,48 @@
+# The one tool beside cargo. `make` lists the targets.
+
+CARGO    ?= cargo
+FIRN      = target/release/firn
+SCRIPTS  ?= tests/promql
+# Scripts of $(SCRIPTS) to run, without .test; all of them if empty.
+FILES    ?=
+ROUNDS   ?= 300
+SEEDS    ?= 5000
+# What the benchmark runs: short takes three minutes, full takes long.
+BENCH    ?= --short
+
+.PHONY: help run build test check bench soak conformance answers install
+
+help:
+	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
+	@echo "make test         install what the tests need and run everything"
+	@echo "make check        the part of the tests that needs cargo alone"
+	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH='--full' for the long form)"
+	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
+	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
+	@echo "make answers      record the judged answers anew from REFERENCE_URL=http://..."
+
+run: build
+	$(FIRN) serve
+
+build:
+	$(CARGO) build --release --locked -p firn-firn
+
+install:
+	sh tests/install/debian.sh
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked
+
+test: install build check
+
+bench: build
+	$(CARGO) run --release --locked -p firn-mirror --bin firn-bench -- $(BENCH)
+
+soak: build
+	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage
+	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
+
+conformance: build
+	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))

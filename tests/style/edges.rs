@@ -1,0 +1,131 @@
+//! The arrows between rooms, and what may not be reached from below the rim.
+
+use crate::{report, root};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Room, and the rooms that it may use: `docs/ARCHITECTURE.md` draws the same.
+const EDGES: [(&str, &[&str]); 8] = [
+    ("model", &[]),
+    ("wire", &["model"]),
+    ("storage", &["model"]),
+    ("promql", &["model"]),
+    ("ingest", &["model", "wire"]),
+    ("mirror", &["model", "wire", "promql"]),
+    ("server", &["model", "wire", "storage", "promql", "ingest"]),
+    (
+        "firn",
+        &[
+            "model", "wire", "storage", "promql", "ingest", "mirror", "server",
+        ],
+    ),
+];
+
+/// Rooms in which nothing is asynchronous.
+const SYNC: [&str; 4] = ["model", "wire", "storage", "promql"];
+
+/// What would bring a runtime or sockets below the rim.
+const RUNTIMES: [&str; 8] = [
+    "tokio",
+    "async-std",
+    "smol",
+    "mio",
+    "hyper",
+    "axum",
+    "reqwest",
+    "futures-executor",
+];
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON")
+}
+
+/// For each package id: its name and the ids that it needs when it ships.
+fn graph(metadata: &Value) -> BTreeMap<String, (String, Vec<String>)> {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let names: BTreeMap<String, String> = packages
+        .iter()
+        .map(|p| (text(&p["id"]), text(&p["name"])))
+        .collect();
+    let nodes = metadata["resolve"]["nodes"].as_array().expect("nodes");
+    let ships = |dep: &Value| {
+        let kinds = dep["dep_kinds"].as_array().expect("kinds of a dependency");
+        kinds.iter().any(|k| k["kind"].is_null())
+    };
+    let edge = |node: &Value| {
+        let deps = node["deps"].as_array().expect("dependencies");
+        deps.iter()
+            .filter(|d| ships(d))
+            .map(|d| text(&d["pkg"]))
+            .collect()
+    };
+    nodes
+        .iter()
+        .map(|n| (text(&n["id"]), (names[&text(&n["id"])].clone(), edge(n))))
+        .collect()
+}
+
+#[test]
+fn room_edge_not_drawn_is_refused() {
+    let graph = graph(&metadata());
+    let mut findings = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (name, deps) in graph.values() {
+        let Some(room) = name.strip_prefix("firn-") else {
+            continue;
+        };
+        seen.insert(room);
+        let Some((_, allowed)) = EDGES.iter().find(|(r, _)| *r == room) else {
+            findings.push(format!(
+                "crates/{room}: a room that ARCHITECTURE.md does not draw"
+            ));
+            continue;
+        };
+        for dep in deps {
+            if let Some(used) = graph[dep].0.strip_prefix("firn-")
+                && !allowed.contains(&used)
+            {
+                findings.push(format!(
+                    "crates/{room} uses {used}: this arrow is not drawn"
+                ));
+            }
+        }
+    }
+    let missing = EDGES.iter().filter(|(r, _)| !seen.contains(r));
+    findings.extend(missing.map(|(r, _)| format!("crates/{r} is drawn but does not exist")));
+    report("room edges", &findings);
+}
+
+#[test]
+fn runtime_below_the_rim_is_refused() {
+    let graph = graph(&metadata());
+    let mut findings = Vec::new();
+    for room in SYNC {
+        let id = graph
+            .iter()
+            .find(|(_, (n, _))| *n == format!("firn-{room}"))
+            .map(|(id, _)| id);
+        let mut open = vec![id.unwrap_or_else(|| panic!("no room {room}")).clone()];
+        let mut closed = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            let (name, deps) = &graph[&id];
+            if RUNTIMES.contains(&name.as_str()) {
+                findings.push(format!("crates/{room} reaches {name}"));
+            }
+            open.extend(deps.iter().filter(|d| closed.insert((*d).clone())).cloned());
+        }
+    }
+    report("runtimes below the rim", &findings);
+}
