@@ -76,3 +76,10 @@ impl Matcher {
         }
     }
 }
+
+/// Matchers are equal if they were written equal.
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.op == other.op && self.value == other.value
+    }
+}

@@ -1,11 +1,17 @@
 //! The syntax tree of PromQL. Every node knows where it stands in the text.
 //!
 //! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees until the
-//! query's start, end and step are known; see [`Duration`].
+//! query's start, end and step are known; see [`Duration`] .
+//!
+//! Invariant: what the parser returns is type-checked, so that the evaluator need not
+//! look at types again, and its height is bounded, so that recursion over it is.
+
+mod walk;
 
 use crate::functions::Function;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
+use std::fmt;
 
 /// Where a node stands: byte offsets into the text, the end not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -17,7 +23,7 @@ pub struct Span {
 }
 
 /// A node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
@@ -26,7 +32,7 @@ pub struct Expr {
 }
 
 /// The kinds of nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// `1`, `0x1f`, `5m` where a number stands
     Number(NumberLiteral),
@@ -74,27 +80,42 @@ pub enum Duration {
     /// Known milliseconds.
     Millis(i64),
     /// Not known before the query's step and range are.
-    Expr(Box<DurationExpr>, Span),
+    Expr(Box<DurationExpr>),
 }
 
-/// A duration expression; values are seconds.
+impl Default for Duration {
+    fn default() -> Self {
+        Duration::Millis(0)
+    }
+}
+
+/// A node of a duration expression; values are seconds.
 #[derive(Clone, Debug, PartialEq)]
-pub enum DurationExpr {
+pub struct DurationExpr {
+    /// What it is.
+    pub kind: DurationKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The kinds of nodes of a duration expression.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DurationKind {
     /// A number of seconds or a duration literal.
     Number(NumberLiteral),
     /// `step()`
     Step,
     /// `range()`
     Range,
-    /// `+a`, `-a`
-    Unary(UnaryOp, Box<DurationExpr>),
+    /// `-a`; a sign before a number is part of the number, and `+a` is `a`
+    Negative(Box<DurationExpr>),
     /// `a + b`; only arithmetic operators
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
     /// `min_of(a, b)`
     MinOf(Box<DurationExpr>, Box<DurationExpr>),
     /// `max_of(a, b)`
     MaxOf(Box<DurationExpr>, Box<DurationExpr>),
-    /// `(a)`
+    /// `(a)`; `a` is neither a number nor itself in parentheses
     Paren(Box<DurationExpr>),
 }
 
@@ -122,7 +143,7 @@ pub enum Edges {
 }
 
 /// An instant vector selector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VectorSelector {
     /// The name written before the braces, if any; it is among the matchers too.
     pub name: Option<String>,
@@ -137,7 +158,7 @@ pub struct VectorSelector {
 }
 
 /// A range vector selector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MatrixSelector {
     /// The series and the modifiers.
     pub vector: VectorSelector,
@@ -148,7 +169,7 @@ pub struct MatrixSelector {
 }
 
 /// A subquery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Subquery {
     /// What is evaluated at each inner step.
     pub expr: Expr,
@@ -163,7 +184,7 @@ pub struct Subquery {
 }
 
 /// A function call, type-checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The row of the function table.
     pub function: &'static Function,
@@ -201,7 +222,7 @@ pub enum Grouping {
 }
 
 /// An aggregation. No modifier is `By([])`, as upstream.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     /// The operator.
     pub op: AggregateOp,
@@ -257,7 +278,7 @@ pub struct Matching {
     pub cardinality: Cardinality,
     /// `true` for `on`, `false` for `ignoring` and for none.
     pub on: bool,
-    /// The labels of `on` or `ignoring`.
+    /// The labels of `on` or `ignoring`, as written.
     pub labels: Vec<String>,
     /// The labels that `group_left` or `group_right` copies.
     pub include: Vec<String>,
@@ -268,7 +289,7 @@ pub struct Matching {
 }
 
 /// An infix operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Binary {
     /// The operator.
     pub op: BinaryOp,
@@ -282,6 +303,138 @@ pub struct Binary {
     pub matching: Option<Matching>,
 }
 
+impl UnaryOp {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            UnaryOp::Plus => "+",
+            UnaryOp::Minus => "-",
+        }
+    }
+}
+
+impl AggregateOp {
+    /// All operators.
+    pub const ALL: [AggregateOp; 14] = [
+        AggregateOp::Sum,
+        AggregateOp::Avg,
+        AggregateOp::Count,
+        AggregateOp::Min,
+        AggregateOp::Max,
+        AggregateOp::Group,
+        AggregateOp::Stddev,
+        AggregateOp::Stdvar,
+        AggregateOp::TopK,
+        AggregateOp::BottomK,
+        AggregateOp::CountValues,
+        AggregateOp::Quantile,
+        AggregateOp::LimitK,
+        AggregateOp::LimitRatio,
+    ];
+
+    /// The name in PromQL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AggregateOp::Sum => "sum",
+            AggregateOp::Avg => "avg",
+            AggregateOp::Count => "count",
+            AggregateOp::Min => "min",
+            AggregateOp::Max => "max",
+            AggregateOp::Group => "group",
+            AggregateOp::Stddev => "stddev",
+            AggregateOp::Stdvar => "stdvar",
+            AggregateOp::TopK => "topk",
+            AggregateOp::BottomK => "bottomk",
+            AggregateOp::CountValues => "count_values",
+            AggregateOp::Quantile => "quantile",
+            AggregateOp::LimitK => "limitk",
+            AggregateOp::LimitRatio => "limit_ratio",
+        }
+    }
+
+    /// The type of the parameter, of operators that take one.
+    pub fn param_type(self) -> Option<ValueType> {
+        match self {
+            AggregateOp::CountValues => Some(ValueType::String),
+            AggregateOp::TopK
+            | AggregateOp::BottomK
+            | AggregateOp::Quantile
+            | AggregateOp::LimitK
+            | AggregateOp::LimitRatio => Some(ValueType::Scalar),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs `promql-experimental-functions`.
+    pub fn is_experimental(self) -> bool {
+        matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
+    }
+}
+
+impl BinaryOp {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Mod => "%",
+            BinaryOp::Pow => "^",
+            BinaryOp::Atan2 => "atan2",
+            BinaryOp::Equal => "==",
+            BinaryOp::NotEqual => "!=",
+            BinaryOp::Greater => ">",
+            BinaryOp::Less => "<",
+            BinaryOp::GreaterOrEqual => ">=",
+            BinaryOp::LessOrEqual => "<=",
+            BinaryOp::And => "and",
+            BinaryOp::Or => "or",
+            BinaryOp::Unless => "unless",
+            BinaryOp::TrimUpper => "</",
+            BinaryOp::TrimLower => ">/",
+        }
+    }
+
+    /// How tightly it binds; a higher number binds tighter. All but [`BinaryOp::Pow`] associate to
+    /// the left.
+    pub fn precedence(self) -> u8 {
+        match self {
+            BinaryOp::Or => 1,
+            BinaryOp::And | BinaryOp::Unless => 2,
+            BinaryOp::Equal
+            | BinaryOp::NotEqual
+            | BinaryOp::Greater
+            | BinaryOp::Less
+            | BinaryOp::GreaterOrEqual
+            | BinaryOp::LessOrEqual
+            | BinaryOp::TrimUpper
+            | BinaryOp::TrimLower => 3,
+            BinaryOp::Add | BinaryOp::Sub => 4,
+            BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::Atan2 => 5,
+            BinaryOp::Pow => 6,
+        }
+    }
+
+    /// Whether it is `==`, `!=`, `<`, `<=`, `>` or `>=`.
+    pub fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Equal
+                | BinaryOp::NotEqual
+                | BinaryOp::Greater
+                | BinaryOp::Less
+                | BinaryOp::GreaterOrEqual
+                | BinaryOp::LessOrEqual
+        )
+    }
+
+    /// Whether it is `and`, `or` or `unless`.
+    pub fn is_set(self) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)
+    }
+}
+
 /// The types of expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -290,4 +443,16 @@ pub enum ValueType {
     String,
     Vector,
     Matrix,
+}
+
+/// The words of the documentation, which error messages use.
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValueType::Scalar => "scalar",
+            ValueType::String => "string",
+            ValueType::Vector => "instant vector",
+            ValueType::Matrix => "range vector",
+        })
+    }
 }

@@ -1,0 +1,90 @@
+//! Walking a tree: types of nodes, children, visits.
+
+use super::{Expr, ExprKind, Span, ValueType};
+
+impl Expr {
+    /// A node.
+    pub fn new(kind: ExprKind, span: Span) -> Self {
+        Self { kind, span }
+    }
+
+    /// The type of the value, from the node and, of operators, its operands.
+    pub fn value_type(&self) -> ValueType {
+        match &self.kind {
+            ExprKind::Number(_) => ValueType::Scalar,
+            ExprKind::String(_) => ValueType::String,
+            ExprKind::Vector(_) | ExprKind::Aggregate(_) => ValueType::Vector,
+            ExprKind::Matrix(_) | ExprKind::Subquery(_) => ValueType::Matrix,
+            ExprKind::Call(call) => call.function.returns,
+            ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => inner.value_type(),
+            ExprKind::Binary(binary) => {
+                let scalars = [&binary.left, &binary.right]
+                    .iter()
+                    .all(|side| side.value_type() == ValueType::Scalar);
+                if scalars {
+                    ValueType::Scalar
+                } else {
+                    ValueType::Vector
+                }
+            }
+        }
+    }
+
+    /// The expression inside any number of parentheses.
+    pub fn without_parens(&self) -> &Expr {
+        let mut expr = self;
+        while let ExprKind::Paren(inner) = &expr.kind {
+            expr = inner;
+        }
+        expr
+    }
+
+    /// Calls `visit` with each direct child, in the order in which they are evaluated: an aggregation's
+    /// parameter follows its operand.
+    pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        match &self.kind {
+            ExprKind::Number(_)
+            | ExprKind::String(_)
+            | ExprKind::Vector(_)
+            | ExprKind::Matrix(_) => {}
+            ExprKind::Subquery(subquery) => visit(&subquery.expr),
+            ExprKind::Call(call) => call.args.iter().for_each(visit),
+            ExprKind::Aggregate(aggregate) => {
+                visit(&aggregate.expr);
+                aggregate.param.iter().for_each(visit);
+            }
+            ExprKind::Binary(binary) => {
+                visit(&binary.left);
+                visit(&binary.right);
+            }
+            ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => visit(inner),
+        }
+    }
+
+    /// As [`Expr::for_each_child`], for changing the children.
+    pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        match &mut self.kind {
+            ExprKind::Number(_)
+            | ExprKind::String(_)
+            | ExprKind::Vector(_)
+            | ExprKind::Matrix(_) => {}
+            ExprKind::Subquery(subquery) => visit(&mut subquery.expr),
+            ExprKind::Call(call) => call.args.iter_mut().for_each(visit),
+            ExprKind::Aggregate(aggregate) => {
+                visit(&mut aggregate.expr);
+                aggregate.param.iter_mut().for_each(visit);
+            }
+            ExprKind::Binary(binary) => {
+                visit(&mut binary.left);
+                visit(&mut binary.right);
+            }
+            ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => visit(inner),
+        }
+    }
+
+    /// Calls `visit` with the node and all below it, parents before children.
+    pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        visit(self);
+        self.for_each_child(&mut |child| child.visit(visit));
+    }
+}
