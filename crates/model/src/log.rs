@@ -23,8 +23,16 @@ pub type OnDurable = Box<dyn FnOnce(Result<Position, Error>) + Send>;
 
 /// Makes blocks durable.
 pub trait DurableLog: Send + Sync {
-    /// Appends a block. Returns at once; `done` is called when the block is durable. After a failed
-    /// sync every append fails with [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    /// Whether an append could succeed now. Asked before anything is changed for its sake, so that a
+    /// poisoned log or a full disk refuses a write while it can still be refused whole.
+    fn admit(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Appends a block. Returns at once, unless so much is queued that writers must wait; `done` is
+    /// called when the block is durable, on any thread and perhaps before this returns, and must not
+    /// append itself. After a failed sync every append fails with
+    /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     fn append(&self, payload: Vec<u8>, done: OnDurable);
 
     /// Calls `each` for every block from `from` on, in order. Damage is reported as an `Err` item with

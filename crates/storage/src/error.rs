@@ -1,0 +1,133 @@
+//! What can go wrong with the local store: one enum, mapped to the kinds that cross room borders.
+//!
+//! Messages name the file, the offset or the limit, so that whoever reads them can act.
+
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of the local store.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The disk refused an operation.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// Verb and object: `read segment`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process owns the data folder.
+    #[error("data folder {} is locked: another process is using it", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The data folder cannot be written.
+    #[error("data folder {} is not writable: {source}", path.display())]
+    NotWritable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder holds something else.
+    #[error("folder {} is not empty and is not a firn data folder: it holds {found}", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// The first name found in it.
+        found: String,
+    },
+    /// The bytes are of a format that this version does not read.
+    #[error("{} has format {found}, this version reads format {known}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// As found.
+        found: String,
+        /// The only one that this version reads.
+        known: u32,
+    },
+    /// Bytes that were durable do not say what they should.
+    #[error("{} is damaged at offset {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+        /// What is wrong or lost.
+        what: String,
+    },
+    /// An earlier write or sync failed; nothing is promised until the process restarts.
+    #[error("the log takes no writes until restart: {cause}")]
+    Poisoned {
+        /// The failure.
+        cause: String,
+    },
+    /// The disk is nearly full.
+    #[error("disk of {} is full: {free} bytes free, {required} required", path.display())]
+    DiskFull {
+        /// The folder of the log.
+        path: PathBuf,
+        /// Bytes free.
+        free: u64,
+        /// Bytes that must stay free.
+        required: u64,
+    },
+    /// A block is larger than the format holds.
+    #[error("log block too large: {bytes} bytes, limit {limit}")]
+    BlockTooLarge {
+        /// As given.
+        bytes: usize,
+        /// The largest payload.
+        limit: usize,
+    },
+    /// The log was closed before the block reached it.
+    #[error("the log is closed")]
+    Closed,
+    /// Blocks that the log should hold are gone.
+    #[error("log {} lacks blocks {} to {}", path.display(), from.0, to.0)]
+    Missing {
+        /// The segment at whose end they should be.
+        path: PathBuf,
+        /// The first one.
+        from: Position,
+        /// The last one.
+        to: Position,
+    },
+}
+
+impl StorageError {
+    /// What the caller must do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { .. } | Self::Poisoned { .. } | Self::DiskFull { .. } | Self::Closed => {
+                ErrorKind::Unavailable
+            }
+            Self::Locked { .. } | Self::NotWritable { .. } => ErrorKind::Unavailable,
+            Self::Foreign { .. } | Self::Format { .. } => ErrorKind::Invalid,
+            Self::Damaged { .. } | Self::Missing { .. } => ErrorKind::Corrupt,
+            Self::BlockTooLarge { .. } => ErrorKind::Limited,
+        }
+    }
+
+    /// For `map_err`: the disk refused `action` on `path`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(e: StorageError) -> Self {
+        Error::new(e.kind(), e.to_string())
+    }
+}

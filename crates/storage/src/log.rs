@@ -1,0 +1,390 @@
+//! The local log: segments of checksummed blocks in one folder, group commit, recovery.
+//!
+//! [`LocalLog::append`] queues a block. If nobody commits, a job on the log's thread is started that
+//! writes everything queued, syncs once, calls the callbacks in order of position, and repeats until
+//! the queue is empty: under load groups grow by themselves, and an idle log costs nothing.
+//!
+//! Invariants: a callback hears `Ok` only after its block is as durable as [`SyncMode`] promises;
+//! positions ascend by one and none is given twice to two acknowledged blocks; after a failed write or
+//! sync nothing more is written or promised (a retried sync may lie), while reading goes on. What a
+//! payload means is the head's affair.
+
+mod block;
+mod commit;
+mod file_header;
+mod metrics;
+mod recovery;
+mod scan;
+mod segment;
+mod writer;
+
+pub use block::PAYLOAD_BYTES_MAX;
+pub use metrics::LogMetrics;
+pub use segment::SegmentInfo;
+
+use crate::error::StorageError;
+use commit::Commit;
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use writer::Writer;
+
+/// When written blocks are synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Before they are acknowledged: they survive power loss.
+    Always,
+    /// With the first group after so much time, and by [`LocalLog::sync`]: acknowledged blocks
+    /// survive the end of the process; power loss costs at most what came since the last sync.
+    Interval(Duration),
+    /// When a segment is full and at a clean stop: blocks survive the end of the process only.
+    None,
+}
+
+/// How a log behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// When to sync.
+    pub sync: SyncMode,
+    /// A segment that has reached this size is closed. 64 MiB: a million samples a second make
+    /// about 1.5 MB of blocks, so a segment lasts most of a minute at the highest rates and an hour
+    /// at usual ones, trimming leaves at most so much behind, and a folder of 15 GB has 240 files.
+    pub segment_bytes: u64,
+    /// Payload bytes that may wait while a group is written; beyond them writers wait. As much
+    /// again may be in the group itself. 16 MiB: a tenth of a second of a 160 MB/s disk.
+    pub queue_bytes_max: usize,
+    /// Below so many free bytes [`LocalLog::admit`] refuses, so that what was admitted can still be
+    /// written and a checkpoint can still free space. Two segments: one to fill, one for the rest.
+    pub free_bytes_min: u64,
+    /// Positions begin after this one: the newest checkpoint's. Segments that it covers whole are
+    /// removed when the log is opened.
+    pub start_after: Position,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            sync: SyncMode::Always,
+            segment_bytes: 64 << 20,
+            queue_bytes_max: 16 << 20,
+            free_bytes_min: 128 << 20,
+            start_after: Position(0),
+        }
+    }
+}
+
+/// Admissions between two looks at the free space; with it the space may shrink by 256 blocks
+/// unseen, which [`LogOptions::free_bytes_min`] covers for blocks of up to half a megabyte.
+const ADMISSIONS_PER_LOOK: u32 = 256;
+
+/// A block that waits.
+pub(crate) struct Queued {
+    position: Position,
+    payload: Vec<u8>,
+    done: OnDurable,
+}
+
+/// The segments on disk, oldest first, with the bytes that may be read.
+pub(crate) struct Catalog {
+    segments: Mutex<Vec<(Position, u64)>>,
+    metrics: Arc<LogMetrics>,
+}
+
+impl Catalog {
+    fn push(&self, first: Position, bytes: u64) {
+        let mut segments = lock(&self.segments);
+        segments.push((first, bytes));
+        self.count(&segments);
+    }
+
+    /// The newest segment may be read up to `bytes`.
+    fn grow(&self, bytes: u64) {
+        let mut segments = lock(&self.segments);
+        if let Some(newest) = segments.last_mut() {
+            newest.1 = bytes;
+        }
+        self.count(&segments);
+    }
+
+    /// Forgets the segments that hold nothing from `to` on; never the newest one.
+    fn remove_before(&self, to: Position) -> Vec<Position> {
+        let mut segments = lock(&self.segments);
+        let covered = segments.iter().skip(1).take_while(|next| next.0 <= to);
+        let count = covered.count();
+        let removed = segments.drain(..count).map(|s| s.0).collect();
+        self.count(&segments);
+        removed
+    }
+
+    fn count(&self, segments: &[(Position, u64)]) {
+        self.metrics.segments.set(segments.len() as i64);
+        let bytes: u64 = segments.iter().map(|s| s.1).sum();
+        self.metrics.size_bytes.set(bytes as i64);
+    }
+}
+
+struct State {
+    queue: Vec<Queued>,
+    queued_bytes: usize,
+    next: Position,
+    /// Away while a group is committed.
+    writer: Option<Box<Writer>>,
+    poisoned: Option<String>,
+    closed: bool,
+    admissions: u32,
+    disk_full: bool,
+}
+
+impl State {
+    fn must_wait_for(&self, bytes: usize, queue_bytes_max: usize) -> bool {
+        let full = self.queued_bytes > 0 && self.queued_bytes + bytes > queue_bytes_max;
+        full && self.refusal(bytes).is_none()
+    }
+
+    /// Why a block of `bytes` cannot be taken.
+    fn refusal(&self, bytes: usize) -> Option<StorageError> {
+        if bytes > PAYLOAD_BYTES_MAX {
+            return Some(StorageError::BlockTooLarge {
+                bytes,
+                limit: PAYLOAD_BYTES_MAX,
+            });
+        }
+        let poison = self.poison();
+        poison.or(self.closed.then_some(StorageError::Closed))
+    }
+
+    fn poison(&self) -> Option<StorageError> {
+        let cause = self.poisoned.clone()?;
+        Some(StorageError::Poisoned { cause })
+    }
+}
+
+struct Shared {
+    env: Env,
+    dir: PathBuf,
+    options: LogOptions,
+    catalog: Arc<Catalog>,
+    metrics: Arc<LogMetrics>,
+    state: Mutex<State>,
+    /// Signalled when the queue shrinks, when the writer comes back, and when the log is poisoned.
+    changed: Condvar,
+}
+
+/// See the module.
+pub struct LocalLog(Arc<Shared>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LocalLog {
+    /// Opens the log in `dir`, which exists. Cuts off a torn tail; what is damaged is kept and
+    /// reported when it is read.
+    pub fn open(
+        env: &Env,
+        dir: &Path,
+        options: LogOptions,
+        metrics: Arc<LogMetrics>,
+    ) -> Result<Self, StorageError> {
+        let catalog = Arc::new(Catalog {
+            segments: Mutex::new(Vec::new()),
+            metrics: metrics.clone(),
+        });
+        let start = recovery::recover(env, dir, &options, &catalog)?;
+        let next = Position(start.last.0 + 1);
+        let writer = Writer::new(env, dir, &options, catalog.clone(), metrics.clone(), start);
+        let log = Self(Arc::new(Shared {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            options,
+            catalog,
+            metrics,
+            state: Mutex::new(State {
+                queue: Vec::new(),
+                queued_bytes: 0,
+                next,
+                writer: Some(Box::new(writer)),
+                poisoned: None,
+                closed: false,
+                admissions: 0,
+                disk_full: false,
+            }),
+            changed: Condvar::new(),
+        }));
+        log.remove_before(Position(options.start_after.0 + 1))?;
+        Ok(log)
+    }
+
+    /// The first position that the log in `dir` still holds, without opening it.
+    pub fn first_position(env: &Env, dir: &Path) -> Result<Option<Position>, StorageError> {
+        Ok(segment::list(&*env.disk, dir)?.first().copied())
+    }
+
+    /// The newest position given to a block, durable or not.
+    pub fn last_position(&self) -> Position {
+        Position(lock(&self.0.state).next.0 - 1)
+    }
+
+    /// The segments as they are now, oldest first.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let segments = lock(&self.0.catalog.segments).clone();
+        let nexts = segments.iter().skip(1).map(|s| Some(s.0)).chain([None]);
+        segments
+            .iter()
+            .zip(nexts)
+            .map(|(&(first, bytes), next)| SegmentInfo {
+                path: self.0.dir.join(segment::file_name(first)),
+                first,
+                next,
+                bytes,
+            })
+            .collect()
+    }
+
+    /// Calls `each` for every block of `segment` in order; damage is an `Err` item that names the
+    /// place, and reading goes on behind it. Segments may be read from several threads at once.
+    pub fn read_segment(
+        &self,
+        segment: &SegmentInfo,
+        each: &mut dyn FnMut(Result<LogBlock, Error>),
+    ) -> Result<(), StorageError> {
+        segment::read(&*self.0.env.disk, segment, &mut |item| {
+            if item.is_err() {
+                self.0.metrics.damages.inc();
+            }
+            each(item.map_err(Error::from));
+        })
+    }
+
+    /// Makes all that was written durable. In interval mode an idle log is synced by nobody else, so
+    /// its owner calls this from time to time; it does nothing when there is nothing to sync.
+    pub fn sync(&self) -> Result<(), StorageError> {
+        let mut state = lock(&self.0.state);
+        let writer = loop {
+            match state.writer.take() {
+                Some(writer) => break writer,
+                None => state = self.wait(state),
+            }
+        };
+        let poisoned = state.poison();
+        drop(state);
+        let mut commit = Commit::new(self.0.clone(), writer);
+        let outcome = match poisoned {
+            Some(poisoned) => Err(poisoned),
+            None => commit.writer_mut().sync(),
+        };
+        if let Err(e) = &outcome {
+            self.0.fail(e, Vec::new());
+        }
+        self.0.give_back(commit);
+        outcome
+    }
+
+    /// A clean stop: takes no more blocks, waits until all are written, and syncs.
+    pub fn close(&self) -> Result<(), StorageError> {
+        lock(&self.0.state).closed = true;
+        self.sync()
+    }
+
+    /// Refuses while the disk is nearly full. A disk that cannot say is taken to have space.
+    fn look_at_free_space(&self) -> Result<(), StorageError> {
+        let required = self.0.options.free_bytes_min;
+        let free = self.0.env.disk.free_bytes(&self.0.dir).unwrap_or(u64::MAX);
+        let full = free < required;
+        self.0.metrics.disk_full.set(i64::from(full));
+        lock(&self.0.state).disk_full = full;
+        if !full {
+            return Ok(());
+        }
+        Err(StorageError::DiskFull {
+            path: self.0.dir.clone(),
+            free,
+            required,
+        })
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.0
+            .changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove_before(&self, to: Position) -> Result<(), StorageError> {
+        let disk = &self.0.env.disk;
+        for first in self.0.catalog.remove_before(to) {
+            let path = self.0.dir.join(segment::file_name(first));
+            disk.remove_file(&path)
+                .map_err(StorageError::io("remove segment", &path))?;
+            // One by one: if a crash undid an older removal and not a newer one, a gap would show.
+            disk.sync_dir(&self.0.dir)
+                .map_err(StorageError::io("sync folder", &self.0.dir))?;
+        }
+        Ok(())
+    }
+}
+
+impl DurableLog for LocalLog {
+    fn append(&self, payload: Vec<u8>, done: OnDurable) {
+        let mut state = lock(&self.0.state);
+        while state.must_wait_for(payload.len(), self.0.options.queue_bytes_max) {
+            state = self.wait(state);
+        }
+        if let Some(refusal) = state.refusal(payload.len()) {
+            drop(state);
+            return done(Err(refusal.into()));
+        }
+        let position = state.next;
+        state.next = Position(position.0 + 1);
+        state.queued_bytes += payload.len();
+        self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
+        state.queue.push(Queued {
+            position,
+            payload,
+            done,
+        });
+        let writer = state.writer.take();
+        drop(state);
+        if let Some(writer) = writer {
+            self.0.spawn(Commit::new(self.0.clone(), writer));
+        }
+    }
+
+    fn admit(&self) -> Result<(), Error> {
+        let mut state = lock(&self.0.state);
+        if let Some(refusal) = state.refusal(0) {
+            return Err(refusal.into());
+        }
+        state.admissions += 1;
+        if state.disk_full || state.admissions >= ADMISSIONS_PER_LOOK {
+            state.admissions = 0;
+            drop(state);
+            self.look_at_free_space()?;
+        }
+        Ok(())
+    }
+
+    fn tail(
+        &self,
+        from: Position,
+        each: &mut dyn FnMut(Result<LogBlock, Error>),
+    ) -> Result<(), Error> {
+        for segment in self.segments() {
+            if segment.next.is_some_and(|next| next <= from) {
+                continue;
+            }
+            self.read_segment(&segment, &mut |item| match item {
+                Ok(block) if block.position < from => {}
+                item => each(item),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn trim(&self, to: Position) -> Result<(), Error> {
+        Ok(self.remove_before(to)?)
+    }
+}

@@ -1,0 +1,68 @@
+//! The first 24 bytes of a segment or checkpoint: magic, format version, first position, checksum.
+//!
+//! The file name says the same position, so a damaged header costs nothing: blocks are checked
+//! against the name. The header exists to tell a newer format from damage.
+
+use crate::error::StorageError;
+use firn_model::log::Position;
+use std::path::Path;
+
+/// Bytes before the first block.
+pub(crate) const FILE_HEADER_BYTES: u64 = 24;
+
+/// The format that this version writes and reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// What kind of file it is, by its first eight bytes.
+pub(crate) type Magic = [u8; 8];
+
+/// The magic of log segments.
+pub(crate) const SEGMENT_MAGIC: Magic = *b"FIRNWAL\0";
+
+/// What the first bytes of a file turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HeaderState {
+    /// As written.
+    Sound,
+    /// Not what was written, or too short.
+    Damaged,
+}
+
+/// The header's bytes.
+pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES as usize] {
+    let mut bytes = [0; FILE_HEADER_BYTES as usize];
+    bytes[..8].copy_from_slice(magic);
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&first.0.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..20]);
+    bytes[20..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Checks `bytes`, the file's first ones, against what the name of `path` promises. A sound header of
+/// another version is an error, so that no newer file is ever taken for a damaged one.
+pub(crate) fn check(
+    bytes: &[u8],
+    magic: &Magic,
+    first: Position,
+    path: &Path,
+) -> Result<HeaderState, StorageError> {
+    let Ok(bytes) = <[u8; FILE_HEADER_BYTES as usize]>::try_from(bytes) else {
+        return Ok(HeaderState::Damaged);
+    };
+    if bytes == encode(magic, first) {
+        return Ok(HeaderState::Sound);
+    }
+    let [_, _, _, _, _, _, _, _, v0, v1, v2, v3, ..] = bytes;
+    let version = u32::from_le_bytes([v0, v1, v2, v3]);
+    let [.., c0, c1, c2, c3] = bytes;
+    let sum_holds = crc32c::crc32c(&bytes[..20]) == u32::from_le_bytes([c0, c1, c2, c3]);
+    if sum_holds && bytes.starts_with(magic) && version != FORMAT_VERSION {
+        return Err(StorageError::Format {
+            path: path.to_path_buf(),
+            found: version.to_string(),
+            known: FORMAT_VERSION,
+        });
+    }
+    Ok(HeaderState::Damaged)
+}

@@ -1,0 +1,90 @@
+//! What the log counts about itself. Names, help and types stand in one table, [`LogMetrics::collect`].
+
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+
+/// Metrics of one log; shared with whoever renders them.
+#[derive(Debug, Default)]
+pub struct LogMetrics {
+    /// Time of each sync.
+    pub fsync_duration: DurationHistogram,
+    /// Groups committed.
+    pub groups: Counter,
+    /// Blocks written.
+    pub blocks: Counter,
+    /// Bytes written to segments.
+    pub written_bytes: Counter,
+    /// Bytes that wait for the group under way.
+    pub queued_bytes: Gauge,
+    /// Segments on disk.
+    pub segments: Gauge,
+    /// Bytes of all segments on disk.
+    pub size_bytes: Gauge,
+    /// 1 after a failed write or sync.
+    pub poisoned: Gauge,
+    /// 1 while writes are refused because the disk is nearly full.
+    pub disk_full: Gauge,
+    /// Stretches of damage met while reading.
+    pub damages: Counter,
+}
+
+impl Collect for LogMetrics {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+        let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);
+        let table = [
+            (
+                "firn_storage_wal_fsync_duration_seconds",
+                "Time of a sync of the log.",
+                Value::Histogram(&self.fsync_duration),
+            ),
+            (
+                "firn_storage_wal_groups_total",
+                "Groups of blocks committed together.",
+                counter(&self.groups),
+            ),
+            (
+                "firn_storage_wal_blocks_total",
+                "Blocks written to the log.",
+                counter(&self.blocks),
+            ),
+            (
+                "firn_storage_wal_written_bytes_total",
+                "Bytes written to the log.",
+                counter(&self.written_bytes),
+            ),
+            (
+                "firn_storage_wal_queued_bytes",
+                "Bytes waiting to be written to the log.",
+                gauge(&self.queued_bytes),
+            ),
+            (
+                "firn_storage_wal_segments",
+                "Segments of the log on disk.",
+                gauge(&self.segments),
+            ),
+            (
+                "firn_storage_wal_size_bytes",
+                "Bytes of the log on disk.",
+                gauge(&self.size_bytes),
+            ),
+            (
+                "firn_storage_wal_poisoned",
+                "Whether the log refuses writes until restart after a failed write or sync.",
+                gauge(&self.poisoned),
+            ),
+            (
+                "firn_storage_wal_disk_full",
+                "Whether the log refuses writes until the disk has space again.",
+                gauge(&self.disk_full),
+            ),
+            (
+                "firn_storage_wal_damages_total",
+                "Stretches of damage met while reading the log.",
+                counter(&self.damages),
+            ),
+        ];
+        for (name, help, value) in table {
+            sink.metric(name, help, &[], value);
+        }
+    }
+}

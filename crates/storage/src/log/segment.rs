@@ -1,0 +1,132 @@
+//! The files of the log: their names, what is known of each, and how one is read.
+//!
+//! A segment is named by its first position, `00000000000000000001.wal`; positions in it ascend
+//! without a gap, and the next segment's first position follows its last one. Every segment but the
+//! newest is durable whole, because the log syncs one before it creates the next.
+
+use super::block::BlockKind;
+use super::file_header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
+use super::scan::{Found, Scanner};
+use crate::error::StorageError;
+use firn_model::env::{Disk, File, OpenMode};
+use firn_model::log::{LogBlock, Position};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SUFFIX: &str = ".wal";
+
+/// A segment as it was when the log was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The file.
+    pub path: PathBuf,
+    /// The position of its first block.
+    pub first: Position,
+    /// The position after its last block, if more segments follow; blocks lacking before it are
+    /// reported as missing.
+    pub next: Option<Position>,
+    /// Bytes to read; the newest segment may grow beyond them.
+    pub bytes: u64,
+}
+
+/// The file name of the segment that begins with `first`.
+pub(crate) fn file_name(first: Position) -> String {
+    format!("{:020}{SUFFIX}", first.0)
+}
+
+/// The first positions of the segments in `dir`, ascending; other files are not looked at.
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Position>, StorageError> {
+    let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
+    let mut firsts: Vec<Position> = names.iter().filter_map(|n| parse_name(n)).collect();
+    firsts.sort();
+    Ok(firsts)
+}
+
+fn parse_name(name: &Path) -> Option<Position> {
+    let digits = name.to_str()?.strip_suffix(SUFFIX)?;
+    let first = Position(digits.parse().ok()?);
+    (file_name(first) == name.to_str()?).then_some(first)
+}
+
+/// Reads the header of an open segment.
+pub(crate) fn check_header(
+    file: &dyn File,
+    first: Position,
+    path: &Path,
+) -> Result<HeaderState, StorageError> {
+    let mut bytes = [0; FILE_HEADER_BYTES as usize];
+    let read = file.read_at(0, &mut bytes).unwrap_or(0);
+    file_header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
+}
+
+/// Calls `each` for every block of `segment` in order, and once for every stretch of damage at its
+/// place. A block that cannot be opened at all is an error of the call.
+pub(crate) fn read(
+    disk: &dyn Disk,
+    segment: &SegmentInfo,
+    each: &mut dyn FnMut(Result<LogBlock, StorageError>),
+) -> Result<(), StorageError> {
+    let file: Arc<dyn File> = disk
+        .open(&segment.path, OpenMode::Read)
+        .map_err(StorageError::io("open segment", &segment.path))?;
+    let damaged = |offset, what: String| StorageError::Damaged {
+        path: segment.path.clone(),
+        offset,
+        what,
+    };
+    if check_header(&*file, segment.first, &segment.path)? == HeaderState::Damaged {
+        each(Err(damaged(0, "the file header is not sound".to_owned())));
+    }
+    let mut expected = segment.first;
+    let mut scanner = Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes);
+    while let Some(found) = scanner.next() {
+        match found {
+            Found::Damage(range) => each(Err(damaged(
+                range.start,
+                format!("{} bytes are no block", range.end - range.start),
+            ))),
+            Found::Block { offset, header } => {
+                if header.kind != BlockKind::Log || header.position < expected {
+                    each(Err(damaged(offset, "a block is out of place".to_owned())));
+                    continue;
+                }
+                expected = Position(header.position.0.saturating_add(1));
+                each(Ok(LogBlock {
+                    position: header.position,
+                    payload: scanner.payload(offset, &header).to_vec(),
+                }));
+            }
+        }
+    }
+    if let Some(next) = segment.next
+        && expected < next
+    {
+        each(Err(StorageError::Missing {
+            path: segment.path.clone(),
+            from: expected,
+            to: Position(next.0 - 1),
+        }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, expected: Option<u64>) {
+        assert_eq!(parse_name(Path::new(name)), expected.map(Position));
+    }
+
+    #[test]
+    fn segment_name_parsed_only_in_its_exact_form() {
+        check("00000000000000000001.wal", Some(1));
+        check("18446744073709551615.wal", Some(u64::MAX));
+        check("18446744073709551616.wal", None);
+        check("1.wal", None);
+        check("+0000000000000000001.wal", None);
+        check("00000000000000000001.wal.tmp", None);
+        check("LOCK", None);
+    }
+}

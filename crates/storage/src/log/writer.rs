@@ -1,0 +1,178 @@
+//! The writing end of the log: one open segment, groups of blocks, one sync a group.
+//!
+//! Owned by whoever commits at the moment, so no lock is held while the disk works. Invariants: a
+//! segment is synced before the next one is created; `durable` never runs ahead of what a sync
+//! confirmed; after an error the writer is used no more.
+
+use super::block::{self, BlockKind, Place};
+use super::file_header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
+use super::metrics::LogMetrics;
+use super::segment;
+use super::{Catalog, Queued, SyncMode};
+use crate::error::StorageError;
+use firn_model::env::{Env, File, OpenMode};
+use firn_model::log::Position;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes gathered for one write: a larger one gains nothing and costs memory.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Where a writer goes on.
+pub(crate) struct Start {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) first: Position,
+    pub(crate) offset: u64,
+    pub(crate) last: Position,
+}
+
+/// See the module.
+pub(crate) struct Writer {
+    env: Env,
+    dir: PathBuf,
+    sync: SyncMode,
+    segment_bytes: u64,
+    catalog: Arc<Catalog>,
+    metrics: Arc<LogMetrics>,
+    file: Arc<dyn File>,
+    first: Position,
+    offset: u64,
+    last: Position,
+    durable: Position,
+    last_sync: Duration,
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    /// Goes on at `start`, all of which is durable.
+    pub(crate) fn new(
+        env: &Env,
+        dir: &Path,
+        options: &super::LogOptions,
+        catalog: Arc<Catalog>,
+        metrics: Arc<LogMetrics>,
+        start: Start,
+    ) -> Self {
+        Self {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            sync: options.sync,
+            segment_bytes: options.segment_bytes,
+            catalog,
+            metrics,
+            file: start.file,
+            first: start.first,
+            offset: start.offset,
+            last: start.last,
+            durable: start.last,
+            last_sync: env.clock.monotonic(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Writes a group in order and syncs it as the mode says.
+    pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
+        for queued in group {
+            let place = Place {
+                first: self.first,
+                offset: self.offset + self.buffer.len() as u64,
+            };
+            let unsynced = queued.position.0 - 1 - self.durable.0;
+            block::encode(
+                place,
+                queued.position,
+                u32::try_from(unsynced).unwrap_or(u32::MAX),
+                BlockKind::Log,
+                &queued.payload,
+                &mut self.buffer,
+            );
+            self.last = queued.position;
+            if self.buffer.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+            if self.offset + self.buffer.len() as u64 >= self.segment_bytes {
+                self.rotate()?;
+            }
+        }
+        self.flush()?;
+        let due = match self.sync {
+            SyncMode::Always => true,
+            SyncMode::Interval(every) => self.env.clock.monotonic() >= self.last_sync + every,
+            SyncMode::None => false,
+        };
+        if due {
+            self.sync()?;
+        }
+        self.catalog.grow(self.offset);
+        self.metrics.blocks.add(group.len() as u64);
+        self.metrics.groups.inc();
+        Ok(())
+    }
+
+    /// Makes all that was written durable.
+    pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
+        if self.durable == self.last {
+            return Ok(());
+        }
+        let start = self.env.clock.monotonic();
+        self.file
+            .sync_data()
+            .map_err(StorageError::io("sync segment", &self.path()))?;
+        self.last_sync = self.env.clock.monotonic();
+        self.metrics
+            .fsync_duration
+            .observe(self.last_sync.saturating_sub(start));
+        self.durable = self.last;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.file
+            .write_all_at(self.offset, &self.buffer)
+            .map_err(StorageError::io("write segment", &self.path()))?;
+        self.offset += self.buffer.len() as u64;
+        self.metrics.written_bytes.add(self.buffer.len() as u64);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> Result<(), StorageError> {
+        self.flush()?;
+        self.sync()?;
+        self.catalog.grow(self.offset);
+        self.first = Position(self.last.0 + 1);
+        self.file = create_segment(&self.env, &self.dir, self.first)?;
+        self.offset = FILE_HEADER_BYTES;
+        self.catalog.push(self.first, self.offset);
+        Ok(())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(segment::file_name(self.first))
+    }
+}
+
+/// Creates the segment that begins with `first`; its header and its name are durable on return.
+pub(crate) fn create_segment(
+    env: &Env,
+    dir: &Path,
+    first: Position,
+) -> Result<Arc<dyn File>, StorageError> {
+    let path = dir.join(segment::file_name(first));
+    let file = env
+        .disk
+        .open(&path, OpenMode::CreateNew)
+        .map_err(StorageError::io("create segment", &path))?;
+    file.write_all_at(0, &file_header::encode(&SEGMENT_MAGIC, first))
+        .map_err(StorageError::io("write segment", &path))?;
+    file.sync_data()
+        .map_err(StorageError::io("sync segment", &path))?;
+    env.disk
+        .sync_dir(dir)
+        .map_err(StorageError::io("sync folder", dir))?;
+    Ok(file)
+}
