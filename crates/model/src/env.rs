@@ -76,7 +76,7 @@ pub trait Disk: Send + Sync {
     /// The names in a folder, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Creates a folder and those above it.
+    /// Creates a folder and those above it; the names of those it created are durable.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Moves a file over another one, at once or not at all.

@@ -9,6 +9,18 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
+impl Position {
+    /// The position of the block after this one.
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The position of the block before this one.
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
 /// A block as it was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBlock {

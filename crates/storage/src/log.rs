@@ -9,12 +9,12 @@
 //! sync nothing more is written or promised (a retried sync may lie), while reading goes on. What a
 //! payload means is the head's affair.
 
-mod block;
+pub(crate) mod block;
 mod commit;
-mod file_header;
+pub(crate) mod file_header;
 mod metrics;
 mod recovery;
-mod scan;
+pub(crate) mod scan;
 mod segment;
 mod writer;
 
@@ -194,7 +194,7 @@ impl LocalLog {
             metrics: metrics.clone(),
         });
         let start = recovery::recover(env, dir, &options, &catalog)?;
-        let next = Position(start.last.0 + 1);
+        let next = start.last.next();
         let writer = Writer::new(env, dir, &options, catalog.clone(), metrics.clone(), start);
         let log = Self(Arc::new(Shared {
             env: env.clone(),
@@ -214,7 +214,7 @@ impl LocalLog {
             }),
             changed: Condvar::new(),
         }));
-        log.remove_before(Position(options.start_after.0 + 1))?;
+        log.remove_before(options.start_after.next())?;
         Ok(log)
     }
 
@@ -225,7 +225,7 @@ impl LocalLog {
 
     /// The newest position given to a block, durable or not.
     pub fn last_position(&self) -> Position {
-        Position(lock(&self.0.state).next.0 - 1)
+        lock(&self.0.state).next.previous()
     }
 
     /// The segments as they are now, oldest first.
@@ -338,7 +338,7 @@ impl DurableLog for LocalLog {
             return done(Err(refusal.into()));
         }
         let position = state.next;
-        state.next = Position(position.0 + 1);
+        state.next = position.next();
         state.queued_bytes += payload.len();
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
         state.queue.push(Queued {

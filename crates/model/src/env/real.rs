@@ -92,7 +92,19 @@ impl Disk for SystemDisk {
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        if dir.is_dir() {
+            return Ok(());
+        }
+        let parent = match dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        self.create_dir_all(parent)?;
+        match fs::create_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) => self.sync_dir(parent),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -73,7 +73,7 @@ impl BlockHeader {
 
     /// The newest position that was durable when this block was written.
     pub(crate) fn durable_before(&self) -> Position {
-        let before = self.position.0.saturating_sub(1);
+        let before = self.position.previous().0;
         Position(before.saturating_sub(u64::from(self.unsynced)))
     }
 }

@@ -19,6 +19,9 @@ pub(crate) type Magic = [u8; 8];
 /// The magic of log segments.
 pub(crate) const SEGMENT_MAGIC: Magic = *b"FIRNWAL\0";
 
+/// The magic of checkpoints.
+pub(crate) const CHECKPOINT_MAGIC: Magic = *b"FIRNCKP\0";
+
 /// What the first bytes of a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {

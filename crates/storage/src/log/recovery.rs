@@ -55,7 +55,7 @@ pub(crate) fn recover(
             }
         }
     }
-    let first = Position(last.0 + 1);
+    let first = last.next();
     let file = create_segment(env, dir, first)?;
     catalog.push(first, FILE_HEADER_BYTES);
     Ok(Start {
@@ -95,7 +95,7 @@ fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, Stor
         return Ok(Newest {
             file: Some(file),
             bytes,
-            last: Position(survey.last.0 + unseen),
+            last: Position(survey.last.0.saturating_add(unseen)),
             goes_on: false,
         });
     }
@@ -170,7 +170,7 @@ pub(crate) struct Survey {
 
 /// Looks at the first `bytes` of the segment that begins with `first`.
 pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey {
-    let before_first = Position(first.0.saturating_sub(1));
+    let before_first = first.previous();
     let durable = newest_mark(file.clone(), first, bytes).max(before_first);
     let mut survey = Survey {
         end: FILE_HEADER_BYTES,
@@ -190,7 +190,7 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
             torn |= survey.last >= durable;
             continue;
         };
-        torn |= header.position.0 != survey.last.0 + 1 && survey.last >= durable;
+        torn |= header.position != survey.last.next() && survey.last >= durable;
         if torn {
             survey.torn_blocks += 1;
             continue;

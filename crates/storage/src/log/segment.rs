@@ -90,7 +90,7 @@ pub(crate) fn read(
                     each(Err(damaged(offset, "a block is out of place".to_owned())));
                     continue;
                 }
-                expected = Position(header.position.0.saturating_add(1));
+                expected = header.position.next();
                 each(Ok(LogBlock {
                     position: header.position,
                     payload: scanner.payload(offset, &header).to_vec(),
@@ -104,7 +104,7 @@ pub(crate) fn read(
         each(Err(StorageError::Missing {
             path: segment.path.clone(),
             from: expected,
-            to: Position(next.0 - 1),
+            to: next.previous(),
         }));
     }
     Ok(())

@@ -78,7 +78,7 @@ impl Writer {
                 first: self.first,
                 offset: self.offset + self.buffer.len() as u64,
             };
-            let unsynced = queued.position.0 - 1 - self.durable.0;
+            let unsynced = queued.position.previous().0 - self.durable.0;
             block::encode(
                 place,
                 queued.position,
@@ -144,7 +144,7 @@ impl Writer {
         self.flush()?;
         self.sync()?;
         self.catalog.grow(self.offset);
-        self.first = Position(self.last.0 + 1);
+        self.first = self.last.next();
         self.file = create_segment(&self.env, &self.dir, self.first)?;
         self.offset = FILE_HEADER_BYTES;
         self.catalog.push(self.first, self.offset);

@@ -1,0 +1,140 @@
+//! The data folder: who owns it, which format it has, and what lies where.
+//!
+//! ```text
+//! LOCK            held by the process that uses the folder
+//! FORMAT          "firn data format 1\n"; written before anything else
+//! wal/            segments of the log
+//! checkpoints/    snapshots of the head
+//! ```
+//!
+//! Invariant: nothing is written into a folder that another process uses, that holds something else,
+//! or whose format this version does not know. `docs/format/data-folder.md` is the reference.
+
+use crate::error::StorageError;
+use firn_model::env::{DirLock, Disk, Env, OpenMode};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The format of the folder as a whole; the files in it carry their own versions too.
+pub const DATA_FORMAT: u32 = 1;
+
+const LOCK: &str = "LOCK";
+const FORMAT: &str = "FORMAT";
+const FORMAT_TEMPORARY: &str = "FORMAT.tmp";
+const FORMAT_PREFIX: &str = "firn data format ";
+
+/// Longer than any `FORMAT` file; what is longer is not one.
+const FORMAT_BYTES_MAX: usize = 64;
+
+/// Names that an empty folder may hold: ours, and what file systems put into their root.
+const HARMLESS: [&str; 3] = [LOCK, FORMAT_TEMPORARY, "lost+found"];
+
+/// A data folder that this process owns until it is dropped.
+pub struct DataDir {
+    root: PathBuf,
+    _lock: Box<dyn DirLock>,
+}
+
+impl DataDir {
+    /// Takes the folder at `root`; creates it if there is none.
+    pub fn open(env: &Env, root: &Path) -> Result<Self, StorageError> {
+        let disk = &*env.disk;
+        let writable = |e| refused(root, "create folder", e);
+        disk.create_dir_all(root).map_err(writable)?;
+        let names = disk.list(root).map_err(StorageError::io("list", root))?;
+        let is_ours = names.iter().any(|name| name.as_os_str() == FORMAT);
+        if let Some(foreign) = names.iter().find(|name| !is_harmless(name))
+            && !is_ours
+        {
+            return Err(StorageError::Foreign {
+                path: root.to_path_buf(),
+                found: foreign.display().to_string(),
+            });
+        }
+        let lock = disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => StorageError::Locked {
+                path: root.to_path_buf(),
+            },
+            _ => refused(root, "lock folder", e),
+        })?;
+        if is_ours {
+            check_format(disk, &root.join(FORMAT))?;
+        } else {
+            write_format(disk, root).map_err(|e| refused(root, "write format of", e))?;
+        }
+        let dir = Self {
+            root: root.to_path_buf(),
+            _lock: lock,
+        };
+        for folder in [dir.wal(), dir.checkpoints()] {
+            disk.create_dir_all(&folder)
+                .map_err(|e| refused(root, "create folder in", e))?;
+        }
+        Ok(dir)
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of the log.
+    pub fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
+
+    /// The folder of the checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+}
+
+fn is_harmless(name: &Path) -> bool {
+    HARMLESS
+        .iter()
+        .any(|harmless| name.as_os_str() == *harmless)
+}
+
+fn refused(root: &Path, action: &'static str, source: io::Error) -> StorageError {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            StorageError::NotWritable {
+                path: root.to_path_buf(),
+                source,
+            }
+        }
+        _ => StorageError::io(action, root)(source),
+    }
+}
+
+fn check_format(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+    let mut bytes = [0; FORMAT_BYTES_MAX];
+    let read = disk
+        .open(path, OpenMode::Read)
+        .and_then(|file| file.read_at(0, &mut bytes))
+        .map_err(StorageError::io("read format of", path))?;
+    let text = String::from_utf8_lossy(&bytes[..read]);
+    let found = text.strip_prefix(FORMAT_PREFIX).map(str::trim_end);
+    if found == Some(&DATA_FORMAT.to_string()) {
+        return Ok(());
+    }
+    Err(StorageError::Format {
+        path: path.to_path_buf(),
+        found: found.unwrap_or("of no known kind").to_owned(),
+        known: DATA_FORMAT,
+    })
+}
+
+/// Writes the file under another name first, so that it is there whole or not at all.
+fn write_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
+    let temporary = root.join(FORMAT_TEMPORARY);
+    match disk.remove_file(&temporary) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let file = disk.open(&temporary, OpenMode::CreateNew)?;
+    file.write_all_at(0, format!("{FORMAT_PREFIX}{DATA_FORMAT}\n").as_bytes())?;
+    file.sync_data()?;
+    disk.rename(&temporary, &root.join(FORMAT))?;
+    disk.sync_dir(root)
+}
