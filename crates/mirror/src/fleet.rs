@@ -1,0 +1,422 @@
+//! A Kubernetes-like fleet whose every scrape follows from a seed.
+//!
+//! ```text
+//! fleet = pods; a pod is a target of 376 series: 12 handlers x 6 codes of request counters,
+//!         12 duration histograms of 14 buckets, and 112 series of container, runtime and state
+//! round = every pod scraped once, in the order of its offset inside the interval
+//! ```
+//!
+//! Every series has eleven labels, about 280 bytes of them in remote write's encoding. Pods belong to
+//! deployments of eight, deployments to namespaces, namespaces to three clusters.
+//!
+//! Invariant: equal options give equal observations, bit for bit, on every platform; the times of a
+//! series strictly increase; a series that ends gets a staleness marker. Nothing here sends
+//! anything or looks at a clock.
+
+mod catalog;
+mod random;
+mod traffic;
+
+use catalog::{FAMILIES, Model, NODE_ADDRESS};
+use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
+use firn_model::sample::{TimestampMs, stale_nan};
+use random::{Random, mix};
+use traffic::{BOUNDS, CODES, HANDLERS};
+
+/// Series that each pod exports.
+pub const SERIES_PER_POD: usize = 376;
+
+const PODS_PER_DEPLOYMENT: u64 = 8;
+const DEPLOYMENTS_PER_NAMESPACE: u64 = 3;
+const CLUSTERS: [&str; 3] = ["eu-west-1", "us-east-1", "ap-south-1"];
+const SERVICES: [&str; 8] = [
+    "checkout", "catalog", "identity", "payments", "delivery", "search", "pricing", "gateway",
+];
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How much more or less a pod is used than the middling one.
+const POPULARITIES: [f64; 6] = [0.05, 0.3, 0.7, 1.0, 1.6, 3.0];
+/// Scrapes in a hundred that come late, and by how much at most.
+const LATE_PERCENT: u64 = 20;
+const LATE_MS_MAX: u64 = 15;
+
+/// Which pods are replaced, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Churn {
+    /// Share of the pods that is replaced each period, 0 to 1.
+    pub fraction: f64,
+    /// The period in data time.
+    pub period_ms: i64,
+}
+
+/// What a fleet is made from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FleetOptions {
+    /// Series at any one time; rounded up to whole pods.
+    pub series: usize,
+    /// Decides everything that looks random.
+    pub seed: u64,
+    /// The time of the first round.
+    pub start_ms: TimestampMs,
+    /// Time between two scrapes of a pod.
+    pub interval_ms: i64,
+    /// Replacement of pods, if any.
+    pub churn: Option<Churn>,
+}
+
+/// A sample as a scrape yields it.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// Numbers series in the order of their birth.
+    pub series: u64,
+    /// The label set.
+    pub labels: LabelsRef<'a>,
+    /// When the pod was scraped.
+    pub time_ms: TimestampMs,
+    /// The value; a staleness marker in the last observation of a series whose pod was replaced.
+    pub value: f64,
+}
+
+/// The pods and where each of their series stands.
+#[derive(Debug)]
+pub struct Fleet {
+    options: FleetOptions,
+    templates: Vec<Template>,
+    pods: Vec<Pod>,
+    /// Indices of pods by offset.
+    order: Vec<usize>,
+    round: u64,
+    born: u64,
+}
+
+/// A series of a pod before the pod's own labels are known.
+#[derive(Debug)]
+struct Template {
+    name: String,
+    own: Vec<(&'static str, &'static str)>,
+    model: Model,
+}
+
+#[derive(Debug)]
+struct Pod {
+    number: u64,
+    generation: u64,
+    first_series: u64,
+    born_ms: TimestampMs,
+    offset_ms: i64,
+    popularity: f64,
+    decimal_cpu: bool,
+    labels: Vec<Labels>,
+    values: Vec<f64>,
+}
+
+impl Fleet {
+    /// The fleet before its first round.
+    pub fn new(options: FleetOptions) -> Self {
+        let mut fleet = Self {
+            options,
+            templates: templates(),
+            pods: Vec::new(),
+            order: Vec::new(),
+            round: 0,
+            born: 0,
+        };
+        for number in 0..options.series.div_ceil(SERIES_PER_POD) as u64 {
+            let pod = fleet.birth(number, 0);
+            fleet.pods.push(pod);
+        }
+        fleet.order = (0..fleet.pods.len()).collect();
+        fleet.order.sort_by_key(|i| (fleet.pods[*i].offset_ms, *i));
+        fleet
+    }
+
+    /// Series at any one time.
+    pub fn series_count(&self) -> usize {
+        self.pods.len() * SERIES_PER_POD
+    }
+
+    /// Series that ever were.
+    pub fn born_count(&self) -> u64 {
+        self.born
+    }
+
+    /// Scrapes every pod once and hands over what it yields, pod by pod, in the order of time.
+    pub fn scrape_round<E>(
+        &mut self,
+        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let replaced_before = self.period(self.round.saturating_sub(1));
+        let period = self.period(self.round);
+        for place in 0..self.order.len() {
+            let index = self.order[place];
+            let time_ms = self.scrape_time(&self.pods[index]);
+            if period != replaced_before && self.is_replaced(self.pods[index].number, period) {
+                self.pods[index].end(time_ms, sink)?;
+                let (number, generation) =
+                    (self.pods[index].number, self.pods[index].generation + 1);
+                self.pods[index] = self.birth(number, generation);
+                continue;
+            }
+            self.advance(index, time_ms);
+            self.pods[index].expose(time_ms, sink)?;
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    fn period(&self, round: u64) -> i64 {
+        let elapsed_ms = round as i64 * self.options.interval_ms;
+        self.options.churn.map_or(0, |c| elapsed_ms / c.period_ms)
+    }
+
+    fn is_replaced(&self, pod: u64, period: i64) -> bool {
+        let chance = Random::new(mix(&[self.options.seed, 3, pod, period as u64])).unit();
+        self.options.churn.is_some_and(|c| chance < c.fraction)
+    }
+
+    fn scrape_time(&self, pod: &Pod) -> TimestampMs {
+        let mut random = Random::new(mix(&[self.options.seed, 2, pod.number, self.round]));
+        let late = if random.below(100) < LATE_PERCENT {
+            1 + random.below(LATE_MS_MAX) as i64
+        } else {
+            0
+        };
+        let round_ms = self.round as i64 * self.options.interval_ms;
+        // Half of the interval at most, so that times increase however short the interval is.
+        self.options.start_ms + round_ms + pod.offset_ms + late.min(self.options.interval_ms / 2)
+    }
+
+    fn birth(&mut self, number: u64, generation: u64) -> Pod {
+        let interval_ms = self.options.interval_ms;
+        let mut random = Random::new(mix(&[self.options.seed, 1, number, generation]));
+        let round_ms = self.round as i64 * interval_ms;
+        let uptime_ms = if generation == 0 {
+            random.below(3_000_000_000) as i64
+        } else {
+            0
+        };
+        let target = target_labels(number, &mut random);
+        let first_series = self.born;
+        self.born += SERIES_PER_POD as u64;
+        let mut pod = Pod {
+            number,
+            generation,
+            first_series,
+            born_ms: self.options.start_ms + round_ms - uptime_ms,
+            // The offset is the target's, so that a replaced pod is not scraped early.
+            offset_ms: (mix(&[self.options.seed, 4, number]) % interval_ms.max(1) as u64) as i64
+                / 2,
+            popularity: POPULARITIES[random.below(POPULARITIES.len() as u64) as usize],
+            decimal_cpu: random.below(2) == 0,
+            labels: self.templates.iter().map(|t| t.labels(&target)).collect(),
+            values: vec![0.0; SERIES_PER_POD],
+        };
+        pod.start(&self.templates, uptime_ms as f64 / 1000.0, &mut random);
+        pod
+    }
+
+    fn advance(&mut self, index: usize, time_ms: TimestampMs) {
+        let seconds = self.options.interval_ms as f64 / 1000.0;
+        let pod = &mut self.pods[index];
+        let parts = [self.options.seed, 5, pod.number, pod.generation, self.round];
+        pod.advance(
+            &self.templates,
+            time_ms,
+            seconds,
+            &mut Random::new(mix(&parts)),
+        );
+    }
+}
+
+impl Pod {
+    /// Puts counters where they stand after `uptime` seconds, and gauges at their level.
+    fn start(&mut self, templates: &[Template], uptime: f64, random: &mut Random) {
+        traffic::advance(
+            &mut self.values[..traffic::SERIES],
+            self.popularity,
+            uptime,
+            random,
+        );
+        for (value, template) in self.values.iter_mut().zip(templates).skip(traffic::SERIES) {
+            *value = match template.model {
+                Model::Constant(v) => v,
+                Model::Walk { around, grain } => {
+                    (around * (0.6 + 0.8 * random.unit()) / grain).round() * grain
+                }
+                Model::Noise(around) => around,
+                Model::Cpu(share) => share * uptime,
+                Model::Traffic(rate) => (rate * self.popularity * uptime).floor(),
+                Model::Rare(chance) => (chance * uptime / 15.0).floor(),
+                Model::NoiseSum(around) => around * uptime,
+                Model::Now | Model::Born => self.born_ms as f64 / 1000.0,
+            };
+        }
+    }
+
+    fn advance(
+        &mut self,
+        templates: &[Template],
+        time_ms: TimestampMs,
+        seconds: f64,
+        random: &mut Random,
+    ) {
+        let http = &mut self.values[..traffic::SERIES];
+        traffic::advance(http, self.popularity, seconds, random);
+        for (value, template) in self.values.iter_mut().zip(templates).skip(traffic::SERIES) {
+            match template.model {
+                Model::Constant(_) | Model::Born => {}
+                Model::Cpu(share) => {
+                    let used = share * self.popularity * seconds * (0.5 + random.unit());
+                    *value += used;
+                    if self.decimal_cpu {
+                        *value = (*value * 100.0).round() / 100.0;
+                    }
+                }
+                Model::Traffic(rate) => {
+                    *value += random.count(rate * self.popularity * seconds) as f64;
+                }
+                Model::Rare(chance) => *value += f64::from(random.unit() < chance),
+                Model::Walk { around, grain } => {
+                    let step = (around - *value) * 0.02 + around * 0.01 * random.bell();
+                    *value = (((*value + step) / grain).round() * grain).max(0.0);
+                }
+                Model::Noise(around) => *value = around * (0.8 + 0.4 * random.unit()),
+                Model::NoiseSum(around) => *value += around * random.unit(),
+                Model::Now => *value = time_ms as f64 / 1000.0,
+            }
+        }
+    }
+
+    fn expose<E>(
+        &self,
+        time_ms: TimestampMs,
+        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (i, (labels, value)) in self.labels.iter().zip(&self.values).enumerate() {
+            sink(Observation {
+                series: self.first_series + i as u64,
+                labels: labels.as_ref(),
+                time_ms,
+                value: *value,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn end<E>(
+        &self,
+        time_ms: TimestampMs,
+        sink: &mut impl FnMut(Observation<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (i, labels) in self.labels.iter().enumerate() {
+            sink(Observation {
+                series: self.first_series + i as u64,
+                labels: labels.as_ref(),
+                time_ms,
+                value: stale_nan(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The labels of a pod's target, by the name of the label, and what fills up to eleven.
+struct Target {
+    labels: Vec<(&'static str, String)>,
+    fill: [(&'static str, String); 2],
+    node_address: String,
+}
+
+fn target_labels(number: u64, random: &mut Random) -> Target {
+    let deployment = number / PODS_PER_DEPLOYMENT;
+    let namespace = deployment / DEPLOYMENTS_PER_NAMESPACE;
+    let service = SERVICES[(deployment % SERVICES.len() as u64) as usize];
+    let cluster = CLUSTERS[(namespace % CLUSTERS.len() as u64) as usize];
+    let word = |random: &mut Random, letters: usize| -> String {
+        let letter = |_| LETTERS[random.below(LETTERS.len() as u64) as usize] as char;
+        (0..letters).map(letter).collect()
+    };
+    let replica_set = word(&mut Random::new(mix(&[6, deployment])), 9);
+    let name = format!("{service}-{deployment}");
+    let (a, b, c) = (random.below(256), random.below(256), 1 + random.below(254));
+    let node = random.below(number / 30 + 4);
+    Target {
+        labels: vec![
+            ("cluster", cluster.to_owned()),
+            ("container", service.to_owned()),
+            ("pod", format!("{name}-{replica_set}-{}", word(random, 5))),
+            ("deployment", name),
+            ("instance", format!("10.{a}.{b}.{c}:8080")),
+            ("job", "kubernetes-pods".to_owned()),
+            ("namespace", format!("shop-{namespace}")),
+            ("node", format!("{cluster}-node-{node}")),
+        ],
+        fill: [
+            ("service", format!("{service}-api")),
+            ("team", format!("team-{}", namespace % 7)),
+        ],
+        node_address: format!("192.168.{}.{}", node / 250, node % 250 + 1),
+    }
+}
+
+impl Template {
+    fn labels(&self, target: &Target) -> Labels {
+        let own = self.own.iter().map(|(name, value)| {
+            let value = if *value == NODE_ADDRESS {
+                target.node_address.as_str()
+            } else {
+                *value
+            };
+            (*name, value)
+        });
+        let fill = target.fill.iter().take(2 - self.own.len());
+        let rest = target.labels.iter().chain(fill);
+        Labels::from_pairs(
+            std::iter::once((METRIC_NAME, self.name.as_str()))
+                .chain(own)
+                .chain(rest.map(|(n, v)| (*n, v.as_str()))),
+        )
+    }
+}
+
+fn templates() -> Vec<Template> {
+    let mut out = Vec::with_capacity(SERIES_PER_POD);
+    let mut http = |name: String, own: Vec<(&'static str, &'static str)>| {
+        out.push(Template {
+            name,
+            own,
+            // Not read: traffic moves these.
+            model: Model::Constant(0.0),
+        });
+    };
+    for handler in &HANDLERS {
+        for code in CODES {
+            let own = vec![("handler", handler.route), ("code", code)];
+            http("http_requests_total".to_owned(), own);
+        }
+    }
+    let histogram = "http_request_duration_seconds";
+    for handler in &HANDLERS {
+        for bound in BOUNDS {
+            let own = vec![("handler", handler.route), ("le", bound)];
+            http(format!("{histogram}_bucket"), own);
+        }
+        http(format!("{histogram}_sum"), vec![("handler", handler.route)]);
+        http(
+            format!("{histogram}_count"),
+            vec![("handler", handler.route)],
+        );
+    }
+    for family in FAMILIES {
+        for own in catalog::combinations(family) {
+            out.push(Template {
+                name: family.name.to_owned(),
+                own,
+                model: family.model,
+            });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

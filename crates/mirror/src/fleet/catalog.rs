@@ -1,0 +1,294 @@
+//! What every pod of the fleet exports: the families besides its HTTP metrics.
+//!
+//! Invariant: together with the HTTP metrics the families have [`super::SERIES_PER_POD`] series.
+
+/// How a series moves from scrape to scrape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Model {
+    /// Never changes.
+    Constant(f64),
+    /// CPU seconds used: a share of a core, in hundredths or with all digits, by pod.
+    Cpu(f64),
+    /// Counts about so many whole units a second.
+    Traffic(f64),
+    /// Counts one with this chance a scrape.
+    Rare(f64),
+    /// Wanders around a value in steps of a grain (a page, an object).
+    Walk {
+        /// The value it wanders around.
+        around: f64,
+        /// What it is a multiple of.
+        grain: f64,
+    },
+    /// Jitters around a value with all digits: durations.
+    Noise(f64),
+    /// Adds noise around a value with all digits: sums of durations.
+    NoiseSum(f64),
+    /// The time of the scrape in seconds.
+    Now,
+    /// The time at which the pod started, in seconds.
+    Born,
+}
+
+/// Stands for the address of the pod's node in a label value.
+pub const NODE_ADDRESS: &str = "{node address}";
+
+/// A metric and its own labels; a series for each combination of their values.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The metric's name.
+    pub name: &'static str,
+    /// Own labels, two at most, each with its values.
+    pub own: &'static [(&'static str, &'static [&'static str])],
+    /// How its series move.
+    pub model: Model,
+}
+
+const fn plain(name: &'static str, model: Model) -> Family {
+    Family {
+        name,
+        own: &[],
+        model,
+    }
+}
+
+const fn with(
+    name: &'static str,
+    own: &'static [(&'static str, &'static [&'static str])],
+    model: Model,
+) -> Family {
+    Family { name, own, model }
+}
+
+const fn pages(around: f64) -> Model {
+    Model::Walk {
+        around,
+        grain: 4096.0,
+    }
+}
+
+const fn units(around: f64) -> Model {
+    Model::Walk { around, grain: 1.0 }
+}
+
+const INTERFACES: &[(&str, &[&str])] = &[("interface", &["eth0", "lo"])];
+const DEVICES: &[(&str, &[&str])] = &[("device", &["/dev/nvme0n1", "/dev/nvme1n1"])];
+const RESOURCES: &[(&str, &[&str])] = &[("resource", &["cpu", "memory"])];
+const MIB: f64 = 1_048_576.0;
+
+/// The families, in the order in which a pod exposes them.
+pub const FAMILIES: &[Family] = &[
+    plain("up", Model::Constant(1.0)),
+    plain("scrape_duration_seconds", Model::Noise(0.012)),
+    plain("scrape_samples_scraped", Model::Constant(371.0)),
+    plain(
+        "scrape_samples_post_metric_relabeling",
+        Model::Constant(371.0),
+    ),
+    plain("scrape_series_added", Model::Constant(0.0)),
+    with(
+        "build_info",
+        &[("version", &["2.14.3"]), ("revision", &["9f1c2ab"])],
+        Model::Constant(1.0),
+    ),
+    with(
+        "kube_pod_info",
+        &[
+            ("host_ip", &[NODE_ADDRESS]),
+            ("priority_class", &["standard"]),
+        ],
+        Model::Constant(1.0),
+    ),
+    with(
+        "kube_pod_status_phase",
+        &[(
+            "phase",
+            &["Failed", "Pending", "Running", "Succeeded", "Unknown"],
+        )],
+        Model::Constant(1.0),
+    ),
+    plain(
+        "kube_pod_container_status_restarts_total",
+        Model::Rare(0.0005),
+    ),
+    with(
+        "kube_pod_container_resource_requests",
+        RESOURCES,
+        Model::Constant(0.5),
+    ),
+    with(
+        "kube_pod_container_resource_limits",
+        RESOURCES,
+        Model::Constant(2.0),
+    ),
+    with(
+        "container_cpu_usage_seconds_total",
+        &[("cpu", &["cpu00", "cpu01", "cpu02", "cpu03"])],
+        Model::Cpu(0.15),
+    ),
+    plain("container_cpu_cfs_periods_total", Model::Traffic(10.0)),
+    plain(
+        "container_cpu_cfs_throttled_periods_total",
+        Model::Rare(0.1),
+    ),
+    plain(
+        "container_cpu_cfs_throttled_seconds_total",
+        Model::Cpu(0.002),
+    ),
+    plain("container_memory_working_set_bytes", pages(312.0 * MIB)),
+    plain("container_memory_rss", pages(280.0 * MIB)),
+    plain("container_memory_cache", pages(41.0 * MIB)),
+    plain("container_memory_usage_bytes", pages(353.0 * MIB)),
+    plain("container_memory_mapped_file", pages(9.0 * MIB)),
+    plain("container_memory_swap", Model::Constant(0.0)),
+    plain(
+        "container_memory_max_usage_bytes",
+        Model::Constant(431.0 * MIB),
+    ),
+    plain("container_memory_failcnt", Model::Constant(0.0)),
+    with(
+        "container_memory_failures_total",
+        &[
+            ("failure_type", &["pgfault", "pgmajfault"]),
+            ("scope", &["container", "hierarchy"]),
+        ],
+        Model::Traffic(0.8),
+    ),
+    with(
+        "container_network_receive_bytes_total",
+        INTERFACES,
+        Model::Traffic(48_000.0),
+    ),
+    with(
+        "container_network_receive_packets_total",
+        INTERFACES,
+        Model::Traffic(95.0),
+    ),
+    with(
+        "container_network_receive_errors_total",
+        INTERFACES,
+        Model::Constant(0.0),
+    ),
+    with(
+        "container_network_receive_packets_dropped_total",
+        INTERFACES,
+        Model::Constant(0.0),
+    ),
+    with(
+        "container_network_transmit_bytes_total",
+        INTERFACES,
+        Model::Traffic(61_000.0),
+    ),
+    with(
+        "container_network_transmit_packets_total",
+        INTERFACES,
+        Model::Traffic(88.0),
+    ),
+    with(
+        "container_network_transmit_errors_total",
+        INTERFACES,
+        Model::Constant(0.0),
+    ),
+    with(
+        "container_network_transmit_packets_dropped_total",
+        INTERFACES,
+        Model::Rare(0.01),
+    ),
+    with("container_fs_reads_bytes_total", DEVICES, Model::Rare(0.2)),
+    with(
+        "container_fs_writes_bytes_total",
+        DEVICES,
+        Model::Traffic(900.0),
+    ),
+    with("container_fs_reads_total", DEVICES, Model::Rare(0.1)),
+    with("container_fs_writes_total", DEVICES, Model::Traffic(0.3)),
+    with("container_fs_usage_bytes", DEVICES, pages(77.0 * MIB)),
+    with(
+        "container_fs_limit_bytes",
+        DEVICES,
+        Model::Constant(107_361_579_008.0),
+    ),
+    plain("container_threads", units(38.0)),
+    plain("container_processes", Model::Constant(2.0)),
+    plain("container_sockets", units(24.0)),
+    plain("container_file_descriptors", units(61.0)),
+    plain("container_last_seen", Model::Now),
+    plain("container_start_time_seconds", Model::Born),
+    plain("container_spec_cpu_quota", Model::Constant(200_000.0)),
+    plain("container_spec_cpu_period", Model::Constant(100_000.0)),
+    plain("container_spec_cpu_shares", Model::Constant(512.0)),
+    plain(
+        "container_spec_memory_limit_bytes",
+        Model::Constant(512.0 * MIB),
+    ),
+    plain("go_goroutines", units(212.0)),
+    plain("go_threads", Model::Constant(14.0)),
+    with(
+        "go_info",
+        &[("version", &["go1.26.8"])],
+        Model::Constant(1.0),
+    ),
+    plain("go_memstats_alloc_bytes", units(88_000_000.0)),
+    plain("go_memstats_alloc_bytes_total", Model::Traffic(7_300_000.0)),
+    plain("go_memstats_heap_alloc_bytes", units(88_000_000.0)),
+    plain("go_memstats_heap_idle_bytes", pages(51.0 * MIB)),
+    plain("go_memstats_heap_inuse_bytes", pages(97.0 * MIB)),
+    plain("go_memstats_heap_objects", units(641_000.0)),
+    plain("go_memstats_heap_released_bytes", pages(33.0 * MIB)),
+    plain("go_memstats_heap_sys_bytes", Model::Constant(155.0 * MIB)),
+    plain("go_memstats_mallocs_total", Model::Traffic(52_000.0)),
+    plain("go_memstats_frees_total", Model::Traffic(51_900.0)),
+    plain("go_memstats_next_gc_bytes", Model::Rare(0.3)),
+    plain("go_memstats_last_gc_time_seconds", Model::Noise(1.7e9)),
+    plain(
+        "go_memstats_stack_inuse_bytes",
+        Model::Constant(2_031_616.0),
+    ),
+    plain("go_memstats_sys_bytes", Model::Constant(171_402_520.0)),
+    plain("go_memstats_gc_sys_bytes", Model::Constant(6_512_384.0)),
+    plain("go_memstats_mspan_inuse_bytes", units(1_200_000.0)),
+    plain("go_memstats_mcache_inuse_bytes", Model::Constant(4_800.0)),
+    plain("go_memstats_other_sys_bytes", Model::Constant(1_903_211.0)),
+    with(
+        "go_gc_duration_seconds",
+        &[("quantile", &["0", "0.25", "0.5", "0.75", "1"])],
+        Model::Constant(0.000_104_553),
+    ),
+    plain("go_gc_duration_seconds_sum", Model::NoiseSum(0.000_2)),
+    plain("go_gc_duration_seconds_count", Model::Rare(0.5)),
+    plain("process_cpu_seconds_total", Model::Cpu(0.4)),
+    plain("process_resident_memory_bytes", pages(290.0 * MIB)),
+    plain(
+        "process_virtual_memory_bytes",
+        Model::Constant(1_319_436_288.0),
+    ),
+    plain("process_open_fds", units(58.0)),
+    plain("process_max_fds", Model::Constant(1_048_576.0)),
+    plain("process_start_time_seconds", Model::Born),
+    plain(
+        "process_virtual_memory_max_bytes",
+        Model::Constant(1.844_674_407_370_955_2e19),
+    ),
+    with(
+        "queue_depth",
+        &[("queue", &["emails", "invoices", "retries"])],
+        units(17.0),
+    ),
+];
+
+/// Every label combination of a family's own labels, in order.
+pub fn combinations(family: &Family) -> Vec<Vec<(&'static str, &'static str)>> {
+    let mut out = vec![Vec::new()];
+    for (name, values) in family.own {
+        let mut longer = Vec::with_capacity(out.len() * values.len());
+        for pairs in &out {
+            for value in *values {
+                let mut pairs = pairs.clone();
+                pairs.push((*name, *value));
+                longer.push(pairs);
+            }
+        }
+        out = longer;
+    }
+    out
+}

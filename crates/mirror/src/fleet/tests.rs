@@ -1,0 +1,148 @@
+//! The fleet's shape, its repeatability, and the laws its values obey.
+
+use super::*;
+use firn_model::sample::is_stale;
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+const OPTIONS: FleetOptions = FleetOptions {
+    series: 2_000,
+    seed: 7,
+    start_ms: 1_700_000_000_000,
+    interval_ms: 15_000,
+    churn: None,
+};
+
+type Sample = (u64, Labels, TimestampMs, u64);
+
+fn rounds(options: FleetOptions, rounds: usize) -> Vec<Sample> {
+    let mut fleet = Fleet::new(options);
+    let mut out = Vec::new();
+    for _ in 0..rounds {
+        let result: Result<(), Infallible> = fleet.scrape_round(&mut |o| {
+            out.push((o.series, o.labels.to_owned(), o.time_ms, o.value.to_bits()));
+            Ok(())
+        });
+        let Ok(()) = result;
+    }
+    out
+}
+
+/// Bytes of the labels in a remote write 1.0 message: tags and lengths of a byte each.
+fn encoded_label_bytes(labels: &Labels) -> usize {
+    labels.iter().map(|(n, v)| 6 + n.len() + v.len()).sum()
+}
+
+#[test]
+fn fleet_of_one_pod_has_the_promised_shape() {
+    let samples = rounds(
+        FleetOptions {
+            series: 1,
+            ..OPTIONS
+        },
+        1,
+    );
+    assert_eq!(samples.len(), SERIES_PER_POD);
+    let mut bytes = 0;
+    for (_, labels, _, _) in &samples {
+        assert_eq!(labels.iter().count(), 11, "{labels}");
+        bytes += encoded_label_bytes(labels);
+    }
+    let mean = bytes / samples.len();
+    assert!(
+        (271..=291).contains(&mean),
+        "{mean} bytes of labels a series"
+    );
+    let distinct: std::collections::HashSet<_> = samples.iter().map(|s| &s.1).collect();
+    assert_eq!(distinct.len(), SERIES_PER_POD, "label sets are unique");
+}
+
+#[test]
+fn fleet_of_equal_seed_repeats_bit_for_bit() {
+    let churn = Some(Churn {
+        fraction: 0.5,
+        period_ms: 30_000,
+    });
+    let options = FleetOptions { churn, ..OPTIONS };
+    let first = rounds(options, 5);
+    assert_eq!(first, rounds(options, 5));
+    assert_ne!(first, rounds(FleetOptions { seed: 8, ..options }, 5));
+}
+
+#[test]
+fn fleet_times_of_a_series_strictly_increase() {
+    for interval_ms in [10, 1_000, 15_000] {
+        let options = FleetOptions {
+            interval_ms,
+            ..OPTIONS
+        };
+        let mut newest: HashMap<u64, TimestampMs> = HashMap::new();
+        for (series, labels, time_ms, _) in rounds(options, 20) {
+            if let Some(before) = newest.insert(series, time_ms) {
+                assert!(before < time_ms, "{labels} at interval {interval_ms}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fleet_churn_ends_series_with_markers_and_bears_new_ones() {
+    let churn = Some(Churn {
+        fraction: 0.6,
+        period_ms: 60_000,
+    });
+    let samples = rounds(
+        FleetOptions {
+            series: 100 * SERIES_PER_POD,
+            churn,
+            ..OPTIONS
+        },
+        9,
+    );
+    let mut last: HashMap<u64, u64> = HashMap::new();
+    for (series, labels, _, bits) in &samples {
+        let ended = last
+            .insert(*series, *bits)
+            .is_some_and(|b| is_stale(f64::from_bits(b)));
+        assert!(!ended, "{labels} goes on after its marker");
+    }
+    let ended = last
+        .values()
+        .filter(|b| is_stale(f64::from_bits(**b)))
+        .count();
+    let pods = ended / SERIES_PER_POD;
+    assert_eq!(ended % SERIES_PER_POD, 0);
+    assert!(
+        (90..=150).contains(&pods),
+        "{pods} of 100 pods ended in two periods"
+    );
+}
+
+#[test]
+fn fleet_buckets_grow_with_bound_and_agree_with_counters() {
+    let mut buckets: HashMap<(Vec<u8>, Vec<u8>, i64), Vec<f64>> = HashMap::new();
+    let mut counts = HashMap::new();
+    let mut requests: HashMap<_, f64> = HashMap::new();
+    for (_, labels, time_ms, bits) in rounds(OPTIONS, 4) {
+        let key = (
+            labels.get("pod").to_vec(),
+            labels.get("handler").to_vec(),
+            time_ms,
+        );
+        let value = f64::from_bits(bits);
+        match labels.get(METRIC_NAME) {
+            b"http_request_duration_seconds_bucket" => buckets.entry(key).or_default().push(value),
+            b"http_request_duration_seconds_count" => {
+                counts.insert(key, value);
+            }
+            b"http_requests_total" => *requests.entry(key).or_default() += value,
+            _ => {}
+        }
+    }
+    assert_eq!(buckets.len(), 6 * HANDLERS.len() * 4);
+    for (key, buckets) in buckets {
+        assert!(buckets.is_sorted(), "{key:?}: {buckets:?}");
+        assert_eq!(buckets.last(), counts.get(&key), "{key:?}");
+        assert_eq!(counts[&key], requests[&key], "{key:?}");
+    }
+}
