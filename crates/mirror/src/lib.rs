@@ -1,8 +1,18 @@
 //! Load generation against any Prometheus-compatible system, over public HTTP only.
 //!
-//! - [`fleet`]: what a Kubernetes-like fleet would yield, from a seed.
+//! - [`fleet`]: what a Kubernetes-like fleet yields, from a seed.
+//! - [`request`] and [`body`]: its samples as the requests of a queue manager.
+//! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
+//!   [`prepared`] a load in files.
 //!
 //! Nothing here knows the inside of a store: what holds for Firn can be measured and compared on
 //! every system that speaks remote write and Prometheus's HTTP API.
 
+pub mod body;
+pub mod error;
 pub mod fleet;
+pub mod load;
+pub mod prepared;
+pub mod push;
+pub mod quantiles;
+pub mod request;

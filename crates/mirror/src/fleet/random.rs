@@ -46,13 +46,13 @@ impl Random {
 
     /// A number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// About normal, mean 0, deviation 1: four uniform numbers added up.
     pub fn bell(&mut self) -> f64 {
         let bits = self.bits();
-        let sum: u64 = (0..4).map(|i| bits >> (16 * i) & 0xffff).sum();
+        let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
         (sum as f64 / 65_536.0 - 2.0) * 1.732_050_807_568_877_2
     }
 

@@ -1,0 +1,95 @@
+//! Remote write 1.0 bodies, written by hand.
+//!
+//! ```text
+//! body = snappy( { 0x0a | length | series }* )          prometheus.WriteRequest
+//! series = { 0x0a | length | label }* { 0x12 | length | sample }*
+//! label = 0x0a | length | name | 0x12 | length | value
+//! sample = 0x09 | value as f64 | 0x10 | time as uvarint
+//! ```
+//!
+//! This is a writer of its own, and not the inverse of Firn's reader, so that what the reader
+//! accepts is held against the published format and not against itself.
+
+use firn_model::batch::{Batch, SeriesSamples};
+
+/// Bytes of a sample that are always there: two tags and the value.
+const SAMPLE_FIXED_BYTES: usize = 10;
+
+/// The body of a request that carries the float samples of `batch`.
+pub fn encode(batch: &Batch) -> Vec<u8> {
+    let mut message = Vec::with_capacity(batch.series_count() * 320);
+    let mut series_bytes = Vec::with_capacity(512);
+    for series in batch.iter() {
+        series_bytes.clear();
+        push_series(&mut series_bytes, series);
+        push_field(&mut message, 0x0a, &series_bytes);
+    }
+    compress(&message)
+}
+
+/// The snappy block of `message`.
+pub fn compress(message: &[u8]) -> Vec<u8> {
+    snap::raw::Encoder::new()
+        .compress_vec(message)
+        .expect("snappy takes any message below 4 GiB")
+}
+
+fn push_series(out: &mut Vec<u8>, series: SeriesSamples<'_>) {
+    for (name, value) in series.labels.iter() {
+        let bytes = 2 + uvarint_bytes(name.len() as u64) + uvarint_bytes(value.len() as u64);
+        out.push(0x0a);
+        push_uvarint(out, (bytes + name.len() + value.len()) as u64);
+        push_field(out, 0x0a, name.as_bytes());
+        push_field(out, 0x12, value);
+    }
+    for (time, value) in series.times.iter().zip(series.values) {
+        // Negative times are ten bytes long in protobuf's int64.
+        let time = *time as u64;
+        out.push(0x12);
+        push_uvarint(out, (SAMPLE_FIXED_BYTES + uvarint_bytes(time)) as u64);
+        out.push(0x09);
+        out.extend_from_slice(&value.to_le_bytes());
+        out.push(0x10);
+        push_uvarint(out, time);
+    }
+}
+
+fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    out.push(tag);
+    push_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn uvarint_bytes(value: u64) -> usize {
+    let bits = u64::BITS - value.leading_zeros();
+    bits.div_ceil(7).max(1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::labels::Labels;
+
+    #[test]
+    fn body_of_one_sample_has_the_published_bytes() {
+        let mut batch = Batch::default();
+        let labels = Labels::from_pairs([("__name__", "up"), ("a", "b")]);
+        batch.push_series(labels.as_ref(), &[(1, 1.0), (-1, 0.0)]);
+        let body = encode(&batch);
+        let message = snap::raw::Decoder::new().decompress_vec(&body).unwrap();
+        let mut expected = b"\x0a\x3b".to_vec();
+        expected.extend(b"\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x06\x0a\x01a\x12\x01b");
+        expected.extend(b"\x12\x0b\x09\0\0\0\0\0\0\xf0\x3f\x10\x01");
+        expected
+            .extend(b"\x12\x14\x09\0\0\0\0\0\0\0\0\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
+        assert_eq!(message, expected);
+    }
+}

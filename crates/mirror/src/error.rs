@@ -1,0 +1,89 @@
+//! What can go wrong between Firn's tools and the systems they talk to.
+
+use firn_model::error::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// An error of this room.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// The command line or an input file does not say what it should.
+    #[error("{0}")]
+    Usage(String),
+    /// A file could not be read or written.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// Verb, as in "read".
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The other side could not be reached or broke off.
+    #[error("{url}: {source}")]
+    Transport {
+        /// Who was asked.
+        url: String,
+        /// What went wrong.
+        source: Box<ureq::Error>,
+    },
+    /// The other side answered something that cannot be used.
+    #[error("{url}: {what}")]
+    Answer {
+        /// Who was asked.
+        url: String,
+        /// What is wrong with the answer.
+        what: String,
+    },
+    /// Requests of a load were refused or lost.
+    #[error("{failed} of {requests} requests failed, the first one with: {first}")]
+    Failed {
+        /// How many failed.
+        failed: u64,
+        /// How many were sent.
+        requests: u64,
+        /// What the first one got.
+        first: String,
+    },
+}
+
+impl MirrorError {
+    /// What the caller must do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Usage(_) => ErrorKind::Invalid,
+            Self::File { .. } | Self::Transport { .. } | Self::Failed { .. } => {
+                ErrorKind::Unavailable
+            }
+            Self::Answer { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    /// Says what was being done to `path` when `source` happened.
+    pub(crate) fn file(
+        action: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(std::io::Error) -> MirrorError {
+        let path = path.to_path_buf();
+        move |source| MirrorError::File {
+            action,
+            path,
+            source,
+        }
+    }
+
+    /// Says who was asked when `source` happened.
+    pub(crate) fn transport(url: &str) -> impl FnOnce(ureq::Error) -> MirrorError {
+        let url = url.to_owned();
+        move |source| MirrorError::Transport {
+            url,
+            source: Box::new(source),
+        }
+    }
+}
+
+impl From<lexopt::Error> for MirrorError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}

@@ -1,0 +1,183 @@
+//! A load in files: bodies made beforehand, so that making them does not disturb a measurement.
+//!
+//! ```text
+//! DIR/load.json       what the load is made of: senders, series, samples, times
+//! DIR/sender-N.load   { due i64 | samples u32 | length u32 | body }*, little endian
+//! ```
+//!
+//! The folder is a scratch file of one machine, not a format that is kept.
+
+use crate::error::MirrorError;
+use crate::request::Request;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+const HEADER_BYTES: usize = 16;
+
+/// What a load is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Connections that send it.
+    pub senders: usize,
+    /// Series at any one time.
+    pub series: u64,
+    /// Series that ever were.
+    pub series_born: u64,
+    /// Samples in all.
+    pub samples: u64,
+    /// Requests in all.
+    pub requests: u64,
+    /// Bytes of all bodies.
+    pub body_bytes: u64,
+    /// Time of the first round.
+    pub start_ms: i64,
+    /// Time of the newest sample.
+    pub end_ms: i64,
+    /// Time between rounds.
+    pub interval_ms: i64,
+}
+
+impl Summary {
+    /// The summary as it is written to a file or into a report.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "senders": self.senders,
+            "series": self.series,
+            "series_born": self.series_born,
+            "samples": self.samples,
+            "requests": self.requests,
+            "body_bytes": self.body_bytes,
+            "start_ms": self.start_ms,
+            "end_ms": self.end_ms,
+            "interval_ms": self.interval_ms,
+        })
+    }
+
+    /// Reads what [`Summary::to_json`] wrote; `None` if a part is missing.
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            senders: usize::try_from(value["senders"].as_u64()?).ok()?,
+            series: value["series"].as_u64()?,
+            series_born: value["series_born"].as_u64()?,
+            samples: value["samples"].as_u64()?,
+            requests: value["requests"].as_u64()?,
+            body_bytes: value["body_bytes"].as_u64()?,
+            start_ms: value["start_ms"].as_i64()?,
+            end_ms: value["end_ms"].as_i64()?,
+            interval_ms: value["interval_ms"].as_i64()?,
+        })
+    }
+}
+
+/// Writes a load to a folder.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    files: Vec<(PathBuf, BufWriter<File>)>,
+}
+
+impl Writer {
+    /// Creates the folder and a file for each sender.
+    pub fn create(dir: &Path, senders: usize) -> Result<Self, MirrorError> {
+        std::fs::create_dir_all(dir).map_err(MirrorError::file("create folder", dir))?;
+        let create = |sender| {
+            let path = sender_path(dir, sender);
+            let file = File::create(&path).map_err(MirrorError::file("create", &path))?;
+            Ok((path, BufWriter::with_capacity(1 << 20, file)))
+        };
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            files: (0..senders)
+                .map(create)
+                .collect::<Result<_, MirrorError>>()?,
+        })
+    }
+
+    /// Appends a request of `sender`.
+    pub fn push(&mut self, sender: usize, request: &Request) -> Result<(), MirrorError> {
+        let (path, file) = &mut self.files[sender];
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&request.due_ms.to_le_bytes());
+        header[8..12].copy_from_slice(&request.samples.to_le_bytes());
+        header[12..].copy_from_slice(&(request.body.len() as u32).to_le_bytes());
+        file.write_all(&header)
+            .and_then(|()| file.write_all(&request.body))
+            .map_err(MirrorError::file("write", path))
+    }
+
+    /// Ends the load: without this the folder is not one.
+    pub fn finish(self, summary: &Summary) -> Result<(), MirrorError> {
+        for (path, mut file) in self.files {
+            file.flush().map_err(MirrorError::file("write", &path))?;
+        }
+        let path = self.dir.join("load.json");
+        let text = format!("{:#}\n", summary.to_json());
+        std::fs::write(&path, text).map_err(MirrorError::file("write", &path))
+    }
+}
+
+/// Reads what a load is made of.
+pub fn read_summary(dir: &Path) -> Result<Summary, MirrorError> {
+    let path = dir.join("load.json");
+    let text = std::fs::read_to_string(&path).map_err(MirrorError::file("read", &path))?;
+    serde_json::from_str(&text)
+        .ok()
+        .and_then(|v| Summary::from_json(&v))
+        .ok_or_else(|| MirrorError::Usage(format!("{} does not describe a load", path.display())))
+}
+
+/// Yields the requests of one sender.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    file: BufReader<File>,
+}
+
+impl Reader {
+    /// Opens the file of `sender`.
+    pub fn open(dir: &Path, sender: usize) -> Result<Self, MirrorError> {
+        let path = sender_path(dir, sender);
+        let file = File::open(&path).map_err(MirrorError::file("open", &path))?;
+        Ok(Self {
+            path,
+            file: BufReader::with_capacity(1 << 18, file),
+        })
+    }
+
+    fn read(&mut self) -> std::io::Result<Option<Request>> {
+        let mut header = [0; HEADER_BYTES];
+        match self.file.read_exact(&mut header) {
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let (due, counts) = header.split_at(8);
+        let (samples, length) = counts.split_at(4);
+        let u32_of = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        let mut body = Vec::new();
+        let length = u64::from(u32_of(length));
+        if self.file.by_ref().take(length).read_to_end(&mut body)? as u64 != length {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(Request {
+            due_ms: i64::from_le_bytes(due.try_into().expect("eight bytes")),
+            samples: u32_of(samples),
+            body,
+        }))
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Request, MirrorError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read()
+            .map_err(MirrorError::file("read", &self.path))
+            .transpose()
+    }
+}
+
+fn sender_path(dir: &Path, sender: usize) -> PathBuf {
+    dir.join(format!("sender-{sender}.load"))
+}

@@ -1,0 +1,149 @@
+//! Sends requests over one connection and records how long each took.
+//!
+//! Latencies are kept exactly, four bytes a request: percentiles are those of the requests and not
+//! of some buckets.
+
+use crate::error::MirrorError;
+use crate::request::Request;
+use firn_model::sample::TimestampMs;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long an answer may take before the request counts as failed: Prometheus's `remote_timeout`.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of an error answer that are kept.
+const ERROR_TEXT_BYTES_MAX: u64 = 4096;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Each when the previous one is answered.
+    Fast,
+    /// Each when the wall clock reaches its data time, and not before.
+    Live,
+}
+
+/// What became of the requests of one connection or of several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Samples in requests that were answered with 2xx.
+    pub samples: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests not answered with 2xx.
+    pub failed: u64,
+    /// What the first of those got.
+    pub first_failure: Option<String>,
+    /// Microseconds from the first byte sent to the answer, of every request that was answered.
+    pub latencies_us: Vec<u32>,
+}
+
+impl Outcome {
+    /// Adds what another connection did.
+    pub fn merge(&mut self, other: Outcome) {
+        self.samples += other.samples;
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.first_failure = self.first_failure.take().or(other.first_failure);
+        self.latencies_us.extend(other.latencies_us);
+    }
+}
+
+/// A connection to a remote write receiver.
+#[derive(Debug)]
+pub struct Connection {
+    agent: ureq::Agent,
+    url: String,
+}
+
+impl Connection {
+    /// A connection that opens with the first request. `url` is the receiver's full address.
+    pub fn new(url: &str) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        Self {
+            agent: config.into(),
+            url: url.to_owned(),
+        }
+    }
+
+    /// Sends one body. The outer error means that there was no answer, the inner one holds the
+    /// status and text of an answer other than 2xx.
+    pub fn send(&self, body: &[u8]) -> Result<Result<(), String>, MirrorError> {
+        let mut answer = self
+            .agent
+            .post(&self.url)
+            .header("Content-Type", "application/x-protobuf")
+            .header("Content-Encoding", "snappy")
+            .header("X-Prometheus-Remote-Write-Version", "0.1.0")
+            .header("User-Agent", concat!("firn/", env!("CARGO_PKG_VERSION")))
+            .send(body)
+            .map_err(MirrorError::transport(&self.url))?;
+        let status = answer.status();
+        // The body is read whatever it is: otherwise the connection cannot be used again.
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(ERROR_TEXT_BYTES_MAX)
+            .lossy_utf8(true)
+            .read_to_string()
+            .unwrap_or_else(|e| e.to_string());
+        if status.is_success() {
+            return Ok(Ok(()));
+        }
+        Ok(Err(format!("{status}: {}", text.trim())))
+    }
+}
+
+/// Sends all `requests` one after the other and says what became of them. A request that fails is
+/// counted and not sent again.
+pub fn send_all(
+    url: &str,
+    pace: Pace,
+    requests: impl Iterator<Item = Result<Request, MirrorError>>,
+) -> Result<Outcome, MirrorError> {
+    let connection = Connection::new(url);
+    let mut outcome = Outcome::default();
+    for request in requests {
+        let request = request?;
+        if pace == Pace::Live {
+            wait_until(request.due_ms);
+        }
+        outcome.requests += 1;
+        let start = Instant::now();
+        let failure = match connection.send(&request.body) {
+            Ok(answer) => {
+                let elapsed_us = start.elapsed().as_micros();
+                outcome
+                    .latencies_us
+                    .push(u32::try_from(elapsed_us).unwrap_or(u32::MAX));
+                answer.err()
+            }
+            Err(e) => Some(e.to_string()),
+        };
+        match failure {
+            None => outcome.samples += u64::from(request.samples),
+            Some(text) => {
+                outcome.failed += 1;
+                outcome.first_failure.get_or_insert(text);
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Now, in milliseconds since the Unix epoch.
+pub fn now_ms() -> TimestampMs {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    elapsed.map_or(0, |d| d.as_millis() as i64)
+}
+
+fn wait_until(due_ms: TimestampMs) {
+    let wait_ms = due_ms.saturating_sub(now_ms());
+    if let Ok(wait_ms) = u64::try_from(wait_ms) {
+        thread::sleep(Duration::from_millis(wait_ms));
+    }
+}

@@ -1,0 +1,157 @@
+//! Splits scrapes over requests as Prometheus's queue manager does.
+//!
+//! A series belongs to one sender for ever (its number modulo the senders), a sender's samples are
+//! cut into requests of 2,000 in the order in which they were scraped, and a request that does not
+//! fill up is sent after five seconds. So a target of 376 series is spread over all senders, and
+//! its samples over one or two requests of each.
+//!
+//! Invariant: a sender's requests carry each series' samples in time order; `due_ms` never
+//! decreases from one request of a sender to the next.
+
+use crate::body;
+use crate::fleet::Observation;
+use firn_model::batch::Batch;
+use firn_model::sample::TimestampMs;
+
+/// Samples in a full request: Prometheus's `max_samples_per_send`.
+pub const SAMPLES_PER_REQUEST: usize = 2_000;
+
+/// How long a sample waits for its request to fill up: Prometheus's `batch_send_deadline`.
+pub const SEND_DEADLINE_MS: i64 = 5_000;
+
+/// A body and when it is to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The data time at which a queue manager would send it.
+    pub due_ms: TimestampMs,
+    /// Samples inside.
+    pub samples: u32,
+    /// The compressed message.
+    pub body: Vec<u8>,
+}
+
+/// The queues of all senders.
+#[derive(Debug)]
+pub struct Queues {
+    queues: Vec<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    batch: Batch,
+    oldest_ms: TimestampMs,
+    due_ms: TimestampMs,
+}
+
+impl Queues {
+    /// Empty queues for `senders`, at least one.
+    pub fn new(senders: usize) -> Self {
+        let mut queues = Vec::new();
+        queues.resize_with(senders.max(1), Queue::default);
+        Self { queues }
+    }
+
+    /// Takes a sample and hands over, with the sender's number, every request that is ready by then.
+    pub fn push<E>(
+        &mut self,
+        sample: &Observation<'_>,
+        emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let sender = (sample.series % self.queues.len() as u64) as usize;
+        let queue = &mut self.queues[sender];
+        if queue.is_overdue(sample.time_ms) {
+            emit(sender, queue.cut(queue.oldest_ms + SEND_DEADLINE_MS))?;
+        }
+        if queue.batch.is_empty() {
+            queue.oldest_ms = sample.time_ms;
+        }
+        let samples = [(sample.time_ms, sample.value)];
+        queue.batch.push_series(sample.labels, &samples);
+        if queue.batch.sample_count() == SAMPLES_PER_REQUEST {
+            emit(sender, queue.cut(sample.time_ms))?;
+        }
+        Ok(())
+    }
+
+    /// Hands over what has waited long enough at `now_ms`.
+    pub fn expire<E>(
+        &mut self,
+        now_ms: TimestampMs,
+        emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (sender, queue) in self.queues.iter_mut().enumerate() {
+            if queue.is_overdue(now_ms) {
+                emit(sender, queue.cut(queue.oldest_ms + SEND_DEADLINE_MS))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn is_overdue(&self, now_ms: TimestampMs) -> bool {
+        !self.batch.is_empty() && now_ms.saturating_sub(self.oldest_ms) >= SEND_DEADLINE_MS
+    }
+
+    fn cut(&mut self, due_ms: TimestampMs) -> Request {
+        // Lateness of single scrapes may put a full request a moment before the one it follows.
+        self.due_ms = self.due_ms.max(due_ms);
+        let request = Request {
+            due_ms: self.due_ms,
+            samples: self.batch.sample_count() as u32,
+            body: body::encode(&self.batch),
+        };
+        self.batch.clear();
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::labels::Labels;
+    use std::convert::Infallible;
+
+    /// Pushes `(series, time)` and returns `(sender, due, samples)` of the requests.
+    fn check(senders: usize, samples: &[(u64, i64)], expected: &[(usize, i64, u32)]) {
+        let mut queues = Queues::new(senders);
+        let mut requests = Vec::new();
+        let mut emit = |sender, r: Request| -> Result<(), Infallible> {
+            requests.push((sender, r.due_ms, r.samples));
+            Ok(())
+        };
+        let labels = Labels::from_pairs([("__name__", "m")]);
+        for (series, time_ms) in samples {
+            let observation = Observation {
+                series: *series,
+                labels: labels.as_ref(),
+                time_ms: *time_ms,
+                value: 1.0,
+            };
+            let Ok(()) = queues.push(&observation, &mut emit);
+        }
+        let Ok(()) = queues.expire(i64::MAX, &mut emit);
+        assert_eq!(requests, expected);
+    }
+
+    #[test]
+    fn queue_of_full_requests_cuts_at_2000_samples() {
+        let samples: Vec<_> = (0..8_002).map(|i| (i, i as i64 / 1_000)).collect();
+        let expected = [
+            (0, 3, 2_000),
+            (1, 3, 2_000),
+            (0, 7, 2_000),
+            (1, 7, 2_000),
+            (0, 5_008, 1),
+            (1, 5_008, 1),
+        ];
+        check(2, &samples, &expected);
+    }
+
+    #[test]
+    fn queue_that_does_not_fill_up_sends_after_the_deadline() {
+        let samples = [(0, 0), (2, 4_999), (1, 10), (0, 5_000)];
+        let expected = [(0, 5_000, 2), (0, 10_000, 1), (1, 5_010, 1)];
+        check(2, &samples, &expected);
+    }
+}
