@@ -1,0 +1,429 @@
+//! The keys of a config: Prometheus 3.14's, and our own under `firn`. A table.
+//!
+//! Facts are from Prometheus's `config/config.go` and its libraries for HTTP clients and signing.
+
+use super::discovery::DISCOVERY;
+use super::schema::{Key, Shape};
+use Shape::{
+    Any, Bool, Choice, Duration, Integer, List, Map, Number, Secret, Section, Size, Text, Url,
+};
+
+const fn key(name: &'static str, shape: Shape) -> Key {
+    Key::new(name, shape)
+}
+
+/// A list of texts.
+pub const TEXTS: Shape = List(&Text);
+
+/// The whole file.
+pub const CONFIG: Shape = Section(&[TOP]);
+
+const TOP: &[Key] = &[
+    key("global", Section(&[GLOBAL])),
+    key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
+    key("alerting", Section(&[ALERTING])).ignored(),
+    key("rule_files", TEXTS).ignored(),
+    key("scrape_config_files", TEXTS).ignored(),
+    key(
+        "scrape_configs",
+        List(&Section(&[
+            SCRAPE,
+            SCRAPE_BOUNDS,
+            DISCOVERY,
+            HTTP_CLIENT,
+            PROXY,
+        ])),
+    )
+    .ignored(),
+    key("storage", Section(&[STORAGE])),
+    key("tracing", Section(&[TRACING])).ignored(),
+    key(
+        "remote_write",
+        List(&Section(&[REMOTE_WRITE, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
+    key(
+        "remote_read",
+        List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
+    key("otlp", Section(&[OTLP])).ignored(),
+    key("firn", Section(&[FIRN])),
+];
+
+/// Our own keys.
+pub const FIRN: &[Key] = &[
+    key("wal_sync", Choice(&["always", "interval", "none"])).explained(
+        "always",
+        "When an acknowledged write survives power loss: `always` (before the answer), `interval` \
+         (within 200 ms) or `none` (when the system writes it). It survives the end of the process \
+         in every case.",
+    ),
+    key("memory_limit", Text).explained(
+        "60%",
+        "Memory for ingestion, queries and caches together: a size (`4GB`) or a share of what the \
+         cgroup or the machine has (`60%`).",
+    ),
+    key("multitenancy", Bool).explained(
+        "false",
+        "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
+    ),
+];
+
+const GLOBAL: &[Key] = &[
+    key("scrape_interval", Duration).ignored(),
+    key("scrape_timeout", Duration).ignored(),
+    key("scrape_protocols", List(&SCRAPE_PROTOCOL)).ignored(),
+    key("evaluation_interval", Duration),
+    key("rule_query_offset", Duration).ignored(),
+    key("query_log_file", Text).ignored(),
+    key("scrape_failure_log_file", Text).ignored(),
+    key("external_labels", Map(&Text)).ignored(),
+    key("body_size_limit", Size).ignored(),
+    key("sample_limit", Integer).ignored(),
+    key("target_limit", Integer).ignored(),
+    key("label_limit", Integer).ignored(),
+    key("label_name_length_limit", Integer).ignored(),
+    key("label_value_length_limit", Integer).ignored(),
+    key("keep_dropped_targets", Integer).ignored(),
+    key("metric_name_validation_scheme", NAME_VALIDATION).ignored(),
+    key("metric_name_escaping_scheme", NAME_ESCAPING).ignored(),
+    key("scrape_native_histograms", Bool).ignored(),
+    key("convert_classic_histograms_to_nhcb", Bool).ignored(),
+    key("always_scrape_classic_histograms", Bool).ignored(),
+    key("extra_scrape_metrics", Bool).ignored(),
+];
+
+const STORAGE: &[Key] = &[
+    key("tsdb", Section(&[TSDB])),
+    key("exemplars", Section(&[&[key("max_exemplars", Integer)]])).ignored(),
+];
+
+const TSDB: &[Key] = &[
+    key("out_of_order_time_window", Duration).ignored(),
+    key("stale_series_compaction_threshold", Number).ignored(),
+    key(
+        "chunk_encoding",
+        Section(&[&[key("floats", Choice(&["xor", "xor2"]))]]),
+    )
+    .ignored(),
+    key("retention", Section(&[RETENTION])),
+];
+
+const RETENTION: &[Key] = &[
+    key("time", Duration),
+    key("size", Size).ignored(),
+    key("percentage", Number).ignored(),
+];
+
+const SCRAPE_PROTOCOL: Shape = Choice(&[
+    "PrometheusProto",
+    "PrometheusText0.0.4",
+    "PrometheusText1.0.0",
+    "OpenMetricsText0.0.1",
+    "OpenMetricsText1.0.0",
+]);
+
+const NAME_VALIDATION: Shape = Choice(&["legacy", "utf8"]);
+
+const NAME_ESCAPING: Shape = Choice(&["allow-utf-8", "underscores", "dots", "values"]);
+
+const SCHEME: Shape = Choice(&["http", "https"]);
+
+const SCRAPE: &[Key] = &[
+    key("job_name", Text).required(),
+    key("honor_labels", Bool),
+    key("honor_timestamps", Bool),
+    key("track_timestamps_staleness", Bool),
+    key("params", Map(&TEXTS)),
+    key("scrape_interval", Duration),
+    key("scrape_timeout", Duration),
+    key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
+    key("fallback_scrape_protocol", SCRAPE_PROTOCOL),
+    key("scrape_native_histograms", Bool),
+    key("always_scrape_classic_histograms", Bool),
+    key("convert_classic_histograms_to_nhcb", Bool),
+    key("scrape_failure_log_file", Text),
+    key("metrics_path", Text),
+    key("scheme", SCHEME),
+    key("enable_compression", Bool),
+    key("metric_name_validation_scheme", NAME_VALIDATION),
+    key("metric_name_escaping_scheme", NAME_ESCAPING),
+    key("extra_scrape_metrics", Bool),
+    key("relabel_configs", RELABEL_RULES),
+    key("metric_relabel_configs", RELABEL_RULES),
+];
+
+const SCRAPE_BOUNDS: &[Key] = &[
+    key("body_size_limit", Size),
+    key("sample_limit", Integer),
+    key("target_limit", Integer),
+    key("label_limit", Integer),
+    key("label_name_length_limit", Integer),
+    key("label_value_length_limit", Integer),
+    key("native_histogram_bucket_limit", Integer),
+    key("native_histogram_min_bucket_factor", Number),
+    key("keep_dropped_targets", Integer),
+];
+
+const RELABEL_RULES: Shape = List(&Section(&[&[
+    key("source_labels", TEXTS),
+    key("separator", Text),
+    key("regex", Text),
+    key("modulus", Integer),
+    key("target_label", Text),
+    key("replacement", Text),
+    key("action", RELABEL_ACTION),
+]]));
+
+/// Upstream lowers the case before it compares.
+const RELABEL_ACTION: Shape = Choice(&[
+    "replace",
+    "keep",
+    "drop",
+    "keepequal",
+    "dropequal",
+    "hashmod",
+    "labelmap",
+    "labeldrop",
+    "labelkeep",
+    "lowercase",
+    "uppercase",
+    "Replace",
+    "Keep",
+    "Drop",
+    "KeepEqual",
+    "DropEqual",
+    "HashMod",
+    "LabelMap",
+    "LabelDrop",
+    "LabelKeep",
+    "Lowercase",
+    "Uppercase",
+]);
+
+const ALERTING: &[Key] = &[
+    key("alert_relabel_configs", RELABEL_RULES),
+    key(
+        "alertmanagers",
+        List(&Section(&[ALERTMANAGER, DISCOVERY, HTTP_CLIENT, PROXY])),
+    ),
+];
+
+const ALERTMANAGER: &[Key] = &[
+    key("sigv4", Section(&[SIGV4])),
+    key("scheme", SCHEME),
+    key("path_prefix", Text),
+    key("timeout", Duration),
+    key("api_version", Choice(&["v1", "v2"])),
+    key("relabel_configs", RELABEL_RULES),
+    key("alert_relabel_configs", RELABEL_RULES),
+];
+
+const TRACING: &[Key] = &[
+    key("client_type", Choice(&["http", "grpc"])),
+    key("endpoint", Text).required(),
+    key("sampling_fraction", Number),
+    key("insecure", Bool),
+    key("tls_config", TLS),
+    key("headers", Map(&Text)),
+    key("compression", Choice(&["gzip"])),
+    key("timeout", Duration),
+];
+
+const REMOTE_WRITE: &[Key] = &[
+    key("url", Url).required(),
+    key("remote_timeout", Duration),
+    key("headers", Map(&Text)),
+    key("write_relabel_configs", RELABEL_RULES),
+    key("name", Text),
+    key("send_exemplars", Bool),
+    key("send_native_histograms", Bool),
+    key("round_robin_dns", Bool),
+    key(
+        "protobuf_message",
+        Choice(&["prometheus.WriteRequest", "io.prometheus.write.v2.Request"]),
+    ),
+    key("queue_config", Section(&[QUEUE])),
+    key("metadata_config", Section(&[METADATA])),
+    key("sigv4", Section(&[SIGV4])),
+    key("azuread", Section(&[AZURE_AD])),
+    key("google_iam", Section(&[&[key("credentials_file", Text)]])),
+];
+
+const QUEUE: &[Key] = &[
+    key("capacity", Integer),
+    key("max_shards", Integer),
+    key("min_shards", Integer),
+    key("max_samples_per_send", Integer),
+    key("batch_send_deadline", Duration),
+    key("min_backoff", Duration),
+    key("max_backoff", Duration),
+    key("retry_on_http_429", Bool),
+    key("sample_age_limit", Duration),
+];
+
+const METADATA: &[Key] = &[
+    key("send", Bool),
+    key("send_interval", Duration),
+    key("max_samples_per_send", Integer),
+];
+
+const REMOTE_READ: &[Key] = &[
+    key("url", Url).required(),
+    key("remote_timeout", Duration),
+    key("chunked_read_limit", Integer),
+    key("headers", Map(&Text)),
+    key("read_recent", Bool),
+    key("name", Text),
+    key("required_matchers", Map(&Text)),
+    key("filter_external_labels", Bool),
+];
+
+const OTLP: &[Key] = &[
+    key("promote_all_resource_attributes", Bool),
+    key("promote_resource_attributes", TEXTS),
+    key("ignore_resource_attributes", TEXTS),
+    key(
+        "translation_strategy",
+        Choice(&[
+            "UnderscoreEscapingWithSuffixes",
+            "UnderscoreEscapingWithoutSuffixes",
+            "NoUTF8EscapingWithSuffixes",
+            "NoTranslation",
+        ]),
+    ),
+    key("keep_identifying_resource_attributes", Bool),
+    key("convert_histograms_to_nhcb", Bool),
+    key("promote_scope_metadata", Bool),
+    key("label_name_underscore_sanitization", Bool),
+    key("label_name_preserve_multiple_underscores", Bool),
+];
+
+const SIGV4: &[Key] = &[
+    key("region", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("use_fips_sts_endpoint", Bool),
+    key("service_name", Text),
+];
+
+const AZURE_AD: &[Key] = &[
+    key("managed_identity", Section(&[&[key("client_id", Text)]])),
+    key(
+        "workload_identity",
+        Section(&[&[
+            key("client_id", Text),
+            key("tenant_id", Text),
+            key("token_file_path", Text),
+        ]]),
+    ),
+    key(
+        "oauth",
+        Section(&[&[
+            key("client_id", Text),
+            key("client_secret", Secret),
+            key("tenant_id", Text),
+        ]]),
+    ),
+    key("sdk", Section(&[&[key("tenant_id", Text)]])),
+    key(
+        "certificate",
+        Section(&[&[
+            key("client_id", Text),
+            key("tenant_id", Text),
+            key("certificate_path", Text),
+            key("certificate_key_path", Text),
+            key("certificate_password", Secret),
+            key("send_certificate_chain", Bool),
+        ]]),
+    ),
+    key("cloud", Text),
+    key("scope", Text),
+];
+
+/// What every HTTP client of Prometheus takes, inline, beside [`PROXY`].
+pub const HTTP_CLIENT: &[Key] = &[
+    key("basic_auth", Section(&[BASIC_AUTH])),
+    key("authorization", Section(&[AUTHORIZATION])),
+    key("oauth2", Section(&[OAUTH2, PROXY])),
+    key("bearer_token", Secret),
+    key("bearer_token_file", Text),
+    key("tls_config", TLS),
+    key("follow_redirects", Bool),
+    key("enable_http2", Bool),
+    key(
+        "http_headers",
+        Map(&Section(&[&[
+            key("values", TEXTS),
+            key("secrets", List(&Secret)),
+            key("files", TEXTS),
+        ]])),
+    ),
+];
+
+/// Proxies of a client, inline.
+pub const PROXY: &[Key] = &[
+    key("proxy_url", Url),
+    key("no_proxy", Text),
+    key("proxy_from_environment", Bool),
+    key("proxy_connect_header", Map(&List(&Secret))),
+];
+
+const BASIC_AUTH: &[Key] = &[
+    key("username", Text),
+    key("username_file", Text),
+    key("username_ref", Text),
+    key("password", Secret),
+    key("password_file", Text),
+    key("password_ref", Text),
+];
+
+const AUTHORIZATION: &[Key] = &[
+    key("type", Text),
+    key("credentials", Secret),
+    key("credentials_file", Text),
+    key("credentials_ref", Text),
+];
+
+const OAUTH2: &[Key] = &[
+    key("client_id", Text),
+    key("client_secret", Secret),
+    key("client_secret_file", Text),
+    key("client_secret_ref", Text),
+    key("client_certificate_key_id", Text),
+    key("client_certificate_key", Secret),
+    key("client_certificate_key_file", Text),
+    key("client_certificate_key_ref", Text),
+    key("grant_type", Text),
+    key("signature_algorithm", Text),
+    key("iss", Text),
+    key("audience", Text),
+    key("claims", Map(&Any)),
+    key("scopes", TEXTS),
+    key("token_url", Text),
+    key("endpoint_params", Map(&Text)),
+    key("tls_config", TLS),
+];
+
+/// TLS of a client.
+pub const TLS: Shape = Section(&[&[
+    key("ca", Text),
+    key("cert", Text),
+    key("key", Secret),
+    key("ca_file", Text),
+    key("cert_file", Text),
+    key("key_file", Text),
+    key("ca_ref", Text),
+    key("cert_ref", Text),
+    key("key_ref", Text),
+    key("server_name", Text),
+    key("insecure_skip_verify", Bool),
+    key("min_version", TLS_VERSION),
+    key("max_version", TLS_VERSION),
+]]);
+
+const TLS_VERSION: Shape = Choice(&["TLS10", "TLS11", "TLS12", "TLS13"]);

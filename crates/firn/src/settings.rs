@@ -1,0 +1,60 @@
+//! What the command line of `firn serve` sets. What the config file sets is in [`crate::config`].
+//!
+//! Filled by the table in [`crate::flags`] and by nothing else, so that a default stands in one
+//! place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `key=value` pairs.
+    #[default]
+    Logfmt,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The settings of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The config; none means the built-in one.
+    pub config_file: Option<PathBuf>,
+    /// The data folder.
+    pub data_dir: PathBuf,
+    /// `host:port`, one or more.
+    pub listen: Vec<String>,
+    /// TLS and authentication of the listener.
+    pub web_config_file: Option<PathBuf>,
+    /// Longest time to read a request, and longest idle time of a connection.
+    pub read_timeout: Duration,
+    /// Most connections open at one time.
+    pub connections_max: usize,
+    /// Where users reach this server; empty if unknown.
+    pub external_url: String,
+    /// Path before every route; empty means the path of the external URL.
+    pub route_prefix: String,
+    /// Whether HTTP may reload and stop the process.
+    pub enable_lifecycle: bool,
+    /// Whether HTTP may delete data and end queries.
+    pub enable_admin_api: bool,
+    /// Origins that browsers may call from, as an anchored regex; empty means none.
+    pub cors_origin: String,
+    /// How long samples are kept, if the command line says so.
+    pub retention_time: Option<Duration>,
+    /// How far back an instant selector looks.
+    pub lookback: Duration,
+    /// Longest time of a query.
+    pub query_timeout: Duration,
+    /// Queries that run at one time.
+    pub query_concurrency: usize,
+    /// Samples that one query may hold at one time.
+    pub query_samples_max: u64,
+    /// Names of features switched on, split at commas.
+    pub features: Vec<String>,
+    /// The least severe level that is logged.
+    pub log_level: Option<tracing::Level>,
+    /// How log lines look.
+    pub log_format: LogFormat,
+}

@@ -1,0 +1,213 @@
+//! Durations and sizes as Prometheus writes them in flags and in its config.
+//!
+//! Invariant: what one function prints the other reads back to the same value. A year has 365
+//! days, a day 24 hours; a KB has 1024 bytes. Nothing here is negative.
+
+use std::time::Duration;
+
+/// Units of a duration, largest first, in milliseconds.
+const DURATION_UNITS_MS: [(&str, u64); 7] = [
+    ("y", 365 * 24 * 3_600_000),
+    ("w", 7 * 24 * 3_600_000),
+    ("d", 24 * 3_600_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
+
+/// Units of a size, in bytes. `KiB` is the same as `KB`: powers of two either way.
+const SIZE_UNITS_BYTES: [(&str, u64); 7] = [
+    ("EB", 1 << 60),
+    ("PB", 1 << 50),
+    ("TB", 1 << 40),
+    ("GB", 1 << 30),
+    ("MB", 1 << 20),
+    ("KB", 1 << 10),
+    ("B", 1),
+];
+
+/// The longest duration that fits: upstream's nanoseconds in 63 bits.
+const DURATION_MS_MAX: u64 = i64::MAX as u64 / 1_000_000;
+
+/// Why a text is no duration, size or number of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Nothing between the quotes.
+    #[error("empty duration string")]
+    EmptyDuration,
+    /// Not a sequence of numbers and units, the largest unit first.
+    #[error("not a valid duration string: {0:?}")]
+    Duration(String),
+    /// A unit that does not exist.
+    #[error("unknown unit {unit:?} in duration {text:?}")]
+    DurationUnit {
+        /// The unit.
+        unit: String,
+        /// The whole text.
+        text: String,
+    },
+    /// More than 290 years.
+    #[error("duration out of range: {0:?}")]
+    DurationRange(String),
+    /// Not a number with a unit.
+    #[error("not a valid size: {0:?}, expected a number and one of B, KB, MB, GB, TB, PB, EB")]
+    Size(String),
+}
+
+/// Reads `1h30m`, `500ms`, `0`: units in falling order, each at most once.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    match text {
+        "" => return Err(UnitError::EmptyDuration),
+        "0" => return Ok(Duration::ZERO),
+        _ => {}
+    }
+    let malformed = || UnitError::Duration(text.to_owned());
+    let out_of_range = || UnitError::DurationRange(text.to_owned());
+    let (mut rest, mut total_ms, mut units) = (text, 0u64, &DURATION_UNITS_MS[..]);
+    while !rest.is_empty() {
+        let (digits, after) = split_where(rest, |c| !c.is_ascii_digit());
+        let (name, after) = split_where(after, |c| c.is_ascii_digit());
+        if digits.is_empty() || name.is_empty() {
+            return Err(malformed());
+        }
+        let Some(known) = DURATION_UNITS_MS.iter().find(|(n, _)| *n == name) else {
+            return Err(UnitError::DurationUnit {
+                unit: name.to_owned(),
+                text: text.to_owned(),
+            });
+        };
+        let place = units
+            .iter()
+            .position(|u| u == known)
+            .ok_or_else(malformed)?;
+        units = &units[place + 1..];
+        total_ms = digits
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(known.1))
+            .and_then(|ms| ms.checked_add(total_ms))
+            .filter(|ms| *ms <= DURATION_MS_MAX)
+            .ok_or_else(out_of_range)?;
+        rest = after;
+    }
+    Ok(Duration::from_millis(total_ms))
+}
+
+/// Prints a duration as Prometheus does: `1h30m`, and days or larger only where they fit exactly.
+pub fn format_duration(duration: Duration) -> String {
+    let mut rest_ms = duration.as_millis() as u64;
+    if rest_ms == 0 {
+        return "0s".into();
+    }
+    let mut out = String::new();
+    for (name, unit_ms) in DURATION_UNITS_MS {
+        let only_exact = matches!(name, "y" | "w" | "d");
+        if rest_ms < unit_ms || only_exact && !rest_ms.is_multiple_of(unit_ms) {
+            continue;
+        }
+        out += &format!("{}{name}", rest_ms / unit_ms);
+        rest_ms %= unit_ms;
+    }
+    out
+}
+
+/// Reads `512MB`, `1.5GiB`, `1GB512MB`, `0`.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let malformed = || UnitError::Size(text.to_owned());
+    if text == "0" {
+        return Ok(0);
+    }
+    let (mut rest, mut total_bytes) = (text, 0u64);
+    while !rest.is_empty() {
+        let (number, after) = split_where(rest, |c| !(c.is_ascii_digit() || c == '.'));
+        let (name, after) = split_where(after, |c| c.is_ascii_digit());
+        let unit = name.replace("iB", "B");
+        let (_, unit_bytes) = SIZE_UNITS_BYTES
+            .iter()
+            .find(|(n, _)| *n == unit)
+            .ok_or_else(malformed)?;
+        let bytes = number.parse::<f64>().map_err(|_| malformed())? * *unit_bytes as f64;
+        if bytes > i64::MAX as f64 {
+            return Err(malformed());
+        }
+        total_bytes = total_bytes
+            .checked_add(bytes as u64)
+            .ok_or_else(malformed)?;
+        rest = after;
+    }
+    if text.is_empty() {
+        return Err(malformed());
+    }
+    Ok(total_bytes)
+}
+
+/// Cuts `text` before the first character for which `ends` holds.
+fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(ends).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_duration_reads_and_refuses_as_prometheus() {
+        let good = [
+            ("0", 0, "0s"),
+            ("0s", 0, "0s"),
+            ("1ms", 1, "1ms"),
+            ("90s", 90_000, "1m30s"),
+            ("1h30m", 5_400_000, "1h30m"),
+            ("15d", 1_296_000_000, "15d"),
+            ("14d", 1_209_600_000, "2w"),
+            ("1y2w3d4h5m6s7ms", 33_019_506_007, "382d4h5m6s7ms"),
+        ];
+        for (text, ms, printed) in good {
+            let read = parse_duration(text).unwrap();
+            assert_eq!(read, Duration::from_millis(ms), "{text}");
+            let again = parse_duration(&format_duration(read)).unwrap();
+            assert_eq!(again, read, "{text} as {}", format_duration(read));
+            if !text.starts_with("1y") {
+                assert_eq!(format_duration(read), printed);
+            }
+        }
+        let bad = [
+            ("", "empty duration string"),
+            ("1", "not a valid duration string: \"1\""),
+            ("s", "not a valid duration string: \"s\""),
+            ("-1s", "not a valid duration string: \"-1s\""),
+            ("1m1h", "not a valid duration string: \"1m1h\""),
+            ("1s1s", "not a valid duration string: \"1s1s\""),
+            ("1x", "unknown unit \"x\" in duration \"1x\""),
+            ("300y", "duration out of range: \"300y\""),
+            (
+                "99999999999999999999d",
+                "duration out of range: \"99999999999999999999d\"",
+            ),
+        ];
+        for (text, message) in bad {
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn parse_size_reads_and_refuses_as_prometheus() {
+        let good = [
+            ("0", 0),
+            ("0B", 0),
+            ("512MB", 512 << 20),
+            ("512MiB", 512 << 20),
+            ("1.5GB", 3 << 29),
+            ("1GB512MB", 3 << 29),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "", "1", "MB", "-1MB", "1mb", "1e3B", "9EB", "1.2.3MB", "1 MB",
+        ] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}
