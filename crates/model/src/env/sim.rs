@@ -1,9 +1,50 @@
 //! A world in memory for tests and for `firn test promql`: deterministic, and as unkind as asked.
+//!
+//! [`env`] puts one together. Everything in it follows from the seed and from what the test calls, so
+//! a failure is repeated by its seed alone.
 
-use super::{Clock, Compute, Job, Rng, Work};
+mod disk;
+
+pub use disk::{Operation, SimDisk};
+
+use super::{Clock, Compute, Env, Job, Rng, Work};
 use crate::sample::TimestampMs;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// A simulated world and the handles by which a test moves it.
+#[derive(Clone, Debug)]
+pub struct Sim {
+    /// What the code under test gets.
+    pub env: Env,
+    /// Its clock; stands at zero.
+    pub clock: Arc<SimClock>,
+    /// Its disk; empty.
+    pub disk: Arc<SimDisk>,
+}
+
+/// A world that repeats by `seed`; compute runs inline.
+pub fn env(seed: u64) -> Sim {
+    env_with(seed, Arc::new(Inline))
+}
+
+/// A world that repeats by `seed` and runs jobs on `compute`.
+pub fn env_with(seed: u64, compute: Arc<dyn Compute>) -> Sim {
+    let clock = Arc::new(SimClock::default());
+    let disk = Arc::new(SimDisk::new(seed));
+    Sim {
+        env: Env {
+            clock: clock.clone(),
+            rng: Arc::new(SimRng::new(seed)),
+            disk: disk.clone(),
+            compute,
+        },
+        clock,
+        disk,
+    }
+}
 
 /// A clock that moves only when told.
 #[derive(Debug, Default)]
@@ -13,6 +54,11 @@ impl SimClock {
     /// Sets the time.
     pub fn set_ms(&self, now: TimestampMs) {
         self.0.store(now, Ordering::Relaxed);
+    }
+
+    /// Moves the time on.
+    pub fn advance_ms(&self, by: i64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
     }
 }
 
@@ -34,6 +80,16 @@ impl SimRng {
     /// A generator that repeats by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.next_u64() % bound
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&self, n: u64) -> bool {
+        self.below(n) == 0
     }
 }
 
@@ -60,6 +116,47 @@ impl Compute for Inline {
         for i in 0..tasks {
             task(i);
         }
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+/// Keeps jobs until [`Deferred::run`], so that a test decides what happens between the request and
+/// the work. Compute tasks run inline.
+#[derive(Default)]
+pub struct Deferred(Mutex<VecDeque<Job>>);
+
+impl Deferred {
+    /// Runs the jobs that wait, oldest first, and those that they spawn.
+    pub fn run(&self) {
+        while let Some(job) = self.pop() {
+            job();
+        }
+    }
+
+    /// Drops the jobs that wait: the process ended before they began.
+    pub fn discard(&self) {
+        while let Some(job) = self.pop() {
+            drop(job);
+        }
+    }
+
+    fn pop(&self) -> Option<Job> {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.pop_front()
+    }
+}
+
+impl Compute for Deferred {
+    fn spawn(&self, _work: Work, job: Job) {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.push_back(job);
+    }
+
+    fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        Inline.for_each(tasks, task);
     }
 
     fn threads(&self) -> usize {

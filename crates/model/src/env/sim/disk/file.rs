@@ -1,0 +1,140 @@
+//! Open files and locks of a [`super::SimDisk`].
+//!
+//! A handle dies with the process that opened it: after a crash or a kill every call fails.
+
+use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails, lock};
+use crate::env::{DirLock, File};
+use std::io::{Error, ErrorKind, Result};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Holds a folder.
+pub(super) struct SimLock {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) path: PathBuf,
+    pub(super) process: u64,
+}
+
+impl DirLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        if state.process == self.process {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+/// An open file.
+pub(super) struct SimFile {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) inode: Inode,
+    pub(super) process: u64,
+    pub(super) writable: bool,
+}
+
+impl SimFile {
+    /// The disk, if the process that opened the file still lives.
+    fn disk(&self) -> Result<MutexGuard<'_, State>> {
+        let state = lock(&self.state);
+        state.require_power()?;
+        match state.process == self.process {
+            true => Ok(state),
+            false => Err(Error::other("the process that opened the file has ended")),
+        }
+    }
+
+    fn disk_for_change(&self) -> Result<(MutexGuard<'_, State>, Fate)> {
+        if !self.writable {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        let mut state = self.disk()?;
+        let fate = state.begin_change()?;
+        Ok((state, fate))
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let mut state = self.disk()?;
+        if state.fails(Operation::Read) {
+            return Err(disk_fails());
+        }
+        let seen = &state.files[self.inode].seen;
+        let start = seen.len().min(offset as usize);
+        let count = into.len().min(seen.len() - start);
+        into[..count].copy_from_slice(&seen[start..start + count]);
+        Ok(count)
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let (mut state, fate) = self.disk_for_change()?;
+        let len = state.files[self.inode].seen.len() as u64;
+        let free = state.capacity_bytes.saturating_sub(state.used_bytes());
+        let room = (len + free).saturating_sub(offset);
+        let (kept, outcome) = if state.fails(Operation::Write) {
+            let kept = state.rng.below(bytes.len() as u64 + 1);
+            (kept.min(room), Err(disk_fails()))
+        } else if (bytes.len() as u64) > room {
+            (room, Err(ErrorKind::StorageFull.into()))
+        } else {
+            (bytes.len() as u64, fate.outcome())
+        };
+        let change = Change::Write {
+            offset,
+            bytes: bytes[..kept as usize].to_vec(),
+        };
+        let file = &mut state.files[self.inode];
+        apply(&change, &mut file.seen);
+        file.pending.push(change);
+        outcome
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let (mut state, fate) = self.disk_for_change()?;
+        fate.outcome()?;
+        let fails = state.fails(Operation::Sync);
+        if state.syncs_lie && !fails {
+            return Ok(());
+        }
+        let mercy = if fails {
+            Mercy::AnyPart
+        } else {
+            Mercy::Everything
+        };
+        let pending = std::mem::take(&mut state.files[self.inode].pending);
+        let mut durable = std::mem::take(&mut state.files[self.inode].durable);
+        for change in pending {
+            state.keep_part(change, mercy, &mut durable);
+        }
+        state.files[self.inode].durable = durable;
+        match fails {
+            true => Err(disk_fails()),
+            false => Ok(()),
+        }
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        let (mut state, fate) = self.disk_for_change()?;
+        let change = Change::SetLen(bytes);
+        let file = &mut state.files[self.inode];
+        apply(&change, &mut file.seen);
+        file.pending.push(change);
+        fate.outcome()
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        let (state, fate) = self.disk_for_change()?;
+        let free = state.capacity_bytes.saturating_sub(state.used_bytes());
+        match bytes > free {
+            true => Err(ErrorKind::StorageFull.into()),
+            false => fate.outcome(),
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let state = self.disk()?;
+        Ok(state.files[self.inode].seen.len() as u64)
+    }
+}

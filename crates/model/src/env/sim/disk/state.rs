@@ -1,0 +1,324 @@
+//! What a [`super::SimDisk`] knows: bytes and names as seen, as durable, and the changes between.
+//!
+//! Invariant: what the process sees is the durable state with all pending changes applied in order,
+//! except for what a failed sync forgot.
+
+use crate::env::sim::SimRng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The unit that a disk writes whole.
+const SECTOR_BYTES: u64 = 512;
+
+/// What can be told to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Reading a file.
+    Read,
+    /// Writing a file.
+    Write,
+    /// Syncing a file or a folder.
+    Sync,
+}
+
+pub(super) type Inode = usize;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) rng: SimRng,
+    pub(super) files: Vec<FileState>,
+    pub(super) names: BTreeMap<PathBuf, Inode>,
+    pub(super) durable_names: BTreeMap<PathBuf, Inode>,
+    pub(super) pending_names: Vec<NameChange>,
+    pub(super) folders: BTreeSet<PathBuf>,
+    pub(super) locks: BTreeSet<PathBuf>,
+    /// Counts the processes that used the disk; handles of earlier ones are dead.
+    pub(super) process: u64,
+    pub(super) capacity_bytes: u64,
+    pub(super) read_only: bool,
+    pub(super) syncs_lie: bool,
+    pub(super) power: Power,
+    /// Operations until the one that fails.
+    pub(super) failures: BTreeMap<Operation, u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FileState {
+    pub(super) seen: Vec<u8>,
+    pub(super) durable: Vec<u8>,
+    pub(super) pending: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum NameChange {
+    Create(PathBuf, Inode),
+    Rename(PathBuf, PathBuf, Inode),
+    Remove(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Power {
+    On,
+    /// Goes off with the change after so many more.
+    OffAfter(u64),
+    Off,
+}
+
+/// How much of what was not synced survives a crash.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mercy {
+    Nothing,
+    Everything,
+    AnyPart,
+}
+
+impl State {
+    /// An empty disk.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            rng: SimRng::new(seed),
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            pending_names: Vec::new(),
+            folders: BTreeSet::new(),
+            locks: BTreeSet::new(),
+            process: 0,
+            capacity_bytes: u64::MAX,
+            read_only: false,
+            syncs_lie: false,
+            power: Power::On,
+            failures: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn end_process(&mut self) {
+        self.process += 1;
+        self.locks.clear();
+    }
+
+    pub(super) fn survives(&self, mercy: Mercy) -> bool {
+        match mercy {
+            Mercy::Nothing => false,
+            Mercy::Everything => true,
+            Mercy::AnyPart => self.rng.one_in(2),
+        }
+    }
+
+    pub(super) fn lose_unsynced_bytes(&mut self, mercy: Mercy) {
+        let mut files = std::mem::take(&mut self.files);
+        for file in &mut files {
+            for change in std::mem::take(&mut file.pending) {
+                self.keep_part(change, mercy, &mut file.durable);
+            }
+            file.seen.clone_from(&file.durable);
+        }
+        self.files = files;
+    }
+
+    /// Applies what survives of `change`.
+    pub(super) fn keep_part(&self, change: Change, mercy: Mercy, durable: &mut Vec<u8>) {
+        match (change, mercy) {
+            (_, Mercy::Nothing) => {}
+            (change, Mercy::Everything) => apply(&change, durable),
+            (change @ Change::SetLen(_), Mercy::AnyPart) => {
+                if self.rng.one_in(2) {
+                    apply(&change, durable);
+                }
+            }
+            (Change::Write { offset, bytes }, Mercy::AnyPart) => match self.rng.below(4) {
+                0 => {}
+                1 => write(durable, offset, &bytes),
+                2 => {
+                    let kept = self.rng.below(bytes.len() as u64 + 1) as usize;
+                    write(durable, offset, &bytes[..kept]);
+                }
+                _ => self.keep_sectors(offset, &bytes, durable),
+            },
+        }
+    }
+
+    pub(super) fn keep_sectors(&self, offset: u64, bytes: &[u8], durable: &mut Vec<u8>) {
+        let end = offset + bytes.len() as u64;
+        let mut start = offset;
+        while start < end {
+            let sector_end = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
+            let stop = sector_end.min(end);
+            if self.rng.one_in(2) {
+                let part = (start - offset) as usize..(stop - offset) as usize;
+                write(durable, start, &bytes[part]);
+            }
+            start = stop;
+        }
+    }
+
+    pub(super) fn lose_unsynced_names(&mut self, mercy: Mercy) {
+        for change in std::mem::take(&mut self.pending_names) {
+            if self.survives(mercy) {
+                rename(&change, &mut self.durable_names);
+            }
+        }
+        self.names.clone_from(&self.durable_names);
+    }
+
+    /// Whether an operation is the one ordered to fail.
+    pub(super) fn fails(&mut self, operation: Operation) -> bool {
+        match self.failures.get_mut(&operation) {
+            None => false,
+            Some(0) => {
+                self.failures.remove(&operation);
+                true
+            }
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+        }
+    }
+
+    /// Whether a change may be made at all. With the one at which the power goes off the caller records
+    /// the change, which may survive, and then fails.
+    pub(super) fn begin_change(&mut self) -> Result<Fate> {
+        if self.read_only {
+            return Err(ErrorKind::ReadOnlyFilesystem.into());
+        }
+        match self.power {
+            Power::On => Ok(Fate::Done),
+            Power::OffAfter(0) => {
+                self.power = Power::Off;
+                Ok(Fate::Unknown)
+            }
+            Power::OffAfter(changes) => {
+                self.power = Power::OffAfter(changes - 1);
+                Ok(Fate::Done)
+            }
+            Power::Off => Err(power_is_off()),
+        }
+    }
+
+    pub(super) fn require_power(&self) -> Result<()> {
+        match self.power {
+            Power::Off => Err(power_is_off()),
+            Power::On | Power::OffAfter(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn change_name(&mut self, change: NameChange) -> Result<()> {
+        let fate = self.begin_change()?;
+        rename(&change, &mut self.names);
+        self.pending_names.push(change);
+        fate.outcome()
+    }
+
+    pub(super) fn find(&self, path: &Path) -> Result<Inode> {
+        let inode = self.names.get(path).copied();
+        inode.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn require_folder(&self, dir: &Path) -> Result<()> {
+        match self.folders.contains(dir) {
+            true => Ok(()),
+            false => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let sizes = self
+            .names
+            .values()
+            .map(|i| self.files[*i].seen.len() as u64);
+        sizes.sum()
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> Result<Inode> {
+        if self.names.contains_key(path) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.require_folder(path.parent().unwrap_or(Path::new("")))?;
+        self.files.push(FileState::default());
+        let inode = self.files.len() - 1;
+        self.change_name(NameChange::Create(path.to_path_buf(), inode))?;
+        Ok(inode)
+    }
+}
+
+/// What becomes of a change that was begun.
+pub(super) enum Fate {
+    Done,
+    /// The power went off while it was under way.
+    Unknown,
+}
+
+impl Fate {
+    pub(super) fn outcome(self) -> Result<()> {
+        match self {
+            Fate::Done => Ok(()),
+            Fate::Unknown => Err(power_is_off()),
+        }
+    }
+}
+
+pub(super) fn power_is_off() -> Error {
+    Error::other("the power is off")
+}
+
+pub(super) fn disk_fails() -> Error {
+    Error::other("input/output error")
+}
+
+pub(super) fn apply(change: &Change, to: &mut Vec<u8>) {
+    match change {
+        Change::Write { offset, bytes } => write(to, *offset, bytes),
+        Change::SetLen(bytes) => to.resize(*bytes as usize, 0),
+    }
+}
+
+pub(super) fn write(to: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let start = offset as usize;
+    let end = start + bytes.len();
+    if to.len() < end {
+        to.resize(end, 0);
+    }
+    to[start..end].copy_from_slice(bytes);
+}
+
+pub(super) fn rename(change: &NameChange, names: &mut BTreeMap<PathBuf, Inode>) {
+    match change {
+        NameChange::Create(path, inode) => {
+            names.insert(path.clone(), *inode);
+        }
+        NameChange::Rename(from, to, inode) => {
+            names.remove(from);
+            names.insert(to.clone(), *inode);
+        }
+        NameChange::Remove(path) => {
+            names.remove(path);
+        }
+    }
+}
+
+impl NameChange {
+    pub(super) fn is_in(&self, dir: &Path) -> bool {
+        match self {
+            Self::Create(path, _) | Self::Remove(path) | Self::Rename(_, path, _) => {
+                path.parent() == Some(dir)
+            }
+        }
+    }
+}
+
+/// The state, whatever a panicking test left of it.
+pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
