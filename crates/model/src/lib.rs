@@ -21,6 +21,7 @@ pub mod labels;
 pub mod log;
 pub mod matcher;
 pub mod metrics;
+pub mod regex;
 pub mod sample;
 pub mod store;
 pub mod tenant;

@@ -1,10 +1,13 @@
 //! Label matchers: equality, inequality and anchored regular expressions with RE2 syntax.
 //!
-//! A regex is compiled once. What it accepts is worked out where that is simple (a literal, an
-//! alternation of literals, a prefix, a suffix, everything, everything non-empty), because such
-//! matchers are most of those in dashboards and cost a comparison instead of an automaton.
+//! What a matcher accepts is known where that is simple (a set of values, a prefix, everything,
+//! everything but the empty value), so that an index can look values up and need not try them all.
+//! [`crate::regex`] works it out.
 
 use crate::error::Error;
+use crate::regex::Regex;
+use std::fmt;
+use std::sync::Arc;
 
 /// How a matcher compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,67 +22,219 @@ pub enum MatchOp {
     NotRegex,
 }
 
-/// One condition on a label. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Matcher {
-    name: String,
-    op: MatchOp,
-    value: Vec<u8>,
-    pattern: Option<regex::bytes::Regex>,
-}
-
-impl Matcher {
-    /// A matcher on `name`; fails with [`crate::error::ErrorKind::Invalid`] on a bad regex, with Go's message.
-    pub fn new(name: &str, op: MatchOp, value: &[u8]) -> Result<Self, Error> {
-        use crate::error::ErrorKind;
-        let pattern = match op {
-            MatchOp::Equal | MatchOp::NotEqual => None,
-            MatchOp::Regex | MatchOp::NotRegex => {
-                let text = std::str::from_utf8(value)
-                    .map_err(|e| Error::new(ErrorKind::Invalid, e.to_string()))?;
-                let regex = regex::bytes::Regex::new(&format!("^(?s:{text})$"))
-                    .map_err(|e| Error::new(ErrorKind::Invalid, e.to_string()))?;
-                Some(regex)
-            }
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            op,
-            value: value.to_vec(),
-            pattern,
-        })
+impl MatchOp {
+    /// Whether it is `!=` or `!~`.
+    pub fn is_negative(self) -> bool {
+        matches!(self, MatchOp::NotEqual | MatchOp::NotRegex)
     }
 
-    /// The label's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How it compares.
-    pub fn op(&self) -> MatchOp {
-        self.op
-    }
-
-    /// The value or pattern as it was written.
-    pub fn value(&self) -> &[u8] {
-        &self.value
-    }
-
-    /// Whether `value` satisfies the matcher; an absent label has the empty value.
-    pub fn matches(&self, value: &[u8]) -> bool {
-        match (self.op, &self.pattern) {
-            (MatchOp::Equal, _) => self.value == value,
-            (MatchOp::NotEqual, _) => self.value != value,
-            (MatchOp::Regex, Some(p)) => p.is_match(value),
-            (MatchOp::NotRegex, Some(p)) => !p.is_match(value),
-            _ => false,
+    /// The operator as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MatchOp::Equal => "=",
+            MatchOp::NotEqual => "!=",
+            MatchOp::Regex => "=~",
+            MatchOp::NotRegex => "!~",
         }
     }
 }
 
-/// Matchers are equal if they were written equal.
+/// What the value is compared with, whatever the sign.
+#[derive(Debug)]
+enum Accepts {
+    /// One value.
+    Value([Box<[u8]>; 1]),
+    /// What a pattern says.
+    Pattern(Regex),
+}
+
+#[derive(Debug)]
+struct Condition {
+    name: Box<str>,
+    op: MatchOp,
+    value: Box<[u8]>,
+    accepts: Accepts,
+}
+
+/// One condition on a label. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Matcher(Arc<Condition>);
+
+impl Matcher {
+    /// A matcher on `name`; fails with [`crate::error::ErrorKind::Invalid`] on a bad regex, with
+    /// Go's message.
+    ///
+    /// ```
+    /// use firn_model::matcher::{MatchOp, Matcher};
+    /// let m = Matcher::new("job", MatchOp::Regex, b"api|web").unwrap();
+    /// assert!(m.matches(b"web") && !m.matches(b"web2"));
+    /// assert_eq!(m.literal_set().unwrap().len(), 2);
+    /// ```
+    pub fn new(name: &str, op: MatchOp, value: &[u8]) -> Result<Self, Error> {
+        let accepts = match op {
+            MatchOp::Equal | MatchOp::NotEqual => Accepts::Value([value.into()]),
+            MatchOp::Regex | MatchOp::NotRegex => Accepts::Pattern(Regex::new(value)?),
+        };
+        Ok(Self(Arc::new(Condition {
+            name: name.into(),
+            op,
+            value: value.into(),
+            accepts,
+        })))
+    }
+
+    /// The label's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How it compares.
+    pub fn op(&self) -> MatchOp {
+        self.0.op
+    }
+
+    /// The value or pattern as it was written.
+    pub fn value(&self) -> &[u8] {
+        &self.0.value
+    }
+
+    /// Whether `value` satisfies the matcher; an absent label has the empty value.
+    pub fn matches(&self, value: &[u8]) -> bool {
+        let accepted = match &self.0.accepts {
+            Accepts::Value([wanted]) => **wanted == *value,
+            Accepts::Pattern(regex) => regex.is_match(value),
+        };
+        accepted != self.0.op.is_negative()
+    }
+
+    /// Whether a series without the label satisfies the matcher.
+    pub fn matches_empty(&self) -> bool {
+        self.matches(b"")
+    }
+
+    /// The values that satisfy the matcher, sorted and unique, if they can be listed; never for a
+    /// negative one.
+    pub fn literal_set(&self) -> Option<&[Box<[u8]>]> {
+        self.listed().filter(|_| !self.0.op.is_negative())
+    }
+
+    /// The values that a negative matcher turns away, sorted and unique, if they can be listed;
+    /// never for a positive one.
+    pub fn excluded_set(&self) -> Option<&[Box<[u8]>]> {
+        self.listed().filter(|_| self.0.op.is_negative())
+    }
+
+    fn listed(&self) -> Option<&[Box<[u8]>]> {
+        match &self.0.accepts {
+            Accepts::Value(value) => Some(value),
+            Accepts::Pattern(regex) => regex.literal_set(),
+        }
+    }
+
+    /// What every value starts with that satisfies the matcher; empty if nothing is known of it.
+    pub fn prefix(&self) -> &[u8] {
+        match &self.0.accepts {
+            _ if self.0.op.is_negative() => &[],
+            Accepts::Value([value]) => value,
+            Accepts::Pattern(regex) => regex.prefix(),
+        }
+    }
+
+    /// Whether it is known that every value satisfies the matcher, the empty one included.
+    pub fn matches_everything(&self) -> bool {
+        match &self.0.accepts {
+            Accepts::Pattern(regex) => !self.0.op.is_negative() && regex.matches_everything(),
+            Accepts::Value(_) => false,
+        }
+    }
+
+    /// Whether it is known that every value satisfies the matcher but the empty one.
+    pub fn matches_any_non_empty(&self) -> bool {
+        match &self.0.accepts {
+            Accepts::Pattern(regex) if !self.0.op.is_negative() => regex.matches_any_non_empty(),
+            _ => matches!(self.excluded_set(), Some([value]) if value.is_empty()),
+        }
+    }
+}
+
+/// Two matchers are equal if they are written the same.
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.op == other.op && self.value == other.value
+        let (a, b) = (&self.0, &other.0);
+        Arc::ptr_eq(a, b) || (&a.name, a.op, &a.value) == (&b.name, b.op, &b.value)
+    }
+}
+
+impl Eq for Matcher {}
+
+/// `name=~"pattern"`, as in a selector.
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = String::from_utf8_lossy(&self.0.value);
+        write!(f, "{}{}{value:?}", self.0.name, self.0.op.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an index may learn from a matcher, as text.
+    fn facts(op: MatchOp, value: &str) -> String {
+        let m = Matcher::new("a", op, value.as_bytes()).unwrap();
+        let list = |set: Option<&[Box<[u8]>]>| {
+            set.map(|s| s.iter().map(|v| String::from_utf8_lossy(v).into_owned()))
+                .map(|s| s.collect::<Vec<_>>().join(","))
+        };
+        let mut facts = Vec::new();
+        facts.extend(list(m.literal_set()).map(|l| format!("one of [{l}]")));
+        facts.extend(list(m.excluded_set()).map(|l| format!("none of [{l}]")));
+        if !m.prefix().is_empty() {
+            facts.push(format!("prefix {}", String::from_utf8_lossy(m.prefix())));
+        }
+        let flags = [
+            (m.matches_empty(), "empty"),
+            (m.matches_everything(), "everything"),
+            (m.matches_any_non_empty(), "any non-empty"),
+        ];
+        facts.extend(flags.iter().filter(|f| f.0).map(|f| f.1.to_owned()));
+        facts.join("; ")
+    }
+
+    #[test]
+    fn matcher_tells_the_index_what_it_accepts() {
+        use MatchOp::*;
+        let cases = [
+            (Equal, "x", "one of [x]; prefix x"),
+            (Equal, "", "one of []; empty"),
+            (NotEqual, "x", "none of [x]; empty"),
+            (NotEqual, "", "none of []; any non-empty"),
+            (Regex, "xa|xb", "one of [xa,xb]; prefix x"),
+            (Regex, "xa|", "one of [,xa]; empty"),
+            (Regex, "x.*", "prefix x"),
+            (Regex, "x[0-9]+", "prefix x"),
+            (Regex, ".*", "empty; everything"),
+            (Regex, ".+", "any non-empty"),
+            (NotRegex, "xa|xb", "none of [xa,xb]; empty"),
+            (NotRegex, "x.*", "empty"),
+            (NotRegex, ".*", ""),
+            (NotRegex, ".+", "empty"),
+            (NotRegex, "", "none of []; any non-empty"),
+        ];
+        for (op, value, wanted) in cases {
+            assert_eq!(facts(op, value), wanted, "{op:?} {value:?}");
+        }
+    }
+
+    #[test]
+    fn matcher_negation_turns_the_answer_round() {
+        for (value, wanted) in [("a1", true), ("b", false), ("", false)] {
+            for (op, sign) in [(MatchOp::Regex, true), (MatchOp::NotRegex, false)] {
+                let m = Matcher::new("l", op, b"a[0-9].?").unwrap();
+                assert_eq!(m.matches(value.as_bytes()), wanted == sign, "{m} {value}");
+            }
+        }
+        let m = Matcher::new("l", MatchOp::NotEqual, b"a\"b").unwrap();
+        assert_eq!(m.to_string(), r#"l!="a\"b""#);
     }
 }

@@ -1,0 +1,102 @@
+//! From a tree to an automaton.
+
+use super::AUTOMATON_BYTES_MAX;
+use super::tree::{Group, Node, Repeat};
+use regex_automata::meta::{Config, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_syntax::hir::{self, Class, Dot, Hir, Look};
+
+/// The automaton takes more than [`AUTOMATON_BYTES_MAX`]: the only way in which building one from a
+/// tree fails.
+#[derive(Debug)]
+pub(super) struct TooLarge;
+
+/// An automaton that answers only whether a value matches.
+pub(super) fn without_captures(tree: &Node) -> Result<Regex, TooLarge> {
+    build(tree, false)
+}
+
+/// An automaton that also tells what the groups matched.
+pub(super) fn with_captures(tree: &Node) -> Result<Regex, TooLarge> {
+    build(tree, true)
+}
+
+fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
+    let translation = Translation {
+        captures,
+        has_word_look: tree.has_word_look(),
+    };
+    let anchored = Hir::concat(vec![
+        Hir::look(Look::Start),
+        translation.node(tree),
+        Hir::look(Look::End),
+    ]);
+    let config = Config::new()
+        .utf8_empty(false)
+        .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+        .which_captures(match captures {
+            true => WhichCaptures::All,
+            false => WhichCaptures::Implicit,
+        });
+    Regex::builder()
+        .configure(config)
+        .build_from_hir(&anchored)
+        .map_err(|_| TooLarge)
+}
+
+struct Translation {
+    captures: bool,
+    has_word_look: bool,
+}
+
+impl Translation {
+    fn node(&self, node: &Node) -> Hir {
+        match node {
+            Node::Empty => Hir::empty(),
+            Node::Literal(text) => Hir::literal(text.as_bytes()),
+            Node::Class(class) => Hir::class(Class::Unicode(class.clone())),
+            Node::AnyChar => Hir::dot(Dot::AnyChar),
+            Node::Look(look) => Hir::look(*look),
+            Node::Repeat(node, repeat) => self.repeat(node, *repeat),
+            Node::Capture(node, group) => self.capture(node, group),
+            Node::Concat(nodes) => Hir::concat(self.nodes(nodes)),
+            Node::Alternation(nodes) => Hir::alternation(self.nodes(nodes)),
+        }
+    }
+
+    fn nodes(&self, nodes: &[Node]) -> Vec<Hir> {
+        nodes.iter().map(|n| self.node(n)).collect()
+    }
+
+    /// `.*` becomes any bytes: its neighbours end and start at whole characters anyway, the
+    /// automaton is smaller, and bytes that are not UTF-8 match as they do in Go. A word boundary
+    /// could fall inside a character then, so not beside one.
+    fn repeat(&self, node: &Node, repeat: Repeat) -> Hir {
+        let Repeat { min, max, greedy } = repeat;
+        let any_bytes = matches!(node, Node::AnyChar) && (min, max) == (0, None);
+        let sub = match any_bytes && !self.has_word_look {
+            true => Hir::dot(Dot::AnyByte),
+            false => self.node(node),
+        };
+        let sub = Box::new(sub);
+        Hir::repetition(hir::Repetition {
+            min,
+            max,
+            greedy,
+            sub,
+        })
+    }
+
+    fn capture(&self, node: &Node, group: &Group) -> Hir {
+        let sub = self.node(node);
+        if !self.captures {
+            return sub;
+        }
+        // Names stay outside: Go lets several groups share one, the automata do not.
+        Hir::capture(hir::Capture {
+            index: group.index,
+            name: None,
+            sub: Box::new(sub),
+        })
+    }
+}

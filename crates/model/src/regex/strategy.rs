@@ -1,0 +1,156 @@
+//! How a value is compared with a pattern: by the cheapest means that the tree allows.
+//!
+//! Most patterns in dashboards are a literal, an alternation of literals, or literals with `.*`
+//! between or around them. Those need no automaton, and the first two can be looked up in an index.
+
+mod glob;
+mod values;
+
+use super::compile::{self, TooLarge};
+use super::tree::Node;
+use glob::Glob;
+use regex_automata::meta;
+use regex_syntax::hir::Look;
+
+/// The way in which values are compared.
+#[derive(Debug)]
+pub(super) enum Strategy {
+    /// These values match and no others; sorted and unique.
+    Set(Vec<Box<[u8]>>),
+    /// Literals with anything between.
+    Glob(Glob),
+    /// Whatever the automaton says; all matching values start with `prefix`.
+    Automaton {
+        automaton: Box<meta::Regex>,
+        prefix: Vec<u8>,
+    },
+}
+
+impl Strategy {
+    /// The cheapest way for `tree`; fails if it is an automaton and that gets too large.
+    pub fn new(tree: &Node) -> Result<Self, TooLarge> {
+        if let Some(values) = values::of(tree) {
+            return Ok(Strategy::Set(values));
+        }
+        let mut parts = Vec::new();
+        flatten(tree, &mut parts);
+        let parts = without_edge_looks(&parts);
+        if let Some(glob) = Glob::new(parts) {
+            return Ok(Strategy::Glob(glob));
+        }
+        let mut prefix = Vec::new();
+        for part in parts {
+            if !literal_prefix(part, &mut prefix) {
+                break;
+            }
+        }
+        Ok(Strategy::Automaton {
+            automaton: Box::new(compile::without_captures(tree)?),
+            prefix,
+        })
+    }
+
+    /// Whether `value` matches.
+    pub fn is_match(&self, value: &[u8]) -> bool {
+        match self {
+            Strategy::Set(values) => values
+                .binary_search_by(|candidate| (**candidate).cmp(value))
+                .is_ok(),
+            Strategy::Glob(glob) => glob.is_match(value),
+            Strategy::Automaton { automaton, .. } => automaton.is_match(value),
+        }
+    }
+
+    /// All values that match, if they can be listed.
+    pub fn literal_set(&self) -> Option<&[Box<[u8]>]> {
+        match self {
+            Strategy::Set(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// What all matching values start with, as far as it is known.
+    pub fn prefix(&self) -> &[u8] {
+        match self {
+            Strategy::Set(values) => match (values.first(), values.last()) {
+                (Some(first), Some(last)) => &first[..common_prefix_bytes(first, last)],
+                _ => &[],
+            },
+            Strategy::Glob(glob) => glob.prefix(),
+            Strategy::Automaton { prefix, .. } => prefix,
+        }
+    }
+
+    /// Whether it is known that every value matches.
+    pub fn matches_everything(&self) -> bool {
+        matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(0))
+    }
+
+    /// Whether it is known that every value but the empty one matches.
+    pub fn matches_any_non_empty(&self) -> bool {
+        matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(1))
+    }
+}
+
+/// The parts of `node` one behind the other, groups and nested sequences dissolved.
+fn flatten<'t>(node: &'t Node, into: &mut Vec<&'t Node>) {
+    match node {
+        Node::Empty => {}
+        Node::Capture(node, _) => flatten(node, into),
+        Node::Concat(nodes) => nodes.iter().for_each(|n| flatten(n, into)),
+        _ => into.push(node),
+    }
+}
+
+/// The parts without a `^` in front and a `$` behind, which ask for nothing in an anchored pattern.
+fn without_edge_looks<'p, 't>(mut parts: &'p [&'t Node]) -> &'p [&'t Node] {
+    while let [Node::Look(Look::Start | Look::StartLF), rest @ ..] = parts {
+        parts = rest;
+    }
+    while let [rest @ .., Node::Look(Look::End | Look::EndLF)] = parts {
+        parts = rest;
+    }
+    parts
+}
+
+/// Appends what every match of `node` starts with; returns whether that is all of the match.
+fn literal_prefix(node: &Node, into: &mut Vec<u8>) -> bool {
+    match node {
+        Node::Empty => true,
+        Node::Literal(text) => {
+            into.extend_from_slice(text.as_bytes());
+            true
+        }
+        Node::Capture(node, _) => literal_prefix(node, into),
+        Node::Concat(nodes) => nodes.iter().all(|n| literal_prefix(n, into)),
+        Node::Repeat(node, repeat) if repeat.min > 0 => {
+            literal_prefix(node, into);
+            false
+        }
+        Node::Alternation(nodes) => {
+            into.extend_from_slice(&shared_prefix(nodes));
+            false
+        }
+        _ => false,
+    }
+}
+
+fn shared_prefix(nodes: &[Node]) -> Vec<u8> {
+    let mut shared: Option<Vec<u8>> = None;
+    for node in nodes {
+        let mut prefix = Vec::new();
+        literal_prefix(node, &mut prefix);
+        if let Some(shared) = &shared {
+            prefix.truncate(common_prefix_bytes(&prefix, shared));
+        }
+        if prefix.is_empty() {
+            return prefix;
+        }
+        shared = Some(prefix);
+    }
+    shared.unwrap_or_default()
+}
+
+fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,119 @@
+//! The finite set of values that a tree matches, where there is one and it is small.
+
+use crate::regex::tree::{Node, Repeat};
+use regex_syntax::hir::{ClassUnicode, Look};
+
+/// Values that choices one behind the other may multiply to: an index looks each of them up, and a
+/// thousand look-ups cost less than running an automaton over the values of a common label.
+const PRODUCT_MAX: usize = 1024;
+
+/// Bytes that such a product may take; what an alternation lists itself is bounded by its text.
+const PRODUCT_BYTES_MAX: usize = 1 << 20;
+
+type Values = Vec<Vec<u8>>;
+
+/// The values that match `tree`, sorted and unique; `None` if they are too many or not known.
+pub(super) fn of(tree: &Node) -> Option<Vec<Box<[u8]>>> {
+    let edges = Edges {
+        start: true,
+        end: true,
+    };
+    let mut values: Vec<Box<[u8]>> = node_values(tree, edges)?
+        .into_iter()
+        .map(Vec::into_boxed_slice)
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    Some(values)
+}
+
+/// Whether a part stands at the start and at the end of the pattern, where `^` and `$` hold.
+#[derive(Clone, Copy)]
+struct Edges {
+    start: bool,
+    end: bool,
+}
+
+fn node_values(node: &Node, edges: Edges) -> Option<Values> {
+    match node {
+        Node::Empty => Some(vec![Vec::new()]),
+        Node::Literal(text) => Some(vec![text.clone().into_bytes()]),
+        Node::Class(class) => class_values(class),
+        Node::Look(Look::Start | Look::StartLF) if edges.start => Some(vec![Vec::new()]),
+        Node::Look(Look::End | Look::EndLF) if edges.end => Some(vec![Vec::new()]),
+        Node::Capture(node, _) => node_values(node, edges),
+        Node::Concat(nodes) => concat_values(nodes, edges),
+        Node::Alternation(nodes) => {
+            let mut values = Vec::with_capacity(nodes.len());
+            for node in nodes {
+                values.append(&mut node_values(node, edges)?);
+            }
+            Some(values)
+        }
+        Node::Repeat(node, repeat) => repeat_values(node, *repeat),
+        Node::AnyChar | Node::Look(_) => None,
+    }
+}
+
+fn class_values(class: &ClassUnicode) -> Option<Values> {
+    let count: usize = class.iter().map(|r| r.len()).sum();
+    if count > PRODUCT_MAX {
+        return None;
+    }
+    let chars = class.iter().flat_map(|r| r.start()..=r.end());
+    Some(chars.map(|c| c.to_string().into_bytes()).collect())
+}
+
+fn concat_values(nodes: &[Node], edges: Edges) -> Option<Values> {
+    let is_look = |n: &Node| matches!(n, Node::Look(_));
+    let mut values = vec![Vec::new()];
+    for (i, node) in nodes.iter().enumerate() {
+        let edges = Edges {
+            start: edges.start && nodes[..i].iter().all(is_look),
+            end: edges.end && nodes[i + 1..].iter().all(is_look),
+        };
+        values = product(values, &node_values(node, edges)?)?;
+    }
+    Some(values)
+}
+
+fn repeat_values(node: &Node, repeat: Repeat) -> Option<Values> {
+    let inside = Edges {
+        start: false,
+        end: false,
+    };
+    let max = repeat.max?;
+    let once = node_values(node, inside)?;
+    let mut values = Vec::new();
+    let mut power = vec![Vec::new()];
+    for times in 0..=max {
+        if times >= repeat.min {
+            values.extend(power.iter().cloned());
+        }
+        if times < max {
+            power = product(power, &once)?;
+        }
+        check_size(values.len(), values.iter().map(Vec::len).sum())?;
+    }
+    Some(values)
+}
+
+/// Every value of `left` followed by every value of `right`.
+fn product(left: Values, right: &Values) -> Option<Values> {
+    if let [only] = &left[..]
+        && only.is_empty()
+    {
+        return Some(right.clone());
+    }
+    let bytes = |values: &Values| values.iter().map(Vec::len).sum::<usize>();
+    let total = bytes(&left) * right.len() + bytes(right) * left.len();
+    check_size(left.len() * right.len(), total)?;
+    let pairs = left
+        .iter()
+        .flat_map(|l| right.iter().map(move |r| [&l[..], &r[..]].concat()));
+    Some(pairs.collect())
+}
+
+fn check_size(count: usize, bytes: usize) -> Option<()> {
+    (count <= PRODUCT_MAX && bytes <= PRODUCT_BYTES_MAX).then_some(())
+}

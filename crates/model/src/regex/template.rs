@@ -1,0 +1,50 @@
+//! Replacement templates with `$1`, `${1}`, `$name` and `${name}`, as Go's `Regexp.Expand`.
+
+use super::Captures;
+
+/// The largest group number that is read as a number.
+const GROUP_MAX: usize = 100_000_000;
+
+/// Writes `template` with its references replaced by what the groups of `captures` matched.
+pub(super) fn expand(captures: &Captures<'_, '_>, template: &str, into: &mut Vec<u8>) {
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('$') {
+        into.extend_from_slice(before.as_bytes());
+        if let Some(after) = after.strip_prefix('$') {
+            into.push(b'$');
+            rest = after;
+        } else if let Some((name, after)) = reference(after) {
+            into.extend_from_slice(group(captures, name).unwrap_or_default());
+            rest = after;
+        } else {
+            into.push(b'$');
+            rest = after;
+        }
+    }
+    into.extend_from_slice(rest.as_bytes());
+}
+
+/// The name behind a dollar and what follows it; `None` if the dollar is only text.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let inside = text.strip_prefix('{');
+    let name_and_rest = inside.unwrap_or(text);
+    let is_word = |c: char| c == '_' || c.is_alphabetic() || c.is_numeric();
+    let end = name_and_rest
+        .find(|c| !is_word(c))
+        .unwrap_or(name_and_rest.len());
+    let (name, rest) = name_and_rest.split_at(end);
+    let rest = match inside {
+        Some(_) => rest.strip_prefix('}')?,
+        None => rest,
+    };
+    (!name.is_empty()).then_some((name, rest))
+}
+
+fn group<'v>(captures: &Captures<'_, 'v>, name: &str) -> Option<&'v [u8]> {
+    let is_number =
+        name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    match name.parse::<usize>() {
+        Ok(index) if is_number && index < GROUP_MAX => captures.get(index),
+        _ => captures.get_named(name),
+    }
+}

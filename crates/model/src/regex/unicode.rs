@@ -1,0 +1,93 @@
+//! Named sets of characters: Unicode's categories and scripts under the names that Go knows, and
+//! the ASCII sets of Perl and POSIX.
+
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
+
+/// Unicode's general categories by their short and long names, as [`canonical`] writes them.
+const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi \
+    po ps s sc sk sm so z zl zp zs any assigned ascii casedletter closepunctuation cntrl \
+    combiningmark connectorpunctuation control currencysymbol dashpunctuation decimalnumber digit \
+    enclosingmark finalpunctuation format initialpunctuation letter letternumber lineseparator \
+    lowercaseletter mark mathsymbol modifierletter modifiersymbol nonspacingmark number \
+    openpunctuation other otherletter othernumber otherpunctuation othersymbol paragraphseparator \
+    privateuse punct punctuation separator spaceseparator spacingmark symbol titlecaseletter \
+    unassigned uppercaseletter";
+
+/// Scripts whose full name has four letters or fewer. Unicode's abbreviations have four, and Go
+/// does not know them; every longer name is a full one.
+const SHORT_SCRIPTS: &str = "ahom cham han kawi lao lisu miao modi mro newa nko thai toto vai yi";
+
+/// The set called `name` in `\p{name}`, or `None` if there is none of that name.
+pub(super) fn named(name: &str) -> Option<ClassUnicode> {
+    let name = canonical(name)?;
+    let is_in = |list: &str| list.split_ascii_whitespace().any(|n| n == name);
+    if name == "cs" || name == "surrogate" {
+        // Surrogates are no characters: no text holds one.
+        return Some(ClassUnicode::empty());
+    }
+    if is_in(CATEGORIES) {
+        return table(&format!(r"\p{{gc={name}}}")).or_else(|| table(&format!(r"\p{{{name}}}")));
+    }
+    if name.len() > 4 || is_in(SHORT_SCRIPTS) {
+        return table(&format!(r"\p{{sc={name}}}"));
+    }
+    None
+}
+
+/// The name in lower case without the signs that Go ignores; `None` if it cannot be a name.
+fn canonical(name: &str) -> Option<String> {
+    let ignored = |c: &char| matches!(c, '_' | '-' | ' ');
+    let known = |c: char| c.is_ascii_alphanumeric() || ignored(&c);
+    if !name.chars().all(known) {
+        return None;
+    }
+    let name: String = name.chars().filter(|c| !ignored(c)).collect();
+    Some(name.to_ascii_lowercase()).filter(|n| !n.is_empty() && !n.starts_with("is"))
+}
+
+fn table(syntax: &str) -> Option<ClassUnicode> {
+    match regex_syntax::parse(syntax).ok()?.into_kind() {
+        HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => Some(class),
+        _ => None,
+    }
+}
+
+/// The set of `\d`, `\s` or `\w`, named by its letter.
+pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
+    match letter {
+        b'd' => Some(ascii(&[('0', '9')])),
+        b's' => Some(ascii(&[('\t', '\n'), ('\x0c', '\r'), (' ', ' ')])),
+        b'w' => Some(ascii(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')])),
+        _ => None,
+    }
+}
+
+/// The set of `[:name:]`.
+pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
+    let ranges: &[(char, char)] = match name {
+        "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
+        "alpha" => &[('A', 'Z'), ('a', 'z')],
+        "ascii" => &[('\0', '\x7f')],
+        "blank" => &[('\t', '\t'), (' ', ' ')],
+        "cntrl" => &[('\0', '\x1f'), ('\x7f', '\x7f')],
+        "digit" => &[('0', '9')],
+        "graph" => &[('!', '~')],
+        "lower" => &[('a', 'z')],
+        "print" => &[(' ', '~')],
+        "punct" => &[('!', '/'), (':', '@'), ('[', '`'), ('{', '~')],
+        "space" => &[('\t', '\r'), (' ', ' ')],
+        "upper" => &[('A', 'Z')],
+        "word" => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
+        "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
+        _ => return None,
+    };
+    Some(ascii(ranges))
+}
+
+fn ascii(ranges: &[(char, char)]) -> ClassUnicode {
+    ClassUnicode::new(
+        ranges
+            .iter()
+            .map(|(first, last)| ClassUnicodeRange::new(*first, *last)),
+    )
+}
