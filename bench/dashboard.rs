@@ -1,0 +1,260 @@
+//! The sixteen requests of a dashboard and how long each takes.
+//!
+//! Requests go round robin over one connection, nothing else runs, and the whole answer is read; the
+//! times are those of the data, so that no system may leave out its newest samples.
+
+use serde_json::Value;
+use std::time::Instant;
+
+/// A request: its name in the table and what is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Panel {
+    /// The name in the table.
+    pub name: &'static str,
+    ask: Ask,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    /// A range query over the dashboard's span.
+    Range(&'static str),
+    /// An instant query at its end.
+    Instant(&'static str),
+    /// Another endpoint, with a series selector or without.
+    Other(&'static str, &'static str),
+}
+
+/// Stands for the name of one pod in an expression.
+const POD: &str = "$pod";
+
+const fn range(name: &'static str, expression: &'static str) -> Panel {
+    Panel {
+        name,
+        ask: Ask::Range(expression),
+    }
+}
+
+/// The sixteen.
+pub const PANELS: [Panel; 16] = [
+    range(
+        "wide rate sum",
+        "sum by (namespace) (rate(http_requests_total[5m]))",
+    ),
+    range(
+        "p99 of buckets",
+        "histogram_quantile(0.99, sum by (le, deployment) (\
+         rate(http_request_duration_seconds_bucket{cluster=\"eu-west-1\"}[5m])))",
+    ),
+    range(
+        "error ratio",
+        "sum by (deployment) (rate(http_requests_total{code=~\"5..\"}[5m])) \
+         / sum by (deployment) (rate(http_requests_total[5m]))",
+    ),
+    range(
+        "topk of pods",
+        "topk(10, sum by (pod) (rate(container_cpu_usage_seconds_total[5m])))",
+    ),
+    range(
+        "join with group_left",
+        "sum by (host_ip) (container_memory_working_set_bytes \
+         * on (namespace, pod) group_left (host_ip) kube_pod_info)",
+    ),
+    range(
+        "quantile of rates",
+        "quantile by (namespace) (0.9, rate(container_cpu_usage_seconds_total[5m]))",
+    ),
+    range(
+        "max_over_time",
+        "max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))",
+    ),
+    range(
+        "avg_over_time",
+        "avg by (namespace) (avg_over_time(go_goroutines[5m]))",
+    ),
+    range(
+        "subquery",
+        "max_over_time(sum(rate(http_requests_total{namespace=\"shop-0\"}[1m]))[5m:1m])",
+    ),
+    range(
+        "increase",
+        "sum by (namespace) (increase(container_network_receive_bytes_total[5m]))",
+    ),
+    Panel {
+        name: "instant rate sum",
+        ask: Ask::Instant("sum by (code) (rate(http_requests_total[5m]))"),
+    },
+    range(
+        "one series, range",
+        "container_memory_working_set_bytes{pod=\"$pod\"}",
+    ),
+    Panel {
+        name: "one series, instant",
+        ask: Ask::Instant("up{pod=\"$pod\"}"),
+    },
+    Panel {
+        name: "label names",
+        ask: Ask::Other("labels", ""),
+    },
+    Panel {
+        name: "label values",
+        ask: Ask::Other("label/deployment/values", ""),
+    },
+    Panel {
+        name: "series of a namespace",
+        ask: Ask::Other("series", "up{namespace=\"shop-0\"}"),
+    },
+];
+
+/// The data that the dashboard shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Its first step.
+    pub start_ms: i64,
+    /// Its last step: the time of the newest sample.
+    pub end_ms: i64,
+    /// Time between steps.
+    pub step_ms: i64,
+}
+
+/// What one panel took.
+#[derive(Clone, Debug, Default)]
+pub struct Timing {
+    /// Milliseconds of each repetition, sorted.
+    pub sorted_ms: Vec<f64>,
+    /// Series or other elements in the answer.
+    pub elements: usize,
+}
+
+impl Timing {
+    /// The middle repetition.
+    pub fn median_ms(&self) -> f64 {
+        self.sorted_ms
+            .get(self.sorted_ms.len() / 2)
+            .copied()
+            .unwrap_or(f64::NAN)
+    }
+
+    /// The fastest and the slowest repetition.
+    pub fn spread_ms(&self) -> (f64, f64) {
+        let bound = |ms: Option<&f64>| ms.copied().unwrap_or(f64::NAN);
+        (bound(self.sorted_ms.first()), bound(self.sorted_ms.last()))
+    }
+}
+
+/// Asks `base` over one connection.
+#[derive(Debug)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+}
+
+impl Client {
+    /// A client of the system at `base`.
+    pub fn new(base: &str) -> Self {
+        Self {
+            agent: ureq::Agent::new_with_defaults(),
+            base: base.to_owned(),
+        }
+    }
+
+    fn get(&self, path: &str, params: &[(&str, String)]) -> Result<Vec<u8>, String> {
+        let url = format!("{}/api/v1/{path}", self.base);
+        let mut request = self
+            .agent
+            .get(&url)
+            // Compressing the answer would be measured with it.
+            .header("Accept-Encoding", "identity");
+        for (name, value) in params {
+            request = request.query(name, value);
+        }
+        let mut answer = request
+            .call()
+            .map_err(|e| format!("{path} {params:?}: {e}"))?;
+        answer
+            .body_mut()
+            .with_config()
+            .limit(u64::MAX)
+            .read_to_vec()
+            .map_err(|e| format!("{path}: {e}"))
+    }
+
+    /// The `data` of an answer.
+    pub fn data(&self, path: &str, params: &[(&str, String)]) -> Result<Value, String> {
+        let body = self.get(path, params)?;
+        let mut answer: Value =
+            serde_json::from_slice(&body).map_err(|e| format!("{path}: {e}"))?;
+        Ok(answer["data"].take())
+    }
+
+    /// The one number that `expression` has at `time_ms`; zero if it has none.
+    pub fn number(&self, expression: &str, time_ms: i64) -> Result<f64, String> {
+        let params = [("query", expression.to_owned()), ("time", seconds(time_ms))];
+        let data = self.data("query", &params)?;
+        let value = data["result"][0]["value"][1].as_str().unwrap_or("0");
+        value.parse().map_err(|_| format!("not a number: {value}"))
+    }
+
+    fn panel(&self, panel: &Panel, span: Span, pod: &str) -> Result<Vec<u8>, String> {
+        let start_end = [
+            ("start", seconds(span.start_ms)),
+            ("end", seconds(span.end_ms)),
+        ];
+        match panel.ask {
+            Ask::Range(expression) => {
+                let [start, end] = start_end;
+                let query = ("query", expression.replace(POD, pod));
+                self.get(
+                    "query_range",
+                    &[query, start, end, ("step", seconds(span.step_ms))],
+                )
+            }
+            Ask::Instant(expression) => {
+                let query = ("query", expression.replace(POD, pod));
+                self.get("query", &[query, ("time", seconds(span.end_ms))])
+            }
+            Ask::Other(path, "") => self.get(path, &start_end),
+            Ask::Other(path, selector) => {
+                let [start, end] = start_end;
+                self.get(path, &[("match[]", selector.to_owned()), start, end])
+            }
+        }
+    }
+}
+
+fn seconds(ms: i64) -> String {
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
+/// Asks for every panel `repeats` times; the first round is not counted.
+pub fn measure(base: &str, span: Span, repeats: usize) -> Result<Vec<Timing>, String> {
+    let client = Client::new(base);
+    let pods = client.data("label/pod/values", &[])?;
+    let pod = pods[0].as_str().ok_or("there is no label pod")?.to_owned();
+    let mut timings = vec![Timing::default(); PANELS.len()];
+    for round in 0..=repeats {
+        for (panel, timing) in PANELS.iter().zip(&mut timings) {
+            let start = Instant::now();
+            let body = client.panel(panel, span, &pod)?;
+            let elapsed_ms = start.elapsed().as_secs_f64() * 1000.0;
+            if round == 0 {
+                timing.elements = elements(&body).map_err(|e| format!("{}: {e}", panel.name))?;
+            } else {
+                timing.sorted_ms.push(elapsed_ms);
+            }
+        }
+    }
+    for timing in &mut timings {
+        timing.sorted_ms.sort_by(f64::total_cmp);
+    }
+    Ok(timings)
+}
+
+fn elements(body: &[u8]) -> Result<usize, String> {
+    let answer: Value = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    let data = &answer["data"];
+    let list = data["result"].as_array().or(data.as_array());
+    match list.map(Vec::len) {
+        Some(count) if count > 0 => Ok(count),
+        _ => Err("the answer is empty".to_owned()),
+    }
+}

@@ -1,0 +1,56 @@
+//! What the kernel says about a process: CPU, memory, bytes written; and folders on disk.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What a process used up to now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// CPU seconds in user and kernel mode, of all threads, ended ones included.
+    pub cpu_seconds: f64,
+    /// Memory resident now.
+    pub resident_bytes: u64,
+    /// The most memory that ever was resident.
+    pub peak_bytes: u64,
+    /// Bytes handed to the disk.
+    pub written_bytes: u64,
+}
+
+/// Reads the usage of process `pid`. A process that is ending has parts of it only: `None`.
+pub fn usage(pid: u32) -> Option<Usage> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+    let stat = read("stat")?;
+    // The name in brackets may hold spaces: fields count from behind it, state first.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let status = read("status")?;
+    let io = read("io")?;
+    Some(Usage {
+        cpu_seconds: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+        resident_bytes: number_after(&status, "VmRSS:")? * 1024,
+        peak_bytes: number_after(&status, "VmHWM:")? * 1024,
+        written_bytes: number_after(&io, "\nwrite_bytes:")?,
+    })
+}
+
+fn number_after(text: &str, key: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(key)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes that the files below `dir` occupy on disk, preallocated ones included.
+pub fn disk_bytes(dir: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        total += if metadata.is_dir() {
+            disk_bytes(&entry.path())?
+        } else {
+            metadata.blocks() * 512
+        };
+    }
+    Ok(total)
+}

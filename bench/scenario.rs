@@ -1,0 +1,203 @@
+//! What is done to each system, in order, and what is measured on the way.
+//!
+//! ```text
+//! fleet   empty folder -> the fleet's load -> quiet -> dashboard -> kill -9 -> ready -> clean stop
+//! births  empty folder -> many new series, few samples each -> quiet -> kill -9 -> ready -> stop
+//! crash   empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
+//! ```
+
+use crate::dashboard::{self, Client, Span, Timing};
+use crate::process::{Usage, disk_bytes};
+use crate::system::{Running, System};
+use firn_mirror::load::{self, Report};
+use firn_mirror::prepared::Summary;
+use firn_mirror::push::Pace;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long samples may take to be seen by queries.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A load in a folder, ready to be sent to every system.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Where its bodies lie.
+    pub dir: PathBuf,
+    /// What it is made of.
+    pub summary: Summary,
+}
+
+/// How a run is set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The fleet scenario's load.
+    pub fleet: Load,
+    /// The births scenario's load.
+    pub births: Load,
+    /// The crash scenario's load.
+    pub crash: Load,
+    /// Time to let a system finish what it puts off before it is measured.
+    pub settle: Duration,
+    /// The span of the dashboard, at most that of the fleet's load.
+    pub dashboard_ms: i64,
+    /// Counted repetitions of the dashboard.
+    pub repeats: usize,
+}
+
+/// What taking a load cost.
+#[derive(Clone, Debug)]
+pub struct Ingest {
+    /// The sender's view.
+    pub report: Report,
+    /// From the start on the empty folder to readiness.
+    pub start: Duration,
+    /// CPU seconds from readiness to the end of the settling time.
+    pub cpu_seconds: f64,
+    /// The process then.
+    pub usage: Usage,
+    /// From the kill -9's restart to readiness.
+    pub ready_after_kill: Duration,
+    /// Samples of the metric `up` that were answered with 2xx and are not there after that.
+    pub lost: f64,
+    /// Bytes on disk after a clean stop.
+    pub disk_bytes: u64,
+}
+
+impl Ingest {
+    /// CPU seconds for each million samples.
+    pub fn cpu_per_million(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.samples()
+    }
+
+    /// Samples taken.
+    pub fn samples(&self) -> f64 {
+        (self.report.outcome.samples as f64).max(1.0)
+    }
+}
+
+/// Everything measured on one system.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which system.
+    pub system: System,
+    /// The fleet scenario.
+    pub fleet: Ingest,
+    /// Its dashboard.
+    pub dashboard: Vec<Timing>,
+    /// The births scenario.
+    pub births: Ingest,
+    /// Samples of `up` lost in the crash scenario.
+    pub lost_in_crash: f64,
+}
+
+/// Runs all scenarios on `system`, each in a folder of its own below `dir`.
+pub fn run(system: &System, dir: &Path, plan: &Plan) -> Result<Measured, String> {
+    let mut dashboard = Vec::new();
+    let fleet = ingest(
+        system,
+        &dir.join("fleet"),
+        &plan.fleet,
+        plan.settle,
+        |running| {
+            let end_ms = plan.fleet.summary.end_ms;
+            let span = Span {
+                start_ms: end_ms - plan.dashboard_ms,
+                end_ms,
+                step_ms: plan.fleet.summary.interval_ms,
+            };
+            dashboard = dashboard::measure(&running.url, span, plan.repeats)?;
+            Ok(())
+        },
+    )?;
+    let births = ingest(
+        system,
+        &dir.join("births"),
+        &plan.births,
+        plan.settle,
+        |_| Ok(()),
+    )?;
+    Ok(Measured {
+        system: system.clone(),
+        fleet,
+        dashboard,
+        births,
+        lost_in_crash: crash(system, &dir.join("crash"), &plan.crash)?,
+    })
+}
+
+fn ingest(
+    system: &System,
+    dir: &Path,
+    load: &Load,
+    settle: Duration,
+    mut ask: impl FnMut(&Running) -> Result<(), String>,
+) -> Result<Ingest, String> {
+    let running = system.start(dir)?;
+    let start = running.ready_after;
+    let before = running.usage()?;
+    let report = send(&running, load)?;
+    wait_until_visible(&running, &load.summary)?;
+    std::thread::sleep(settle);
+    let usage = running.usage()?;
+    ask(&running)?;
+    running.kill()?;
+    let running = system.start(dir)?;
+    let ready_after_kill = running.ready_after;
+    let lost = missing(&running, &load.summary)?;
+    running.stop()?;
+    let data = dir.join("data");
+    Ok(Ingest {
+        report,
+        start,
+        cpu_seconds: usage.cpu_seconds - before.cpu_seconds,
+        usage,
+        ready_after_kill,
+        lost,
+        disk_bytes: disk_bytes(&data).map_err(|e| format!("{}: {e}", data.display()))?,
+    })
+}
+
+fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
+    let running = system.start(dir)?;
+    send(&running, load)?;
+    running.kill()?;
+    let running = system.start(dir)?;
+    let lost = missing(&running, &load.summary)?;
+    running.stop()?;
+    Ok(lost)
+}
+
+fn send(running: &Running, load: &Load) -> Result<Report, String> {
+    let report =
+        load::replay(&load.dir, &running.write_url(), Pace::Fast).map_err(|e| e.to_string())?;
+    match &report.outcome.first_failure {
+        None => Ok(report),
+        Some(first) => Err(format!(
+            "{} of {} requests failed, the first one with: {first}",
+            report.outcome.failed, report.outcome.requests
+        )),
+    }
+}
+
+/// Samples of the metric `up` that the load holds and a query does not find.
+fn missing(running: &Running, load: &Summary) -> Result<f64, String> {
+    let range_ms = load.end_ms - load.start_ms + 1000;
+    let expression = format!("sum(count_over_time(up[{range_ms}ms]))");
+    let found = Client::new(&running.url).number(&expression, load.end_ms)?;
+    let expected = load.samples / firn_mirror::fleet::SERIES_PER_POD as u64;
+    Ok(expected as f64 - found)
+}
+
+fn wait_until_visible(running: &Running, load: &Summary) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        let missing = missing(running, load)?;
+        if missing == 0.0 {
+            return Ok(());
+        }
+        if start.elapsed() > VISIBLE_WITHIN {
+            return Err(format!("{missing} samples of up are not seen by queries"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,260 @@
+//! The systems under test: how each is found, started, watched and stopped.
+//!
+//! Every system gets the settings that suit the comparison: remote write on, no scraping, no
+//! self-monitoring, no cache of query results, data as old as the load kept. Nothing else differs
+//! from its defaults.
+
+use crate::process::{self, Usage};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a system may take to become ready or to stop.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Time between two looks at a system that starts or stops.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A system that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Ours.
+    Firn,
+    /// The reference.
+    Prometheus,
+    /// VictoriaMetrics, single node.
+    VictoriaMetrics,
+}
+
+/// All of them, in the order of the table.
+pub const ALL: [Kind; 3] = [Kind::Firn, Kind::Prometheus, Kind::VictoriaMetrics];
+
+impl Kind {
+    /// Its name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Firn => "Firn",
+            Kind::Prometheus => "Prometheus",
+            Kind::VictoriaMetrics => "VictoriaMetrics",
+        }
+    }
+
+    /// Its name on the command line and on PATH.
+    pub fn program_name(self) -> &'static str {
+        match self {
+            Kind::Firn => "firn",
+            Kind::Prometheus => "prometheus",
+            Kind::VictoriaMetrics => "victoria-metrics",
+        }
+    }
+
+    /// The environment variable that names its program.
+    pub fn variable(self) -> &'static str {
+        match self {
+            Kind::Firn => "BENCH_FIRN",
+            Kind::Prometheus => "BENCH_PROMETHEUS",
+            Kind::VictoriaMetrics => "BENCH_VICTORIA_METRICS",
+        }
+    }
+
+    fn flags(self, dir: &Path, port: u16) -> Vec<String> {
+        let address = format!("127.0.0.1:{port}");
+        let data = dir.join("data").display().to_string();
+        let config = dir.join("prometheus.yml").display().to_string();
+        match self {
+            Kind::Firn => vec![
+                "serve".to_owned(),
+                format!("--config={config}"),
+                format!("--data={data}"),
+                format!("--listen={address}"),
+            ],
+            Kind::Prometheus => vec![
+                format!("--config.file={config}"),
+                format!("--storage.tsdb.path={data}"),
+                format!("--web.listen-address={address}"),
+                "--web.enable-remote-write-receiver".to_owned(),
+                "--log.level=warn".to_owned(),
+            ],
+            Kind::VictoriaMetrics => vec![
+                format!("-storageDataPath={data}"),
+                format!("-httpListenAddr={address}"),
+                "-retentionPeriod=15d".to_owned(),
+                "-search.disableCache".to_owned(),
+                "-search.latencyOffset=1ms".to_owned(),
+                "-loggerLevel=ERROR".to_owned(),
+            ],
+        }
+    }
+}
+
+/// A system whose program is there.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// Which.
+    pub kind: Kind,
+    /// The version that its program names.
+    pub version: String,
+    program: PathBuf,
+}
+
+impl System {
+    /// Finds the program by its environment variable, else beside this one, else on PATH.
+    pub fn find(kind: Kind) -> Option<System> {
+        let named = std::env::var_os(kind.variable()).map(PathBuf::from);
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|exe| Some(exe.parent()?.join(kind.program_name())));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path = std::env::split_paths(&path).map(|dir| dir.join(kind.program_name()));
+        let program = match named {
+            Some(program) => program,
+            None => beside.into_iter().chain(on_path).find(|p| p.is_file())?,
+        };
+        let output = Command::new(&program).arg("--version").output().ok()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        Some(System {
+            kind,
+            version: version_in(&text).unwrap_or("unknown").to_owned(),
+            program,
+        })
+    }
+
+    /// Starts the system on `dir`, which may hold data, and waits until it says that it is ready.
+    pub fn start(&self, dir: &Path) -> Result<Running, String> {
+        fs::create_dir_all(dir.join("data")).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let config = dir.join("prometheus.yml");
+        fs::write(&config, "scrape_configs: []\n")
+            .map_err(|e| format!("{}: {e}", config.display()))?;
+        let port = free_port().map_err(|e| format!("free port: {e}"))?;
+        let log = |name: &str| {
+            let path = dir.join(name);
+            File::create(&path).map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let start = Instant::now();
+        let child = Command::new(&self.program)
+            .args(self.kind.flags(dir, port))
+            .stdin(Stdio::null())
+            .stdout(log("stdout.log")?)
+            .stderr(log("stderr.log")?)
+            .spawn()
+            .map_err(|e| format!("start {}: {e}", self.program.display()))?;
+        let mut running = Running {
+            kind: self.kind,
+            child,
+            dir: dir.to_path_buf(),
+            url: format!("http://127.0.0.1:{port}"),
+            ready_after: Duration::ZERO,
+        };
+        running.wait_until_ready(start)?;
+        Ok(running)
+    }
+}
+
+/// The first word of `text` that holds a version such as 1.2.3, without what stands before it.
+fn version_in(text: &str) -> Option<&str> {
+    text.split_whitespace().find_map(|word| {
+        let start = word.find(|c: char| c.is_ascii_digit())?;
+        let version = &word[start..];
+        (version.matches('.').count() >= 2).then_some(version)
+    })
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A system that runs. Dropped it is killed.
+#[derive(Debug)]
+pub struct Running {
+    kind: Kind,
+    child: Child,
+    dir: PathBuf,
+    /// `http://address:port`, without a slash at the end.
+    pub url: String,
+    /// From the start of the process to the first 200 of its readiness check.
+    pub ready_after: Duration,
+}
+
+impl Running {
+    fn wait_until_ready(&mut self, start: Instant) -> Result<(), String> {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(5)))
+            .build();
+        let agent: ureq::Agent = config.into();
+        let url = format!("{}/-/ready", self.url);
+        while start.elapsed() < PATIENCE {
+            if agent.get(&url).call().is_ok() {
+                self.ready_after = start.elapsed();
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!(
+                    "{} ended while starting: {status}; its log is {}",
+                    self.kind.name(),
+                    self.dir.join("stderr.log").display()
+                ));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(format!(
+            "{} is not ready after {PATIENCE:?}",
+            self.kind.name()
+        ))
+    }
+
+    /// What the process used up to now.
+    pub fn usage(&self) -> Result<Usage, String> {
+        process::usage(self.child.id())
+            .ok_or_else(|| format!("{} is gone from /proc", self.kind.name()))
+    }
+
+    /// The remote write receiver's address.
+    pub fn write_url(&self) -> String {
+        format!("{}/api/v1/write", self.url)
+    }
+
+    /// Ends the process at once, as a crash would.
+    pub fn kill(mut self) -> Result<(), String> {
+        let kill = self.child.kill().and_then(|()| self.child.wait());
+        kill.map(drop)
+            .map_err(|e| format!("kill {}: {e}", self.kind.name()))
+    }
+
+    /// Stops the system as its users would and says what it had used in the end.
+    pub fn stop(mut self) -> Result<Usage, String> {
+        let mut last = self.usage()?;
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .map_err(|e| format!("stop {}: {e}", self.kind.name()))?;
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(last),
+                Ok(Some(status)) => {
+                    return Err(format!("{} stopped with {status}", self.kind.name()));
+                }
+                Ok(None) => {}
+                Err(e) => return Err(format!("wait for {}: {e}", self.kind.name())),
+            }
+            if let Some(usage) = process::usage(self.child.id()) {
+                last = usage;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Err(format!(
+            "{} does not stop within {PATIENCE:?}",
+            self.kind.name()
+        ))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails if the process has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
