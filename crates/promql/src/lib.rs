@@ -6,7 +6,12 @@
 //! a store's inside: samples come through [`firn_model::store::Select`].
 
 pub mod ast;
+pub mod durations;
 pub mod functions;
+mod lexer;
+pub mod parser;
+pub mod printer;
+mod quote;
 pub mod value;
 
 use firn_model::budget::Budget;

@@ -1,0 +1,194 @@
+//! Settling durations: once a query's step and range are known, every duration expression becomes
+//! milliseconds.
+//!
+//! Invariant: after [`resolve`] no [`Duration::Expr`] is left in the tree.
+
+use crate::ast::{
+    BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
+};
+use crate::parser::DURATION_SECONDS_MAX;
+use crate::value::QueryError;
+
+/// What `step()` and `range()` stand for. Both are zero in an instant query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DurationContext {
+    /// Milliseconds between the query's steps.
+    pub step_ms: i64,
+    /// Milliseconds between the query's start and end.
+    pub range_ms: i64,
+}
+
+/// Settles every duration in the tree. Fails with [`QueryError::Execution`] and upstream's text where one is
+/// not a number, out of range, or not positive although a window or a step must be.
+pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryError> {
+    match &mut expr.kind {
+        ExprKind::Vector(vector) => resolve_offset(vector, context)?,
+        ExprKind::Matrix(matrix) => {
+            settle(&mut matrix.range, context, false)?;
+            resolve_offset(&mut matrix.vector, context)?;
+        }
+        ExprKind::Subquery(subquery) => resolve_subquery(subquery, context)?,
+        _ => {}
+    }
+    let mut outcome = Ok(());
+    expr.for_each_child_mut(&mut |child| {
+        if outcome.is_ok() {
+            outcome = resolve(child, context);
+        }
+    });
+    outcome
+}
+
+fn resolve_offset(vector: &mut VectorSelector, context: DurationContext) -> Result<(), QueryError> {
+    settle(&mut vector.offset, context, true)
+}
+
+fn resolve_subquery(subquery: &mut Subquery, context: DurationContext) -> Result<(), QueryError> {
+    settle(&mut subquery.offset, context, true)?;
+    if let Some(step) = &mut subquery.step {
+        settle(step, context, false)?;
+    }
+    settle(&mut subquery.range, context, false)
+}
+
+fn settle(
+    duration: &mut Duration,
+    context: DurationContext,
+    may_be_negative: bool,
+) -> Result<(), QueryError> {
+    let Duration::Expr(expr) = duration else {
+        return Ok(());
+    };
+    let seconds = evaluate(expr, context)?;
+    if !seconds.is_finite() {
+        return refuse(expr, "duration is NaN or infinite");
+    }
+    if seconds <= 0.0 && !may_be_negative {
+        return refuse(expr, "duration must be greater than 0");
+    }
+    if !(-DURATION_SECONDS_MAX..=DURATION_SECONDS_MAX).contains(&seconds) {
+        return refuse(expr, "duration is out of range");
+    }
+    *duration = Duration::Millis((seconds * 1000.0) as i64);
+    Ok(())
+}
+
+/// Seconds.
+fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryError> {
+    Ok(match &expr.kind {
+        DurationKind::Number(literal) => literal.value,
+        DurationKind::Step => seconds(context.step_ms),
+        DurationKind::Range => seconds(context.range_ms),
+        DurationKind::Negative(inner) => -evaluate(inner, context)?,
+        DurationKind::Paren(inner) => evaluate(inner, context)?,
+        DurationKind::MinOf(left, right) => {
+            let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
+            nan_or(left, right, f64::min)
+        }
+        DurationKind::MaxOf(left, right) => {
+            let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
+            nan_or(left, right, f64::max)
+        }
+        DurationKind::Binary(op, left, right) => {
+            let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
+            match op {
+                BinaryOp::Div if right == 0.0 => return refuse(expr, "division by zero"),
+                BinaryOp::Mod if right == 0.0 => return refuse(expr, "modulo by zero"),
+                BinaryOp::Add => left + right,
+                BinaryOp::Sub => left - right,
+                BinaryOp::Mul => left * right,
+                BinaryOp::Div => left / right,
+                BinaryOp::Mod => left % right,
+                BinaryOp::Pow => left.powf(right),
+                // The parser builds arithmetic only.
+                _ => return refuse(expr, "duration expression has an unknown operator"),
+            }
+        }
+    })
+}
+
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// Go's `math.Min` and `math.Max` answer NaN if either side is.
+fn nan_or(left: f64, right: f64, choose: fn(f64, f64) -> f64) -> f64 {
+    if left.is_nan() || right.is_nan() {
+        f64::NAN
+    } else {
+        choose(left, right)
+    }
+}
+
+/// Upstream writes the bytes of the text where others write line and column.
+fn refuse<T>(expr: &DurationExpr, why: &str) -> Result<T, QueryError> {
+    let span = expr.span;
+    Err(QueryError::Execution(format!(
+        "{}:{}: {why}",
+        span.start, span.end
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Features;
+    use crate::parser::parse;
+
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let context = DurationContext {
+            step_ms: 15_000,
+            range_ms: 3_600_000,
+        };
+        let mut expr = parse(text, Features::ALL).unwrap();
+        let outcome = resolve(&mut expr, context).map_err(|e| e.to_string());
+        let found = outcome.map(|()| expr.to_string());
+        assert_eq!(
+            found,
+            expected.map(String::from).map_err(String::from),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn durations_resolve_settles_every_place() {
+        check("foo offset (step() * 2)", Ok("foo offset 30s"));
+        check("foo[5m + 30s] offset -step()", Ok("foo[5m30s] offset -15s"));
+        check(
+            "sum(max_over_time(foo[min_of(range(), 10m):step() ^ 2 / 15] offset (1m - 2m)))",
+            Ok("sum(max_over_time(foo[10m:15s] offset -1m))"),
+        );
+        check(
+            "foo[max_of(5m % 2m, (step()))] offset -(2 - 1)",
+            Ok("foo[1m] offset -1s"),
+        );
+    }
+
+    #[test]
+    fn durations_resolve_refuses_with_place_in_bytes() {
+        check(
+            "foo[step() - 15s]",
+            Err("4:16: duration must be greater than 0"),
+        );
+        check(
+            "foo offset (1 / (step() - 15))",
+            Err("12:28: division by zero"),
+        );
+        check(
+            "foo offset (1 % (step() - 15))",
+            Err("12:28: modulo by zero"),
+        );
+        check(
+            "foo offset (10 ^ 400)",
+            Err("12:20: duration is NaN or infinite"),
+        );
+        check(
+            "foo offset (10 ^ 300)",
+            Err("12:20: duration is out of range"),
+        );
+        check(
+            "foo[1h:step() - 1m]",
+            Err("7:18: duration must be greater than 0"),
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! Text into tokens. The lexer knows where it is: between braces every word is an identifier,
+//! between brackets only durations and their arithmetic stand, elsewhere words have meanings.
+//!
+//! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the end
+//! of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which words,
+//! follows Prometheus 3.14 (`promql/parser/lex.go`), character by character.
+
+mod number;
+mod strings;
+mod token;
+
+pub(crate) use strings::unquote;
+pub(crate) use token::{Token, TokenKind, Word};
+
+use crate::ast::BinaryOp;
+use crate::parser::Failure;
+use crate::quote::{REPLACEMENT, quote_char};
+
+/// Reads tokens from a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Lexer<'a> {
+    text: &'a str,
+    /// Where the next character is.
+    at: usize,
+    /// Where the token under way begins, or the last one ended.
+    start: usize,
+    parens_open: i64,
+    in_braces: bool,
+    brackets: Brackets,
+}
+
+/// What was seen of brackets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Brackets {
+    open: bool,
+    /// No number has been read since the last `[`: from the first one on the rules outside of brackets
+    /// hold, but for words and colons.
+    before_number: bool,
+    /// Since the last `[`.
+    colon_seen: bool,
+    /// In any brackets so far; upstream does not forget it either.
+    number_seen: bool,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            start: 0,
+            parens_open: 0,
+            in_braces: false,
+            brackets: Brackets::default(),
+        }
+    }
+
+    /// The text of a token.
+    pub(crate) fn text(&self, token: Token) -> &'a str {
+        &self.text[token.start..token.end]
+    }
+
+    /// The next token, comments left out. After an error or the end nothing may be read.
+    pub(crate) fn next(&mut self) -> Result<Token, Failure> {
+        if self.in_braces {
+            self.skip_spaces_and_comments();
+            return self.inside_braces();
+        }
+        if self.brackets.open && self.brackets.before_number {
+            self.skip_spaces();
+            return self.inside_brackets();
+        }
+        self.skip_spaces_and_comments();
+        self.outside()
+    }
+
+    fn outside(&mut self) -> Result<Token, Failure> {
+        let Some(c) = self.bump() else {
+            return self.end_of_input();
+        };
+        match c {
+            ',' => self.emit(TokenKind::Comma),
+            '@' => self.emit(TokenKind::At),
+            '*' | '/' | '%' | '+' | '-' | '^' => self.arithmetic(c),
+            '=' | '!' | '<' | '>' => self.comparison(c),
+            '0'..='9' => self.number_or_duration(),
+            '.' if self.peek().is_some_and(|c| c.is_ascii_digit()) => self.number_or_duration(),
+            '"' | '\'' | '`' => self.string(c),
+            ':' | 'a'..='z' | 'A'..='Z' | '_' if self.brackets.open => self.word_in_brackets(c),
+            ':' | 'a'..='z' | 'A'..='Z' | '_' => self.word(),
+            '(' => self.left_paren(),
+            ')' => self.right_paren(),
+            '{' => {
+                self.in_braces = true;
+                self.emit(TokenKind::LeftBrace)
+            }
+            '[' => self.left_bracket(),
+            ']' if self.brackets.open => {
+                self.brackets.open = false;
+                self.emit(TokenKind::RightBracket)
+            }
+            ']' => self.fail(format!("unexpected right bracket {}", quote_char(c))),
+            _ => self.fail(format!("unexpected character: {}", quote_char(c))),
+        }
+    }
+
+    fn end_of_input(&mut self) -> Result<Token, Failure> {
+        if self.parens_open != 0 {
+            return self.fail("unclosed left parenthesis");
+        }
+        if self.brackets.open {
+            return self.fail("unclosed left bracket");
+        }
+        self.emit(TokenKind::Eof)
+    }
+
+    fn arithmetic(&mut self, c: char) -> Result<Token, Failure> {
+        self.emit(TokenKind::Operator(match c {
+            '*' => BinaryOp::Mul,
+            '/' => BinaryOp::Div,
+            '%' => BinaryOp::Mod,
+            '+' => BinaryOp::Add,
+            '-' => BinaryOp::Sub,
+            _ => BinaryOp::Pow,
+        }))
+    }
+
+    fn comparison(&mut self, c: char) -> Result<Token, Failure> {
+        let next = self.peek();
+        let two_characters = match (c, next) {
+            ('=', Some('=')) => BinaryOp::Equal,
+            ('!', Some('=')) => BinaryOp::NotEqual,
+            ('<', Some('=')) => BinaryOp::LessOrEqual,
+            ('<', Some('/')) => BinaryOp::TrimUpper,
+            ('>', Some('=')) => BinaryOp::GreaterOrEqual,
+            ('>', Some('/')) => BinaryOp::TrimLower,
+            ('<', _) => return self.emit(TokenKind::Operator(BinaryOp::Less)),
+            ('>', _) => return self.emit(TokenKind::Operator(BinaryOp::Greater)),
+            ('=', next) if next != Some('~') => return self.emit(TokenKind::Assign),
+            (_, next) => {
+                let next = quote_char(next.unwrap_or(REPLACEMENT));
+                return self.fail(format!("unexpected character after '{c}': {next}"));
+            }
+        };
+        self.bump();
+        self.emit(TokenKind::Operator(two_characters))
+    }
+
+    fn left_paren(&mut self) -> Result<Token, Failure> {
+        self.parens_open += 1;
+        self.emit(TokenKind::LeftParen)
+    }
+
+    fn right_paren(&mut self) -> Result<Token, Failure> {
+        let token = self.emit(TokenKind::RightParen);
+        self.parens_open -= 1;
+        if self.parens_open < 0 {
+            return self.fail("unexpected right parenthesis ')'");
+        }
+        token
+    }
+
+    fn left_bracket(&mut self) -> Result<Token, Failure> {
+        if self.brackets.open {
+            return self.fail("unexpected left bracket '['");
+        }
+        self.brackets = Brackets {
+            open: true,
+            before_number: true,
+            colon_seen: false,
+            ..self.brackets
+        };
+        self.emit(TokenKind::LeftBracket)
+    }
+
+    fn word(&mut self) -> Result<Token, Failure> {
+        self.skip_while(|c| is_word(c) || c == ':');
+        let text = &self.text[self.start..self.at];
+        let kind = match token::word_kind(text) {
+            // So that a metric of that name stays usable: `fill + fill`.
+            Some(TokenKind::Word(Word::Fill | Word::FillLeft | Word::FillRight))
+                if !self.is_paren_next() =>
+            {
+                TokenKind::Identifier
+            }
+            Some(kind) => kind,
+            None if text.contains(':') => TokenKind::MetricIdentifier,
+            None => TokenKind::Identifier,
+        };
+        self.emit(kind)
+    }
+
+    fn is_paren_next(&self) -> bool {
+        self.rest().trim_start_matches(is_space).starts_with('(')
+    }
+
+    /// After a number between brackets: a colon, or a word of duration expressions.
+    fn word_in_brackets(&mut self, first: char) -> Result<Token, Failure> {
+        if first == ':' && self.brackets.colon_seen {
+            return self.fail("unexpected colon ':'");
+        }
+        if first == ':' {
+            self.brackets.colon_seen = true;
+            return self.emit(TokenKind::Colon);
+        }
+        match self.duration_word(first) {
+            Some(word) => self.emit(TokenKind::Word(word)),
+            None => {
+                let first = quote_char(first);
+                self.fail(format!("unexpected character: {first}, expected ':'"))
+            }
+        }
+    }
+
+    fn duration_word(&mut self, first: char) -> Option<Word> {
+        if !matches!(first, 's' | 'S' | 'r' | 'R' | 'm' | 'M') {
+            return None;
+        }
+        self.skip_while(|c| c == '_' || c.is_ascii_alphabetic());
+        token::duration_word(&self.text[self.start..self.at].to_ascii_lowercase())
+    }
+
+    fn inside_brackets(&mut self) -> Result<Token, Failure> {
+        let Some(c) = self.bump() else {
+            return self.fail("unexpected end of input in duration expression");
+        };
+        match c {
+            ']' => {
+                self.brackets.open = false;
+                self.emit(TokenKind::RightBracket)
+            }
+            ':' => self.colon_before_number(),
+            '(' => self.left_paren(),
+            ')' => self.right_paren(),
+            ',' => self.emit(TokenKind::Comma),
+            '*' | '/' | '%' | '+' | '-' | '^' => self.arithmetic(c),
+            '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => self.not_a_duration(c),
+            '0'..='9' | '.' => {
+                self.brackets.before_number = false;
+                self.brackets.number_seen = true;
+                self.number_or_duration()
+            }
+            _ => match self.duration_word(c) {
+                Some(word) => self.emit(TokenKind::Word(word)),
+                None => self.not_a_duration(c),
+            },
+        }
+    }
+
+    fn colon_before_number(&mut self) -> Result<Token, Failure> {
+        let token = self.emit(TokenKind::Colon);
+        if !self.brackets.number_seen {
+            return self.fail("unexpected colon before duration in duration expression");
+        }
+        if std::mem::replace(&mut self.brackets.colon_seen, true) {
+            return self.fail("unexpected repeated colon in duration expression");
+        }
+        token
+    }
+
+    fn not_a_duration(&mut self, c: char) -> Result<Token, Failure> {
+        let c = quote_char(c);
+        self.fail(format!("unexpected character in duration expression: {c}"))
+    }
+
+    fn inside_braces(&mut self) -> Result<Token, Failure> {
+        let Some(c) = self.bump() else {
+            return self.fail("unexpected end of input inside braces");
+        };
+        match c {
+            'a'..='z' | 'A'..='Z' | '_' => {
+                self.skip_while(is_word);
+                self.emit(TokenKind::Identifier)
+            }
+            ',' => self.emit(TokenKind::Comma),
+            '"' | '\'' | '`' => self.string(c),
+            '=' if self.take('~') => self.emit(TokenKind::EqualRegex),
+            '=' => self.emit(TokenKind::Assign),
+            '!' if self.take('~') => self.emit(TokenKind::NotEqualRegex),
+            '!' if self.take('=') => self.emit(TokenKind::Operator(BinaryOp::NotEqual)),
+            '!' => {
+                let next = quote_char(self.peek().unwrap_or(REPLACEMENT));
+                self.fail(format!(
+                    "unexpected character after '!' inside braces: {next}"
+                ))
+            }
+            '{' => self.fail("unexpected left brace '{'"),
+            '}' => {
+                self.in_braces = false;
+                self.emit(TokenKind::RightBrace)
+            }
+            _ => self.fail(format!(
+                "unexpected character inside braces: {}",
+                quote_char(c)
+            )),
+        }
+    }
+
+    fn skip_spaces_and_comments(&mut self) {
+        loop {
+            self.skip_spaces();
+            if self.peek() != Some('#') {
+                return;
+            }
+            self.skip_while(|c| c != '\n' && c != '\r');
+        }
+    }
+
+    fn skip_spaces(&mut self) {
+        self.skip_while(is_space);
+        self.start = self.at;
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += wanted.len_utf8();
+        }
+        found
+    }
+
+    fn skip_while(&mut self, keep: impl Fn(char) -> bool) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches(keep).len();
+    }
+
+    /// Ends the token under way.
+    fn emit(&mut self, kind: TokenKind) -> Result<Token, Failure> {
+        let start = std::mem::replace(&mut self.start, self.at);
+        Ok(Token {
+            kind,
+            start,
+            end: self.at,
+        })
+    }
+
+    /// Refuses the token under way.
+    fn fail<T>(&self, message: impl Into<String>) -> Result<T, Failure> {
+        Err(Failure::new(self.start, message))
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+pub(crate) fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}

@@ -1,0 +1,188 @@
+//! Tokens, the words of the language, and how error messages name a token.
+
+use crate::ast::{AggregateOp, BinaryOp};
+use crate::quote::quote;
+
+/// A token and where it stands, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// What a token is; its text is taken from the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    Eof,
+    Comma,
+    Colon,
+    LeftParen,
+    RightParen,
+    LeftBrace,
+    RightBrace,
+    LeftBracket,
+    RightBracket,
+    /// `=`
+    Assign,
+    /// `=~`
+    EqualRegex,
+    /// `!~`
+    NotEqualRegex,
+    /// `@`
+    At,
+    Number,
+    Duration,
+    /// A quoted string, quotes included.
+    String,
+    Identifier,
+    /// An identifier with a colon in it.
+    MetricIdentifier,
+    /// An infix operator; `!=` is a matcher's operator too.
+    Operator(BinaryOp),
+    Aggregate(AggregateOp),
+    Word(Word),
+}
+
+/// Words with a meaning that are neither operators nor aggregations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Anchored,
+    Bool,
+    By,
+    End,
+    Fill,
+    FillLeft,
+    FillRight,
+    GroupLeft,
+    GroupRight,
+    Ignoring,
+    MaxOf,
+    MinOf,
+    Offset,
+    On,
+    Range,
+    Smoothed,
+    Start,
+    Step,
+    Without,
+}
+
+impl Word {
+    /// Whether the word is a marker of a position in a query (`start()`) or a function of durations.
+    fn is_preprocessor(self) -> bool {
+        matches!(
+            self,
+            Word::Start | Word::End | Word::Step | Word::Range | Word::MaxOf | Word::MinOf
+        )
+    }
+}
+
+/// What the word `text` means, in any case of its letters.
+pub(super) fn word_kind(text: &str) -> Option<TokenKind> {
+    let lower = text.to_ascii_lowercase();
+    if let Some(op) = AggregateOp::ALL.into_iter().find(|op| op.as_str() == lower) {
+        return Some(TokenKind::Aggregate(op));
+    }
+    let kind = match lower.as_str() {
+        "and" => TokenKind::Operator(BinaryOp::And),
+        "or" => TokenKind::Operator(BinaryOp::Or),
+        "unless" => TokenKind::Operator(BinaryOp::Unless),
+        "atan2" => TokenKind::Operator(BinaryOp::Atan2),
+        "inf" | "nan" => TokenKind::Number,
+        "anchored" => TokenKind::Word(Word::Anchored),
+        "bool" => TokenKind::Word(Word::Bool),
+        "by" => TokenKind::Word(Word::By),
+        "end" => TokenKind::Word(Word::End),
+        "fill" => TokenKind::Word(Word::Fill),
+        "fill_left" => TokenKind::Word(Word::FillLeft),
+        "fill_right" => TokenKind::Word(Word::FillRight),
+        "group_left" => TokenKind::Word(Word::GroupLeft),
+        "group_right" => TokenKind::Word(Word::GroupRight),
+        "ignoring" => TokenKind::Word(Word::Ignoring),
+        "offset" => TokenKind::Word(Word::Offset),
+        "on" => TokenKind::Word(Word::On),
+        "smoothed" => TokenKind::Word(Word::Smoothed),
+        "start" => TokenKind::Word(Word::Start),
+        "without" => TokenKind::Word(Word::Without),
+        other => TokenKind::Word(duration_word(other)?),
+    };
+    Some(kind)
+}
+
+/// The words that may stand in a duration expression; `lower` is in lower case.
+pub(super) fn duration_word(lower: &str) -> Option<Word> {
+    match lower {
+        "max_of" => Some(Word::MaxOf),
+        "min_of" => Some(Word::MinOf),
+        "range" => Some(Word::Range),
+        "step" => Some(Word::Step),
+        _ => None,
+    }
+}
+
+impl TokenKind {
+    /// How an error message names a token of this kind with the text `text`.
+    pub(crate) fn describe(self, text: &str) -> String {
+        match self {
+            TokenKind::Eof => "end of input".into(),
+            TokenKind::Identifier => format!("identifier {}", quote(text.as_bytes())),
+            TokenKind::MetricIdentifier => format!("metric identifier {}", quote(text.as_bytes())),
+            TokenKind::Number => format!("number {}", shortened(text)),
+            TokenKind::Duration => format!("duration {}", shortened(text)),
+            TokenKind::String => format!("string {}", shortened(text)),
+            TokenKind::Aggregate(_) => format!("<aggr:{text}>"),
+            TokenKind::Operator(_)
+            | TokenKind::EqualRegex
+            | TokenKind::NotEqualRegex
+            | TokenKind::At => format!("<op:{text}>"),
+            TokenKind::Word(word) if !word.is_preprocessor() => format!("<{text}>"),
+            _ => shortened(text),
+        }
+    }
+
+    /// Whether the word can be the name of a metric outside braces.
+    pub(crate) fn is_metric_name(self) -> bool {
+        match self {
+            TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
+            TokenKind::Operator(op) => op.is_set(),
+            TokenKind::Word(word) => !matches!(
+                word,
+                Word::Bool | Word::On | Word::Ignoring | Word::GroupLeft | Word::GroupRight
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether the word can be a label's name in a grouping. `without` cannot, as upstream.
+    pub(crate) fn is_grouping_label(self) -> bool {
+        match self {
+            TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
+            TokenKind::Operator(op) => op.is_set() || op == BinaryOp::Atan2,
+            TokenKind::Word(word) => word != Word::Without,
+            _ => false,
+        }
+    }
+
+    /// Whether an expression can begin with the token.
+    pub(crate) fn begins_expression(self) -> bool {
+        match self {
+            TokenKind::Number
+            | TokenKind::Duration
+            | TokenKind::String
+            | TokenKind::LeftParen
+            | TokenKind::LeftBrace => true,
+            TokenKind::Operator(BinaryOp::Add | BinaryOp::Sub) => true,
+            other => other.is_metric_name(),
+        }
+    }
+}
+
+/// The text in quotes, cut after ten characters.
+fn shortened(text: &str) -> String {
+    if text.len() <= 10 {
+        return quote(text.as_bytes());
+    }
+    let cut = text.char_indices().nth(10).map_or(text.len(), |(i, _)| i);
+    format!("{}...", quote(&text.as_bytes()[..cut]))
+}

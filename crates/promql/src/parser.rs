@@ -1,0 +1,274 @@
+//! Text into a checked tree, by recursive descent and precedence climbing.
+//!
+//! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14. Its
+//! parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of several mistakes
+//! in a text it reports depends on when that parser needs its one token of lookahead: reading a
+//! token may fail in the lexer. So the rule here is: ask for the next token only where the grammar must.
+//!
+//! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
+//! [`HEIGHT_MAX`]; a returned tree has passed the type checker.
+
+mod check;
+mod duration;
+mod expression;
+mod literal;
+mod selector;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use duration::DURATION_SECONDS_MAX;
+pub(crate) use literal::UNITS_MS;
+pub use literal::parse_duration_ms;
+
+use crate::Features;
+use crate::ast::{Expr, Span};
+use crate::lexer::{Lexer, Token, TokenKind};
+use crate::value::QueryError;
+use firn_model::matcher::Matcher;
+
+/// The highest tree that is accepted. A chain of operators (`a or b or c`) is as high as it is long, and
+/// generated rules have chains of hundreds; recursion over a tree of this height stays within the two
+/// megabytes of a thread's stack.
+pub const HEIGHT_MAX: u32 = 1000;
+
+/// The most parentheses, calls and signs inside each other: unlike a chain they recurse in the
+/// parser itself, with larger frames.
+pub const NESTING_MAX: u32 = 200;
+
+/// The longest text that is accepted, in bytes, so that positions fit a [`Span`].
+pub const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Parses and checks an expression. Fails with [`QueryError::Parse`], whose text is that of
+/// Prometheus 3.14: `1:5: parse error: unexpected end of input`.
+pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
+    parse_with(text, features, |parser| {
+        let mut expr = parser.whole_expression()?;
+        check::check(&mut expr, text)?;
+        Ok(expr)
+    })
+}
+
+/// Parses a series selector as `match[]` holds it: `up`, `{job="x"}`. Whether a matcher must refuse the empty
+/// value is for the caller to say.
+pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
+    parse_with(text, Features::default(), |parser| {
+        let selector = parser.vector_selector()?;
+        parser.expect_end()?;
+        Ok(selector.0.matchers)
+    })
+}
+
+fn parse_with<'a, T>(
+    text: &'a str,
+    features: Features,
+    rule: impl FnOnce(&mut Parser<'a>) -> Result<T, Stop>,
+) -> Result<T, QueryError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(QueryError::Parse(format!(
+            "expression is too long: {} bytes, limit {TEXT_BYTES_MAX}",
+            text.len()
+        )));
+    }
+    let mut parser = Parser::new(text, features);
+    rule(&mut parser).map_err(|stop| {
+        let failure = match stop {
+            Stop::Failed(failure) => failure,
+            Stop::Unexpected(token) => parser.unexpected(token, "", ""),
+        };
+        QueryError::Parse(failure.render(text))
+    })
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    at: usize,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+        }
+    }
+
+    /// `1:5: parse error: ...`
+    fn render(&self, text: &str) -> String {
+        format!("{}: parse error: {}", position(text, self.at), self.message)
+    }
+}
+
+/// `line:column` of a byte, both counted from one, columns in bytes.
+pub fn position(text: &str, at: usize) -> String {
+    if text.is_empty() {
+        return "unknown position".into();
+    }
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let line_start = before
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |i| i + 1);
+    format!("{line}:{}", before.len() - line_start + 1)
+}
+
+/// Why a rule stopped.
+#[derive(Debug)]
+enum Stop {
+    /// For a reason of its own.
+    Failed(Failure),
+    /// At a token that no rule wants; an enclosing rule may know what is missing.
+    Unexpected(Token),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+type Parsed<T> = Result<T, Stop>;
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    features: Features,
+    /// The token that was looked at and not yet taken.
+    ahead: Option<Token>,
+    /// Where the last token that was taken ended.
+    taken_end: usize,
+    /// Rules that are under way and may nest.
+    nesting: u32,
+    /// The height of the tree that was built last.
+    height: u32,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str, features: Features) -> Self {
+        Self {
+            lexer: Lexer::new(text),
+            features,
+            ahead: None,
+            taken_end: 0,
+            nesting: 0,
+            height: 0,
+        }
+    }
+
+    fn whole_expression(&mut self) -> Parsed<Expr> {
+        if self.peek()?.kind == TokenKind::Eof {
+            return fail(0, "no expression found in input");
+        }
+        let expr = self.expression()?;
+        self.expect_end()?;
+        Ok(expr)
+    }
+
+    fn expect_end(&mut self) -> Parsed<()> {
+        self.expect(TokenKind::Eof).map(drop)
+    }
+
+    /// The next token, left where it is.
+    fn peek(&mut self) -> Parsed<Token> {
+        if let Some(token) = self.ahead {
+            return Ok(token);
+        }
+        let token = self.lexer.next()?;
+        self.ahead = Some(token);
+        Ok(token)
+    }
+
+    /// Takes the next token.
+    fn next(&mut self) -> Parsed<Token> {
+        let token = self.peek()?;
+        self.ahead = None;
+        self.taken_end = token.end;
+        Ok(token)
+    }
+
+    /// Takes the next token if it is of `kind`.
+    fn take(&mut self, kind: TokenKind) -> Parsed<Option<Token>> {
+        let token = self.peek()?;
+        if token.kind != kind {
+            return Ok(None);
+        }
+        self.next().map(Some)
+    }
+
+    /// Takes the next token, which must be of `kind`.
+    fn expect(&mut self, kind: TokenKind) -> Parsed<Token> {
+        match self.take(kind)? {
+            Some(token) => Ok(token),
+            None => self.stop_here(),
+        }
+    }
+
+    /// Stops at the next token; an enclosing rule says what was missing.
+    fn stop_here<T>(&mut self) -> Parsed<T> {
+        Err(Stop::Unexpected(self.peek()?))
+    }
+
+    /// Fails if the rule stopped at a token that nothing wants: it stood `within` something and
+    /// `expected` was missing.
+    fn within<T>(&self, parsed: Parsed<T>, within: &str, expected: &str) -> Parsed<T> {
+        parsed.map_err(|stop| match stop {
+            Stop::Unexpected(token) => self.unexpected(token, within, expected).into(),
+            failed => failed,
+        })
+    }
+
+    fn unexpected(&self, token: Token, within: &str, expected: &str) -> Failure {
+        let mut message = format!("unexpected {}", token.kind.describe(self.lexer.text(token)));
+        if !within.is_empty() {
+            message.push_str(&format!(" in {within}"));
+        }
+        if !expected.is_empty() {
+            message.push_str(&format!(", expected {expected}"));
+        }
+        Failure::new(token.start, message)
+    }
+
+    fn text(&self, token: Token) -> &'a str {
+        self.lexer.text(token)
+    }
+
+    /// Runs a rule that may contain itself.
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting == NESTING_MAX {
+            let at = self.peek()?.start;
+            return fail(
+                at,
+                format!("expression nests too deeply, limit {NESTING_MAX}"),
+            );
+        }
+        self.nesting += 1;
+        let parsed = rule(self);
+        self.nesting -= 1;
+        parsed
+    }
+
+    /// Notes that a node was built on top of trees of which the highest has `height`.
+    fn built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
+        self.height = height + 1;
+        if self.height > HEIGHT_MAX {
+            return fail(
+                span.start as usize,
+                format!("expression has too many operators in a row, limit {HEIGHT_MAX}"),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn fail<T>(at: usize, message: impl Into<String>) -> Parsed<T> {
+    Err(Stop::Failed(Failure::new(at, message)))
+}
+
+fn span(start: usize, end: usize) -> Span {
+    Span {
+        start: start as u32,
+        end: end as u32,
+    }
+}

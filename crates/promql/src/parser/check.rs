@@ -1,0 +1,286 @@
+//! The type checker: what the grammar lets through and the language does not mean.
+//!
+//! Walks in the order in which Prometheus checks, because the first mistake found is the one reported.
+//! It also settles what only types tell: that set operators match many to many, and that between
+//! scalars nothing is matched.
+
+use super::{Failure, Parsed, fail};
+use crate::ast::{
+    Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Matching, Span, ValueType, VectorSelector,
+};
+use crate::functions::{Function, FunctionId};
+use crate::lexer::is_space;
+use crate::quote::quote;
+use firn_model::labels::METRIC_NAME;
+
+/// Checks `expr`, which was parsed from `text`.
+pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
+    let span = expr.span;
+    match &mut expr.kind {
+        ExprKind::Number(_) | ExprKind::String(_) => Ok(()),
+        ExprKind::Vector(vector) => check_selector(vector, span, false),
+        ExprKind::Matrix(matrix) => check_selector(&matrix.vector, span, false),
+        ExprKind::Subquery(subquery) => {
+            check(&mut subquery.expr, text)?;
+            check_subquery_operand(subquery.expr.value_type(), span)
+        }
+        ExprKind::Call(call) => check_call(call, span, text),
+        ExprKind::Aggregate(aggregate) => check_aggregate(aggregate, text),
+        ExprKind::Binary(binary) => check_binary(binary, span, text),
+        ExprKind::Unary(_, inner) => {
+            check(inner, text)?;
+            check_sign_operand(inner.value_type(), span)
+        }
+        ExprKind::Paren(inner) => check(inner, text),
+    }
+}
+
+fn at(span: Span) -> usize {
+    span.start as usize
+}
+
+fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> Parsed<()> {
+    let Some(name) = &vector.name else {
+        if may_match_all || vector.matchers.iter().any(|m| !m.matches(b"")) {
+            return Ok(());
+        }
+        let message = "vector selector must contain at least one non-empty matcher";
+        return fail(at(span), message);
+    };
+    // The last matcher is the name before the braces.
+    let mut in_braces = vector.matchers.iter().rev().skip(1).rev();
+    match in_braces.find(|m| m.name() == METRIC_NAME) {
+        None => Ok(()),
+        Some(other) => {
+            let (name, other) = (quote(name.as_bytes()), quote(other.value()));
+            fail(
+                at(span),
+                format!("metric name must not be set twice: {name} or {other}"),
+            )
+        }
+    }
+}
+
+fn check_subquery_operand(found: ValueType, span: Span) -> Parsed<()> {
+    let found = match found {
+        ValueType::Vector => return Ok(()),
+        ValueType::Scalar => "scalar",
+        ValueType::String => "string",
+        ValueType::Matrix => "matrix",
+    };
+    fail(
+        at(span),
+        format!("subquery is only allowed on instant vector, got {found} instead"),
+    )
+}
+
+fn check_sign_operand(found: ValueType, span: Span) -> Parsed<()> {
+    if matches!(found, ValueType::Scalar | ValueType::Vector) {
+        return Ok(());
+    }
+    fail(
+        at(span),
+        format!(
+            "unary expression only allowed on expressions of type scalar or instant vector, \
+             got \"{found}\""
+        ),
+    )
+}
+
+fn check_type(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Parsed<()> {
+    check(expr, text)?;
+    expect_type(expr, wanted, context)
+}
+
+fn expect_type(expr: &Expr, wanted: ValueType, context: &str) -> Parsed<()> {
+    let found = expr.value_type();
+    if found == wanted {
+        return Ok(());
+    }
+    fail(
+        at(expr.span),
+        format!("expected type {wanted} in {context}, got {found}"),
+    )
+}
+
+fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Parsed<()> {
+    check_type(
+        &mut aggregate.expr,
+        ValueType::Vector,
+        "aggregation expression",
+        text,
+    )?;
+    match (&mut aggregate.param, aggregate.op.param_type()) {
+        (Some(param), Some(wanted)) => check_type(param, wanted, "aggregation parameter", text),
+        _ => Ok(()),
+    }
+}
+
+fn check_call(call: &mut Call, span: Span, text: &str) -> Parsed<()> {
+    let function = call.function;
+    check_argument_count(function, call.args.len(), span)?;
+    let is_info = function.id == FunctionId::Info;
+    if is_info && let Some(labels) = call.args.get(1) {
+        check_info_labels(labels, span)?;
+    }
+    let context = format!("call to function \"{}\"", function.name);
+    for (i, arg) in call.args.iter_mut().enumerate() {
+        let Some(wanted) = function.args.get(i).or(function.args.last()) else {
+            break;
+        };
+        match &arg.kind {
+            ExprKind::Vector(vector) if is_info && i == 1 => {
+                check_selector(vector, arg.span, true)?;
+            }
+            _ => check(arg, text)?,
+        }
+        expect_type(arg, *wanted, &context)?;
+    }
+    Ok(())
+}
+
+fn check_argument_count(function: &Function, count: usize, span: Span) -> Parsed<()> {
+    let listed = function.args.len();
+    let name = function.name;
+    if function.variadic == 0 {
+        if listed == count {
+            return Ok(());
+        }
+        return fail(
+            at(span),
+            format!("expected {listed} argument(s) in call to \"{name}\", got {count}"),
+        );
+    }
+    let count_min = listed - 1;
+    if count < count_min {
+        return fail(
+            at(span),
+            format!("expected at least {count_min} argument(s) in call to \"{name}\", got {count}"),
+        );
+    }
+    let Ok(optional) = usize::try_from(function.variadic) else {
+        return Ok(());
+    };
+    let count_max = count_min + optional;
+    if count > count_max {
+        return fail(
+            at(span),
+            format!("expected at most {count_max} argument(s) in call to \"{name}\", got {count}"),
+        );
+    }
+    Ok(())
+}
+
+/// The second argument of `info` lists label matchers and names no metric.
+fn check_info_labels(labels: &Expr, call_span: Span) -> Parsed<()> {
+    let found = labels.value_type();
+    if found != ValueType::Vector {
+        return fail(
+            at(call_span),
+            format!("expected type instant vector in call to function \"info\", got {found}"),
+        );
+    }
+    match &labels.kind {
+        ExprKind::Vector(vector) if vector.name.is_none() => Ok(()),
+        ExprKind::Vector(_) => fail(
+            at(labels.span),
+            "expected label selectors only, got vector selector instead",
+        ),
+        _ => fail(at(labels.span), "expected label selectors only"),
+    }
+}
+
+fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Parsed<()> {
+    check(&mut binary.left, text)?;
+    check(&mut binary.right, text)?;
+    let (left, right) = (binary.left.value_type(), binary.right.value_type());
+    let op = binary.op;
+    let at_operator = || operator_position(binary.left.span, text);
+    if binary.returns_bool && !op.is_comparison() {
+        let message = "bool modifier can only be used on comparison operators";
+        return fail(at_operator(), message);
+    }
+    let scalars = left == ValueType::Scalar && right == ValueType::Scalar;
+    if op.is_comparison() && !binary.returns_bool && scalars {
+        let message = "comparisons between scalars must use BOOL modifier";
+        return fail(at_operator(), message);
+    }
+    if let Some(matching) = &binary.matching {
+        check_label_lists(matching).map_err(|message| Failure::new(at_operator(), message))?;
+    }
+    for (side, found) in [(&binary.left, left), (&binary.right, right)] {
+        if !matches!(found, ValueType::Scalar | ValueType::Vector) {
+            let message = "binary expression must contain only scalar and instant vector types";
+            return fail(at(side.span), message);
+        }
+    }
+    if left == ValueType::Vector && right == ValueType::Vector {
+        return check_set_operator(binary, span);
+    }
+    check_scalar_sides(binary, span)
+}
+
+/// Where the operator behind the left side stands.
+fn operator_position(left: Span, text: &str) -> usize {
+    let rest = text.get(left.end as usize..).unwrap_or_default();
+    text.len() - rest.trim_start_matches(is_space).len()
+}
+
+fn check_label_lists(matching: &Matching) -> Result<(), String> {
+    if !matching.on {
+        return Ok(());
+    }
+    let twice = matching
+        .labels
+        .iter()
+        .find(|label| matching.include.contains(label));
+    match twice {
+        None => Ok(()),
+        Some(label) => Err(format!(
+            "label {} must not occur in ON and GROUP clause at once",
+            quote(label.as_bytes())
+        )),
+    }
+}
+
+/// A scalar on one side: nothing is matched.
+fn check_scalar_sides(binary: &mut Binary, span: Span) -> Parsed<()> {
+    let matching = binary.matching.take().unwrap_or_default();
+    if !matching.labels.is_empty() {
+        let message = "vector matching only allowed between instant vectors";
+        return fail(at(span), message);
+    }
+    if matching.fill_left.or(matching.fill_right).is_some() {
+        let message = "filling in missing series only allowed between instant vectors";
+        return fail(at(span), message);
+    }
+    if binary.op.is_set() {
+        let op = binary.op.as_str();
+        return fail(
+            at(span),
+            format!("set operator \"{op}\" not allowed in binary scalar expression"),
+        );
+    }
+    Ok(())
+}
+
+fn check_set_operator(binary: &mut Binary, span: Span) -> Parsed<()> {
+    let Some(matching) = binary.matching.as_mut().filter(|_| binary.op.is_set()) else {
+        return Ok(());
+    };
+    if matching.cardinality != Cardinality::OneToOne {
+        let op = binary.op.as_str();
+        return fail(
+            at(span),
+            format!("no grouping allowed for \"{op}\" operation"),
+        );
+    }
+    if matching.fill_left.or(matching.fill_right).is_some() {
+        return fail(
+            at(span),
+            "filling in missing series not allowed for set operators",
+        );
+    }
+    matching.cardinality = Cardinality::ManyToMany;
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Cases as data, and properties over expressions made by chance.
+
+use super::*;
+use crate::ast::ExprKind;
+use firn_model::matcher::MatchOp;
+
+const OFF: Features = Features {
+    experimental_functions: false,
+    extended_range_selectors: false,
+    binop_fill_modifiers: false,
+    duration_expressions: false,
+    delayed_name_removal: false,
+    use_start_timestamps: false,
+    type_and_unit_labels: false,
+};
+
+/// Cases of a file: an expression, and below it `= printed form` or `! error`.
+fn check_file(file: &str, features: Features) {
+    let mut lines = file
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'));
+    let mut failures = Vec::new();
+    while let Some(text) = lines.next() {
+        let expected = lines
+            .next()
+            .expect("an expectation follows each expression")
+            .trim_start();
+        let found = match parse(text, features) {
+            Ok(expr) => format!("= {expr}"),
+            Err(error) => format!("! {error}"),
+        };
+        if found != expected {
+            failures.push(format!("{text}\n  expected {expected}\n  found    {found}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn parse_valid_expression_prints_as_upstream() {
+    check_file(include_str!("cases/accepted.txt"), Features::ALL);
+}
+
+#[test]
+fn parse_mistaken_expression_fails_as_upstream() {
+    check_file(include_str!("cases/refused.txt"), Features::ALL);
+}
+
+#[test]
+fn parse_experimental_syntax_without_its_switch_fails_as_upstream() {
+    check_file(include_str!("cases/switched_off.txt"), OFF);
+}
+
+fn check_error(text: &str, expected: &str) {
+    let found = parse(text, Features::ALL).map(|e| e.to_string());
+    assert_eq!(found, Err(QueryError::Parse(expected.into())), "{text:?}");
+}
+
+#[test]
+fn parse_mistake_in_several_lines_tells_line_and_column() {
+    check_error(
+        "",
+        "unknown position: parse error: no expression found in input",
+    );
+    check_error(" \n ", "1:1: parse error: no expression found in input");
+    check_error(
+        "# only a comment\n",
+        "1:1: parse error: no expression found in input",
+    );
+    check_error(
+        "sum(\n  foo,\n  ü)",
+        "3:3: parse error: unexpected character: 'ü'",
+    );
+    check_error(
+        "foo\n\n\nbar",
+        "4:1: parse error: unexpected identifier \"bar\"",
+    );
+    check_error("\"a\nb\"", "1:1: parse error: unterminated quoted string");
+    check_error(
+        "\"日本\" foo",
+        "1:10: parse error: unexpected identifier \"foo\"",
+    );
+}
+
+#[test]
+fn parse_chains_and_nests_up_to_the_limits() {
+    let chain = |n: u32| vec!["a"; n as usize + 1].join(" or ");
+    assert!(parse(&chain(HEIGHT_MAX), Features::ALL).is_ok());
+    check_error(
+        &chain(HEIGHT_MAX + 1),
+        "1:1: parse error: expression has too many operators in a row, limit 1000",
+    );
+    let nest = |open: &str, close: &str, n: u32| {
+        format!("{}a{}", open.repeat(n as usize), close.repeat(n as usize))
+    };
+    assert!(parse(&nest("(", ")", NESTING_MAX - 1), Features::ALL).is_ok());
+    let deep = [
+        nest("(", ")", 100_000),
+        nest("-", "", 100_000),
+        nest("abs(", ")", 100_000),
+    ];
+    for text in deep {
+        let error = parse(&text, Features::ALL).unwrap_err().to_string();
+        assert!(
+            error.ends_with("expression nests too deeply, limit 200"),
+            "{error}"
+        );
+    }
+    let window = format!("a[{}1m{}]", "(".repeat(100_000), ")".repeat(100_000));
+    assert!(parse(&window, Features::ALL).is_err());
+}
+
+#[test]
+fn parse_expression_marks_where_nodes_stand() {
+    let text = "sum by (a) (rate(x{b=\"c\"}[5m] offset 1m)) / -y @ 7 ^ 2";
+    let mut found = Vec::new();
+    parse(text, Features::ALL).unwrap().visit(&mut |node| {
+        found.push(&text[node.span.start as usize..node.span.end as usize]);
+    });
+    let expected = [
+        text,
+        "sum by (a) (rate(x{b=\"c\"}[5m] offset 1m))",
+        "rate(x{b=\"c\"}[5m] offset 1m)",
+        "x{b=\"c\"}[5m] offset 1m",
+        "-y @ 7 ^ 2",
+        "y @ 7 ^ 2",
+        "y @ 7",
+        "2",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn parse_string_keeps_bytes() {
+    let cases: [(&str, &[u8]); 4] = [
+        (r#""\xff\x00\377""#, b"\xff\x00\xff"),
+        (r#""\u00ff\U0001F600""#, "ÿ😀".as_bytes()),
+        (r#"'\a\b\f\n\r\t\v\\\''"#, b"\x07\x08\x0c\n\r\t\x0b\\'"),
+        ("`\\n\n'`", b"\\n\n'"),
+    ];
+    for (text, expected) in cases {
+        let expr = parse(text, Features::ALL).unwrap();
+        assert_eq!(expr.kind, ExprKind::String(expected.to_vec()), "{text}");
+    }
+}
+
+#[test]
+fn parse_selector_returns_matchers_with_the_name_last() {
+    let found = parse_selector("up{a=\"b\", \"c.d\"!~'e'}").unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|m| (m.name(), m.op(), m.value()))
+        .collect();
+    let expected = [
+        ("a", MatchOp::Equal, &b"b"[..]),
+        ("c.d", MatchOp::NotRegex, b"e"),
+        ("__name__", MatchOp::Equal, b"up"),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(parse_selector("{}").unwrap(), []);
+    for (text, expected) in [
+        ("up[5m]", "1:3: parse error: unexpected \"[\""),
+        ("sum(up)", "1:4: parse error: unexpected \"(\""),
+        ("", "unknown position: parse error: unexpected end of input"),
+        ("1", "1:1: parse error: unexpected number \"1\""),
+    ] {
+        assert_eq!(
+            parse_selector(text),
+            Err(QueryError::Parse(expected.into())),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn parse_duration_reads_units_from_large_to_small() {
+    let cases = [
+        ("0", Ok(0)),
+        ("5m", Ok(300_000)),
+        ("1h30m", Ok(5_400_000)),
+        ("1y1w1d1h1m1s1ms", Ok(32_230_861_001)),
+        ("", Err("empty duration string")),
+        ("5", Err("not a valid duration string: \"5\"")),
+        ("m", Err("not a valid duration string: \"m\"")),
+        ("1s1m", Err("not a valid duration string: \"1s1m\"")),
+        ("-1s", Err("not a valid duration string: \"-1s\"")),
+        ("1x", Err("unknown unit \"x\" in duration \"1x\"")),
+        ("300y", Err("duration out of range")),
+        (
+            "99999999999999999999s",
+            Err("not a valid duration string: \"99999999999999999999s\""),
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(
+            parse_duration_ms(text),
+            expected.map_err(String::from),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn parse_printed_expression_where_ours_differs_from_upstream_is_the_same_tree() {
+    for (text, printed) in [
+        ("up offset (2) * 3", "up offset (2) * 3"),
+        ("up offset - -2 * 3", "up offset (2) * 3"),
+        ("up offset + +step() * 3", "up offset ++step() * 3"),
+        ("up offset - +step() * 3", "up offset -+step() * 3"),
+        ("up offset - -step() * 3", "up offset --step() * 3"),
+        ("up[(-2) ^ 2]", "up[(-2) ^ 2]"),
+        ("Inf ^ up", "Inf ^ up"),
+        ("info(up, {})", "info(up, {})"),
+    ] {
+        let tree = parse(text, Features::ALL).unwrap();
+        assert_eq!(tree.to_string(), printed);
+        assert_round_trip(&tree, text);
+    }
+}
+
+/// Printing and parsing gives the same tree, positions apart.
+fn assert_round_trip(tree: &Expr, text: &str) {
+    let printed = tree.to_string();
+    let again = parse(&printed, Features::ALL)
+        .unwrap_or_else(|e| panic!("{text:?} printed as {printed:?}: {e}"));
+    assert_eq!(
+        shape(&again),
+        shape(tree),
+        "{text:?} printed as {printed:?}"
+    );
+}
+
+/// The tree as text without positions.
+fn shape(tree: &Expr) -> String {
+    let text = format!("{tree:?}");
+    let mut out = String::new();
+    let mut parts = text.split("Span { ");
+    out.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        out.push_str(part.split_once('}').map_or(part, |(_, rest)| rest));
+    }
+    out
+}
