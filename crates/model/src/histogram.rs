@@ -5,6 +5,8 @@
 //! buckets is a gap and a run length. Invariant, checked by [`Histogram::validate`]: the lengths of a
 //! side's spans add up to the number of its buckets, and custom bounds increase.
 
+pub mod bounds;
+
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;
 

@@ -1,1 +1,39 @@
 //! The HTTP API: routes, JSON, status codes, admission, the embedded page.
+//!
+//! ```text
+//! socket -> routes -> call (params, tenant) -> handler -> compute threads -> streamed JSON
+//! ```
+//!
+//! Invariants: whatever a client sends, memory, threads and time stay within [`limits::Limits`]; no
+//! blocking work runs on the async runtime and no lock is held across an await; an error becomes a
+//! status in one place. What PromQL means and how samples are kept is left to `promql` and
+//! `storage`; the binary builds [`parts::AppParts`] and calls [`serve`].
+
+mod answer;
+mod app;
+mod body;
+mod call;
+pub mod engine;
+mod exposition;
+mod failure;
+mod form;
+mod histogram_json;
+mod json;
+pub mod limits;
+mod listener;
+mod measured;
+mod metadata;
+mod metrics;
+mod operations;
+mod origin;
+pub mod parts;
+mod produce;
+mod query;
+mod routes;
+mod socket;
+mod status;
+mod times;
+
+pub use app::{App, State};
+pub use listener::serve;
+pub use routes::router;

@@ -1,0 +1,188 @@
+//! The state that all handlers share, and what a handler may ask of it.
+//!
+//! ```text
+//! starting --open(backend)--> ready --stop()--> stopping
+//! ```
+//!
+//! Invariant: a handler that has a backend sees every acked sample. No lock is held across an await.
+
+use crate::failure::{Cause, Failure};
+use crate::limits::Limits;
+use crate::metrics::ServerMetrics;
+use crate::parts::{AppParts, Backend};
+use axum::http::HeaderMap;
+use firn_model::budget::Budget;
+use firn_model::cancel::{Cancel, Reason};
+use firn_model::env::Work;
+use firn_model::error::ErrorKind;
+use firn_model::metrics::{Collect, Sink};
+use firn_model::tenant::TenantId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+/// The server's state. Cheap to clone; clones share it.
+#[derive(Clone)]
+pub struct App(Arc<State>);
+
+/// What an [`App`] shares. Only this room looks inside.
+pub struct State {
+    pub(crate) parts: AppParts,
+    pub(crate) metrics: ServerMetrics,
+    /// Memory of all queries and of answers not yet sent.
+    pub(crate) queries: Budget,
+    /// Memory of bodies being received or decoded.
+    pub(crate) bodies: Budget,
+    /// Queries that may be evaluated; waiters are served in the order in which they came.
+    pub(crate) query_slots: Arc<Semaphore>,
+    /// Whether a CPU profile is being taken; there can be one.
+    pub(crate) profiling: AtomicBool,
+    backend: OnceLock<Arc<Backend>>,
+    stopping: AtomicBool,
+}
+
+impl std::ops::Deref for App {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+/// Why no backend answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotReady {
+    Starting,
+    Stopping,
+}
+
+impl App {
+    /// A server that is starting.
+    pub fn new(parts: AppParts) -> Self {
+        let limits = &parts.limits;
+        Self(Arc::new(State {
+            queries: parts.memory.child("all queries", limits.queries_bytes_max),
+            bodies: parts
+                .memory
+                .child("request bodies", limits.bodies_bytes_max),
+            query_slots: Arc::new(Semaphore::new(limits.queries_max)),
+            metrics: ServerMetrics::default(),
+            profiling: AtomicBool::new(false),
+            backend: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+            parts,
+        }))
+    }
+
+    /// Says that the replay is done: from here on requests are answered. A second call does nothing.
+    pub fn open(&self, backend: Backend) {
+        // Whoever comes second loses: the store is opened once in the life of a process.
+        let _ = self.0.backend.set(Arc::new(backend));
+    }
+
+    /// Says that the process is ending: from here on the server is not ready.
+    pub fn stop(&self) {
+        self.0.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.parts.limits
+    }
+
+    /// What answers requests, while it does.
+    pub(crate) fn backend(&self) -> Result<Arc<Backend>, NotReady> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(NotReady::Stopping);
+        }
+        self.backend.get().cloned().ok_or(NotReady::Starting)
+    }
+
+    /// Metrics of everything that is there by now.
+    pub(crate) fn collect(&self, sink: &mut dyn Sink) {
+        self.metrics.collect(sink);
+        let backend = self.backend.get().map(|b| b.collectors.as_slice());
+        for collector in self
+            .parts
+            .collectors
+            .iter()
+            .chain(backend.unwrap_or_default())
+        {
+            collector.collect(sink);
+        }
+    }
+
+    /// Whose data a request is about.
+    pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, Failure> {
+        const TENANT_HEADER: &str = "x-scope-orgid";
+        if !self.parts.multitenancy {
+            return Ok(TenantId::anonymous());
+        }
+        let Some(id) = headers.get(TENANT_HEADER) else {
+            return Err(Failure::new(Cause::Unauthenticated, "no org id"));
+        };
+        let id = id
+            .to_str()
+            .map_err(|_| Failure::bad_data("tenant id contains an unsupported character"))?;
+        TenantId::new(id).map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
+    }
+}
+
+/// Sets the flag when the request's future is dropped: the client went away.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel(Reason::Canceled);
+    }
+}
+
+impl App {
+    /// Runs `job` on a compute thread when a query slot is free, and gives up at `deadline` or when
+    /// the caller is dropped. A job that was given up keeps its slot until it notices.
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let timed_out = |place: &str| {
+            let cause = Cause::Execution(ErrorKind::Timeout);
+            Failure::new(cause, format!("query timed out in {place}"))
+        };
+        let waiting = self.metrics.queries_waiting.enter();
+        let slot = timeout_at(deadline, self.query_slots.clone().acquire_owned()).await;
+        drop(waiting);
+        let slot = slot
+            .map_err(|_| timed_out("query queue"))?
+            .map_err(|_| Failure::internal("the query queue is closed"))?;
+        let cancel = CancelOnDrop(Cancel::new());
+        let flag = cancel.0.clone();
+        let (sender, receiver) = oneshot::channel();
+        let app = self.clone();
+        self.parts.env.compute.spawn(
+            Work::Compute,
+            Box::new(move || {
+                let running = app.metrics.queries_running.enter();
+                let outcome = catch_unwind(AssertUnwindSafe(|| job(&flag)));
+                drop((running, slot));
+                // Nobody waits any more if the request was given up.
+                let _ = sender.send(outcome);
+            }),
+        );
+        match timeout_at(deadline, receiver).await {
+            Ok(Ok(Ok(outcome))) => outcome,
+            Ok(_) => {
+                self.metrics.panics.inc();
+                Err(Failure::internal("the query failed: see the log"))
+            }
+            Err(_) => {
+                cancel.0.cancel(Reason::Timeout);
+                Err(timed_out("expression evaluation"))
+            }
+        }
+    }
+}

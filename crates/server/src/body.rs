@@ -1,0 +1,119 @@
+//! Reading request bodies: bounded in size, in time and in memory of all of them together.
+//!
+//! Invariant: memory grows with the bytes that came, never with a length that was announced, and is
+//! reserved before it grows.
+
+use crate::app::App;
+use crate::failure::{Cause, Failure};
+use crate::form::Form;
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Method, header};
+use firn_model::budget::Reservation;
+use firn_model::error::{Error, ErrorKind};
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A body and the memory that it holds.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    _held: Reservation,
+}
+
+/// Reads a body of at most `bytes_max`.
+pub(crate) async fn read(
+    app: &App,
+    endpoint: Endpoint,
+    mut body: Body,
+    bytes_max: usize,
+) -> Result<Received, Failure> {
+    let start = Instant::now();
+    let mut held = app.bodies.reserve(0).map_err(overloaded)?;
+    let mut bytes = Vec::new();
+    loop {
+        let deadline = start + allowed_time(app, bytes.len());
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
+            let message = format!("request body is too slow: {} bytes received", bytes.len());
+            Failure::new(Cause::BodyTooSlow, message)
+        })?;
+        let Some(frame) = frame else { break };
+        let frame =
+            frame.map_err(|e| Failure::bad_data(format!("error reading request body: {e}")))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if bytes.len() + data.len() > bytes_max {
+            let message = format!("request body is too long: limit {bytes_max} bytes");
+            return Err(Failure::new(Cause::BodyTooLarge, message));
+        }
+        grow(&mut bytes, data.len(), bytes_max, &mut held)?;
+        bytes.extend_from_slice(&data);
+    }
+    app.metrics
+        .endpoint(endpoint)
+        .request_bytes
+        .add(bytes.len() as u64);
+    Ok(Received { bytes, _held: held })
+}
+
+/// A body of so many bytes may have taken this long.
+fn allowed_time(app: &App, bytes: usize) -> Duration {
+    let limits = app.limits();
+    let paced = bytes as f64 / limits.body_bytes_per_second_min as f64;
+    limits.body_grace + Duration::from_secs_f64(paced)
+}
+
+/// Makes room for `more` bytes: at least doubles, so that a body is copied at most twice.
+fn grow(
+    bytes: &mut Vec<u8>,
+    more: usize,
+    bytes_max: usize,
+    held: &mut Reservation,
+) -> Result<(), Failure> {
+    let needed = bytes.len() + more;
+    if needed <= bytes.capacity() {
+        return Ok(());
+    }
+    let capacity = needed
+        .max(bytes.capacity().saturating_mul(2))
+        .min(bytes_max);
+    held.grow(capacity - held.bytes().min(capacity))
+        .map_err(overloaded)?;
+    bytes.reserve_exact(capacity - bytes.len());
+    Ok(())
+}
+
+/// Too many bodies at once is nothing that the sender did wrong: it should try again.
+fn overloaded(error: Error) -> Failure {
+    Failure::new(Cause::Request(ErrorKind::Unavailable), error.message)
+}
+
+/// The parameters of a request.
+pub(crate) async fn read_form(
+    app: &App,
+    endpoint: Endpoint,
+    request: Request,
+) -> Result<Form, Failure> {
+    let (head, body) = request.into_parts();
+    let url_query = head.uri.query().unwrap_or_default();
+    if head.method != Method::POST || !is_form(&head.headers) {
+        return Ok(Form::parse("", url_query));
+    }
+    let received = read(app, endpoint, body, app.limits().form_body_bytes_max).await?;
+    Ok(Form::parse(
+        &String::from_utf8_lossy(&received.bytes),
+        url_query,
+    ))
+}
+
+fn is_form(headers: &axum::http::HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}

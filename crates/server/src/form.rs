@@ -1,0 +1,204 @@
+//! The parameters of a request: those of the URL and, for POST, those of a form body.
+//!
+//! As in Go, the body's values come before the URL's, the first value of a name counts where one
+//! is wanted, and a malformed pair is left out while the others count.
+
+use crate::failure::Failure;
+use crate::times::{parse_duration_nanos, parse_time};
+use firn_model::sample::TimestampMs;
+
+/// Decoded parameters in the order in which they count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Form {
+    pairs: Vec<(String, String)>,
+    first_error: Option<String>,
+}
+
+impl Form {
+    /// Reads a form body (empty if there is none) and a URL's query.
+    pub(crate) fn parse(body: &str, url_query: &str) -> Self {
+        let mut form = Form::default();
+        form.add_all(body);
+        form.add_all(url_query);
+        form
+    }
+
+    fn add_all(&mut self, text: &str) {
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            if let Err(e) = self.add(pair) {
+                self.first_error.get_or_insert(e);
+            }
+        }
+    }
+
+    fn add(&mut self, pair: &str) -> Result<(), String> {
+        if pair.contains(';') {
+            return Err("invalid semicolon separator in query".into());
+        }
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        self.pairs.push((unescape(name)?, unescape(value)?));
+        Ok(())
+    }
+
+    /// Why a pair was left out, if one was.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.first_error.as_deref()
+    }
+
+    /// The first value of `name`, or empty.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        let found = self.pairs.iter().find(|(n, _)| n == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// All values of `name`.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A time that must be stated.
+    pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, Failure> {
+        parse_time(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    }
+
+    /// A time, or `default` if it is not stated.
+    pub(crate) fn time_or(&self, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
+        match self.get(name) {
+            "" => Ok(default),
+            text => parse_time(text).map_err(|e| {
+                Failure::parameter(name, format!("invalid time value for '{name}': {e}"))
+            }),
+        }
+    }
+
+    /// A duration in nanoseconds that must be stated.
+    pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, Failure> {
+        parse_duration_nanos(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    }
+
+    /// `limit`; `None` means no limit.
+    pub(crate) fn limit(&self) -> Result<Option<usize>, Failure> {
+        let text = self.get("limit");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let limit = parse_integer(text).map_err(|e| Failure::parameter("limit", e))?;
+        match usize::try_from(limit) {
+            Ok(0) => Ok(None),
+            Ok(limit) => Ok(Some(limit)),
+            Err(_) => Err(Failure::parameter("limit", "limit must be non-negative")),
+        }
+    }
+}
+
+/// Reads an integer; errors read as those of Go's `strconv.Atoi`.
+pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
+    text.parse::<i64>().map_err(|e| {
+        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+        let why = match e.kind() {
+            PosOverflow | NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {text:?}: {why}")
+    })
+}
+
+/// Decodes `+` and `%41`. Bytes that are not UTF-8 become U+FFFD: nothing that they could name or
+/// match is in the store under such a name.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let decoded = tail.split_at_checked(2).and_then(|(hex, after)| {
+                    Some((hex_digit(hex[0])? << 4 | hex_digit(hex[1])?, after))
+                });
+                let Some((byte, after)) = decoded else {
+                    let shown: String = text[text.len() - tail.len() - 1..]
+                        .chars()
+                        .take(3)
+                        .collect();
+                    return Err(format!("invalid URL escape {shown:?}"));
+                };
+                out.push(byte);
+                rest = after;
+            }
+            byte => out.push(*byte),
+        }
+    }
+    Ok(match String::from_utf8(out) {
+        Ok(text) => text,
+        Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+    })
+}
+
+/// Decodes the `%41` of a path's segment, in which `+` stands for itself.
+pub(crate) fn unescape_path(text: &str) -> Result<String, Failure> {
+    unescape(&text.replace('+', "%2B")).map_err(Failure::bad_data)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_parse_puts_body_before_url() {
+        let form = Form::parse("a=1&match%5B%5D=up%7Bx%3D%22y+z%22%7D", "a=2&match[]=b&c");
+        assert_eq!((form.get("a"), form.get("c"), form.get("d")), ("1", "", ""));
+        let matches: Vec<&str> = form.all("match[]").collect();
+        assert_eq!(matches, [r#"up{x="y z"}"#, "b"]);
+        assert_eq!(form.first_error(), None);
+    }
+
+    #[test]
+    fn form_parse_of_malformed_pair_keeps_the_others() {
+        let cases = [
+            ("a=%zz&b=1", "invalid URL escape \"%zz\""),
+            ("a=%2&b=1", "invalid URL escape \"%2\""),
+            ("a=%é&b=1", "invalid URL escape \"%é\""),
+            ("a=1;c=2&b=1", "invalid semicolon separator in query"),
+        ];
+        for (text, error) in cases {
+            let form = Form::parse(text, "");
+            assert_eq!(
+                (form.get("b"), form.first_error()),
+                ("1", Some(error)),
+                "{text}"
+            );
+            assert_eq!(form.get("a"), "", "{text}");
+        }
+        assert_eq!(Form::parse("a=%ff", "").get("a"), "\u{fffd}");
+    }
+
+    #[test]
+    fn limit_errors_read_as_upstreams() {
+        let cases = [
+            ("", Ok(None)),
+            ("limit=0", Ok(None)),
+            ("limit=7", Ok(Some(7))),
+            ("limit=-1", Err("limit must be non-negative")),
+            (
+                "limit=x",
+                Err("strconv.Atoi: parsing \"x\": invalid syntax"),
+            ),
+            (
+                "limit=99999999999999999999",
+                Err("strconv.Atoi: parsing \"99999999999999999999\": value out of range"),
+            ),
+        ];
+        for (text, want) in cases {
+            let want = want.map_err(|e| Failure::parameter("limit", e));
+            assert_eq!(Form::parse(text, "").limit(), want, "{text}");
+        }
+    }
+}

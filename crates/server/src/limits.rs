@@ -1,0 +1,85 @@
+//! Every bound of the server in one struct, each with where its number comes from.
+//!
+//! Invariant: nothing in this room grows with what a client sends, except up to a number that
+//! stands here. Bounds on samples, labels and decoded bodies are the write pipeline's.
+
+use std::time::Duration;
+
+/// The bounds. [`Limits::for_memory`] derives the ones that depend on the machine.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections; further ones wait in the kernel's backlog. 512 is the default of
+    /// `--web.max-connections`.
+    pub connections_max: usize,
+    /// Bytes of a request's line and headers. A dashboard's longest GET is a few KiB and longer
+    /// queries go by POST; 512 connections hold 32 MiB at most.
+    pub header_bytes_max: usize,
+    /// Headers of a request; hyper's own default, four times what a proxied browser sends.
+    pub headers_max: usize,
+    /// From the first byte (or the connection's start) to the end of the headers: they fit in a
+    /// few packets, so ten seconds allow for several retransmissions.
+    pub header_read_max: Duration,
+    /// How long a connection may say nothing between requests; `--web.read-timeout`. Longer than
+    /// any scrape or send interval in use, so that senders keep their connections.
+    pub idle_max: Duration,
+    /// A body may take this long plus its bytes at [`Limits::body_bytes_per_second_min`].
+    pub body_grace: Duration,
+    /// The slowest sender that is waited for: a 2G modem. A sender that drips loses its
+    /// connection at about `body_grace`.
+    pub body_bytes_per_second_min: usize,
+    /// How long a client may read nothing of an answer before its connection is closed, which
+    /// frees the answer's memory.
+    pub response_stall_max: Duration,
+    /// Bytes of a compressed remote-write body; upstream's limit. Senders make a few hundred KiB.
+    pub write_body_bytes_max: usize,
+    /// Bytes of a form; Go's limit, which upstream inherits.
+    pub form_body_bytes_max: usize,
+    /// Bytes of all bodies being received or decoded: what a thousand senders with ordinary bodies
+    /// need, and an eighth of the memory at most.
+    pub bodies_bytes_max: usize,
+    /// Writes that are decoded at one time: two a core keep the cores busy while one waits for a
+    /// lock; more only add memory and latency.
+    pub writes_decoding_max: usize,
+    /// Queries evaluated at one time; default of `--query.max-concurrency`.
+    pub queries_max: usize,
+    /// The longest that a query may wait and run; default of `--query.timeout`.
+    pub query_timeout: Duration,
+    /// Steps of a range query; upstream's number, which Grafana knows.
+    pub steps_max: i64,
+    /// Memory of one query: half of what all queries have, so that one cannot starve the rest.
+    pub query_bytes_max: usize,
+    /// Memory of all queries and of answers not yet sent: half of the process's.
+    pub queries_bytes_max: usize,
+    /// How long requests under way may take to end after the server was told to stop. Senders
+    /// retry after it; Kubernetes kills after 30 s.
+    pub shutdown_grace: Duration,
+}
+
+const MIB: usize = 1 << 20;
+
+impl Limits {
+    /// The bounds for a process that may use `memory_bytes`.
+    pub fn for_memory(memory_bytes: usize) -> Self {
+        let queries_bytes_max = memory_bytes / 2;
+        Self {
+            connections_max: 512,
+            header_bytes_max: 64 << 10,
+            headers_max: 100,
+            header_read_max: Duration::from_secs(10),
+            idle_max: Duration::from_secs(300),
+            body_grace: Duration::from_secs(10),
+            body_bytes_per_second_min: 4 << 10,
+            response_stall_max: Duration::from_secs(30),
+            write_body_bytes_max: 32 * MIB,
+            form_body_bytes_max: 10 * MIB,
+            bodies_bytes_max: (memory_bytes / 8).clamp(40 * MIB, 512 * MIB),
+            writes_decoding_max: 2 * std::thread::available_parallelism().map_or(1, |n| n.get()),
+            queries_max: 20,
+            query_timeout: Duration::from_secs(120),
+            steps_max: 11_000,
+            query_bytes_max: queries_bytes_max / 2,
+            queries_bytes_max,
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Accepting connections and serving them until told to stop.
+//!
+//! Invariant: there are never more connections than the limit; each ends when its client is too
+//! slow, goes away, or the server stops.
+
+use crate::app::App;
+use crate::routes::router;
+use crate::socket::{Busy, GuardedSocket, Phase};
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Request;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// How long to wait after a failed accept: file descriptors may have run out, and come back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves `app` on `listener` until `shutdown` resolves; then lets requests under way end for as
+/// long as the limits say.
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let server = Server::new(app);
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = server.accept(&listener) => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((socket, place)) => {
+                let connection = server.connection(socket);
+                connections.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(e) => {
+                tracing::warn!(error = %e, "accept connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    server.app.stop();
+    server.drain(connections).await;
+    Ok(())
+}
+
+struct Server {
+    app: App,
+    router: Router,
+    places: Arc<Semaphore>,
+    /// Changes once: when connections shall end after the request under way.
+    stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    fn new(app: App) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(app.limits().connections_max)),
+            router: router(app.clone()),
+            stopping: watch::Sender::new(false),
+            app,
+        }
+    }
+
+    /// Waits for a place first: further clients wait in the kernel's backlog and cost nothing.
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+    ) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+        let place = self.places.clone().acquire_owned();
+        let place = place.await.map_err(io::Error::other)?;
+        let (socket, _) = listener.accept().await?;
+        // Answers are written whole: waiting for more to send only delays them.
+        socket.set_nodelay(true)?;
+        Ok((socket, place))
+    }
+
+    /// Serves one connection to its end.
+    fn connection(&self, socket: TcpStream) -> impl Future<Output = ()> + Send + use<> {
+        let limits = self.app.limits();
+        let phase = Phase::default();
+        let io = GuardedSocket::new(socket, phase.clone(), limits);
+        let routes = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let busy = phase.busy();
+            let answer = routes.call(request);
+            async move {
+                let response = answer.await?;
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|inner| BusyBody { inner, _busy: busy }),
+                )
+            }
+        });
+        let connection = http1::Builder::new()
+            .max_buf_size(limits.header_bytes_max)
+            .max_headers(limits.headers_max)
+            .serve_connection(io, service);
+        let mut stopping = self.stopping.subscribe();
+        let counted = self.app.metrics.connections.enter();
+        self.app.metrics.connections_total.inc();
+        async move {
+            let mut connection = pin!(connection);
+            let outcome = tokio::select! {
+                outcome = connection.as_mut() => outcome,
+                // An error means that the server is gone: the same as its wish to stop.
+                _ = stopping.changed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(e) = outcome {
+                tracing::debug!(error = %e, "end connection");
+            }
+            drop(counted);
+        }
+    }
+
+    async fn drain(self, mut connections: JoinSet<()>) {
+        self.stopping.send_replace(true);
+        let grace = self.app.limits().shutdown_grace;
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all_ended).await.is_err() {
+            tracing::warn!(
+                connections = connections.len(),
+                "cut connections at shutdown"
+            );
+        }
+        connections.shutdown().await;
+    }
+}
+
+/// An answer's body; the connection is busy until it was sent.
+struct BusyBody {
+    inner: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for BusyBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

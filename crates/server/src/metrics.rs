@@ -1,0 +1,220 @@
+//! The server's own metrics.
+
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+use std::array;
+use std::sync::Arc;
+
+/// The endpoints that are counted apart: a closed set, so that a client cannot make series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Query,
+    QueryRange,
+    Series,
+    Labels,
+    LabelValues,
+    Write,
+    Status,
+    FormatQuery,
+    Metrics,
+    Operations,
+    Page,
+    Other,
+}
+
+impl Endpoint {
+    pub(crate) const ALL: [Endpoint; 12] = [
+        Endpoint::Query,
+        Endpoint::QueryRange,
+        Endpoint::Series,
+        Endpoint::Labels,
+        Endpoint::LabelValues,
+        Endpoint::Write,
+        Endpoint::Status,
+        Endpoint::FormatQuery,
+        Endpoint::Metrics,
+        Endpoint::Operations,
+        Endpoint::Page,
+        Endpoint::Other,
+    ];
+
+    fn label(self) -> &'static str {
+        match self {
+            Endpoint::Query => "query",
+            Endpoint::QueryRange => "query_range",
+            Endpoint::Series => "series",
+            Endpoint::Labels => "labels",
+            Endpoint::LabelValues => "label_values",
+            Endpoint::Write => "write",
+            Endpoint::Status => "status",
+            Endpoint::FormatQuery => "format_query",
+            Endpoint::Metrics => "metrics",
+            Endpoint::Operations => "operations",
+            Endpoint::Page => "page",
+            Endpoint::Other => "other",
+        }
+    }
+}
+
+/// Classes of statuses by their first digit.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// What is counted for one endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointMetrics {
+    /// By class of status.
+    responses: [Counter; CLASSES.len()],
+    pub(crate) duration: DurationHistogram,
+    pub(crate) request_bytes: Counter,
+    pub(crate) response_bytes: Counter,
+}
+
+impl EndpointMetrics {
+    pub(crate) fn count_response(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, CLASSES.len()) - 1;
+        self.responses[class].inc();
+    }
+}
+
+/// Something that is under way, counted while it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<Gauge>);
+
+impl InFlight {
+    /// Counts until the guard is dropped.
+    pub(crate) fn enter(&self) -> InFlightGuard {
+        self.0.add(1);
+        InFlightGuard(self.0.clone())
+    }
+
+    fn get(&self) -> f64 {
+        self.0.get() as f64
+    }
+}
+
+/// Holds a count of an [`InFlight`].
+#[derive(Debug)]
+pub(crate) struct InFlightGuard(Arc<Gauge>);
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
+/// All of the server's metrics.
+#[derive(Debug)]
+pub(crate) struct ServerMetrics {
+    endpoints: [EndpointMetrics; Endpoint::ALL.len()],
+    pub(crate) connections: InFlight,
+    pub(crate) connections_total: Counter,
+    pub(crate) requests: InFlight,
+    pub(crate) queries_waiting: InFlight,
+    pub(crate) queries_running: InFlight,
+    pub(crate) panics: Counter,
+}
+
+impl Default for ServerMetrics {
+    fn default() -> Self {
+        Self {
+            endpoints: array::from_fn(|_| EndpointMetrics::default()),
+            connections: InFlight::default(),
+            connections_total: Counter::default(),
+            requests: InFlight::default(),
+            queries_waiting: InFlight::default(),
+            queries_running: InFlight::default(),
+            panics: Counter::default(),
+        }
+    }
+}
+
+impl ServerMetrics {
+    pub(crate) fn endpoint(&self, endpoint: Endpoint) -> &EndpointMetrics {
+        &self.endpoints[endpoint as usize]
+    }
+
+    fn each_endpoint<'a>(
+        &'a self,
+        sink: &mut dyn Sink,
+        name: &str,
+        help: &str,
+        value: impl Fn(&'a EndpointMetrics) -> Value<'a>,
+    ) {
+        for endpoint in Endpoint::ALL {
+            let labels = [("handler", endpoint.label())];
+            sink.metric(name, help, &labels, value(self.endpoint(endpoint)));
+        }
+    }
+}
+
+impl Collect for ServerMetrics {
+    fn collect(&self, sink: &mut dyn Sink) {
+        for endpoint in Endpoint::ALL {
+            for (class, count) in CLASSES.iter().zip(&self.endpoint(endpoint).responses) {
+                sink.metric(
+                    "firn_server_requests_total",
+                    "HTTP requests answered.",
+                    &[("code", class), ("handler", endpoint.label())],
+                    Value::Counter(count.get() as f64),
+                );
+            }
+        }
+        self.each_endpoint(
+            sink,
+            "firn_server_request_duration_seconds",
+            "From the end of a request's headers to the end of its answer.",
+            |metrics| Value::Histogram(&metrics.duration),
+        );
+        self.each_endpoint(
+            sink,
+            "firn_server_request_body_bytes_total",
+            "Bytes of bodies received, as they were sent.",
+            |metrics| Value::Counter(metrics.request_bytes.get() as f64),
+        );
+        self.each_endpoint(
+            sink,
+            "firn_server_response_body_bytes_total",
+            "Bytes of bodies sent, as they were sent.",
+            |metrics| Value::Counter(metrics.response_bytes.get() as f64),
+        );
+        let gauges: [(&str, &str, &InFlight); 4] = [
+            (
+                "firn_server_connections",
+                "Open connections.",
+                &self.connections,
+            ),
+            (
+                "firn_server_requests_in_flight",
+                "Requests under way.",
+                &self.requests,
+            ),
+            (
+                "firn_server_queries_waiting",
+                "Queries that wait for a slot.",
+                &self.queries_waiting,
+            ),
+            (
+                "firn_server_queries_running",
+                "Queries that are evaluated.",
+                &self.queries_running,
+            ),
+        ];
+        for (name, help, gauge) in gauges {
+            sink.metric(name, help, &[], Value::Gauge(gauge.get()));
+        }
+        let counters = [
+            (
+                "firn_server_connections_total",
+                "Connections accepted.",
+                &self.connections_total,
+            ),
+            (
+                "firn_server_panics_total",
+                "Requests that ended in a panic.",
+                &self.panics,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What the server is made of: the binary builds these parts and hands them over.
+//!
+//! The listener is up before the store is: [`AppParts`] is what is known at the start, [`Backend`]
+//! what arrives when the replay is done.
+
+use crate::limits::Limits;
+use firn_model::budget::Budget;
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::metrics::Collect;
+use firn_model::sample::TimestampMs;
+use firn_model::store::Select;
+use firn_promql::Features;
+use firn_storage::store::StoreStats;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::Engine;
+
+/// What is known when the process starts.
+pub struct AppParts {
+    /// Time and compute threads.
+    pub env: Env,
+    /// Every bound.
+    pub limits: Limits,
+    /// The process's memory; bodies and queries reserve from it.
+    pub memory: Budget,
+    /// Evaluates and parses queries; [`crate::engine::Promql`] outside tests.
+    pub engine: Arc<dyn Engine>,
+    /// How queries are evaluated.
+    pub query: QuerySettings,
+    /// Whether requests name their tenant by `X-Scope-OrgID`.
+    pub multitenancy: bool,
+    /// Where and for whom the server is reachable.
+    pub web: WebSettings,
+    /// `/api/v1/status/buildinfo`.
+    pub build: BuildInfo,
+    /// `/api/v1/status/flags`: every flag with its value.
+    pub flags: BTreeMap<String, String>,
+    /// The running configuration as YAML; cheap to call.
+    pub config: Provider<String>,
+    /// `/api/v1/status/runtimeinfo`; cheap to call.
+    pub runtime: Provider<RuntimeInfo>,
+    /// Metrics of the process and of parts that live from the start.
+    pub collectors: Vec<Arc<dyn Collect>>,
+    /// `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
+    pub lifecycle: Option<Lifecycle>,
+    /// `/debug/pprof`; `None` if the binary has no profiler.
+    pub profiler: Option<Arc<dyn Profiler>>,
+}
+
+/// A function that says how something is now.
+pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
+
+/// What answers once the replay is done.
+#[derive(Clone)]
+pub struct Backend {
+    /// Answers look-ups.
+    pub store: Arc<dyn Select>,
+    /// The head's figures, with so many lines a table.
+    pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
+    /// Metrics of the store and the write pipeline.
+    pub collectors: Vec<Arc<dyn Collect>>,
+}
+
+/// How queries are evaluated.
+#[derive(Clone)]
+pub struct QuerySettings {
+    /// Language switches.
+    pub features: Features,
+    /// `--query.lookback-delta`.
+    pub lookback_ms: i64,
+    /// `--query.max-samples`.
+    pub samples_max: u64,
+    /// `global.evaluation_interval` of the running configuration.
+    pub default_subquery_step_ms: Provider<i64>,
+}
+
+/// Where and for whom the server is reachable.
+#[derive(Clone, Debug, Default)]
+pub struct WebSettings {
+    /// `--web.route-prefix` as `/a/b`, or empty.
+    pub route_prefix: String,
+    /// Scheme and authority of `--web.external-url`, like `https://metrics.example.org`, if it was set: a page from
+    /// there may change state.
+    pub external_origin: Option<String>,
+    /// `--web.cors.origin`, anchored; `None` means that no other site's page may read answers.
+    pub cors_origin: Option<regex::Regex>,
+}
+
+/// What was built, in upstream's fields and one of Firn's.
+#[derive(Clone, Debug, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildInfo {
+    /// The Prometheus version that answers are compatible with; Grafana reads it.
+    pub version: String,
+    /// The commit.
+    pub revision: String,
+    /// The branch.
+    pub branch: String,
+    /// Who built it.
+    pub build_user: String,
+    /// When it was built.
+    pub build_date: String,
+    /// The compiler, where upstream names Go's.
+    pub go_version: String,
+    /// Firn's own version.
+    #[serde(rename = "firn_version")]
+    pub firn_version: String,
+}
+
+/// How the process runs.
+#[derive(Clone, Debug)]
+pub struct RuntimeInfo {
+    /// When it started.
+    pub start_time: TimestampMs,
+    /// Its working folder.
+    pub working_dir: String,
+    /// The machine's name.
+    pub hostname: String,
+    /// Whether the newest configuration was taken over.
+    pub reload_config_success: bool,
+    /// When a configuration was last taken over.
+    pub last_config_time: TimestampMs,
+    /// Damaged places found in the log.
+    pub corruption_count: u64,
+    /// Threads of the process, where upstream counts goroutines.
+    pub thread_count: u64,
+    /// Cores that it may use.
+    pub cores: u64,
+    /// `firn.memory_limit` in bytes.
+    pub memory_limit_bytes: u64,
+    /// Like `15d` or `15d or 10GB`.
+    pub storage_retention: String,
+}
+
+/// What the lifecycle endpoints do.
+#[derive(Clone)]
+pub struct Lifecycle {
+    /// Takes over the configuration file anew; may block, and is called off the async threads. The error is the
+    /// text for the user.
+    pub reload: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Asks the process to end; returns at once. `false` if it is ending already.
+    pub quit: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Ends a CPU profile that was started, and gives it in pprof's format.
+pub type FinishProfile = Box<dyn FnOnce() -> Result<Vec<u8>, Error> + Send>;
+
+/// Profiles of the process. All calls may block and are made off the async threads.
+pub trait Profiler: Send + Sync {
+    /// What is allocated now, in pprof's format (compressed with gzip).
+    fn heap(&self) -> Result<Vec<u8>, Error>;
+
+    /// Starts a CPU profile.
+    fn start_cpu(&self) -> Result<FinishProfile, Error>;
+}

@@ -1,0 +1,255 @@
+//! Answers as streams of bounded pieces: rendered when the client can take them, never as a whole.
+//!
+//! ```text
+//! Produce (renders a piece) -> Encoder (gzip, deflate) -> StreamBody -> hyper -> socket
+//! ```
+//!
+//! Invariant: of an answer in flight no more than about one piece exists as text. A piece is small
+//! enough to be rendered on the async runtime: some hundred microseconds with compression.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use http_body::Frame;
+use std::convert::Infallible;
+use std::io::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Bytes of a piece before compression.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Answers below this are not compressed: they fit in one packet anyway.
+const COMPRESSED_BYTES_MIN: usize = 1 << 10;
+
+/// Renders an answer piece by piece.
+pub(crate) trait Produce: Send {
+    /// Appends about `bytes_max` bytes to `out`, or what is left; returns whether more is to come.
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
+}
+
+/// A finished text as a stream of one piece.
+impl Produce for Vec<u8> {
+    fn produce(&mut self, out: &mut Vec<u8>, _bytes_max: usize) -> bool {
+        out.append(self);
+        false
+    }
+}
+
+/// How an answer is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Identity,
+    Gzip,
+    Deflate,
+}
+
+impl Encoding {
+    /// The first encoding named by the client that is known here, as upstream chooses; weights are
+    /// not read.
+    pub(crate) fn of_request(headers: &HeaderMap) -> Self {
+        let accepted = headers.get(header::ACCEPT_ENCODING);
+        let accepted = accepted
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let known = accepted.split(',').find_map(|name| match name.trim() {
+            "gzip" => Some(Encoding::Gzip),
+            "deflate" => Some(Encoding::Deflate),
+            _ => None,
+        });
+        known.unwrap_or(Encoding::Identity)
+    }
+}
+
+/// A 200 with what `source` renders. An answer that fits in one piece has a length; a longer one
+/// is sent in chunks.
+pub(crate) fn respond(
+    mut source: impl Produce + 'static,
+    content_type: &'static str,
+    encoding: Encoding,
+) -> Response<Body> {
+    let mut piece = Vec::with_capacity(1 << 10);
+    let more = source.produce(&mut piece, PIECE_BYTES);
+    let encoding = if more || piece.len() >= COMPRESSED_BYTES_MIN {
+        encoding
+    } else {
+        Encoding::Identity
+    };
+    let mut encoder = Encoder::new(encoding);
+    let first = encoder.encode(piece, more);
+    let mut response = Response::new(match more {
+        false => Body::from(first),
+        true => Body::new(StreamBody {
+            first: Some(first),
+            source: Some(Box::new(source)),
+            encoder,
+            has_yielded: false,
+        }),
+    });
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let name = match encoding {
+        Encoding::Identity => return response,
+        Encoding::Gzip => "gzip",
+        Encoding::Deflate => "deflate",
+    };
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(name));
+    response
+}
+
+enum Encoder {
+    Identity,
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(encoding: Encoding) -> Self {
+        // The fastest level: answers are digits and repeated labels, which shrink tenfold at any.
+        let level = Compression::fast();
+        match encoding {
+            Encoding::Identity => Encoder::Identity,
+            Encoding::Gzip => Encoder::Gzip(GzEncoder::new(Vec::new(), level)),
+            Encoding::Deflate => Encoder::Deflate(ZlibEncoder::new(Vec::new(), level)),
+        }
+    }
+
+    fn encode(&mut self, piece: Vec<u8>, more: bool) -> Bytes {
+        const INFALLIBLE: &str = "writing to a Vec does not fail";
+        let encoded = match self {
+            Encoder::Identity => piece,
+            Encoder::Gzip(encoder) => {
+                encoder.write_all(&piece).expect(INFALLIBLE);
+                if !more {
+                    encoder.try_finish().expect(INFALLIBLE);
+                }
+                std::mem::take(encoder.get_mut())
+            }
+            Encoder::Deflate(encoder) => {
+                encoder.write_all(&piece).expect(INFALLIBLE);
+                if !more {
+                    encoder.try_finish().expect(INFALLIBLE);
+                }
+                std::mem::take(encoder.get_mut())
+            }
+        };
+        Bytes::from(encoded)
+    }
+}
+
+struct StreamBody {
+    first: Option<Bytes>,
+    /// `None` once everything was rendered.
+    source: Option<Box<dyn Produce>>,
+    encoder: Encoder,
+    /// Whether other tasks had their turn since the last piece.
+    has_yielded: bool,
+}
+
+impl http_body::Body for StreamBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if let Some(first) = this.first.take().filter(|bytes| !bytes.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        loop {
+            let Some(source) = &mut this.source else {
+                return Poll::Ready(None);
+            };
+            if !std::mem::replace(&mut this.has_yielded, true) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            this.has_yielded = false;
+            let mut piece = Vec::with_capacity(PIECE_BYTES + (PIECE_BYTES >> 3));
+            let more = source.produce(&mut piece, PIECE_BYTES);
+            let encoded = this.encoder.encode(piece, more);
+            if !more {
+                this.source = None;
+            }
+            // The compressor may keep a piece to itself.
+            if !encoded.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(encoded))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.source.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::{GzDecoder, ZlibDecoder};
+    use http_body_util::BodyExt;
+    use std::io::Read;
+
+    /// Counts lines up to an end, a few at a time.
+    struct Lines(std::ops::Range<u32>);
+
+    impl Produce for Lines {
+        fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+            while out.len() < bytes_max {
+                let Some(n) = self.0.next() else { return false };
+                writeln!(out, "{n}").unwrap();
+            }
+            true
+        }
+    }
+
+    async fn check(lines: u32, encoding: Encoding, content_encoding: Option<&str>) {
+        let mut want = Vec::new();
+        let _ = Lines(0..lines).produce(&mut want, usize::MAX);
+        let response = respond(Lines(0..lines), "text/plain", encoding);
+        let named = response.headers().get(header::CONTENT_ENCODING).cloned();
+        assert_eq!(
+            named.as_ref().map(|v| v.to_str().unwrap()),
+            content_encoding
+        );
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let mut got = Vec::new();
+        match content_encoding {
+            None => got.extend_from_slice(&bytes),
+            Some("gzip") => drop(GzDecoder::new(&bytes[..]).read_to_end(&mut got).unwrap()),
+            Some(_) => drop(ZlibDecoder::new(&bytes[..]).read_to_end(&mut got).unwrap()),
+        }
+        assert!(got == want, "{lines} lines, {encoding:?}");
+    }
+
+    #[tokio::test]
+    async fn respond_streams_every_byte_in_every_encoding() {
+        for lines in [1000, 7000, 300_000] {
+            check(lines, Encoding::Identity, None).await;
+            check(lines, Encoding::Gzip, Some("gzip")).await;
+            check(lines, Encoding::Deflate, Some("deflate")).await;
+        }
+        check(10, Encoding::Gzip, None).await;
+        check(0, Encoding::Gzip, None).await;
+    }
+
+    #[test]
+    fn encoding_of_request_takes_the_first_known() {
+        let cases = [
+            ("", Encoding::Identity),
+            ("br", Encoding::Identity),
+            ("gzip", Encoding::Gzip),
+            ("br, deflate, gzip", Encoding::Deflate),
+            ("br,gzip", Encoding::Gzip),
+        ];
+        for (accepted, want) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            assert_eq!(Encoding::of_request(&headers), want, "{accepted}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The routes: which handler answers which path and method.
+
+use crate::app::App;
+use crate::call::{self, Call};
+use crate::failure::{Cause, Failure};
+use crate::measured::measure;
+use crate::metrics::Endpoint;
+use crate::{metadata, operations, origin, query, status};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use firn_model::error::ErrorKind;
+use std::any::Any;
+use tower_http::catch_panic::CatchPanicLayer;
+
+const GET: MethodFilter = MethodFilter::GET;
+const GET_POST: MethodFilter = MethodFilter::GET.or(MethodFilter::POST);
+const POST_PUT: MethodFilter = MethodFilter::POST.or(MethodFilter::PUT);
+
+/// The whole server as a service.
+pub fn router(app: App) -> Router {
+    let all = Router::new()
+        .nest("/api/v1", api())
+        .merge(operations_routes());
+    let prefix = app.parts.web.route_prefix.clone();
+    let prefixed = if prefix.is_empty() {
+        all
+    } else {
+        let target = format!("{prefix}/");
+        Router::new()
+            .route("/", on(GET, move || redirect(target.clone())))
+            .nest(&prefix, all)
+    };
+    let panics = app.clone();
+    prefixed
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CatchPanicLayer::custom(move |panic| {
+            panicked(&panics, panic)
+        }))
+        .with_state(app)
+}
+
+fn api() -> Router<App> {
+    use Endpoint::{FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status};
+    Router::new()
+        .route("/query", api_route(GET_POST, Query, query::instant))
+        .route(
+            "/query_range",
+            api_route(GET_POST, QueryRange, query::range),
+        )
+        .route(
+            "/format_query",
+            api_route(GET_POST, FormatQuery, query::format),
+        )
+        .route("/series", api_route(GET_POST, Series, metadata::series))
+        .route(
+            "/labels",
+            api_route(GET_POST, Labels, metadata::label_names),
+        )
+        .route(
+            "/label/{name}/values",
+            api_route(GET, LabelValues, metadata::label_values),
+        )
+        .route(
+            "/status/buildinfo",
+            api_route(GET, Status, status::build_info),
+        )
+        .route(
+            "/status/runtimeinfo",
+            api_route(GET, Status, status::runtime_info),
+        )
+        .route("/status/flags", api_route(GET, Status, status::flags))
+        .route("/status/config", api_route(GET, Status, status::config))
+        .route("/status/tsdb", api_route(GET, Status, status::tsdb))
+        .route("/{*any}", on(MethodFilter::OPTIONS, options))
+}
+
+fn operations_routes() -> Router<App> {
+    use Endpoint::{Metrics, Operations};
+    let post_only = |handler: MethodRouter<App>| {
+        handler.merge(plain_route(GET, Operations, operations::only_post))
+    };
+    Router::new()
+        .route("/metrics", plain_route(GET, Metrics, operations::metrics))
+        .route(
+            "/version",
+            plain_route(GET, Operations, operations::version),
+        )
+        .route(
+            "/-/healthy",
+            plain_route(GET, Operations, operations::healthy),
+        )
+        .route("/-/ready", plain_route(GET, Operations, operations::ready))
+        .route(
+            "/-/reload",
+            post_only(plain_route(POST_PUT, Operations, operations::reload)),
+        )
+        .route(
+            "/-/quit",
+            post_only(plain_route(POST_PUT, Operations, operations::quit)),
+        )
+        .route(
+            "/debug/pprof/heap",
+            plain_route(GET, Operations, operations::heap_profile),
+        )
+        .route(
+            "/debug/pprof/profile",
+            plain_route(GET, Operations, operations::cpu_profile),
+        )
+}
+
+/// A route of the JSON API.
+fn api_route<H, F>(filter: MethodFilter, endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    on(
+        filter,
+        async move |State(app): State<App>, request: Request| {
+            call::answer(app, endpoint, request, handler).await
+        },
+    )
+}
+
+/// A route whose handler makes the whole response.
+fn plain_route<H, F>(filter: MethodFilter, endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(App, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    on(
+        filter,
+        async move |State(app): State<App>, request: Request| {
+            measure(&app.clone(), endpoint, handler(app, request)).await
+        },
+    )
+}
+
+/// A browser asks whether a page of another site may call the API.
+async fn options(State(app): State<App>, request: Request) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let origin = request.headers().get(header::ORIGIN);
+    origin::allow(&app.parts.web, origin, response.headers_mut());
+    response
+}
+
+async fn redirect(target: String) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    if let Ok(target) = HeaderValue::from_str(&target) {
+        response.headers_mut().insert(header::LOCATION, target);
+    }
+    response
+}
+
+async fn not_found(State(app): State<App>) -> Response {
+    let cause = Cause::Request(ErrorKind::NotFound);
+    let failure = Failure::new(cause, "404 page not found");
+    measure(&app, Endpoint::Other, async { failure.into_plain() }).await
+}
+
+async fn method_not_allowed(State(app): State<App>) -> Response {
+    let mut response = Response::new(Body::from("Method Not Allowed\n"));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    measure(&app, Endpoint::Other, async { response }).await
+}
+
+fn panicked(app: &App, panic: Box<dyn Any + Send>) -> Response {
+    let what = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    tracing::error!(panic = what, "answer request");
+    app.metrics.panics.inc();
+    Failure::internal("the request failed: see the log").into_json()
+}

@@ -1,0 +1,181 @@
+//! A socket that gives up on a client that says nothing, is slow to say what it wants, or does not
+//! read its answer.
+//!
+//! ```text
+//! Idle --first byte--> Head --request complete--> Busy --answer sent--> Idle
+//! ```
+//!
+//! Time for a body is kept by [`crate::body`]; here a request under way may be silent for as long as
+//! the server works on it.
+
+use crate::limits::Limits;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+const HEAD: u8 = 0;
+const BUSY: u8 = 1;
+const IDLE: u8 = 2;
+
+/// Where a connection stands; shared by its socket and its requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phase(Arc<AtomicU8>);
+
+impl Phase {
+    /// A request is complete and under way until the guard is dropped.
+    pub(crate) fn busy(&self) -> Busy {
+        self.0.store(BUSY, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+}
+
+/// Holds a connection busy.
+#[derive(Debug)]
+pub(crate) struct Busy(Phase);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.store(IDLE, Ordering::Relaxed);
+    }
+}
+
+/// The socket.
+#[derive(Debug)]
+pub(crate) struct GuardedSocket {
+    inner: TcpStream,
+    phase: Phase,
+    read_timer: Timer,
+    write_timer: Timer,
+    header_read_max: Duration,
+    idle_max: Duration,
+    response_stall_max: Duration,
+}
+
+/// A deadline that exists while something is awaited.
+#[derive(Debug, Default)]
+struct Timer(Option<(u8, Pin<Box<Sleep>>)>);
+
+impl Timer {
+    fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Ready when `after` has passed since the first call for this `phase`.
+    fn poll(&mut self, cx: &mut Context<'_>, phase: u8, after: Duration) -> Poll<io::Error> {
+        let timer = match &mut self.0 {
+            Some((of, timer)) if *of == phase => timer,
+            slot => &mut slot.insert((phase, Box::pin(sleep(after)))).1,
+        };
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl GuardedSocket {
+    /// A fresh connection: its first request is due at once.
+    pub(crate) fn new(inner: TcpStream, phase: Phase, limits: &Limits) -> TokioIo<Self> {
+        TokioIo::new(Self {
+            inner,
+            phase,
+            read_timer: Timer::default(),
+            write_timer: Timer::default(),
+            header_read_max: limits.header_read_max,
+            idle_max: limits.idle_max,
+            response_stall_max: limits.response_stall_max,
+        })
+    }
+
+    fn poll_read_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let phase = self.phase.0.load(Ordering::Relaxed);
+        let allowed = match phase {
+            HEAD => self.header_read_max,
+            IDLE => self.idle_max,
+            _ => {
+                self.read_timer.clear();
+                return Poll::Pending;
+            }
+        };
+        self.read_timer.poll(cx, phase, allowed)
+    }
+
+    /// Keeps the deadline of writing: it runs while the client takes nothing.
+    fn watch_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.write_timer.clear();
+            return written;
+        }
+        self.write_timer
+            .poll(cx, BUSY, self.response_stall_max)
+            .map(Err)
+    }
+}
+
+impl AsyncRead for GuardedSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let filled = buf.filled().len();
+        match Pin::new(&mut this.inner).poll_read(cx, buf) {
+            Poll::Ready(outcome) => {
+                // The first byte of a request ends the pause before it.
+                if buf.filled().len() > filled {
+                    let phase = &this.phase.0;
+                    let _ =
+                        phase.compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                Poll::Ready(outcome)
+            }
+            Poll::Pending => this.poll_read_timer(cx).map(Err),
+        }
+    }
+}
+
+impl AsyncWrite for GuardedSocket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.inner).poll_write(cx, bytes);
+        this.watch_write(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.inner).poll_write_vectored(cx, bufs);
+        this.watch_write(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,140 @@
+//! `/api/v1/status/...` and `/version`: small documents about the process and the head.
+
+use crate::answer::{Annotations, document};
+use crate::app::App;
+use crate::call::Call;
+use crate::failure::Failure;
+use crate::form::parse_integer;
+use crate::parts::RuntimeInfo;
+use crate::times::format_rfc3339;
+use axum::response::Response;
+use firn_storage::store::{Stat, StoreStats};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// Lines of a table of `/status/tsdb` if the request does not say; upstream's number.
+const TABLE_LINES: i64 = 10;
+
+/// The most lines that may be asked for; upstream's number.
+const TABLE_LINES_MAX: i64 = 10_000;
+
+fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+    let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
+    Ok(call.json(document(&data, &Annotations::default())))
+}
+
+/// What was built.
+pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
+    ok(&call, &call.app.parts.build)
+}
+
+/// The body of `/version`.
+pub(crate) fn version(app: &App) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&app.parts.build)
+}
+
+/// How the process runs.
+pub(crate) async fn runtime_info(call: Call) -> Result<Response, Failure> {
+    let info = (call.app.parts.runtime)();
+    let now = call.app.parts.env.clock.now_ms();
+    ok(&call, &RuntimeDocument::new(info, format_rfc3339(now)))
+}
+
+/// Upstream's fields in upstream's order. Those about Go's garbage collector are empty.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RuntimeDocument {
+    start_time: String,
+    #[serde(rename = "CWD")]
+    working_dir: String,
+    hostname: String,
+    server_time: String,
+    reload_config_success: bool,
+    last_config_time: String,
+    corruption_count: u64,
+    goroutine_count: u64,
+    #[serde(rename = "GOMAXPROCS")]
+    cores: u64,
+    #[serde(rename = "GOMEMLIMIT")]
+    memory_limit_bytes: u64,
+    #[serde(rename = "GOGC")]
+    gc_percent: &'static str,
+    #[serde(rename = "GODEBUG")]
+    debug: &'static str,
+    storage_retention: String,
+}
+
+impl RuntimeDocument {
+    fn new(info: RuntimeInfo, server_time: String) -> Self {
+        Self {
+            start_time: format_rfc3339(info.start_time),
+            working_dir: info.working_dir,
+            hostname: info.hostname,
+            server_time,
+            reload_config_success: info.reload_config_success,
+            last_config_time: format_rfc3339(info.last_config_time),
+            corruption_count: info.corruption_count,
+            goroutine_count: info.thread_count,
+            cores: info.cores,
+            memory_limit_bytes: info.memory_limit_bytes,
+            gc_percent: "",
+            debug: "",
+            storage_retention: info.storage_retention,
+        }
+    }
+}
+
+/// Every flag with its value.
+pub(crate) async fn flags(call: Call) -> Result<Response, Failure> {
+    ok(&call, &call.app.parts.flags)
+}
+
+/// The running configuration.
+pub(crate) async fn config(call: Call) -> Result<Response, Failure> {
+    ok(&call, &json!({ "yaml": (call.app.parts.config)() }))
+}
+
+/// What the head holds. Counting may take a while: it runs as a query does.
+pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
+    let lines = match call.form.get("limit") {
+        "" => TABLE_LINES,
+        text => parse_integer(text)
+            .ok()
+            .filter(|lines| *lines >= 1)
+            .ok_or_else(|| Failure::bad_data("limit must be a positive number"))?,
+    };
+    if lines > TABLE_LINES_MAX {
+        let message = format!("limit must not exceed {TABLE_LINES_MAX}");
+        return Err(Failure::bad_data(message));
+    }
+    let deadline = Instant::now() + call.app.limits().query_timeout;
+    let count = call.backend.stats.clone();
+    let stats = call
+        .app
+        .compute(deadline, move |_| Ok(count(lines as usize)))
+        .await?;
+    ok(&call, &tsdb_document(&stats))
+}
+
+fn tsdb_document(stats: &StoreStats) -> Value {
+    json!({
+        "headStats": {
+            "numSeries": stats.series,
+            "numLabelPairs": stats.label_pairs,
+            "chunkCount": stats.chunks,
+            // Upstream's values for a head without samples.
+            "minTime": stats.min_time.unwrap_or(i64::MAX),
+            "maxTime": stats.max_time.unwrap_or(i64::MIN),
+        },
+        "seriesCountByMetricName": table(&stats.series_count_by_metric_name),
+        "labelValueCountByLabelName": table(&stats.label_value_count_by_label_name),
+        "memoryInBytesByLabelName": table(&stats.memory_in_bytes_by_label_name),
+        "seriesCountByLabelValuePair": table(&stats.series_count_by_label_value_pair),
+    })
+}
+
+fn table(lines: &[Stat]) -> Value {
+    let line = |stat: &Stat| json!({ "name": stat.name, "value": stat.value });
+    lines.iter().map(line).collect()
+}
