@@ -1,0 +1,1 @@
+//! Prometheus's text exposition format, version 0.0.4.
