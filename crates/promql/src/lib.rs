@@ -7,12 +7,16 @@
 
 pub mod ast;
 pub mod durations;
+mod eval;
 pub mod functions;
 mod lexer;
 pub mod parser;
+mod plan;
 pub mod printer;
 mod quote;
 pub mod value;
+
+pub use eval::{query, query_expr};
 
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;

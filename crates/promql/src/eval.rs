@@ -1,0 +1,121 @@
+//! Evaluation: a plan, a store and a grid of steps make a value.
+//!
+//! ```text
+//! text -> syntax tree -> plan -> Stream of rows -> ... -> Frame -> Value
+//!                                  |  leaf: samples -> windows -> row
+//!                                  |  operations on the row
+//!                                  `> aggregation, matching, ...: frames
+//! ```
+//!
+//! Rows are columnar over steps; series are split into parts over the compute threads and merged in
+//! a fixed order, so that the answer does not depend on their number.
+
+pub(crate) mod account;
+pub(crate) mod aggregate;
+pub(crate) mod annotations;
+pub(crate) mod binary;
+pub(crate) mod buckets;
+pub(crate) mod calls;
+pub(crate) mod count_values;
+pub(crate) mod dates;
+pub(crate) mod elementwise;
+pub(crate) mod evaluator;
+pub(crate) mod frame;
+pub(crate) mod go_format;
+pub(crate) mod go_math;
+pub(crate) mod grid;
+pub(crate) mod grouping;
+pub(crate) mod kahan;
+pub(crate) mod label_functions;
+pub(crate) mod label_sets;
+pub(crate) mod leaf;
+pub(crate) mod mixed;
+pub(crate) mod natural_order;
+pub(crate) mod over_time;
+pub(crate) mod quantiles;
+pub(crate) mod ranges;
+pub(crate) mod ranked;
+pub(crate) mod rate;
+pub(crate) mod result;
+pub(crate) mod source;
+pub(crate) mod stream;
+pub(crate) mod window;
+
+use crate::ast::{Expr, ValueType};
+use crate::durations::{self, DurationContext};
+use crate::eval::account::Account;
+use crate::eval::evaluator::Evaluator;
+use crate::parser::parse;
+use crate::plan::{QueryTimes, plan};
+use crate::value::{QueryError, QueryResult};
+use crate::{Context, EvalTime, Options};
+
+/// Parses and evaluates `text`. Annotations have positions in it.
+pub fn query(
+    ctx: &Context<'_>,
+    text: &str,
+    time: EvalTime,
+    options: &Options,
+) -> Result<QueryResult, QueryError> {
+    let expr = parse(text, options.features)?;
+    evaluate(ctx, expr, Some(text), time, options)
+}
+
+/// Evaluates an expression. Annotations have no positions.
+pub fn query_expr(
+    ctx: &Context<'_>,
+    expr: &Expr,
+    time: EvalTime,
+    options: &Options,
+) -> Result<QueryResult, QueryError> {
+    evaluate(ctx, expr.clone(), None, time, options)
+}
+
+fn evaluate(
+    ctx: &Context<'_>,
+    mut expr: Expr,
+    text: Option<&str>,
+    time: EvalTime,
+    options: &Options,
+) -> Result<QueryResult, QueryError> {
+    let times = match time {
+        EvalTime::Instant(time) => QueryTimes {
+            start: time,
+            end: time,
+            step_ms: 0,
+        },
+        EvalTime::Range {
+            start,
+            end,
+            step_ms,
+        } => QueryTimes {
+            start,
+            end,
+            step_ms,
+        },
+    };
+    let is_range = matches!(time, EvalTime::Range { .. });
+    if is_range && !matches!(expr.value_type(), ValueType::Scalar | ValueType::Vector) {
+        return Err(QueryError::Parse(format!(
+            "invalid expression type \"{}\" for range query, must be Scalar or instant Vector",
+            expr.value_type()
+        )));
+    }
+    let context = DurationContext {
+        step_ms: times.step_ms,
+        range_ms: times.end - times.start,
+    };
+    durations::resolve(&mut expr, context)?;
+    let node = plan(&expr, &times);
+    let account = Account::new(ctx.budget, ctx.cancel, options.samples_max);
+    account.check()?;
+    let mut evaluator = Evaluator::new(ctx, &account, options);
+    let value = result::value_of(&mut evaluator, &node, &times, is_range)?;
+    let (warnings, infos) = evaluator.notes.render(text);
+    Ok(QueryResult {
+        value,
+        warnings,
+        infos,
+        stats: account.stats(),
+    })
+}

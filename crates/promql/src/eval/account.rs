@@ -1,0 +1,128 @@
+//! What a query uses: samples, bytes and time. Every operator asks here before it goes on.
+//!
+//! Samples are counted as upstream counts them, so that the limit means the same: points that
+//! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the query's
+//! [`Budget`] before they are allocated. Cancellation is checked once a range of series.
+
+use crate::value::{QueryError, Stats};
+use firn_model::budget::{Budget, Reservation};
+use firn_model::cancel::{Cancel, Reason};
+use firn_model::error::{Error, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counters of one query; shared by all its threads.
+#[derive(Debug)]
+pub(crate) struct Account<'a> {
+    budget: &'a Budget,
+    cancel: &'a Cancel,
+    samples_max: u64,
+    held: AtomicU64,
+    peak: AtomicU64,
+    total: AtomicU64,
+}
+
+impl<'a> Account<'a> {
+    /// An account that has used nothing.
+    pub(crate) fn new(budget: &'a Budget, cancel: &'a Cancel, samples_max: u64) -> Self {
+        Self {
+            budget,
+            cancel,
+            samples_max,
+            held: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+        }
+    }
+
+    /// Fails once the query is canceled or out of time.
+    pub(crate) fn check(&self) -> Result<(), QueryError> {
+        match self.cancel.reason() {
+            None => Ok(()),
+            Some(reason) => Err(stopped(reason)),
+        }
+    }
+
+    /// Counts `samples` as held, or fails if the query may not hold so many.
+    pub(crate) fn hold(&self, samples: u64) -> Result<(), QueryError> {
+        let held = self.held.fetch_add(samples, Ordering::Relaxed) + samples;
+        self.peak.fetch_max(held, Ordering::Relaxed);
+        if held > self.samples_max {
+            return Err(QueryError::Limited(
+                "query processing would load too many samples into memory in query execution"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Notes that `samples` more are held for a moment, or fails if the query may not hold so many.
+    pub(crate) fn glimpse(&self, samples: u64) -> Result<(), QueryError> {
+        self.hold(samples)?;
+        self.held.fetch_sub(samples, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Samples held now.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Sets what is held after an operator gave up its input: `before` plus its `output`.
+    pub(crate) fn settle(&self, before: u64, output: u64) -> Result<(), QueryError> {
+        self.held.store(before, Ordering::Relaxed);
+        self.hold(output)
+    }
+
+    /// Counts samples that were read and handed to an operator.
+    pub(crate) fn count_read(&self, samples: u64) {
+        self.total.fetch_add(samples, Ordering::Relaxed);
+    }
+
+    /// Samples read so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of samples read: part of an evaluation may count for more or for nothing.
+    pub(crate) fn set_total(&self, samples: u64) {
+        self.total.store(samples, Ordering::Relaxed);
+    }
+
+    /// Reserves memory.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, QueryError> {
+        self.budget
+            .reserve(bytes)
+            .map_err(|e| QueryError::Limited(e.message))
+    }
+
+    /// What was used.
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            samples_total: self.total(),
+            samples_peak: self.peak.load(Ordering::Relaxed),
+            bytes_peak: self.budget.peak_bytes() as u64,
+        }
+    }
+}
+
+fn stopped(reason: Reason) -> QueryError {
+    match reason {
+        Reason::Canceled => {
+            QueryError::Canceled("query was canceled in expression evaluation".into())
+        }
+        Reason::Timeout => QueryError::Timeout("query timed out in expression evaluation".into()),
+    }
+}
+
+/// A failure of the store as the query's error.
+pub(crate) fn storage_error(error: Error) -> QueryError {
+    match error.kind {
+        ErrorKind::Canceled => stopped(Reason::Canceled),
+        ErrorKind::Timeout => stopped(Reason::Timeout),
+        ErrorKind::Limited => QueryError::Limited(error.message),
+        kind => QueryError::Storage(Error::new(
+            kind,
+            format!("expanding series: {}", error.message),
+        )),
+    }
+}

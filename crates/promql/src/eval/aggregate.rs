@@ -1,0 +1,198 @@
+//! Aggregations: the operators that fold the rows of a group into one.
+//!
+//! Each part of the series folds its rows straight into the dense rows of its groups; the parts are
+//! merged in order. Nothing is kept of a series. Operators that need all values of a group at once
+//! (`quantile`, `topk`, ...) are in modules of their own.
+
+pub(crate) mod cells;
+
+use crate::ast::{AggregateOp, Span};
+use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::evaluator::Evaluator;
+use crate::eval::frame::{Frame, Head, Row, RowBuffer, is_absent};
+use crate::eval::grid::Grid;
+use crate::eval::grouping::Groups;
+use crate::eval::kahan::Mean;
+use crate::eval::mixed::unsupported;
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::stream::Stream;
+use crate::eval::{count_values, quantiles, ranked};
+use crate::plan::Aggregate;
+use crate::value::QueryError;
+use cells::{Cells, Fold};
+use std::ops::Range;
+
+/// The value of an aggregation.
+pub(crate) fn vector(
+    evaluator: &mut Evaluator<'_>,
+    node: &Aggregate,
+    span: Span,
+    grid: Grid,
+) -> Result<Stream, QueryError> {
+    let before = evaluator.account.held();
+    let frame = match node.op {
+        AggregateOp::CountValues => count_values::frame(evaluator, node, grid)?,
+        AggregateOp::Quantile => quantiles::frame(evaluator, node, grid)?,
+        AggregateOp::TopK
+        | AggregateOp::BottomK
+        | AggregateOp::LimitK
+        | AggregateOp::LimitRatio => ranked::frame(evaluator, node, span, grid)?,
+        op => {
+            let fold = match op {
+                AggregateOp::Sum => Fold::Sum,
+                AggregateOp::Avg => Fold::Mean,
+                AggregateOp::Min => Fold::Min,
+                AggregateOp::Max => Fold::Max,
+                AggregateOp::Group => Fold::Group,
+                AggregateOp::Stddev => Fold::Variance { root: true },
+                AggregateOp::Stdvar => Fold::Variance { root: false },
+                _ => Fold::Count,
+            };
+            folded(evaluator, node, fold, grid)?
+        }
+    };
+    evaluator.account.settle(before, frame.samples())?;
+    Ok(frame.into())
+}
+
+fn folded(
+    evaluator: &mut Evaluator<'_>,
+    node: &Aggregate,
+    fold: Fold,
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let stream = evaluator.vector(&node.input, grid)?.with_distinct_series(
+        evaluator.ctx.compute,
+        evaluator.account,
+        &mut evaluator.notes,
+    )?;
+    let groups = Groups::of(&stream, &node.grouping);
+    let account = evaluator.account;
+    let task = |part: Range<usize>| {
+        let mut notes = Annotations::default();
+        let mut cells = Cells::new(fold, grid.count, groups.len());
+        let mut memory = account.reserve(0)?;
+        let (mut samples, mut ignored) = (0, false);
+        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+            let row = row.row();
+            ignored |= !row.histograms.is_empty();
+            let group = groups.of_series[series];
+            let drops_name = stream.drops_name(series);
+            samples += cells.add(group, series as u32, row, drops_name);
+            if cells.bytes() > memory.bytes() {
+                let more = cells.bytes() - memory.bytes();
+                memory
+                    .grow(more)
+                    .map_err(|e| QueryError::Limited(e.message))?;
+            }
+            Ok(())
+        };
+        stream.scan(part, account, &mut notes, &mut each)?;
+        account.hold(samples)?;
+        if ignored && fold.ignores_histograms() {
+            let name = node.op.as_str();
+            notes.add(Annotation::ignored_in_aggregation(node.input.span, name));
+        }
+        Ok((cells, memory, notes))
+    };
+    let mut total: Option<Cells> = None;
+    let mut reserved = Vec::new();
+    let all_notes = &mut evaluator.notes;
+    let merge = |(cells, memory, notes)| {
+        all_notes.merge(notes);
+        match &mut total {
+            None => {
+                total = Some(cells);
+                reserved.push(memory);
+            }
+            Some(total) => {
+                let before = total.bytes();
+                total.merge(&cells);
+                reserved.push(account.reserve(total.bytes() - before)?);
+            }
+        }
+        Ok(())
+    };
+    in_parts(
+        evaluator.ctx.compute,
+        stream.len(),
+        SERIES_PER_PART,
+        task,
+        merge,
+    )?;
+    let mut frame = match &mut total {
+        None => Frame::new(grid.count),
+        Some(cells) => {
+            if cells.overflowed() {
+                means_one_by_one(&stream, &groups, evaluator, cells)?;
+            }
+            finish(cells, &groups, node.input.span, &mut evaluator.notes)?
+        }
+    };
+    reserved.into_iter().for_each(|memory| frame.keep(memory));
+    Ok(frame)
+}
+
+/// Means whose sum overflows: computed again value by value, as upstream computes all means.
+fn means_one_by_one(
+    stream: &Stream,
+    groups: &Groups,
+    evaluator: &Evaluator<'_>,
+    cells: &mut Cells,
+) -> Result<(), QueryError> {
+    let steps = stream.steps();
+    let mut means: Vec<Option<Mean>> = vec![None; groups.len() * steps];
+    let _memory = evaluator
+        .account
+        .reserve(means.len() * size_of::<Option<Mean>>())?;
+    let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+        let group = groups.of_series[series] as usize;
+        let means = &mut means[group * steps..(group + 1) * steps];
+        for (mean, value) in means.iter_mut().zip(&row.values) {
+            match mean {
+                _ if is_absent(*value) => {}
+                Some(mean) => mean.add(*value),
+                None => *mean = Some(Mean::of(*value)),
+            }
+        }
+        Ok(())
+    };
+    for start in (0..stream.len()).step_by(SERIES_PER_PART) {
+        let part = start..(start + SERIES_PER_PART).min(stream.len());
+        let mut seen_before = Annotations::default();
+        stream.scan(part, evaluator.account, &mut seen_before, &mut each)?;
+    }
+    cells.set_means(|group, step| means[group as usize * steps + step].map(|mean| mean.value()));
+    Ok(())
+}
+
+fn finish(
+    cells: &mut Cells,
+    groups: &Groups,
+    span: Span,
+    notes: &mut Annotations,
+) -> Result<Frame, QueryError> {
+    let mut frame = Frame::new(cells.steps());
+    let mut row = Vec::new();
+    for slot in cells.slots_in_order() {
+        cells.finish(slot, &mut row);
+        for step in cells.histogram_steps(slot) {
+            // What a group of histograms alone adds up to is not computed here.
+            if is_absent(row[step]) {
+                return Err(unsupported(cells.fold().name()));
+            }
+            row[step] = crate::eval::frame::ABSENT;
+            notes.add(Annotation::mixed_aggregation(span));
+        }
+        let head = Head {
+            labels: groups.labels[cells.group(slot) as usize].clone(),
+            drops_name: cells.drops_name(slot),
+        };
+        let row = Row {
+            values: &row,
+            histograms: &[],
+        };
+        frame.push(head, row);
+    }
+    Ok(frame)
+}

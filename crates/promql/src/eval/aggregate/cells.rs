@@ -1,0 +1,501 @@
+//! The running values of an aggregation: a dense row of cells for each group that was seen.
+//!
+//! A cell without a value holds [`ABSENT`] in its first column. Cells of consecutive series are
+//! merged in order, so that the result depends on how series are split, but not on who computes
+//! which split.
+
+use crate::eval::frame::{ABSENT, Row, is_absent};
+use crate::eval::kahan::Kahan;
+
+/// How values are folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    /// Sum.
+    Sum,
+    /// Mean.
+    Mean,
+    /// How many.
+    Count,
+    /// Whether any.
+    Group,
+    /// Least.
+    Min,
+    /// Greatest.
+    Max,
+    /// Variance, or its root.
+    Variance {
+        /// Whether the result is the standard deviation.
+        root: bool,
+    },
+}
+
+impl Fold {
+    /// Whether histograms are passed over with a remark.
+    pub(crate) fn ignores_histograms(self) -> bool {
+        matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
+    }
+
+    /// The operator's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fold::Sum => "sum",
+            Fold::Mean => "avg",
+            Fold::Count => "count",
+            Fold::Group => "group",
+            Fold::Min => "min",
+            Fold::Max => "max",
+            Fold::Variance { root: true } => "stddev",
+            Fold::Variance { root: false } => "stdvar",
+        }
+    }
+
+    /// Columns beside the first.
+    fn columns(self) -> usize {
+        match self {
+            Fold::Sum => 1,
+            Fold::Mean | Fold::Variance { .. } => 2,
+            Fold::Count | Fold::Group | Fold::Min | Fold::Max => 0,
+        }
+    }
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The place of a group.
+#[derive(Clone, Debug)]
+struct Slot {
+    group: u32,
+    /// The first series with a value.
+    first: u32,
+    drops_name: bool,
+    /// Whether every step has a value.
+    is_full: bool,
+    /// Steps at which some series has a histogram.
+    histograms: Vec<u32>,
+}
+
+/// The cells of the groups that were seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    fold: Fold,
+    steps: usize,
+    /// For each group its slot.
+    slot_of: Vec<u32>,
+    slots: Vec<Slot>,
+    /// Sum, count, extreme; or the sum of squares for a variance.
+    first: Vec<f64>,
+    /// What the sum lost; or the mean for a variance.
+    second: Vec<f64>,
+    /// How many values.
+    third: Vec<f64>,
+    overflowed: bool,
+}
+
+impl Cells {
+    /// No cells yet, for `groups` groups.
+    pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
+        Self {
+            fold,
+            steps,
+            slot_of: vec![NONE; groups],
+            slots: Vec::new(),
+            first: Vec::new(),
+            second: Vec::new(),
+            third: Vec::new(),
+            overflowed: false,
+        }
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        let cells = self.first.len() + self.second.len() + self.third.len();
+        cells * size_of::<f64>() + self.slot_of.len() * size_of::<u32>()
+    }
+
+    /// How values are folded.
+    pub(crate) fn fold(&self) -> Fold {
+        self.fold
+    }
+
+    /// How many steps.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Whether the sum of a mean became infinite somewhere.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed && self.fold == Fold::Mean
+    }
+
+    /// Folds the row of a series in; returns how many samples it has.
+    pub(crate) fn add(&mut self, group: u32, series: u32, row: Row<'_>, drops_name: bool) -> u64 {
+        let gaps = row
+            .values
+            .iter()
+            .map(|v| u64::from(is_absent(*v)))
+            .sum::<u64>();
+        let floats = row.values.len() as u64 - gaps;
+        if floats == 0 && row.histograms.is_empty() {
+            return 0;
+        }
+        let counted = !self.fold.ignores_histograms();
+        if floats > 0 || counted {
+            let slot = self.slot(group, series, drops_name);
+            self.fold_row(slot, row.values, gaps == 0);
+            if counted {
+                self.add_histograms(slot, row);
+            }
+        }
+        floats + row.histograms.len() as u64
+    }
+
+    fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
+        let slot = self.slot_of[group as usize];
+        if slot != NONE {
+            let known = &mut self.slots[slot as usize];
+            known.first = known.first.min(series);
+            known.drops_name |= drops_name;
+            return slot as usize;
+        }
+        let slot = self.slots.len();
+        self.slot_of[group as usize] = slot as u32;
+        self.slots.push(Slot {
+            group,
+            first: series,
+            drops_name,
+            is_full: false,
+            histograms: Vec::new(),
+        });
+        self.first.resize(self.first.len() + self.steps, ABSENT);
+        if self.fold.columns() > 0 {
+            self.second.resize(self.first.len(), 0.0);
+        }
+        if self.fold.columns() > 1 {
+            self.third.resize(self.first.len(), 0.0);
+        }
+        slot
+    }
+
+    fn fold_row(&mut self, slot: usize, row: &[f64], is_full: bool) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        let first = &mut self.first[range.clone()];
+        let both_full = is_full && self.slots[slot].is_full;
+        match self.fold {
+            Fold::Sum if both_full => sum_full(first, &mut self.second[range], row),
+            Fold::Sum => sum(first, &mut self.second[range], row),
+            Fold::Mean => {
+                count(&mut self.third[range.clone()], row);
+                let second = &mut self.second[range];
+                match both_full {
+                    true => sum_full(first, second, row),
+                    false => sum(first, second, row),
+                }
+                self.overflowed |= first.iter().fold(false, |any, v| any | v.is_infinite());
+            }
+            Fold::Count => extreme(first, row, |known, _| known + 1.0, |_| 1.0),
+            Fold::Group => extreme(first, row, |known, _| known, |_| 1.0),
+            Fold::Min => extreme(first, row, least, |value| value),
+            Fold::Max => extreme(first, row, greatest, |value| value),
+            Fold::Variance { .. } => {
+                let (second, third) = (&mut self.second[range.clone()], &mut self.third[range]);
+                variance(first, second, third, row);
+            }
+        }
+        self.slots[slot].is_full |= is_full;
+    }
+
+    fn add_histograms(&mut self, slot: usize, row: Row<'_>) {
+        let cells = &mut self.first[slot * self.steps..];
+        for (step, _) in row.histograms {
+            let cell = &mut cells[*step as usize];
+            match self.fold {
+                Fold::Group => *cell = 1.0,
+                Fold::Count if is_absent(*cell) => *cell = 1.0,
+                Fold::Count => *cell += 1.0,
+                _ => self.slots[slot].histograms.push(*step),
+            }
+        }
+    }
+
+    /// Folds the cells of the series that follow in.
+    pub(crate) fn merge(&mut self, other: &Cells) {
+        self.overflowed |= other.overflowed;
+        for (from, known) in other.slots.iter().enumerate() {
+            let slot = self.slot(known.group, known.first, known.drops_name);
+            let (to, from) = (slot * self.steps, from * self.steps);
+            for step in 0..self.steps {
+                self.merge_cell(to + step, other, from + step);
+            }
+            self.slots[slot].is_full |= known.is_full;
+            self.slots[slot].histograms.extend(&known.histograms);
+        }
+    }
+
+    fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
+        let value = other.first[from];
+        if is_absent(value) {
+            return;
+        }
+        if is_absent(self.first[to]) {
+            self.first[to] = value;
+            if self.fold.columns() > 0 {
+                self.second[to] = other.second[from];
+            }
+            if self.fold.columns() > 1 {
+                self.third[to] = other.third[from];
+            }
+            return;
+        }
+        match self.fold {
+            Fold::Sum | Fold::Mean => {
+                let of = |cells: &Cells, at: usize| Kahan {
+                    sum: cells.first[at],
+                    lost: cells.second[at],
+                };
+                let sum = of(self, to).merge(of(other, from));
+                self.first[to] = sum.sum;
+                self.second[to] = sum.lost;
+                if self.fold == Fold::Mean {
+                    self.third[to] += other.third[from];
+                    self.overflowed |= sum.sum.is_infinite();
+                }
+            }
+            Fold::Count => self.first[to] += value,
+            Fold::Group => {}
+            Fold::Min => self.first[to] = least(self.first[to], value),
+            Fold::Max => self.first[to] = greatest(self.first[to], value),
+            Fold::Variance { .. } => self.merge_variance(to, other, from),
+        }
+    }
+
+    /// Joins two variances (Chan, Golub, LeVeque 1979).
+    fn merge_variance(&mut self, to: usize, other: &Cells, from: usize) {
+        let (count, more) = (self.third[to], other.third[from]);
+        let total = count + more;
+        let delta = other.second[from] - self.second[to];
+        self.first[to] += other.first[from] + delta * delta * count * more / total;
+        self.second[to] += delta * more / total;
+        self.third[to] = total;
+    }
+
+    /// The slots, by the first series of their groups.
+    pub(crate) fn slots_in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_unstable_by_key(|slot| self.slots[*slot].first);
+        order
+    }
+
+    /// The group of a slot.
+    pub(crate) fn group(&self, slot: usize) -> u32 {
+        self.slots[slot].group
+    }
+
+    /// Whether the group loses its name at the end of the evaluation.
+    pub(crate) fn drops_name(&self, slot: usize) -> bool {
+        self.slots[slot].drops_name
+    }
+
+    /// The steps at which the group has a histogram that has to be folded.
+    pub(crate) fn histogram_steps(&self, slot: usize) -> Vec<usize> {
+        let mut steps: Vec<usize> = self.slots[slot]
+            .histograms
+            .iter()
+            .map(|step| *step as usize)
+            .collect();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
+    }
+
+    /// Replaces means by those that `of` gives for a group and a step.
+    pub(crate) fn set_means(&mut self, of: impl Fn(u32, usize) -> Option<f64>) {
+        for (slot, known) in self.slots.iter().enumerate() {
+            for step in 0..self.steps {
+                let at = slot * self.steps + step;
+                self.first[at] = of(known.group, step).unwrap_or(ABSENT);
+                self.second[at] = 0.0;
+                self.third[at] = 1.0;
+            }
+        }
+    }
+
+    /// Writes the results of a slot.
+    pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        out.clear();
+        out.extend_from_slice(&self.first[range.clone()]);
+        for (value, at) in out.iter_mut().zip(range) {
+            if is_absent(*value) {
+                continue;
+            }
+            *value = match self.fold {
+                Fold::Sum => *value + self.second[at],
+                Fold::Mean => *value / self.third[at] + self.second[at] / self.third[at],
+                Fold::Variance { root: false } => *value / self.third[at],
+                Fold::Variance { root: true } => (*value / self.third[at]).sqrt(),
+                Fold::Count | Fold::Group | Fold::Min | Fold::Max => *value,
+            };
+        }
+    }
+}
+
+/// Adds a row to sums where both have a value at every step.
+fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
+        let next = Kahan {
+            sum: *sum,
+            lost: *lost,
+        }
+        .add(*value);
+        (*sum, *lost) = (next.sum, next.lost);
+    }
+}
+
+fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
+        if is_absent(*value) {
+            continue;
+        }
+        let next = match is_absent(*sum) {
+            true => Kahan {
+                sum: *value,
+                lost: 0.0,
+            },
+            false => Kahan {
+                sum: *sum,
+                lost: *lost,
+            }
+            .add(*value),
+        };
+        (*sum, *lost) = (next.sum, next.lost);
+    }
+}
+
+fn count(counts: &mut [f64], row: &[f64]) {
+    for (count, value) in counts.iter_mut().zip(row) {
+        *count += f64::from(u8::from(!is_absent(*value)));
+    }
+}
+
+/// Folds values that need nothing beside the cell itself.
+fn extreme(
+    cells: &mut [f64],
+    row: &[f64],
+    next: impl Fn(f64, f64) -> f64,
+    start: impl Fn(f64) -> f64,
+) {
+    for (cell, value) in cells.iter_mut().zip(row) {
+        if !is_absent(*value) {
+            *cell = if is_absent(*cell) {
+                start(*value)
+            } else {
+                next(*cell, *value)
+            };
+        }
+    }
+}
+
+fn least(known: f64, value: f64) -> f64 {
+    if known > value || known.is_nan() {
+        value
+    } else {
+        known
+    }
+}
+
+fn greatest(known: f64, value: f64) -> f64 {
+    if known < value || known.is_nan() {
+        value
+    } else {
+        known
+    }
+}
+
+/// Welford's way, as upstream.
+fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
+    let cells = squares.iter_mut().zip(means).zip(counts);
+    for (((squares, mean), count), value) in cells.zip(row) {
+        if is_absent(*value) {
+            continue;
+        }
+        if is_absent(*squares) {
+            *squares = if value.is_finite() { 0.0 } else { f64::NAN };
+            *mean = *value;
+            *count = 1.0;
+            continue;
+        }
+        *count += 1.0;
+        let delta = value - *mean;
+        *mean += delta / *count;
+        *squares += delta * (value - *mean);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: f64 = ABSENT;
+
+    fn row(values: &[f64]) -> Row<'_> {
+        Row {
+            values,
+            histograms: &[],
+        }
+    }
+
+    /// Folds rows of one group, in one go and split in two.
+    fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
+        for split in 0..=rows.len() {
+            let (mut cells, mut rest) = (Cells::new(fold, 3, 1), Cells::new(fold, 3, 1));
+            for (series, values) in rows.iter().enumerate() {
+                let part = if series < split {
+                    &mut cells
+                } else {
+                    &mut rest
+                };
+                part.add(0, series as u32, row(values), false);
+            }
+            cells.merge(&rest);
+            let mut got = Vec::new();
+            cells.finish(0, &mut got);
+            for (got, want) in got.iter().zip(want) {
+                let equal = got == want || got.to_bits() == want.to_bits();
+                assert!(equal, "{fold:?} split at {split}: {got}, expected {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn cells_fold_rows_with_gaps() {
+        let rows: [&[f64]; 3] = [&[1.0, GAP, GAP], &[3.0, 5.0, GAP], &[8.0, 7.0, GAP]];
+        check(Fold::Sum, &rows, &[12.0, 12.0, GAP]);
+        check(Fold::Mean, &rows, &[4.0, 6.0, GAP]);
+        check(Fold::Count, &rows, &[3.0, 2.0, GAP]);
+        check(Fold::Group, &rows, &[1.0, 1.0, GAP]);
+        check(Fold::Min, &rows, &[1.0, 5.0, GAP]);
+        check(Fold::Max, &rows, &[8.0, 7.0, GAP]);
+        let variance = Fold::Variance { root: false };
+        check(
+            variance,
+            &[&[2.0, 1.0, GAP], &[4.0, 1.0, GAP]],
+            &[1.0, 0.0, GAP],
+        );
+        check(
+            Fold::Sum,
+            &[&[1e100; 3], &[1.0; 3], &[-1e100; 3]],
+            &[1.0; 3],
+        );
+        check(Fold::Max, &[&[f64::NAN; 3], &[-1.0; 3]], &[-1.0; 3]);
+    }
+
+    #[test]
+    fn cells_of_means_note_an_infinite_sum() {
+        let mut cells = Cells::new(Fold::Mean, 1, 1);
+        cells.add(0, 0, row(&[f64::MAX]), false);
+        assert!(!cells.overflowed());
+        cells.add(0, 1, row(&[f64::MAX]), false);
+        assert!(cells.overflowed());
+    }
+}

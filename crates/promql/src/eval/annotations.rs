@@ -1,0 +1,330 @@
+//! What an evaluation has to say beside its value: warnings and infos with upstream's texts.
+//!
+//! Annotations of equal text are one; the position of the last one stays, as upstream. They keep the
+//! order in which they first arose.
+
+use crate::ast::Span;
+use crate::eval::go_format::{format_g, format_rfc3339};
+use firn_model::sample::TimestampMs;
+
+/// How loud an annotation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Warning,
+    Info,
+}
+
+/// One remark on a place in the query.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Annotation {
+    level: Level,
+    text: String,
+    position: u32,
+    repairs: Option<Repairs>,
+}
+
+/// How classic buckets were forced to rise, over all steps and histograms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Repairs {
+    /// When first and last.
+    pub(crate) times: (TimestampMs, TimestampMs),
+    /// The lowest and the highest bound whose count was changed.
+    pub(crate) bounds: (f64, f64),
+    /// The largest change.
+    pub(crate) difference_max: f64,
+    /// How many histograms were changed.
+    pub(crate) count: u64,
+}
+
+impl Repairs {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            times: (
+                self.times.0.min(other.times.0),
+                self.times.1.max(other.times.1),
+            ),
+            bounds: (
+                self.bounds.0.min(other.bounds.0),
+                self.bounds.1.max(other.bounds.1),
+            ),
+            difference_max: self.difference_max.max(other.difference_max),
+            count: self.count + other.count,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            ", from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
+            format_g(self.bounds.0, None),
+            format_g(self.bounds.1, None),
+            format_g(self.difference_max, Some(2)),
+            self.count,
+            format_rfc3339(self.times.0),
+            format_rfc3339(self.times.1),
+        )
+    }
+}
+
+impl Annotation {
+    fn warning(span: Span, text: String) -> Self {
+        Self::new(Level::Warning, span, text)
+    }
+
+    fn info(span: Span, text: String) -> Self {
+        Self::new(Level::Info, span, text)
+    }
+
+    fn new(level: Level, span: Span, text: String) -> Self {
+        Self {
+            level,
+            text,
+            position: span.start,
+            repairs: None,
+        }
+    }
+
+    /// A quantile that is no number from 0 to 1.
+    pub(crate) fn invalid_quantile(span: Span, quantile: f64) -> Self {
+        let got = format_g(quantile, None);
+        Self::warning(
+            span,
+            format!("quantile value should be between 0 and 1, got {got}"),
+        )
+    }
+
+    /// A ratio outside of -1 to 1, taken as `capped`.
+    pub(crate) fn invalid_ratio(span: Span, ratio: f64, capped: f64) -> Self {
+        let (got, to) = (format_g(ratio, None), format_g(capped, None));
+        Self::warning(
+            span,
+            format!("ratio value should be between -1 and 1, got {got}, capping to {to}"),
+        )
+    }
+
+    /// A classic bucket without a bound.
+    pub(crate) fn bad_bucket_label(span: Span, name: &[u8], bound: &[u8]) -> Self {
+        let text = format!(
+            "bucket label \"le\" is missing or has a malformed value of {}",
+            quote(bound)
+        );
+        Self::warning(span, text + &for_metric(name))
+    }
+
+    /// Floats and histograms in one window of a function that takes only one kind.
+    pub(crate) fn mixed_range(span: Span, name: &[u8]) -> Self {
+        Self::warning(
+            span,
+            format!(
+                "encountered a mix of histograms and floats for metric name {}",
+                quote(name)
+            ),
+        )
+    }
+
+    /// Floats and histograms in one group.
+    pub(crate) fn mixed_aggregation(span: Span) -> Self {
+        let text = "encountered a mix of histograms and floats for aggregation";
+        Self::warning(span, text.into())
+    }
+
+    /// Classic buckets and a native histogram of the same name.
+    pub(crate) fn mixed_classic_native(span: Span, name: &[u8]) -> Self {
+        let text = String::from("vector contains a mix of classic and native histograms");
+        Self::warning(span, text + &for_metric(name))
+    }
+
+    /// `sort` in a range query.
+    pub(crate) fn sort_in_range_query(span: Span) -> Self {
+        let text =
+            "sort is ineffective for range queries since results are always ordered by labels";
+        Self::warning(span, text.into())
+    }
+
+    /// A start timestamp that lies before the sample before.
+    pub(crate) fn start_time_overlap(span: Span, name: &[u8]) -> Self {
+        let text = "sample has start time that overlaps with previous sample timestamp";
+        Self::warning(span, format!("{text} for metric {}", quote(name)))
+    }
+
+    /// A rate of something whose name is not a counter's.
+    pub(crate) fn possible_non_counter(span: Span, name: &[u8]) -> Self {
+        let text = "metric might not be a counter, name does not end in \
+                    _total/_sum/_count/_bucket:";
+        Self::info(span, format!("{text} {}", quote(name)))
+    }
+
+    /// A rate of something whose type label is not a counter's.
+    pub(crate) fn possible_non_counter_type(span: Span, name: &[u8], kind: &[u8]) -> Self {
+        let text = "metric might not be a counter, __type__ label is not set to \"counter\" \
+                    or \"histogram\"";
+        Self::info(
+            span,
+            format!("{text}, got {}: {}", quote(kind), quote(name)),
+        )
+    }
+
+    /// Classic buckets whose counts fell.
+    pub(crate) fn forced_monotonicity(span: Span, name: &[u8], repairs: Repairs) -> Self {
+        let text = String::from(
+            "input to histogram_quantile needed to be fixed for monotonicity \
+             (see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
+        );
+        let mut info = Self::info(span, text + &for_metric(name));
+        info.repairs = Some(repairs);
+        info
+    }
+
+    /// Two kinds of values that an operator cannot combine.
+    pub(crate) fn incompatible_types(span: Span, left: &str, operator: &str, right: &str) -> Self {
+        Self::info(
+            span,
+            format!(
+                "incompatible sample types encountered for binary operator \
+                 {operator:?}: {left} {operator} {right}"
+            ),
+        )
+    }
+
+    /// Histograms left out of an aggregation.
+    pub(crate) fn ignored_in_aggregation(span: Span, operator: &str) -> Self {
+        Self::info(span, format!("ignored histogram in {operator} aggregation"))
+    }
+
+    /// Histograms left out of a window.
+    pub(crate) fn ignored_in_range(span: Span, name: &[u8]) -> Self {
+        let text = "ignored histograms in a range containing both floats and histograms for \
+                    metric name";
+        Self::info(span, format!("{text} {}", quote(name)))
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.position = other.position;
+        self.repairs = match (self.repairs, other.repairs) {
+            (Some(a), Some(b)) => Some(a.merge(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn render(&self, query: Option<&str>) -> String {
+        let level = match self.level {
+            Level::Warning => "PromQL warning",
+            Level::Info => "PromQL info",
+        };
+        let Some(query) = query else {
+            return format!("{level}: {}", self.text);
+        };
+        let repairs = self.repairs.map_or(String::new(), |r| r.describe());
+        let position = line_and_column(query, self.position as usize);
+        format!("{level}: {}{repairs} ({position})", self.text)
+    }
+}
+
+/// Go's quoting of a string.
+fn quote(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(bytes))
+}
+
+fn for_metric(name: &[u8]) -> String {
+    if name.is_empty() {
+        String::new()
+    } else {
+        format!(" for metric name {}", quote(name))
+    }
+}
+
+/// Where byte `position` of `query` stands, both counted from one.
+fn line_and_column(query: &str, position: usize) -> String {
+    let Some(before) = query.as_bytes().get(..position) else {
+        return "invalid position".into();
+    };
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let line_start = before
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |at| at + 1);
+    format!("{line}:{}", position - line_start + 1)
+}
+
+/// The annotations of an evaluation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annotations(Vec<Annotation>);
+
+impl Annotations {
+    /// Adds one; if its text is there already they become one.
+    pub(crate) fn add(&mut self, annotation: Annotation) {
+        match self.0.iter_mut().find(|a| a.text == annotation.text) {
+            Some(known) => known.absorb(annotation),
+            None => self.0.push(annotation),
+        }
+    }
+
+    /// Adds all of `other`, in order.
+    pub(crate) fn merge(&mut self, other: Annotations) {
+        for annotation in other.0 {
+            self.add(annotation);
+        }
+    }
+
+    /// Warnings and infos; with positions if the text of the query is known.
+    pub(crate) fn render(&self, query: Option<&str>) -> (Vec<String>, Vec<String>) {
+        let of = |level: Level| {
+            self.0
+                .iter()
+                .filter(|a| a.level == level)
+                .map(|a| a.render(query))
+                .collect()
+        };
+        (of(Level::Warning), of(Level::Info))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: u32) -> Span {
+        Span { start, end: start }
+    }
+
+    #[test]
+    fn annotations_of_equal_text_keep_the_last_position() {
+        let mut notes = Annotations::default();
+        notes.add(Annotation::possible_non_counter(at(0), b"x"));
+        notes.add(Annotation::sort_in_range_query(at(1)));
+        notes.add(Annotation::possible_non_counter(at(8), b"x"));
+        let (warnings, infos) = notes.render(Some("one +\n  two"));
+        let sort =
+            "sort is ineffective for range queries since results are always ordered by labels";
+        let counter = "metric might not be a counter, name does not end in \
+                       _total/_sum/_count/_bucket:";
+        assert_eq!(warnings, [format!("PromQL warning: {sort} (1:2)")]);
+        assert_eq!(infos, [format!("PromQL info: {counter} \"x\" (2:3)")]);
+    }
+
+    #[test]
+    fn annotations_of_repairs_are_summed_up() {
+        let mut notes = Annotations::default();
+        for (time, bound) in [(60_000, 0.5), (0, 2.0)] {
+            notes.add(Annotation::forced_monotonicity(
+                at(3),
+                b"",
+                Repairs {
+                    times: (time, time),
+                    bounds: (bound, bound),
+                    difference_max: 1.25,
+                    count: 1,
+                },
+            ));
+        }
+        let (_, infos) = notes.render(Some("aaa"));
+        assert_eq!(infos.len(), 1);
+        assert!(
+            infos[0].ends_with(
+                ", from buckets 0.5 to 2, with a max diff of 1.2, over 2 samples \
+                 from 1970-01-01T00:00:00Z to 1970-01-01T00:01:00Z (1:4)"
+            ),
+            "{}",
+            infos[0]
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! Binary operators between two instant vectors.
+//!
+//! Elements are paired by signatures: the labels that matter, as numbers that both sides share. Where
+//! every signature has one series on the side that must be unique, and results differ in labels, pairs
+//! are the same at all steps and whole rows are combined. Otherwise, and with `fill`, each step is paired
+//! on its own (module `steps`), which finds upstream's errors.
+
+mod sets;
+mod steps;
+
+use crate::ast::{Cardinality, Matching, Span};
+use crate::eval::annotations::Annotations;
+use crate::eval::elementwise::{ArithmeticLoop, compare, of_kinds, with_arithmetic};
+use crate::eval::evaluator::Evaluator;
+use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
+use crate::eval::grid::Grid;
+use crate::eval::label_sets::{Dictionary, is_metadata, retain};
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::stream::Stream;
+use crate::plan::{Binary, Node};
+use crate::value::QueryError;
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use rustc_hash::FxHashSet;
+use std::ops::Range;
+
+/// No series.
+const NONE: u32 = u32::MAX;
+
+/// The value of the operation.
+pub(crate) fn vector(
+    evaluator: &mut Evaluator<'_>,
+    node: &Node,
+    operation: &Binary,
+    grid: Grid,
+) -> Result<Stream, QueryError> {
+    let before = evaluator.account.held();
+    let left = evaluator.frame(&operation.left, grid)?;
+    let right = evaluator.frame(&operation.right, grid)?;
+    let delayed = evaluator.delays_names();
+    let signatures = Signatures::of(&left, &right, &operation.matching);
+    let frame = if operation.op.is_set() {
+        sets::frame(operation.op, left, right, &signatures)?
+    } else {
+        let pairing = Pairing {
+            operation,
+            span: node.span,
+            strips_names: operation.returns_bool && !delayed,
+            may_repeat: delayed && grid.count == 1,
+            left: &left,
+            right: &right,
+            signatures: &signatures,
+        };
+        match pairing.fixed_pairs() {
+            Some(pairs) => pairing.combine_rows(evaluator, pairs)?,
+            None => steps::frame(&pairing, &mut evaluator.notes)?,
+        }
+    };
+    evaluator.account.settle(before, frame.samples())?;
+    Ok(frame.into())
+}
+
+/// For each series of both sides the number of its signature.
+struct Signatures {
+    left: Vec<u32>,
+    right: Vec<u32>,
+    count: usize,
+}
+
+impl Signatures {
+    fn of(left: &Frame, right: &Frame, matching: &Matching) -> Self {
+        let mut known = Dictionary::default();
+        let mut number = |frame: &Frame| {
+            (0..frame.len())
+                .map(|series| {
+                    let labels = signature(&frame.head(series).labels, matching);
+                    known.intern(labels.as_bytes()).0
+                })
+                .collect()
+        };
+        Self {
+            left: number(left),
+            right: number(right),
+            count: known.len(),
+        }
+    }
+}
+
+/// The labels by which an element is paired.
+fn signature(labels: &Labels, matching: &Matching) -> Labels {
+    let named = |name: &str| matching.labels.iter().any(|l| l == name);
+    retain(labels.as_ref(), |name| match matching.on {
+        true => named(name),
+        false => name != METRIC_NAME && !named(name),
+    })
+}
+
+/// An operation and its operands.
+struct Pairing<'a> {
+    operation: &'a Binary,
+    span: Span,
+    /// Whether names go although the operator is a comparison.
+    strips_names: bool,
+    /// Whether equal labels in the result are looked at later.
+    may_repeat: bool,
+    left: &'a Frame,
+    right: &'a Frame,
+    signatures: &'a Signatures,
+}
+
+/// Two series that are combined at every step, and the labels of the result.
+struct Pair {
+    many: u32,
+    one: u32,
+    labels: Labels,
+}
+
+impl Pairing<'_> {
+    fn matching(&self) -> &Matching {
+        &self.operation.matching
+    }
+
+    /// Whether the left side is the one whose series are unique.
+    fn is_swapped(&self) -> bool {
+        self.matching().cardinality == Cardinality::OneToMany
+    }
+
+    /// The side that may have several series of a signature, and its signatures.
+    fn many(&self) -> (&Frame, &[u32]) {
+        match self.is_swapped() {
+            true => (self.right, &self.signatures.right),
+            false => (self.left, &self.signatures.left),
+        }
+    }
+
+    /// The side whose series are unique, and its signatures.
+    fn one(&self) -> (&Frame, &[u32]) {
+        match self.is_swapped() {
+            true => (self.left, &self.signatures.left),
+            false => (self.right, &self.signatures.right),
+        }
+    }
+
+    /// The pairs, if they are the same at all steps whatever values there are.
+    fn fixed_pairs(&self) -> Option<Vec<Pair>> {
+        let matching = self.matching();
+        if matching.fill_left.is_some() || matching.fill_right.is_some() {
+            return None;
+        }
+        let ((many, many_ids), (one, one_ids)) = (self.many(), self.one());
+        let mut one_of = vec![NONE; self.signatures.count];
+        for (series, id) in one_ids.iter().enumerate() {
+            let place = &mut one_of[*id as usize];
+            if *place != NONE {
+                return None;
+            }
+            *place = series as u32;
+        }
+        let mut pairs = Vec::new();
+        for (series, id) in many_ids.iter().enumerate() {
+            let partner = one_of[*id as usize];
+            if partner != NONE {
+                let (many, one) = (many.head(series), one.head(partner as usize));
+                pairs.push(Pair {
+                    many: series as u32,
+                    one: partner,
+                    labels: self.result_labels(&many.labels, &one.labels),
+                });
+            }
+        }
+        let mut seen = FxHashSet::default();
+        let distinct = pairs.iter().all(|pair| seen.insert(pair.labels.as_bytes()));
+        if matching.cardinality == Cardinality::OneToOne && !unique(many_ids) {
+            return None;
+        }
+        distinct.then_some(pairs)
+    }
+
+    /// The labels of a result.
+    fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
+        let matching = self.matching();
+        let drops = self.strips_names || !self.operation.op.is_comparison();
+        let named = |name: &str| matching.labels.iter().any(|l| l == name);
+        let one_to_one = matching.cardinality == Cardinality::OneToOne;
+        let kept = retain(many.as_ref(), |name| {
+            !(drops && is_metadata(name)) && (!one_to_one || named(name) == matching.on)
+        });
+        if matching.include.is_empty() {
+            return kept;
+        }
+        let mut builder = LabelsBuilder::from_labels(kept.as_ref());
+        for name in &matching.include {
+            builder.set(name, one.get(name));
+        }
+        builder.build()
+    }
+
+    /// Combines the rows of all pairs.
+    fn combine_rows(
+        &self,
+        evaluator: &mut Evaluator<'_>,
+        pairs: Vec<Pair>,
+    ) -> Result<Frame, QueryError> {
+        let (many, one) = (self.many().0, self.one().0);
+        let account = evaluator.account;
+        let task = |part: Range<usize>| {
+            account.check()?;
+            let mut notes = Annotations::default();
+            let mut row = RowBuffer::default();
+            let mut frame = Frame::new(many.steps());
+            frame.keep(account.reserve(part.len() * many.steps() * size_of::<f64>())?);
+            for pair in &pairs[part] {
+                let (m, o) = (many.row(pair.many as usize), one.row(pair.one as usize));
+                let (left, right) = if self.is_swapped() { (o, m) } else { (m, o) };
+                self.combine(left, right, &mut row, &mut notes)?;
+                let head = Head {
+                    labels: pair.labels.clone(),
+                    drops_name: self.operation.returns_bool,
+                };
+                frame.push(head, row.row());
+            }
+            account.hold(frame.samples())?;
+            Ok((frame, notes))
+        };
+        let mut out = Frame::new(many.steps());
+        let all_notes = &mut evaluator.notes;
+        let merge = |(frame, notes)| {
+            out.append(frame);
+            all_notes.merge(notes);
+            Ok(())
+        };
+        in_parts(
+            evaluator.ctx.compute,
+            pairs.len(),
+            SERIES_PER_PART,
+            task,
+            merge,
+        )?;
+        Ok(out)
+    }
+
+    /// Combines two rows.
+    fn combine(
+        &self,
+        left: Row<'_>,
+        right: Row<'_>,
+        out: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        out.reset(left.values.len());
+        if !left.histograms.is_empty() || !right.histograms.is_empty() {
+            self.remark_kinds(left, right, notes)?;
+        }
+        let op = self.operation.op;
+        let rows = RowLoop {
+            left: left.values,
+            right: right.values,
+            out: &mut out.values,
+        };
+        if with_arithmetic(op, rows).is_some() {
+            return Ok(());
+        }
+        for (step, out) in out.values.iter_mut().enumerate() {
+            let (l, r) = (left.values[step], right.values[step]);
+            if is_absent(l) || is_absent(r) {
+                continue;
+            }
+            match self.of_floats(l, r) {
+                Some(value) => *out = value,
+                None if op.is_comparison() => {}
+                None => notes.add(of_kinds(op, self.span, false, false)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of two floats; a comparison that does not hold has none.
+    fn of_floats(&self, left: f64, right: f64) -> Option<f64> {
+        let op = self.operation.op;
+        if !op.is_comparison() {
+            return with_arithmetic(op, Once { left, right });
+        }
+        let holds = compare(op, left, right);
+        if self.operation.returns_bool {
+            return Some(f64::from(u8::from(holds)));
+        }
+        holds.then_some(left)
+    }
+
+    /// Says or refuses what cannot be combined because of histograms.
+    fn remark_kinds(
+        &self,
+        left: Row<'_>,
+        right: Row<'_>,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        for step in 0..left.values.len() {
+            let (l, r) = (left.histogram(step), right.histogram(step));
+            let present = |h: bool, value: f64| h || !is_absent(value);
+            let both =
+                present(l.is_some(), left.values[step]) && present(r.is_some(), right.values[step]);
+            if both && (l.is_some() || r.is_some()) {
+                let (l, r) = (l.is_some(), r.is_some());
+                notes.add(of_kinds(self.operation.op, self.span, l, r)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unique(ids: &[u32]) -> bool {
+    let mut seen = FxHashSet::default();
+    ids.iter().all(|id| seen.insert(*id))
+}
+
+/// Arithmetic of two rows.
+struct RowLoop<'a> {
+    left: &'a [f64],
+    right: &'a [f64],
+    out: &'a mut [f64],
+}
+
+impl ArithmeticLoop<()> for RowLoop<'_> {
+    fn run(self, op: impl Fn(f64, f64) -> f64) {
+        for (out, (left, right)) in self.out.iter_mut().zip(self.left.iter().zip(self.right)) {
+            *out = if is_absent(*left) || is_absent(*right) {
+                ABSENT
+            } else {
+                op(*left, *right)
+            };
+        }
+    }
+}
+
+/// Arithmetic of two floats.
+struct Once {
+    left: f64,
+    right: f64,
+}
+
+impl ArithmeticLoop<f64> for Once {
+    fn run(self, op: impl Fn(f64, f64) -> f64) -> f64 {
+        op(self.left, self.right)
+    }
+}

@@ -1,0 +1,78 @@
+//! `and`, `or`, `unless`: elements kept by whether the other side has their signature at a step.
+
+use super::Signatures;
+use crate::ast::BinaryOp;
+use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
+use crate::eval::stream::{Collision, merge_equal};
+use crate::value::QueryError;
+
+/// The value of the operation.
+pub(super) fn frame(
+    op: BinaryOp,
+    left: Frame,
+    right: Frame,
+    signatures: &Signatures,
+) -> Result<Frame, QueryError> {
+    let steps = left.steps().max(right.steps());
+    match op {
+        BinaryOp::Or => {
+            let taken = Presence::of(&left, &signatures.left, signatures.count);
+            let rest = taken.filter(&right, &signatures.right, false);
+            let mut out = Frame::new(steps);
+            out.append(left);
+            out.append(rest);
+            if steps > 1 {
+                return merge_equal(out, Collision::Merged);
+            }
+            Ok(out)
+        }
+        _ => {
+            let other = Presence::of(&right, &signatures.right, signatures.count);
+            Ok(other.filter(&left, &signatures.left, op == BinaryOp::And))
+        }
+    }
+}
+
+/// Which signatures have an element at which steps.
+struct Presence {
+    steps: usize,
+    present: Vec<bool>,
+}
+
+impl Presence {
+    fn of(frame: &Frame, ids: &[u32], count: usize) -> Self {
+        let steps = frame.steps();
+        let mut present = vec![false; count * steps];
+        for (series, id) in ids.iter().enumerate() {
+            let row = frame.row(series);
+            let at = *id as usize * steps;
+            for (present, value) in present[at..at + steps].iter_mut().zip(row.values) {
+                *present |= !is_absent(*value);
+            }
+            for (step, _) in row.histograms {
+                present[at + *step as usize] = true;
+            }
+        }
+        Self { steps, present }
+    }
+
+    /// The elements of `frame` at those steps at which their signature's presence is `wanted`.
+    fn filter(&self, frame: &Frame, ids: &[u32], wanted: bool) -> Frame {
+        let mut out = Frame::new(frame.steps());
+        let mut row = RowBuffer::default();
+        for (series, id) in ids.iter().enumerate() {
+            let at = *id as usize * self.steps;
+            let present = &self.present[at..at + self.steps];
+            row.copy_from(frame.row(series));
+            for (value, present) in row.values.iter_mut().zip(present) {
+                if *present != wanted {
+                    *value = ABSENT;
+                }
+            }
+            row.histograms
+                .retain(|(step, _)| present[*step as usize] == wanted);
+            out.push(frame.head(series).clone(), row.row());
+        }
+        out
+    }
+}

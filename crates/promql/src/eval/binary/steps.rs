@@ -1,0 +1,239 @@
+//! Pairing step by step: where a signature has several series, which may yet not meet at a step, and
+//! where `fill` stands in for a missing side.
+
+use super::{NONE, Pairing};
+use crate::ast::Cardinality;
+use crate::eval::annotations::Annotations;
+use crate::eval::elementwise::of_kinds;
+use crate::eval::frame::{Frame, Head, RowBuffer, is_absent};
+use crate::eval::stream::same_labelset;
+use crate::value::QueryError;
+use firn_model::histogram::Histogram;
+use firn_model::labels::Labels;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// The value of the operation.
+pub(super) fn frame(pairing: &Pairing<'_>, notes: &mut Annotations) -> Result<Frame, QueryError> {
+    let steps = pairing.left.steps();
+    let mut output = Output {
+        pairing,
+        places: FxHashMap::default(),
+        rows: Vec::new(),
+        labels: FxHashMap::default(),
+    };
+    for step in 0..steps {
+        output.step(step, notes)?;
+    }
+    let mut frame = Frame::new(steps);
+    for (labels, row) in output.rows {
+        let head = Head {
+            labels,
+            drops_name: pairing.operation.returns_bool,
+        };
+        frame.push(head, row.row());
+    }
+    Ok(frame)
+}
+
+/// An element of a side at a step.
+#[derive(Clone)]
+struct Element {
+    /// Its series, or `NONE` for a filled-in one.
+    series: u32,
+    signature: u32,
+    value: f64,
+    histogram: Option<Arc<Histogram>>,
+}
+
+/// What was paired so far.
+struct Output<'a> {
+    pairing: &'a Pairing<'a>,
+    /// Rows by label set.
+    places: FxHashMap<Labels, usize>,
+    rows: Vec<(Labels, RowBuffer)>,
+    /// Result labels by the two series.
+    labels: FxHashMap<(u32, u32), Labels>,
+}
+
+fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
+    let element = |series: usize| {
+        let row = frame.row(series);
+        let histogram = row.histogram(step).cloned();
+        let value = row.values[step];
+        let present = histogram.is_some() || !is_absent(value);
+        present.then(|| Element {
+            series: series as u32,
+            signature: ids[series],
+            value,
+            histogram,
+        })
+    };
+    (0..frame.len()).filter_map(element).collect()
+}
+
+impl Output<'_> {
+    fn step(&mut self, step: usize, notes: &mut Annotations) -> Result<(), QueryError> {
+        let matching = self.pairing.matching();
+        let many = elements(self.pairing.many(), step);
+        let one = elements(self.pairing.one(), step);
+        let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
+        if (many.is_empty() && one.is_empty()) || (!fills && (many.is_empty() || one.is_empty())) {
+            return Ok(());
+        }
+        let one_of = self.index(&one)?;
+        let mut matched: FxHashMap<u32, FxHashSet<Labels>> = FxHashMap::default();
+        for element in &many {
+            let partner = match (one_of.get(&element.signature), matching.fill_right) {
+                (Some(at), _) => one[*at].clone(),
+                (None, Some(fill)) => filled(element.signature, fill),
+                (None, None) => continue,
+            };
+            self.pair(step, element, &partner, &mut matched, notes)?;
+        }
+        let Some(fill) = matching.fill_left else {
+            return Ok(());
+        };
+        for element in &one {
+            if !matched.contains_key(&element.signature) {
+                let partner = filled(element.signature, fill);
+                self.pair(step, &partner, element, &mut matched, notes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The places of the elements of the unique side by signature.
+    fn index(&self, one: &[Element]) -> Result<FxHashMap<u32, usize>, QueryError> {
+        let mut one_of = FxHashMap::default();
+        for (at, element) in one.iter().enumerate() {
+            if let Some(known) = one_of.insert(element.signature, at) {
+                let known: &Element = &one[known];
+                return Err(self.duplicate(element.series, known.series));
+            }
+        }
+        Ok(one_of)
+    }
+
+    fn duplicate(&self, series: u32, known: u32) -> QueryError {
+        let frame = self.pairing.one().0;
+        let labels = |series: u32| &frame.head(series as usize).labels;
+        let side = if self.pairing.is_swapped() {
+            "left"
+        } else {
+            "right"
+        };
+        let group = self.matched_labels(labels(series));
+        QueryError::Execution(format!(
+            "found duplicate series for the match group {group} on the {side} hand-side of the \
+             operation: [{}, {}];many-to-many matching not allowed: matching labels must be unique \
+             on one side",
+            labels(series),
+            labels(known),
+        ))
+    }
+
+    /// The labels of an element that the matching names, or does not ignore.
+    fn matched_labels(&self, labels: &Labels) -> Labels {
+        super::signature(labels, self.pairing.matching())
+    }
+
+    fn pair(
+        &mut self,
+        step: usize,
+        many: &Element,
+        one: &Element,
+        matched: &mut FxHashMap<u32, FxHashSet<Labels>>,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        let pairing = self.pairing;
+        let (left, right) = match pairing.is_swapped() {
+            true => (one, many),
+            false => (many, one),
+        };
+        let kinds = (left.histogram.is_some(), right.histogram.is_some());
+        let op = pairing.operation.op;
+        let result = match kinds {
+            (false, false) => pairing.of_floats(left.value, right.value),
+            _ => None,
+        };
+        if kinds != (false, false) || (result.is_none() && !op.is_comparison()) {
+            notes.add(of_kinds(op, pairing.span, kinds.0, kinds.1)?);
+            return Ok(());
+        }
+        let labels = self.labels_of(many, one);
+        let refused = |text: &str| Err(QueryError::Execution(text.into()));
+        let before = matched.entry(many.signature).or_default();
+        if pairing.matching().cardinality == Cardinality::OneToOne {
+            if !before.is_empty() {
+                return refused(
+                    "multiple matches for labels: many-to-one matching must be explicit \
+                     (group_left/group_right)",
+                );
+            }
+            before.insert(labels.clone());
+        } else if !before.insert(labels.clone()) {
+            return refused(
+                "multiple matches for labels: grouping labels must ensure unique matches",
+            );
+        }
+        match result {
+            Some(value) => self.put(step, labels, value),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, step: usize, labels: Labels, value: f64) -> Result<(), QueryError> {
+        let steps = self.pairing.left.steps();
+        let place = match self.places.get(&labels) {
+            Some(place) if !self.pairing.may_repeat => *place,
+            _ => {
+                let mut row = RowBuffer::default();
+                row.reset(steps);
+                self.places.insert(labels.clone(), self.rows.len());
+                self.rows.push((labels, row));
+                self.rows.len() - 1
+            }
+        };
+        let cell = &mut self.rows[place].1.values[step];
+        if !is_absent(*cell) {
+            return Err(same_labelset());
+        }
+        *cell = value;
+        Ok(())
+    }
+
+    fn labels_of(&mut self, many: &Element, one: &Element) -> Labels {
+        let pairing = self.pairing;
+        let key = (many.series, one.series);
+        if let Some(known) = self.labels.get(&key) {
+            return known.clone();
+        }
+        let of = |frame: &Frame, series: u32| frame.head(series as usize).labels.clone();
+        let labels = match key {
+            (NONE, one) => {
+                let one = of(pairing.one().0, one);
+                pairing.result_labels(&self.matched_labels(&one), &one)
+            }
+            (many, NONE) => {
+                let many = of(pairing.many().0, many);
+                pairing.result_labels(&many, &self.matched_labels(&many))
+            }
+            (many, one) => {
+                let (many, one) = (of(pairing.many().0, many), of(pairing.one().0, one));
+                pairing.result_labels(&many, &one)
+            }
+        };
+        self.labels.insert(key, labels.clone());
+        labels
+    }
+}
+
+fn filled(signature: u32, value: f64) -> Element {
+    Element {
+        series: NONE,
+        signature,
+        value,
+        histogram: None,
+    }
+}

@@ -1,0 +1,363 @@
+//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic histograms.
+//!
+//! Series that differ only in `le` are the buckets of one histogram. Bounds are parsed and sorted once;
+//! each step then takes the buckets that have a value.
+
+mod classic;
+
+use crate::ast::Span;
+use crate::eval::annotations::{Annotation, Annotations, Repairs};
+use crate::eval::evaluator::Evaluator;
+use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
+use crate::eval::go_format::format_g;
+use crate::eval::grid::Grid;
+use crate::eval::label_sets::{Dictionary, is_metadata, retain};
+use crate::eval::mixed::unsupported;
+use crate::eval::ranges::in_parts;
+use crate::eval::stream::{Collision, Stream, merge_equal};
+use crate::functions::{Function, FunctionId};
+use crate::plan::{Node, NodeKind};
+use crate::value::QueryError;
+use classic::{Bucket, fraction, quantile};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use std::ops::Range;
+
+/// The label of a bucket's upper bound.
+const BOUND: &str = "le";
+
+/// Histograms in a part.
+const HISTOGRAMS_PER_PART: usize = 32;
+
+/// What is asked of a histogram at each step.
+enum Question {
+    /// A quantile.
+    Quantile(Vec<f64>),
+    /// The share of observations between two values.
+    Fraction(Vec<f64>, Vec<f64>),
+}
+
+/// The value of a call.
+pub(crate) fn vector(
+    evaluator: &mut Evaluator<'_>,
+    function: &'static Function,
+    args: &[Node],
+    grid: Grid,
+) -> Result<Stream, QueryError> {
+    let frame = match function.id {
+        FunctionId::HistogramQuantile => {
+            let quantiles = quantiles(evaluator, &args[0], grid)?;
+            let histograms = Histograms::read(evaluator, function, &args[1], grid)?;
+            histograms.answer(evaluator, &Question::Quantile(quantiles), args[1].span)?
+        }
+        FunctionId::HistogramFraction => {
+            let lower = evaluator.scalar(&args[0], grid)?;
+            let upper = evaluator.scalar(&args[1], grid)?;
+            let histograms = Histograms::read(evaluator, function, &args[2], grid)?;
+            histograms.answer(evaluator, &Question::Fraction(lower, upper), args[2].span)?
+        }
+        _ => many_quantiles(evaluator, function, args, grid)?,
+    };
+    Ok(merge_equal(frame, Collision::Merged)?.into())
+}
+
+fn quantiles(
+    evaluator: &mut Evaluator<'_>,
+    arg: &Node,
+    grid: Grid,
+) -> Result<Vec<f64>, QueryError> {
+    let quantiles = evaluator.scalar(arg, grid)?;
+    for quantile in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
+        evaluator
+            .notes
+            .add(Annotation::invalid_quantile(arg.span, *quantile));
+    }
+    Ok(quantiles)
+}
+
+/// `histogram_quantiles(v, label, q...)`
+fn many_quantiles(
+    evaluator: &mut Evaluator<'_>,
+    function: &'static Function,
+    args: &[Node],
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let label = match &args[1].kind {
+        NodeKind::Text(name) => String::from_utf8_lossy(name).into_owned(),
+        _ => {
+            return Err(QueryError::Execution(
+                "histogram_quantiles: no label".into(),
+            ));
+        }
+    };
+    let mut asked = Vec::new();
+    for arg in &args[2..] {
+        asked.push(quantiles(evaluator, arg, grid)?);
+    }
+    let histograms = Histograms::read(evaluator, function, &args[0], grid)?;
+    let mut out = Frame::new(grid.count);
+    for quantiles in asked {
+        let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
+        let question = Question::Quantile(quantiles);
+        let answers = histograms.answer(evaluator, &question, args[0].span)?;
+        let mut distinct = names.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for name in distinct {
+            append_named(&mut out, &answers, &label, &name, &names);
+        }
+    }
+    Ok(out)
+}
+
+/// Adds the answers of the steps whose quantile is called `name`, with that label.
+fn append_named(out: &mut Frame, answers: &Frame, label: &str, name: &str, names: &[String]) {
+    for series in 0..answers.len() {
+        let row = answers.row(series);
+        let values: Vec<f64> = row
+            .values
+            .iter()
+            .zip(names)
+            .map(|(value, of)| if of == name { *value } else { ABSENT })
+            .collect();
+        let mut head = answers.head(series).clone();
+        let mut labels = LabelsBuilder::from_labels(head.labels.as_ref());
+        head.labels = labels.set(label, name.as_bytes()).build();
+        let row = Row {
+            values: &values,
+            histograms: &[],
+        };
+        out.push(head, row);
+    }
+}
+
+/// A float as OpenMetrics writes it: never without a dot or an exponent.
+fn open_metrics_float(value: f64) -> String {
+    let text = format_g(value, None);
+    if !value.is_finite() || text.contains(['e', '.']) {
+        text
+    } else {
+        text + ".0"
+    }
+}
+
+/// The classic histograms of a vector.
+struct Histograms {
+    frame: Frame,
+    grid: Grid,
+    histograms: Vec<Member>,
+    delayed: bool,
+}
+
+/// One histogram.
+struct Member {
+    labels: Labels,
+    name: Vec<u8>,
+    /// Upper bounds, ascending, and the series that counts below each.
+    buckets: Vec<(f64, u32)>,
+    /// Steps at which a native histogram has the same labels.
+    conflicts: Vec<usize>,
+}
+
+impl Histograms {
+    fn read(
+        evaluator: &mut Evaluator<'_>,
+        function: &'static Function,
+        arg: &Node,
+        grid: Grid,
+    ) -> Result<Self, QueryError> {
+        let frame = evaluator.frame(arg, grid)?;
+        let delayed = evaluator.delays_names();
+        let mut known = Dictionary::default();
+        let mut histograms: Vec<Member> = Vec::new();
+        for series in 0..frame.len() {
+            if !frame.row(series).has_floats() {
+                continue;
+            }
+            let labels = &frame.head(series).labels;
+            let name = labels.get(METRIC_NAME);
+            let Some(bound) = parse_bound(labels.get(BOUND)) else {
+                let shown: &[u8] = if delayed { name } else { b"" };
+                evaluator.notes.add(Annotation::bad_bucket_label(
+                    arg.span,
+                    shown,
+                    labels.get(BOUND),
+                ));
+                continue;
+            };
+            let rest = retain(labels.as_ref(), |label| label != BOUND);
+            let (id, is_new) = known.intern(rest.as_bytes());
+            if is_new {
+                histograms.push(Member {
+                    labels: retain(rest.as_ref(), |label| {
+                        label != METRIC_NAME && (delayed || !is_metadata(label))
+                    }),
+                    name: name.to_vec(),
+                    buckets: Vec::new(),
+                    conflicts: Vec::new(),
+                });
+            }
+            histograms[id as usize].buckets.push((bound, series as u32));
+        }
+        for histogram in &mut histograms {
+            histogram
+                .buckets
+                .sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        }
+        let mut out = Self {
+            frame,
+            grid,
+            histograms,
+            delayed,
+        };
+        out.find_conflicts(known, function, arg.span, &mut evaluator.notes)?;
+        Ok(out)
+    }
+
+    /// Notes where a native histogram has the labels of a classic one: neither has a result there.
+    fn find_conflicts(
+        &mut self,
+        mut known: Dictionary,
+        function: &'static Function,
+        span: Span,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        for series in 0..self.frame.len() {
+            let row = self.frame.row(series);
+            let labels = &self.frame.head(series).labels;
+            for (step, _) in row.histograms {
+                let (id, _) = known.intern(labels.as_bytes());
+                let step = *step as usize;
+                let has_buckets = |member: &&mut Member| {
+                    let value = |series: u32| self.frame.row(series as usize).values[step];
+                    member.buckets.iter().any(|(_, s)| !is_absent(value(*s)))
+                };
+                let member = self.histograms.get_mut(id as usize);
+                let Some(member) = member.filter(has_buckets) else {
+                    return Err(unsupported(function.name));
+                };
+                member.conflicts.push(step);
+                let name: &[u8] = if self.delayed { &member.name } else { b"" };
+                notes.add(Annotation::mixed_classic_native(span, name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer of every histogram.
+    fn answer(
+        &self,
+        evaluator: &mut Evaluator<'_>,
+        question: &Question,
+        span: Span,
+    ) -> Result<Frame, QueryError> {
+        let steps = self.frame.steps();
+        let account = evaluator.account;
+
+        let task = |part: Range<usize>| {
+            account.check()?;
+            let mut notes = Annotations::default();
+            let mut frame = Frame::new(steps);
+            let (mut values, mut buckets) = (Vec::new(), Vec::new());
+            for member in &self.histograms[part] {
+                values.clear();
+                for step in 0..steps {
+                    self.gather(member, step, &mut buckets);
+                    let (value, repairs) = ask(question, step, &mut buckets);
+                    values.push(value);
+                    if let Some(mut repairs) = repairs {
+                        let time = self.grid.time(step);
+                        repairs.times = (time, time);
+                        notes.add(Annotation::forced_monotonicity(span, b"", repairs));
+                    }
+                }
+                let head = Head {
+                    labels: member.labels.clone(),
+                    drops_name: true,
+                };
+                let row = Row {
+                    values: &values,
+                    histograms: &[],
+                };
+                frame.push(head, row);
+            }
+            Ok((frame, notes))
+        };
+        let mut out = Frame::new(steps);
+        let all_notes = &mut evaluator.notes;
+        let merge = |(frame, notes)| {
+            out.append(frame);
+            all_notes.merge(notes);
+            Ok(())
+        };
+        let count = self.histograms.len();
+        in_parts(
+            evaluator.ctx.compute,
+            count,
+            HISTOGRAMS_PER_PART,
+            task,
+            merge,
+        )?;
+        Ok(out)
+    }
+
+    /// The buckets that have a value at a step.
+    fn gather(&self, member: &Member, step: usize, into: &mut Vec<Bucket>) {
+        into.clear();
+        if member.conflicts.contains(&step) {
+            return;
+        }
+        for (bound, series) in &member.buckets {
+            let count = self.frame.row(*series as usize).values[step];
+            if !is_absent(count) {
+                into.push(Bucket {
+                    bound: *bound,
+                    count,
+                });
+            }
+        }
+    }
+}
+
+fn ask(question: &Question, step: usize, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
+    if buckets.is_empty() {
+        return (ABSENT, None);
+    }
+    match question {
+        Question::Quantile(quantiles) => quantile(quantiles[step], buckets),
+        Question::Fraction(lower, upper) => (fraction(lower[step], upper[step], buckets), None),
+    }
+}
+
+/// A bound as Go's `strconv.ParseFloat` reads it: a number too large is none.
+fn parse_bound(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bound: f64 = text.parse().ok()?;
+    let overflow = bound.is_infinite() && text.bytes().any(|b| b.is_ascii_digit());
+    (!overflow).then_some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_bound_reads_what_go_reads() {
+        assert_eq!(parse_bound(b"+Inf"), Some(f64::INFINITY));
+        assert_eq!(parse_bound(b"0.5"), Some(0.5));
+        for bad in [&b""[..], b"1e999", b"x", b"\xff"] {
+            assert_eq!(parse_bound(bad), None);
+        }
+    }
+
+    #[test]
+    fn open_metrics_float_has_a_dot_or_an_exponent() {
+        for (value, want) in [
+            (1.0, "1.0"),
+            (0.0, "0.0"),
+            (0.99, "0.99"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(open_metrics_float(value), want);
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Operations on one place of a row at a time: functions of floats and arithmetic with scalars.
+//!
+//! They need no labels and no other series, so they run on a row while it is in the cache, one after
+//! the other, before the row goes to whoever consumes it.
+
+use crate::ast::{BinaryOp, Span};
+use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::dates::Date;
+use crate::eval::frame::{ABSENT, RowBuffer, is_absent};
+use crate::eval::go_math;
+use crate::eval::grid::Grid;
+use crate::eval::mixed::unsupported;
+use crate::functions::FunctionId;
+use crate::value::QueryError;
+
+/// An operation on a row.
+#[derive(Debug)]
+pub(crate) enum RowOp {
+    /// A function of a float.
+    Map(fn(f64) -> f64),
+    /// A binary operator with a scalar.
+    Scalar(ScalarOp),
+    /// `round(v, to)`: one nearest value a step.
+    Round(Vec<f64>),
+    /// `clamp`: lower and upper bounds, one of each a step.
+    Clamp(Vec<f64>, Vec<f64>),
+    /// The evaluation time wherever there is a value.
+    Time(Grid),
+    /// Change of sign.
+    Negate,
+}
+
+/// A binary operator of which one side is a scalar.
+#[derive(Debug)]
+pub(crate) struct ScalarOp {
+    /// The operator.
+    pub(crate) op: BinaryOp,
+    /// One value a step.
+    pub(crate) scalars: Vec<f64>,
+    /// Whether the scalar stands on the left.
+    pub(crate) scalar_left: bool,
+    /// `bool`.
+    pub(crate) returns_bool: bool,
+    /// Where the operation stands.
+    pub(crate) span: Span,
+}
+
+impl RowOp {
+    /// Whether the result is another metric.
+    pub(crate) fn drops_name(&self) -> bool {
+        match self {
+            RowOp::Scalar(op) => op.returns_bool || is_arithmetic(op.op),
+            _ => true,
+        }
+    }
+
+    /// Changes the row in place.
+    pub(crate) fn apply(
+        &self,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        match self {
+            RowOp::Map(f) => {
+                row.histograms.clear();
+                map(&mut row.values, f);
+            }
+            RowOp::Scalar(op) => return op.apply(row, notes),
+            RowOp::Round(nearest) => {
+                row.histograms.clear();
+                zip(&mut row.values, nearest, |value, to| {
+                    let inverse = 1.0 / to;
+                    (value * inverse + 0.5).floor() / inverse
+                });
+            }
+            RowOp::Clamp(lower, upper) => clamp(row, lower, upper),
+            RowOp::Time(grid) => {
+                for (step, value) in row.values.iter_mut().enumerate() {
+                    if !is_absent(*value) {
+                        *value = grid.time(step) as f64 / 1000.0;
+                    }
+                }
+                for (step, _) in row.histograms.drain(..) {
+                    row.values[step as usize] = grid.time(step as usize) as f64 / 1000.0;
+                }
+            }
+            RowOp::Negate if !row.histograms.is_empty() => return Err(unsupported("unary -")),
+            RowOp::Negate => map(&mut row.values, |value| -value),
+        }
+        Ok(())
+    }
+}
+
+fn map(values: &mut [f64], f: impl Fn(f64) -> f64) {
+    for value in values {
+        if !is_absent(*value) {
+            *value = f(*value);
+        }
+    }
+}
+
+fn zip(values: &mut [f64], others: &[f64], f: impl Fn(f64, f64) -> f64) {
+    for (value, other) in values.iter_mut().zip(others) {
+        *value = if is_absent(*value) {
+            ABSENT
+        } else {
+            f(*value, *other)
+        };
+    }
+}
+
+fn clamp(row: &mut RowBuffer, lower: &[f64], upper: &[f64]) {
+    row.histograms.clear();
+    for (value, (lower, upper)) in row.values.iter_mut().zip(lower.iter().zip(upper)) {
+        if upper < lower {
+            *value = ABSENT;
+        } else if !is_absent(*value) {
+            *value = go_math::max(*lower, go_math::min(*upper, *value));
+        }
+    }
+}
+
+/// Whether the operator makes a new number out of two.
+pub(crate) fn is_arithmetic(op: BinaryOp) -> bool {
+    use BinaryOp as B;
+    matches!(
+        op,
+        B::Add | B::Sub | B::Mul | B::Div | B::Mod | B::Pow | B::Atan2
+    )
+}
+
+/// Whether the operator compares.
+pub(crate) fn is_comparison(op: BinaryOp) -> bool {
+    use BinaryOp as B;
+    matches!(
+        op,
+        B::Equal | B::NotEqual | B::Greater | B::Less | B::GreaterOrEqual | B::LessOrEqual
+    )
+}
+
+/// Calls `f` with the arithmetic of `op`, so that the caller's loop is compiled for each operator.
+/// Operators that are no arithmetic of floats have none.
+pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Option<T> {
+    Some(match op {
+        BinaryOp::Add => f.run(|a, b| a + b),
+        BinaryOp::Sub => f.run(|a, b| a - b),
+        BinaryOp::Mul => f.run(|a, b| a * b),
+        BinaryOp::Div => f.run(|a, b| a / b),
+        BinaryOp::Mod => f.run(|a, b| a % b),
+        BinaryOp::Pow => f.run(f64::powf),
+        BinaryOp::Atan2 => f.run(f64::atan2),
+        _ => return None,
+    })
+}
+
+/// A loop over an operator.
+pub(crate) trait ArithmeticLoop<T> {
+    /// Runs it.
+    fn run(self, op: impl Fn(f64, f64) -> f64) -> T;
+}
+
+/// What a comparison says.
+pub(crate) fn compare(op: BinaryOp, left: f64, right: f64) -> bool {
+    match op {
+        BinaryOp::Equal => left == right,
+        BinaryOp::NotEqual => left != right,
+        BinaryOp::Greater => left > right,
+        BinaryOp::Less => left < right,
+        BinaryOp::GreaterOrEqual => left >= right,
+        BinaryOp::LessOrEqual => left <= right,
+        _ => false,
+    }
+}
+
+/// The operator's result for two scalars.
+pub(crate) fn of_scalars(op: BinaryOp, left: f64, right: f64) -> f64 {
+    struct Once(f64, f64);
+    impl ArithmeticLoop<f64> for Once {
+        fn run(self, op: impl Fn(f64, f64) -> f64) -> f64 {
+            op(self.0, self.1)
+        }
+    }
+    with_arithmetic(op, Once(left, right))
+        .unwrap_or_else(|| f64::from(u8::from(compare(op, left, right))))
+}
+
+/// How the operator is written.
+pub(crate) fn symbol(op: BinaryOp) -> &'static str {
+    match op {
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Div => "/",
+        BinaryOp::Mod => "%",
+        BinaryOp::Pow => "^",
+        BinaryOp::Atan2 => "atan2",
+        BinaryOp::Equal => "==",
+        BinaryOp::NotEqual => "!=",
+        BinaryOp::Greater => ">",
+        BinaryOp::Less => "<",
+        BinaryOp::GreaterOrEqual => ">=",
+        BinaryOp::LessOrEqual => "<=",
+        BinaryOp::And => "and",
+        BinaryOp::Or => "or",
+        BinaryOp::Unless => "unless",
+        BinaryOp::TrimUpper => "</",
+        BinaryOp::TrimLower => ">/",
+    }
+}
+
+/// What becomes of an operation on two kinds of values when at least one is a histogram, or when it
+/// is for histograms only: a remark and no result, or an error where a result would be due.
+pub(crate) fn of_kinds(
+    op: BinaryOp,
+    span: Span,
+    left_histogram: bool,
+    right_histogram: bool,
+) -> Result<Annotation, QueryError> {
+    use BinaryOp as B;
+    let defined = match (left_histogram, right_histogram) {
+        (true, true) => matches!(op, B::Add | B::Sub | B::Equal | B::NotEqual),
+        (true, false) => matches!(op, B::Mul | B::Div | B::TrimUpper | B::TrimLower),
+        (false, true) => op == B::Mul,
+        (false, false) => false,
+    };
+    if defined {
+        return Err(unsupported(symbol(op)));
+    }
+    let kind = |histogram| if histogram { "histogram" } else { "float" };
+    Ok(Annotation::incompatible_types(
+        span,
+        kind(left_histogram),
+        symbol(op),
+        kind(right_histogram),
+    ))
+}
+
+struct ScalarLoop<'a> {
+    values: &'a mut [f64],
+    scalars: &'a [f64],
+    scalar_left: bool,
+}
+
+impl ArithmeticLoop<()> for ScalarLoop<'_> {
+    fn run(self, op: impl Fn(f64, f64) -> f64) {
+        if self.scalar_left {
+            zip(self.values, self.scalars, |value, scalar| op(scalar, value));
+        } else {
+            zip(self.values, self.scalars, op);
+        }
+    }
+}
+
+impl ScalarOp {
+    fn apply(&self, row: &mut RowBuffer, notes: &mut Annotations) -> Result<(), QueryError> {
+        if !row.histograms.is_empty() {
+            row.histograms.clear();
+            notes.add(of_kinds(
+                self.op,
+                self.span,
+                !self.scalar_left,
+                self.scalar_left,
+            )?);
+        }
+        if is_comparison(self.op) {
+            self.compare(&mut row.values);
+            return Ok(());
+        }
+        let arithmetic = ScalarLoop {
+            values: &mut row.values,
+            scalars: &self.scalars,
+            scalar_left: self.scalar_left,
+        };
+        if with_arithmetic(self.op, arithmetic).is_none() {
+            if row.row().has_floats() {
+                notes.add(of_kinds(self.op, self.span, false, false)?);
+            }
+            row.values.fill(ABSENT);
+        }
+        Ok(())
+    }
+
+    fn compare(&self, values: &mut [f64]) {
+        let (op, left, returns_bool) = (self.op, self.scalar_left, self.returns_bool);
+        zip(values, &self.scalars, |value, scalar| {
+            let holds = match left {
+                true => compare(op, scalar, value),
+                false => compare(op, value, scalar),
+            };
+            match (returns_bool, holds) {
+                (true, _) => f64::from(u8::from(holds)),
+                (false, true) => value,
+                (false, false) => ABSENT,
+            }
+        });
+    }
+}
+
+/// The function of one float that a PromQL function applies, if it is of that kind.
+pub(crate) fn float_function(function: FunctionId) -> Option<fn(f64) -> f64> {
+    use FunctionId as F;
+    use std::f64::consts::PI;
+    let of_date: fn(f64) -> f64 = match function {
+        F::Abs => f64::abs,
+        F::Ceil => f64::ceil,
+        F::Floor => f64::floor,
+        F::Exp => f64::exp,
+        F::Sqrt => f64::sqrt,
+        F::Ln => f64::ln,
+        F::Log2 => f64::log2,
+        F::Log10 => f64::log10,
+        F::Sin => f64::sin,
+        F::Cos => f64::cos,
+        F::Tan => f64::tan,
+        F::Asin => f64::asin,
+        F::Acos => f64::acos,
+        F::Atan => f64::atan,
+        F::Sinh => f64::sinh,
+        F::Cosh => f64::cosh,
+        F::Tanh => f64::tanh,
+        F::Asinh => f64::asinh,
+        F::Acosh => f64::acosh,
+        F::Atanh => f64::atanh,
+        F::Rad => |value| value * PI / 180.0,
+        F::Deg => |value| value * 180.0 / PI,
+        F::Sgn => |value| match value {
+            v if v < 0.0 => -1.0,
+            v if v > 0.0 => 1.0,
+            v => v,
+        },
+        F::DaysInMonth => |value| f64::from(Date::from_float(value).days_in_month()),
+        F::DayOfMonth => |value| f64::from(Date::from_float(value).day),
+        F::DayOfWeek => |value| f64::from(Date::from_float(value).weekday),
+        F::DayOfYear => |value| f64::from(Date::from_float(value).day_of_year),
+        F::Hour => |value| f64::from(Date::from_float(value).hour),
+        F::Minute => |value| f64::from(Date::from_float(value).minute),
+        F::Month => |value| f64::from(Date::from_float(value).month),
+        F::Year => |value| Date::from_float(value).year as f64,
+        _ => return None,
+    };
+    Some(of_date)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(op: RowOp, values: &[f64], want: &[f64]) {
+        let mut row = RowBuffer {
+            values: values.to_vec(),
+            histograms: Vec::new(),
+        };
+        op.apply(&mut row, &mut Annotations::default()).unwrap();
+        let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&row.values), bits(want), "{op:?} {:?}", row.values);
+    }
+
+    fn scalar(op: BinaryOp, scalar: f64, scalar_left: bool, returns_bool: bool) -> RowOp {
+        RowOp::Scalar(ScalarOp {
+            op,
+            scalars: vec![scalar; 3],
+            scalar_left,
+            returns_bool,
+            span: Span::default(),
+        })
+    }
+
+    #[test]
+    fn row_operations_change_values_and_leave_gaps() {
+        let row = [1.5, ABSENT, -3.0];
+        check(RowOp::Negate, &row, &[-1.5, ABSENT, 3.0]);
+        check(RowOp::Map(f64::abs), &row, &[1.5, ABSENT, 3.0]);
+        check(RowOp::Round(vec![1.0; 3]), &row, &[2.0, ABSENT, -3.0]);
+        let clamp = RowOp::Clamp(vec![0.0, 0.0, 5.0], vec![1.0, 1.0, 4.0]);
+        check(clamp, &row, &[1.0, ABSENT, ABSENT]);
+        check(
+            scalar(BinaryOp::Sub, 1.0, true, false),
+            &row,
+            &[-0.5, ABSENT, 4.0],
+        );
+        let less = |left, bool| scalar(BinaryOp::Less, 0.0, left, bool);
+        check(less(false, false), &row, &[ABSENT, ABSENT, -3.0]);
+        check(less(true, false), &row, &[1.5, ABSENT, ABSENT]);
+        check(less(false, true), &row, &[0.0, ABSENT, 1.0]);
+    }
+}

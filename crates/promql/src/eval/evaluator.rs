@@ -1,0 +1,320 @@
+//! Walks a plan and makes values of its nodes: streams of vectors, rows of scalars.
+
+use crate::ast::{Edges, ValueType};
+use crate::eval::account::{Account, storage_error};
+use crate::eval::annotations::Annotations;
+use crate::eval::elementwise::{RowOp, ScalarOp, of_scalars};
+use crate::eval::frame::{Frame, Head, Row, RowBuffer};
+use crate::eval::grid::{Grid, Reach};
+use crate::eval::leaf::{Leaf, LeafKind};
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::source::{Resampled, Selected, Source};
+use crate::eval::stream::Stream;
+use crate::eval::{aggregate, binary, calls, go_math};
+use crate::functions::FunctionId;
+use crate::plan::{Binary, Node, NodeKind, Selector, Subquery};
+use crate::value::QueryError;
+use crate::{Context, Options};
+use firn_model::labels::Labels;
+use firn_model::store::SelectRequest;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// One evaluation of a query.
+pub(crate) struct Evaluator<'a> {
+    /// What the query runs on.
+    pub(crate) ctx: &'a Context<'a>,
+    /// What it uses.
+    pub(crate) account: &'a Account<'a>,
+    /// Its bounds and switches.
+    pub(crate) options: &'a Options,
+    /// What it has to say so far.
+    pub(crate) notes: Annotations,
+}
+
+impl<'a> Evaluator<'a> {
+    /// An evaluation that has not begun.
+    pub(crate) fn new(
+        ctx: &'a Context<'a>,
+        account: &'a Account<'a>,
+        options: &'a Options,
+    ) -> Self {
+        Self {
+            ctx,
+            account,
+            options,
+            notes: Annotations::default(),
+        }
+    }
+
+    /// Whether metric names are dropped at the end of the evaluation instead of by each operator.
+    pub(crate) fn delays_names(&self) -> bool {
+        self.options.features.delayed_name_removal
+    }
+
+    /// The value of a node that is an instant vector.
+    pub(crate) fn vector(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+        self.account.check()?;
+        if grid.count == 0 {
+            return Ok(Frame::new(0).into());
+        }
+        if node.is_invariant && grid.count > 1 {
+            return self.repeated(node, grid);
+        }
+        let delayed = self.delays_names();
+        match &node.kind {
+            NodeKind::Vector(selector) => {
+                let leaf = self.selector_leaf(selector, LeafKind::Newest, grid)?;
+                Ok(Stream::from_leaf(leaf, delayed))
+            }
+            NodeKind::Call(function, args) => calls::vector(self, node, function, args, grid),
+            NodeKind::Aggregate(inner) => aggregate::vector(self, inner, node.span, grid),
+            NodeKind::Binary(operation) => self.binary(node, operation, grid),
+            NodeKind::Negate(inner) => Ok(self.vector(inner, grid)?.then(RowOp::Negate, delayed)),
+            _ => Err(not_a_vector(node)),
+        }
+    }
+
+    /// The value of a node that is an instant vector, all rows at once.
+    pub(crate) fn frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
+        let stream = self.vector(node, grid)?;
+        stream.into_frame(self.ctx.compute, self.account, &mut self.notes)
+    }
+
+    /// A vector that is the same at all steps: computed at the first one.
+    fn repeated(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+        let before = self.account.total();
+        let once = self.frame(node, grid.first_only())?;
+        let read = self.account.total() - before;
+        self.account.set_total(before + read * grid.count as u64);
+        let copies = once.samples() * (grid.count as u64 - 1);
+        self.account.hold(copies)?;
+        let bytes = once.len() * grid.count * size_of::<f64>();
+        let memory = self.account.reserve(bytes)?;
+        let mut frame = once.repeat(grid.count);
+        frame.keep(memory);
+        Ok(frame.into())
+    }
+
+    fn binary(
+        &mut self,
+        node: &Node,
+        operation: &Binary,
+        grid: Grid,
+    ) -> Result<Stream, QueryError> {
+        let is_scalar = |side: &Node| side.value_type == ValueType::Scalar;
+        let (vector, scalar, scalar_left) =
+            match (is_scalar(&operation.left), is_scalar(&operation.right)) {
+                (false, false) => return binary::vector(self, node, operation, grid),
+                (true, _) => (&operation.right, &operation.left, true),
+                (false, true) => (&operation.left, &operation.right, false),
+            };
+        let scalars = self.scalar(scalar, grid)?;
+        let op = RowOp::Scalar(ScalarOp {
+            op: operation.op,
+            scalars,
+            scalar_left,
+            returns_bool: operation.returns_bool,
+            span: node.span,
+        });
+        let delayed = self.delays_names();
+        Ok(self.vector(vector, grid)?.then(op, delayed))
+    }
+
+    /// The value of a node that is a scalar: one number a step.
+    pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
+        match &node.kind {
+            NodeKind::Number(number) => Ok(vec![*number; grid.count]),
+            NodeKind::Negate(inner) => {
+                let values = self.scalar(inner, grid)?;
+                Ok(values.into_iter().map(|value| -value).collect())
+            }
+            NodeKind::Binary(operation) => {
+                let left = self.scalar(&operation.left, grid)?;
+                let right = self.scalar(&operation.right, grid)?;
+                let pairs = left.into_iter().zip(right);
+                Ok(pairs.map(|(l, r)| of_scalars(operation.op, l, r)).collect())
+            }
+            NodeKind::Call(function, args) => match function.id {
+                FunctionId::Time => Ok(grid.times().map(|time| time as f64 / 1000.0).collect()),
+                FunctionId::Pi => Ok(vec![std::f64::consts::PI; grid.count]),
+                FunctionId::MaxOf => self.of_two_scalars(args, grid, go_math::max),
+                FunctionId::MinOf => self.of_two_scalars(args, grid, go_math::min),
+                FunctionId::Scalar => {
+                    let stream = self.vector(&args[0], grid)?;
+                    self.only_elements(&stream, grid)
+                }
+                _ => Err(not_a_vector(node)),
+            },
+            _ => Err(not_a_vector(node)),
+        }
+    }
+
+    fn of_two_scalars(
+        &mut self,
+        args: &[Node],
+        grid: Grid,
+        f: fn(f64, f64) -> f64,
+    ) -> Result<Vec<f64>, QueryError> {
+        let left = self.scalar(&args[0], grid)?;
+        let right = self.scalar(&args[1], grid)?;
+        Ok(left.into_iter().zip(right).map(|(l, r)| f(l, r)).collect())
+    }
+
+    /// For each step the only float of a vector, or NaN.
+    fn only_elements(&mut self, stream: &Stream, grid: Grid) -> Result<Vec<f64>, QueryError> {
+        use crate::eval::frame::is_absent;
+        let mut counts = vec![0u32; grid.count];
+        let mut values = vec![f64::NAN; grid.count];
+        let account = self.account;
+        let task = |part: Range<usize>| {
+            let mut notes = Annotations::default();
+            let (mut counts, mut values) = (vec![0u32; grid.count], vec![f64::NAN; grid.count]);
+            let mut each = |_: usize, row: &mut RowBuffer, _: &mut Annotations| {
+                for (step, value) in row.values.iter().enumerate() {
+                    if !is_absent(*value) {
+                        counts[step] += 1;
+                        values[step] = *value;
+                    }
+                }
+                Ok(())
+            };
+            stream.scan(part, account, &mut notes, &mut each)?;
+            Ok((counts, values, notes))
+        };
+        let all_notes = &mut self.notes;
+        let merge = |(part_counts, part_values, notes): (Vec<u32>, Vec<f64>, Annotations)| {
+            all_notes.merge(notes);
+            for step in 0..grid.count {
+                if part_counts[step] > 0 {
+                    counts[step] += part_counts[step];
+                    values[step] = part_values[step];
+                }
+            }
+            Ok(())
+        };
+        in_parts(self.ctx.compute, stream.len(), SERIES_PER_PART, task, merge)?;
+        let only = counts.into_iter().zip(values);
+        Ok(only
+            .map(|(n, v)| if n == 1 { v } else { f64::NAN })
+            .collect())
+    }
+
+    /// A leaf over the series that an instant selector finds.
+    pub(crate) fn selector_leaf(
+        &mut self,
+        selector: &Selector,
+        kind: LeafKind,
+        grid: Grid,
+    ) -> Result<Leaf, QueryError> {
+        let reach = Reach {
+            range_ms: self.options.lookback_ms,
+            offset_ms: selector.offset_ms,
+            at: selector.at,
+        };
+        Ok(Leaf {
+            source: self.select(selector, &reach, &grid)?,
+            kind,
+            grid,
+            reach,
+            idle: Default::default(),
+        })
+    }
+
+    fn select(
+        &mut self,
+        selector: &Selector,
+        reach: &Reach,
+        grid: &Grid,
+    ) -> Result<Arc<dyn Source>, QueryError> {
+        if selector.edges != Edges::Plain {
+            return Err(QueryError::Execution(
+                "the modifiers anchored and smoothed are not supported here".into(),
+            ));
+        }
+        let request = SelectRequest {
+            tenant: self.ctx.tenant,
+            matchers: &selector.matchers,
+            range: reach.time_range(grid),
+            cancel: self.ctx.cancel,
+        };
+        let selection = self.ctx.store.select(request).map_err(storage_error)?;
+        Ok(Arc::new(Selected::new(selection, &selector.matchers)))
+    }
+
+    /// The series of a range vector and what a step sees of them.
+    pub(crate) fn matrix(
+        &mut self,
+        node: &Node,
+        grid: Grid,
+    ) -> Result<(Arc<dyn Source>, Reach), QueryError> {
+        match &node.kind {
+            NodeKind::Matrix(selector, range_ms) => {
+                let reach = Reach {
+                    range_ms: *range_ms,
+                    offset_ms: selector.offset_ms,
+                    at: selector.at,
+                };
+                Ok((self.select(selector, &reach, &grid)?, reach))
+            }
+            NodeKind::Subquery(subquery) => {
+                let before = self.account.total();
+                let (frame, inner, reach) = self.subquery(subquery, grid)?;
+                // The samples of the rows are counted when windows are made of them.
+                self.account.set_total(before);
+                Ok((Arc::new(Resampled::new(frame, &inner)), reach))
+            }
+            _ => Err(not_a_vector(node)),
+        }
+    }
+
+    /// Evaluates the inside of a subquery at every multiple of its step that its windows hold.
+    pub(crate) fn subquery(
+        &mut self,
+        subquery: &Subquery,
+        grid: Grid,
+    ) -> Result<(Frame, Grid, Reach), QueryError> {
+        let reach = Reach {
+            range_ms: subquery.range_ms,
+            offset_ms: subquery.offset_ms,
+            at: subquery.at,
+        };
+        let step_ms = subquery
+            .step_ms
+            .unwrap_or(self.options.default_subquery_step_ms)
+            .max(1);
+        let oldest = reach.end(grid.start).saturating_sub(subquery.range_ms);
+        let mut start = step_ms * (oldest / step_ms);
+        if start <= oldest {
+            start = start.saturating_add(step_ms);
+        }
+        let inner_grid = Grid::between(start, reach.end(grid.last()), step_ms);
+        let frame = match subquery.inner.value_type {
+            ValueType::Scalar => {
+                let values = self.scalar(&subquery.inner, inner_grid)?;
+                scalar_frame(&values)
+            }
+            _ => self.frame(&subquery.inner, inner_grid)?,
+        };
+        Ok((frame, inner_grid, reach))
+    }
+}
+
+/// A frame of one series without labels.
+pub(crate) fn scalar_frame(values: &[f64]) -> Frame {
+    let mut frame = Frame::new(values.len());
+    let head = Head {
+        labels: Labels::empty(),
+        drops_name: false,
+    };
+    let row = Row {
+        values,
+        histograms: &[],
+    };
+    frame.push(head, row);
+    frame
+}
+
+fn not_a_vector(node: &Node) -> QueryError {
+    QueryError::Execution(format!("unexpected {} in evaluation", node.value_type))
+}

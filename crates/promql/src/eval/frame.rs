@@ -1,0 +1,261 @@
+//! Values of many series over the same steps: one dense row of floats a series.
+//!
+//! ```text
+//!            step 0  step 1  step 2
+//! {a="1"}  |  3.0  |  3.5  |   -   |      "-" is ABSENT
+//! {a="2"}  |   -   |   -   |  7.0  |      histograms stand in a side list
+//! ```
+//!
+//! Invariants: a place without a float holds [`ABSENT`], which no operator produces as a value
+//! (selectors drop staleness markers, and arithmetic makes quiet NaNs); a place that has a histogram
+//! has no float. So a function of floats passes over histograms by itself. In a [`Frame`] no row is
+//! empty.
+
+use firn_model::budget::Reservation;
+use firn_model::histogram::{Counts, Histogram};
+use firn_model::labels::Labels;
+use firn_model::sample::{STALE_NAN_BITS, is_stale};
+use std::sync::Arc;
+
+/// Marks a step without a float.
+pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
+
+/// Whether there is no float.
+#[inline(always)]
+pub(crate) fn is_absent(value: f64) -> bool {
+    is_stale(value)
+}
+
+/// A histogram and the step it belongs to.
+pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
+
+/// The steps of one series.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    /// One float a step, or [`ABSENT`].
+    pub(crate) values: &'a [f64],
+    /// Histograms, in step order.
+    pub(crate) histograms: &'a [HistogramPoint],
+}
+
+impl Row<'_> {
+    /// Whether no step has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.histograms.is_empty() && self.values.iter().all(|v| is_absent(*v))
+    }
+
+    /// Whether some step has a float.
+    pub(crate) fn has_floats(&self) -> bool {
+        self.values.iter().any(|v| !is_absent(*v))
+    }
+
+    /// How many samples the row counts for.
+    pub(crate) fn samples(&self) -> u64 {
+        let floats = self.values.iter().filter(|v| !is_absent(**v)).count() as u64;
+        floats
+            + self
+                .histograms
+                .iter()
+                .map(|(_, h)| samples_of(h))
+                .sum::<u64>()
+    }
+
+    /// The histogram at a step.
+    pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
+        let at = self
+            .histograms
+            .binary_search_by_key(&step, |(s, _)| *s as usize);
+        at.ok().map(|i| &self.histograms[i].1)
+    }
+}
+
+/// How many samples a histogram counts for: one for each sixteen bytes of upstream's form.
+pub(crate) fn samples_of(histogram: &Histogram) -> u64 {
+    const FIXED_BYTES: usize = 168;
+    let buckets = match &histogram.counts {
+        Counts::Integer {
+            positive, negative, ..
+        } => positive.len() + negative.len(),
+        Counts::Float {
+            positive, negative, ..
+        } => positive.len() + negative.len(),
+    };
+    let spans = histogram.positive_spans.len() + histogram.negative_spans.len();
+    let bytes = FIXED_BYTES + 8 * (buckets + spans + histogram.custom_values.len());
+    (bytes as u64 + 8) / 16
+}
+
+/// A row that is being worked on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowBuffer {
+    /// As in [`Row`].
+    pub(crate) values: Vec<f64>,
+    /// As in [`Row`].
+    pub(crate) histograms: Vec<HistogramPoint>,
+}
+
+impl RowBuffer {
+    /// Empties the row and gives it `steps` steps.
+    pub(crate) fn reset(&mut self, steps: usize) {
+        self.values.clear();
+        self.values.resize(steps, ABSENT);
+        self.histograms.clear();
+    }
+
+    /// Makes it equal to `row`.
+    pub(crate) fn copy_from(&mut self, row: Row<'_>) {
+        self.values.clear();
+        self.values.extend_from_slice(row.values);
+        self.histograms.clear();
+        self.histograms.extend_from_slice(row.histograms);
+    }
+
+    /// A look at it.
+    pub(crate) fn row(&self) -> Row<'_> {
+        Row {
+            values: &self.values,
+            histograms: &self.histograms,
+        }
+    }
+}
+
+/// Whose values a row holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Head {
+    /// The labels.
+    pub(crate) labels: Labels,
+    /// Whether the labels that name the metric go at the end of the evaluation.
+    pub(crate) drops_name: bool,
+}
+
+/// Rows of non-empty series, in an order that means something only for instant vectors.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    steps: usize,
+    heads: Vec<Head>,
+    values: Vec<f64>,
+    /// One list a series, or none at all while there is no histogram.
+    histograms: Vec<Vec<HistogramPoint>>,
+    memory: Vec<Reservation>,
+}
+
+impl Frame {
+    /// A frame without series.
+    pub(crate) fn new(steps: usize) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// Lets the frame hold on to memory that was reserved for it.
+    pub(crate) fn keep(&mut self, memory: Reservation) {
+        self.memory.push(memory);
+    }
+
+    /// Adds a series; an empty row is left out.
+    pub(crate) fn push(&mut self, head: Head, row: Row<'_>) {
+        if row.is_empty() {
+            return;
+        }
+        self.heads.push(head);
+        self.values.extend_from_slice(row.values);
+        if !row.histograms.is_empty() {
+            self.histograms.resize(self.heads.len() - 1, Vec::new());
+        }
+        if !self.histograms.is_empty() || !row.histograms.is_empty() {
+            self.histograms.push(row.histograms.to_vec());
+        }
+    }
+
+    /// Appends the series of another frame of as many steps.
+    pub(crate) fn append(&mut self, mut other: Frame) {
+        if !other.histograms.is_empty() || !self.histograms.is_empty() {
+            self.histograms.resize(self.heads.len(), Vec::new());
+            other.histograms.resize(other.heads.len(), Vec::new());
+        }
+        self.heads.append(&mut other.heads);
+        self.values.append(&mut other.values);
+        self.histograms.append(&mut other.histograms);
+        self.memory.append(&mut other.memory);
+    }
+
+    /// How many series.
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// How many steps.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Whose row it is.
+    pub(crate) fn head(&self, series: usize) -> &Head {
+        &self.heads[series]
+    }
+
+    /// All heads, to be changed.
+    pub(crate) fn heads_mut(&mut self) -> &mut [Head] {
+        &mut self.heads
+    }
+
+    /// The row of a series.
+    pub(crate) fn row(&self, series: usize) -> Row<'_> {
+        Row {
+            values: &self.values[series * self.steps..(series + 1) * self.steps],
+            histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
+        }
+    }
+
+    /// Whether some series has a histogram.
+    pub(crate) fn has_histograms(&self) -> bool {
+        self.histograms.iter().any(|points| !points.is_empty())
+    }
+
+    /// How many samples all rows count for.
+    pub(crate) fn samples(&self) -> u64 {
+        (0..self.len()).map(|i| self.row(i).samples()).sum()
+    }
+
+    /// The same series in another order, or some of them.
+    pub(crate) fn select(&self, order: impl IntoIterator<Item = usize>) -> Frame {
+        let mut out = Frame::new(self.steps);
+        for series in order {
+            out.push(self.head(series).clone(), self.row(series));
+        }
+        out
+    }
+
+    /// The same series without their histograms.
+    pub(crate) fn floats_only(&self) -> Frame {
+        let mut out = Frame::new(self.steps);
+        for series in 0..self.len() {
+            let row = Row {
+                histograms: &[],
+                ..self.row(series)
+            };
+            out.push(self.head(series).clone(), row);
+        }
+        out
+    }
+
+    /// The one step of this frame, repeated `steps` times.
+    pub(crate) fn repeat(&self, steps: usize) -> Frame {
+        let mut out = Frame::new(steps);
+        let mut row = RowBuffer::default();
+        for series in 0..self.len() {
+            let one = self.row(series);
+            row.reset(steps);
+            if let Some(value) = one.values.first() {
+                row.values.fill(*value);
+            }
+            if let Some((_, histogram)) = one.histograms.first() {
+                let points = (0..steps as u32).map(|step| (step, histogram.clone()));
+                row.histograms.extend(points);
+            }
+            out.push(self.head(series).clone(), row.row());
+        }
+        out
+    }
+}

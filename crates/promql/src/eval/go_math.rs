@@ -1,0 +1,72 @@
+//! Float functions where Go's answer is not the standard library's, and order among floats.
+
+/// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.
+pub(crate) fn max(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == 0.0 && a == b {
+        if a.is_sign_negative() { b } else { a }
+    } else if a > b {
+        a
+    } else {
+        b
+    }
+}
+
+/// Go's `math.Min`.
+pub(crate) fn min(a: f64, b: f64) -> f64 {
+    -max(-a, -b)
+}
+
+/// Sorts upwards with NaN first, as upstream's heap of values does.
+pub(crate) fn sort_values(values: &mut [f64]) {
+    values.sort_unstable_by(|a, b| match (a.is_nan(), b.is_nan()) {
+        (false, false) => a.total_cmp(b),
+        (a_nan, b_nan) => b_nan.cmp(&a_nan),
+    });
+}
+
+/// The quantile of sorted values, between two of them by weight.
+pub(crate) fn quantile(quantile: f64, sorted: &[f64]) -> f64 {
+    if sorted.is_empty() || quantile.is_nan() {
+        return f64::NAN;
+    }
+    if quantile < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if quantile > 1.0 {
+        return f64::INFINITY;
+    }
+    let last = (sorted.len() - 1) as f64;
+    let rank = quantile * last;
+    let lower = rank.floor().max(0.0);
+    let upper = (lower + 1.0).min(last);
+    let weight = rank - rank.floor();
+    sorted[lower as usize] * (1.0 - weight) + sorted[upper as usize] * weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn max_and_min_treat_nan_as_go() {
+        assert_eq!(max(f64::NAN, f64::INFINITY), f64::INFINITY);
+        assert_eq!(min(f64::NEG_INFINITY, f64::NAN), f64::NEG_INFINITY);
+        assert!(max(f64::NAN, 1.0).is_nan() && min(1.0, f64::NAN).is_nan());
+        assert!(max(-0.0, 0.0).is_sign_positive() && min(0.0, -0.0).is_sign_negative());
+        assert_eq!((max(1.0, 2.0), min(1.0, 2.0)), (2.0, 1.0));
+    }
+
+    #[test]
+    fn quantile_interpolates_between_ranks() {
+        let mut values = [4.0, 1.0, 3.0, 2.0];
+        sort_values(&mut values);
+        for (q, want) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (2.0, f64::INFINITY)] {
+            assert_eq!(quantile(q, &values), want, "{q}");
+        }
+        assert!(quantile(f64::NAN, &values).is_nan());
+    }
+}

@@ -1,0 +1,124 @@
+//! Compensated sums, in Neumaier's form, operation by operation as upstream so that bits agree.
+
+/// A running sum and what rounding lost of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Kahan {
+    /// The sum.
+    pub(crate) sum: f64,
+    /// The compensation.
+    pub(crate) lost: f64,
+}
+
+impl Kahan {
+    /// Adds `value`.
+    #[inline(always)]
+    pub(crate) fn add(self, value: f64) -> Self {
+        let total = self.sum + value;
+        let rest = if self.sum.abs() >= value.abs() {
+            (self.sum - total) + value
+        } else {
+            (value - total) + self.sum
+        };
+        let overflow = total.abs() > f64::MAX;
+        Self {
+            sum: total,
+            lost: if overflow { 0.0 } else { self.lost + rest },
+        }
+    }
+
+    /// Adds another sum with its compensation.
+    #[inline(always)]
+    pub(crate) fn merge(self, other: Self) -> Self {
+        let joined = self.add(other.sum);
+        let lost = if joined.sum.abs() > f64::MAX {
+            0.0
+        } else {
+            joined.lost + other.lost
+        };
+        Self { lost, ..joined }
+    }
+
+    /// The sum with its compensation.
+    #[inline(always)]
+    pub(crate) fn total(self) -> f64 {
+        self.sum + self.lost
+    }
+}
+
+/// The mean of a sequence: a compensated sum, until that would overflow; from there on an
+/// incremental mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mean {
+    sum: Kahan,
+    mean: Kahan,
+    count: f64,
+    incremental: bool,
+}
+
+impl Mean {
+    /// The mean of one value.
+    pub(crate) fn of(first: f64) -> Self {
+        Self {
+            sum: Kahan {
+                sum: first,
+                lost: 0.0,
+            },
+            mean: Kahan::default(),
+            count: 1.0,
+            incremental: false,
+        }
+    }
+
+    /// Takes one more value in.
+    pub(crate) fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        if !self.incremental {
+            let next = self.sum.add(value);
+            if !next.sum.is_infinite() {
+                self.sum = next;
+                return;
+            }
+            self.incremental = true;
+            self.mean = Kahan {
+                sum: self.sum.sum / (self.count - 1.0),
+                lost: self.sum.lost / (self.count - 1.0),
+            };
+        }
+        let weight = (self.count - 1.0) / self.count;
+        self.mean = Kahan {
+            sum: weight * self.mean.sum,
+            lost: weight * self.mean.lost,
+        }
+        .add(value / self.count);
+    }
+
+    /// The mean so far.
+    pub(crate) fn value(&self) -> f64 {
+        if self.incremental {
+            self.mean.total()
+        } else {
+            self.sum.sum / self.count + self.sum.lost / self.count
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kahan_add_large_and_small_keeps_the_small() {
+        let total = [1e100, 1.0, -1e100]
+            .into_iter()
+            .fold(Kahan::default(), Kahan::add)
+            .total();
+        assert_eq!(total, 1.0);
+    }
+
+    #[test]
+    fn mean_of_sum_that_overflows_is_finite() {
+        let mut mean = Mean::of(f64::MAX);
+        mean.add(f64::MAX);
+        assert_eq!(mean.value(), f64::MAX);
+    }
+}

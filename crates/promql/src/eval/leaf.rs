@@ -1,0 +1,494 @@
+//! The leaves of a plan: series read from a source and turned into rows, a part at a time.
+//!
+//! A leaf keeps nothing of a series but its row. Plans are shared by the series of a part that share a
+//! time column; a series with staleness markers or histograms in a range has a column of its own.
+
+use crate::ast::Span;
+use crate::eval::account::Account;
+use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::frame::{Row, RowBuffer};
+use crate::eval::go_format::format_fixed;
+use crate::eval::grid::{Grid, Reach};
+use crate::eval::mixed;
+use crate::eval::over_time::{self, Floats, RangeFunction, StepArguments};
+use crate::eval::rate::{RatePlan, Started};
+use crate::eval::source::Source;
+use crate::eval::window::{Newest, Plans, Windows};
+use crate::value::QueryError;
+use firn_model::columns::{SeriesBatch, SeriesColumns};
+use firn_model::labels::METRIC_NAME;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is computed from the samples of a series.
+#[derive(Debug)]
+pub(crate) enum LeafKind {
+    /// The newest sample.
+    Newest,
+    /// The time of the newest sample, in seconds.
+    NewestTime,
+    /// The start timestamp of the newest sample, in seconds.
+    NewestStart,
+    /// A function of a window.
+    Range(RangeCall),
+}
+
+/// A function of a range vector with its other arguments.
+#[derive(Debug)]
+pub(crate) struct RangeCall {
+    /// The function.
+    pub(crate) function: RangeFunction,
+    /// Its name in PromQL.
+    pub(crate) name: &'static str,
+    /// The scalar arguments in order, each with one value a step.
+    pub(crate) scalars: Vec<Vec<f64>>,
+    /// Where the first argument stands.
+    pub(crate) span: Span,
+    /// Names for which `rate` is questionable.
+    pub(crate) counters: CounterNames,
+    /// Whether start timestamps are looked at.
+    pub(crate) uses_starts: bool,
+}
+
+impl RangeCall {
+    /// The arguments at a step.
+    pub(crate) fn arguments(&self, grid: &Grid, step: usize) -> StepArguments {
+        let mut scalars = [0.0; 2];
+        for (out, values) in scalars.iter_mut().zip(&self.scalars) {
+            *out = values[step];
+        }
+        StepArguments {
+            time: grid.time(step),
+            scalars,
+        }
+    }
+
+    /// Checks the scalar arguments at the steps whose window holds samples.
+    pub(crate) fn check(
+        &self,
+        mut steps: impl Iterator<Item = usize>,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        let scalar = |at: usize, step: usize| self.scalars[at][step];
+        match self.function {
+            RangeFunction::Quantile => {
+                for step in steps {
+                    if !(0.0..=1.0).contains(&scalar(0, step)) {
+                        notes.add(Annotation::invalid_quantile(self.span, scalar(0, step)));
+                    }
+                }
+                Ok(())
+            }
+            RangeFunction::Smoothing => {
+                let mut wrong = |at: usize, what: &str, symbol: &str| {
+                    let invalid = |value: f64| value <= 0.0 || value >= 1.0;
+                    let step = steps.find(|step| invalid(scalar(at, *step)))?;
+                    let got = format_fixed(scalar(at, step));
+                    Some(QueryError::Execution(format!(
+                        "invalid {what} factor. Expected: 0 < {symbol} < 1, got: {got}"
+                    )))
+                };
+                wrong(0, "smoothing", "sf").map_or(Ok(()), Err)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which series do not look like counters, and what to say about them.
+#[derive(Debug, Default)]
+pub(crate) struct CounterNames {
+    /// For each series the number of its remark plus one, or zero; empty if no series needs one.
+    remarks_of: Vec<u32>,
+    remarks: Vec<Annotation>,
+}
+
+impl CounterNames {
+    /// Looks at the names, or with `by_type` at the type labels, of all series of `source`.
+    pub(crate) fn check(source: &dyn Source, by_type: bool, span: Span) -> Self {
+        let names = source.label_column(METRIC_NAME);
+        let kinds = by_type.then(|| source.label_column("__type__"));
+        let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
+        if kinds.is_none() && !plain.contains(&true) {
+            return Self::default();
+        }
+        let mut out = Self::default();
+        let mut known = rustc_hash::FxHashMap::default();
+        for (series, name_id) in names.ids.iter().enumerate() {
+            let name = &names.values[*name_id as usize];
+            let kind = kinds.as_ref().map(|k| (k.ids[series], k));
+            let questionable = match kind {
+                _ if name.is_empty() => false,
+                None => plain[*name_id as usize],
+                Some((id, column)) => {
+                    !matches!(&*column.values[id as usize], b"counter" | b"histogram")
+                }
+            };
+            let remark = questionable.then(|| {
+                *known
+                    .entry((*name_id, kind.map(|(id, _)| id)))
+                    .or_insert_with(|| {
+                        out.remarks.push(match kind {
+                            None => Annotation::possible_non_counter(span, name),
+                            Some((id, column)) => Annotation::possible_non_counter_type(
+                                span,
+                                name,
+                                &column.values[id as usize],
+                            ),
+                        });
+                        out.remarks.len() as u32
+                    })
+            });
+            out.remarks_of.push(remark.unwrap_or(0));
+        }
+        out
+    }
+}
+
+fn is_counter_name(name: &[u8]) -> bool {
+    let endings: [&[u8]; 4] = [b"_total", b"_sum", b"_count", b"_bucket"];
+    name.is_empty() || endings.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Series of a source and what is computed from each.
+pub(crate) struct Leaf {
+    /// The series.
+    pub(crate) source: Arc<dyn Source>,
+    /// What is computed.
+    pub(crate) kind: LeafKind,
+    /// The steps.
+    pub(crate) grid: Grid,
+    /// What a step sees.
+    pub(crate) reach: Reach,
+    /// Memory of parts that are done.
+    pub(crate) idle: Mutex<Vec<Scratch>>,
+}
+
+/// What is done with the row of a series, which it may change.
+pub(crate) type Each<'a> =
+    dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
+
+/// Memory that a part works in.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    batch: SeriesBatch,
+    row: RowBuffer,
+    newest: Plans<Newest>,
+    windows: Plans<Windows>,
+    rates: Plans<RatePlan>,
+    times: Vec<TimestampMs>,
+    values: Vec<f64>,
+    starts: Vec<TimestampMs>,
+}
+
+impl Leaf {
+    /// Hands the row of every series of `part` to `each`, in order.
+    pub(crate) fn scan(
+        &self,
+        part: Range<usize>,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), QueryError> {
+        let mut scratch = self.lock_idle().pop().unwrap_or_default();
+        let outcome = self.scan_with(&mut scratch, part, account, notes, each);
+        self.lock_idle().push(scratch);
+        outcome
+    }
+
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn scan_with(
+        &self,
+        scratch: &mut Scratch,
+        part: Range<usize>,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), QueryError> {
+        account.check()?;
+        let Scratch {
+            batch,
+            row,
+            newest,
+            windows,
+            rates,
+            ..
+        } = scratch;
+        batch.clear();
+        self.source.read(part.clone(), batch)?;
+        let _samples = account.reserve(batch.sample_count() * size_of::<f64>())?;
+        let columns = batch.time_column_count();
+        newest.reset(columns);
+        windows.reset(columns);
+        rates.reset(columns);
+        let mut noted = vec![false; self.remarks()];
+        let (mut read, mut window_max) = (0, 0);
+        for (at, series) in part.enumerate() {
+            row.reset(self.grid.count);
+            let columns = batch.series(at);
+            let mut worker = Worker {
+                leaf: self,
+                series,
+                newest,
+                windows,
+                rates,
+                times: &mut scratch.times,
+                values: &mut scratch.values,
+                starts: &mut scratch.starts,
+                read: &mut read,
+                window_max: &mut window_max,
+            };
+            worker.fill(&columns, row, notes)?;
+            self.remark(series, row.row(), &mut noted, notes);
+            each(series, row, notes)?;
+        }
+        account.count_read(read);
+        account.glimpse(window_max)
+    }
+
+    fn remarks(&self) -> usize {
+        match &self.kind {
+            LeafKind::Range(call) => call.counters.remarks.len(),
+            _ => 0,
+        }
+    }
+
+    /// Says once a part that a rate of this series is questionable.
+    fn remark(&self, series: usize, row: Row<'_>, noted: &mut [bool], notes: &mut Annotations) {
+        let LeafKind::Range(call) = &self.kind else {
+            return;
+        };
+        let remark = call.counters.remarks_of.get(series).copied().unwrap_or(0);
+        let Some(index) = (remark as usize).checked_sub(1) else {
+            return;
+        };
+        if !noted[index] && row.has_floats() {
+            noted[index] = true;
+            notes.add(call.counters.remarks[index].clone());
+        }
+    }
+}
+
+/// Computes one row.
+struct Worker<'a> {
+    leaf: &'a Leaf,
+    series: usize,
+    newest: &'a mut Plans<Newest>,
+    windows: &'a mut Plans<Windows>,
+    rates: &'a mut Plans<RatePlan>,
+    times: &'a mut Vec<TimestampMs>,
+    values: &'a mut Vec<f64>,
+    starts: &'a mut Vec<TimestampMs>,
+    read: &'a mut u64,
+    window_max: &'a mut u64,
+}
+
+impl Worker<'_> {
+    fn fill(
+        &mut self,
+        columns: &SeriesColumns<'_>,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        if columns.times.is_empty() {
+            return Ok(());
+        }
+        match &self.leaf.kind {
+            LeafKind::Range(call) => self.fill_range(call, columns, row, notes),
+            _ => {
+                self.fill_newest(columns, row);
+                Ok(())
+            }
+        }
+    }
+
+    fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
+        let leaf = self.leaf;
+        let plan = self.newest.of(columns.time_column, |plan| {
+            plan.fill(columns.times, &leaf.grid, &leaf.reach);
+        });
+        let plain = columns.histograms.is_empty();
+        if plain && matches!(leaf.kind, LeafKind::Newest) {
+            plan.gather(columns.values, &mut row.values);
+            *self.read += row.row().samples();
+            return;
+        }
+        for (step, index) in plan.iter() {
+            let histogram = histogram_at(columns, index);
+            let stale = match histogram {
+                Some(h) => h.is_stale(),
+                None => is_stale(columns.values[index]),
+            };
+            if stale {
+                continue;
+            }
+            match (&leaf.kind, histogram) {
+                (LeafKind::NewestTime, _) => {
+                    row.values[step] = columns.times[index] as f64 / 1000.0;
+                }
+                (LeafKind::NewestStart, _) => {
+                    let start = columns.start_times.get(index).copied();
+                    row.values[step] = start.unwrap_or(START_UNKNOWN) as f64 / 1000.0;
+                }
+                (_, Some(h)) => row.histograms.push((step as u32, h.clone())),
+                (_, None) => row.values[step] = columns.values[index],
+            }
+        }
+        *self.read += row.row().samples();
+    }
+
+    fn fill_range(
+        &mut self,
+        call: &RangeCall,
+        columns: &SeriesColumns<'_>,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        if !columns.histograms.is_empty() {
+            let name = || {
+                self.leaf
+                    .source
+                    .labels(self.series)
+                    .get(METRIC_NAME)
+                    .to_vec()
+            };
+            let view = mixed::View {
+                call,
+                grid: &self.leaf.grid,
+                reach: &self.leaf.reach,
+                name: &name,
+            };
+            *self.read += mixed::fill(&view, columns, row, notes)?;
+            return Ok(());
+        }
+        let starts = match call.uses_starts {
+            true => columns.start_times,
+            false => &[],
+        };
+        if columns
+            .values
+            .iter()
+            .fold(false, |any, v| any | is_stale(*v))
+        {
+            self.compact(columns, starts);
+            let samples = Floats {
+                times: self.times,
+                values: self.values,
+                starts: self.starts,
+            };
+            let mut own = (Plans::default(), Plans::default());
+            own.0.reset(1);
+            own.1.reset(1);
+            let counts = fill_floats(self.leaf, call, &samples, 0, (&mut own.0, &mut own.1), row);
+            return self.count(counts, call, notes);
+        }
+        let samples = Floats {
+            times: columns.times,
+            values: columns.values,
+            starts,
+        };
+        let plans = (&mut *self.windows, &mut *self.rates);
+        let counts = fill_floats(self.leaf, call, &samples, columns.time_column, plans, row);
+        self.count(counts, call, notes)
+    }
+
+    /// Copies the samples that are no staleness markers.
+    fn compact(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) {
+        self.times.clear();
+        self.values.clear();
+        self.starts.clear();
+        for (at, value) in columns.values.iter().enumerate() {
+            if !is_stale(*value) {
+                self.times.push(columns.times[at]);
+                self.values.push(*value);
+                self.starts.extend(starts.get(at));
+            }
+        }
+    }
+
+    fn count(
+        &mut self,
+        counts: Counts,
+        call: &RangeCall,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        *self.read += counts.samples;
+        *self.window_max = (*self.window_max).max(counts.window_max);
+        if counts.overlap {
+            let labels = self.leaf.source.labels(self.series);
+            notes.add(Annotation::start_time_overlap(
+                call.span,
+                labels.get(METRIC_NAME),
+            ));
+        }
+        call.check(counts.steps.into_iter(), notes)
+    }
+}
+
+/// What a row cost.
+struct Counts {
+    samples: u64,
+    window_max: u64,
+    overlap: bool,
+    /// The steps whose scalar arguments are to be checked.
+    steps: Vec<usize>,
+}
+
+/// Computes the row of a series of floats.
+fn fill_floats(
+    leaf: &Leaf,
+    call: &RangeCall,
+    samples: &Floats<'_>,
+    column: usize,
+    (windows, rates): (&mut Plans<Windows>, &mut Plans<RatePlan>),
+    row: &mut RowBuffer,
+) -> Counts {
+    let (grid, reach) = (&leaf.grid, &leaf.reach);
+    let out = &mut row.values;
+    let mut overlap = false;
+    let windows = if let RangeFunction::Extrapolated(how) = call.function {
+        let plan = rates.of(column, |plan| plan.fill(samples.times, grid, reach, how));
+        if how.counter && !samples.starts.is_empty() {
+            let started = Started {
+                times: samples.times,
+                values: samples.values,
+                starts: samples.starts,
+            };
+            overlap = how.fill_with_starts(plan, &started, grid, reach, out);
+        } else {
+            how.fill(plan, samples.values, reach, out);
+        }
+        plan.windows()
+    } else {
+        let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
+        let arguments = |step| call.arguments(grid, step);
+        over_time::fill(call.function, plan, samples, arguments, out);
+        plan
+    };
+    Counts {
+        samples: windows.samples(),
+        window_max: windows.samples_max(),
+        overlap,
+        steps: match call.function {
+            RangeFunction::Quantile | RangeFunction::Smoothing => {
+                windows.iter().map(|(step, ..)| step).collect()
+            }
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// The histogram at an index of a series, if the sample there is one.
+fn histogram_at<'a>(
+    columns: &SeriesColumns<'a>,
+    index: usize,
+) -> Option<&'a Arc<firn_model::histogram::Histogram>> {
+    let at = columns
+        .histograms
+        .binary_search_by_key(&index, |(i, _)| *i as usize);
+    at.ok().map(|i| &columns.histograms[i].1)
+}

@@ -1,0 +1,406 @@
+//! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and their kin.
+//!
+//! Each window is computed from its first sample to its last in upstream's order of operations, so
+//! that results agree bit for bit; a sum that slides would round differently.
+
+use crate::eval::frame::ABSENT;
+use crate::eval::go_math::{quantile, sort_values};
+use crate::eval::kahan::{Kahan, Mean};
+use crate::eval::rate::{Extrapolation, Started};
+use crate::eval::window::Windows;
+use firn_model::sample::TimestampMs;
+
+/// A function of a range vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeFunction {
+    /// `rate`, `increase`, `delta`
+    Extrapolated(Extrapolation),
+    /// `irate` if counter, else `idelta`
+    LastChange {
+        /// Whether it is `irate`.
+        counter: bool,
+    },
+    /// `deriv`
+    Slope,
+    /// `predict_linear(v, t)`
+    Prediction,
+    /// `double_exponential_smoothing(v, sf, tf)`
+    Smoothing,
+    /// `resets`
+    Resets,
+    /// `changes`
+    Changes,
+    /// `avg_over_time`
+    Mean,
+    /// `sum_over_time`
+    Sum,
+    /// `count_over_time`
+    Count,
+    /// `present_over_time`
+    Present,
+    /// `min_over_time`
+    Min,
+    /// `max_over_time`
+    Max,
+    /// `first_over_time`
+    First,
+    /// `last_over_time`
+    Last,
+    /// `stddev_over_time`
+    Deviation,
+    /// `stdvar_over_time`
+    Variance,
+    /// `quantile_over_time(q, v)`
+    Quantile,
+    /// `mad_over_time`
+    MedianDeviation,
+    /// `ts_of_first_over_time`
+    FirstTime,
+    /// `ts_of_last_over_time`
+    LastTime,
+    /// `ts_of_min_over_time`
+    MinTime,
+    /// `ts_of_max_over_time`
+    MaxTime,
+}
+
+impl RangeFunction {
+    /// Whether the result is still the same metric, so that its name stays.
+    pub(crate) fn keeps_name(self) -> bool {
+        matches!(self, RangeFunction::First | RangeFunction::Last)
+    }
+
+    /// Whether start timestamps matter.
+    pub(crate) fn uses_starts(self) -> bool {
+        match self {
+            RangeFunction::Extrapolated(how) => how.counter,
+            RangeFunction::LastChange { counter } => counter,
+            RangeFunction::Resets => true,
+            _ => false,
+        }
+    }
+}
+
+/// The samples of a series, without staleness markers and histograms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floats<'a> {
+    /// Timestamps.
+    pub(crate) times: &'a [TimestampMs],
+    /// Values.
+    pub(crate) values: &'a [f64],
+    /// Start timestamps, as many as values, or none.
+    pub(crate) starts: &'a [TimestampMs],
+}
+
+impl<'a> Floats<'a> {
+    /// The samples `start..end`.
+    pub(crate) fn slice(&self, start: usize, end: usize) -> Floats<'a> {
+        Floats {
+            times: &self.times[start..end],
+            values: &self.values[start..end],
+            starts: self.starts.get(start..end).unwrap_or(&[]),
+        }
+    }
+
+    fn started(&self) -> Option<Started<'a>> {
+        (!self.starts.is_empty()).then_some(Started {
+            times: self.times,
+            values: self.values,
+            starts: self.starts,
+        })
+    }
+}
+
+/// What a function is computed from beside the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StepArguments {
+    /// The evaluation time.
+    pub(crate) time: TimestampMs,
+    /// The scalar arguments, in order.
+    pub(crate) scalars: [f64; 2],
+}
+
+/// Computes all steps whose window holds samples; `arguments` gives those of a step.
+pub(crate) fn fill(
+    function: RangeFunction,
+    windows: &Windows,
+    samples: &Floats<'_>,
+    arguments: impl Fn(usize) -> StepArguments,
+    out: &mut [f64],
+) {
+    use RangeFunction as F;
+    let values = |f: fn(&[f64]) -> f64, out: &mut [f64]| {
+        for (step, start, end) in windows.iter() {
+            out[step] = f(&samples.values[start..end]);
+        }
+    };
+    match function {
+        F::Sum => values(sum, out),
+        F::Mean => values(mean, out),
+        F::Min => values(min, out),
+        F::Max => values(max, out),
+        F::Count => values(|v| v.len() as f64, out),
+        F::Present => values(|_| 1.0, out),
+        F::First => values(|v| v[0], out),
+        F::Last => values(|v| v[v.len() - 1], out),
+        F::Changes => values(changes, out),
+        F::Variance => values(variance, out),
+        F::Deviation => values(|v| variance(v).sqrt(), out),
+        _ => {
+            let mut scratch = Vec::new();
+            for (step, start, end) in windows.iter() {
+                let window = samples.slice(start, end);
+                out[step] = of_samples(function, &window, arguments(step), &mut scratch);
+            }
+        }
+    }
+}
+
+/// A function that needs more than the values.
+fn of_samples(
+    function: RangeFunction,
+    window: &Floats<'_>,
+    arguments: StepArguments,
+    scratch: &mut Vec<f64>,
+) -> f64 {
+    use RangeFunction as F;
+    let values = window.values;
+    let seconds = |time: TimestampMs| time as f64 / 1000.0;
+    match function {
+        F::LastChange { counter } => last_change(window, counter),
+        F::Resets => resets(window) as f64,
+        F::Slope if values.len() < 2 => ABSENT,
+        F::Slope => regression(window, window.times[0]).0,
+        F::Prediction if values.len() < 2 => ABSENT,
+        F::Prediction => {
+            let (slope, intercept) = regression(window, arguments.time);
+            slope * arguments.scalars[0] + intercept
+        }
+        F::Smoothing => smoothing(values, arguments.scalars[0], arguments.scalars[1]),
+        F::Quantile => {
+            scratch.clear();
+            scratch.extend_from_slice(values);
+            sort_values(scratch);
+            quantile(arguments.scalars[0], scratch)
+        }
+        F::MedianDeviation => median_deviation(values, scratch),
+        F::FirstTime => seconds(window.times[0]),
+        F::LastTime => seconds(window.times[window.times.len() - 1]),
+        F::MinTime => seconds(time_of(window, |value, best| value <= best)),
+        F::MaxTime => seconds(time_of(window, |value, best| value >= best)),
+        _ => ABSENT,
+    }
+}
+
+fn sum(values: &[f64]) -> f64 {
+    let sum = values.iter().fold(Kahan::default(), |k, v| k.add(*v));
+    if sum.sum.is_infinite() {
+        sum.sum
+    } else {
+        sum.total()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    let mut mean = Mean::of(values[0]);
+    for value in &values[1..] {
+        mean.add(*value);
+    }
+    mean.value()
+}
+
+fn min(values: &[f64]) -> f64 {
+    let mut best = values[0];
+    for value in values {
+        if *value < best || best.is_nan() {
+            best = *value;
+        }
+    }
+    best
+}
+
+fn max(values: &[f64]) -> f64 {
+    let mut best = values[0];
+    for value in values {
+        if *value > best || best.is_nan() {
+            best = *value;
+        }
+    }
+    best
+}
+
+fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
+    let (mut best, mut at) = (window.values[0], window.times[0]);
+    for (value, time) in window.values.iter().zip(window.times) {
+        if better(*value, best) || best.is_nan() {
+            (best, at) = (*value, *time);
+        }
+    }
+    at
+}
+
+fn changes(values: &[f64]) -> f64 {
+    let differ = |pair: &&[f64]| pair[0] != pair[1] && !(pair[0].is_nan() && pair[1].is_nan());
+    values.windows(2).filter(differ).count() as f64
+}
+
+/// Resets or changes among the samples of a window.
+pub(crate) fn events(function: RangeFunction, window: &Floats<'_>) -> f64 {
+    match function {
+        RangeFunction::Resets => resets(window) as f64,
+        _ => changes(window.values),
+    }
+}
+
+/// How often a counter started anew.
+fn resets(window: &Floats<'_>) -> usize {
+    let started = window.started();
+    let reset = |at: &usize| {
+        window.values[*at] < window.values[*at - 1] || started.is_some_and(|s| s.restarted(*at))
+    };
+    (1..window.values.len()).filter(reset).count()
+}
+
+/// The change from the last but one sample to the last; of a counter per second.
+fn last_change(window: &Floats<'_>, counter: bool) -> f64 {
+    let count = window.values.len();
+    if count < 2 {
+        return ABSENT;
+    }
+    let (before, last) = (window.values[count - 2], window.values[count - 1]);
+    let restarted = window.started().is_some_and(|s| s.restarted(count - 1));
+    let change = if counter && (last < before || restarted) {
+        last
+    } else {
+        last - before
+    };
+    if counter {
+        change / ((window.times[count - 1] - window.times[count - 2]) as f64 / 1000.0)
+    } else {
+        change
+    }
+}
+
+/// Variance by Welford's way with compensation.
+fn variance(values: &[f64]) -> f64 {
+    let (mut mean, mut squares) = (Kahan::default(), Kahan::default());
+    let mut count = 0.0;
+    for value in values {
+        count += 1.0;
+        let delta = value - mean.total();
+        mean = mean.add(delta / count);
+        squares = squares.add(delta * (value - mean.total()));
+    }
+    squares.total() / count
+}
+
+/// The median of the distances from the median.
+fn median_deviation(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
+    if values.iter().any(|v| v.is_nan()) {
+        return f64::NAN;
+    }
+    scratch.clear();
+    scratch.extend_from_slice(values);
+    sort_values(scratch);
+    let median = quantile(0.5, scratch);
+    for value in scratch.iter_mut() {
+        *value = (*value - median).abs();
+    }
+    sort_values(scratch);
+    quantile(0.5, scratch)
+}
+
+/// Slope, and value at `origin`, of the line of least squares.
+fn regression(window: &Floats<'_>, origin: TimestampMs) -> (f64, f64) {
+    let first = window.values[0];
+    if window.values[1..].iter().all(|v| *v == first) {
+        return match first.is_infinite() {
+            true => (f64::NAN, f64::NAN),
+            false => (0.0, first),
+        };
+    }
+    let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [Kahan::default(); 4];
+    for (time, y) in window.times.iter().zip(window.values) {
+        let x = (time - origin) as f64 / 1e3;
+        x_sum = x_sum.add(x);
+        y_sum = y_sum.add(*y);
+        xy_sum = xy_sum.add(x * y);
+        xx_sum = xx_sum.add(x * x);
+    }
+    let count = window.values.len() as f64;
+    let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(Kahan::total);
+    let slope = (xy - x * y / count) / (xx - x * x / count);
+    (slope, y / count - slope * x / count)
+}
+
+/// Holt's double exponential smoothing.
+fn smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
+    if values.len() < 2 {
+        return ABSENT;
+    }
+    let (mut before, mut smoothed) = (0.0, values[0]);
+    let mut trend = values[1] - values[0];
+    for (at, value) in values.iter().enumerate().skip(1) {
+        let scaled = factor * value;
+        if at > 1 {
+            trend = trend_factor * (smoothed - before) + (1.0 - trend_factor) * trend;
+        }
+        let carried = (1.0 - factor) * (smoothed + trend);
+        (before, smoothed) = (smoothed, scaled + carried);
+    }
+    smoothed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(function: RangeFunction, values: &[f64], scalars: [f64; 2], want: f64) {
+        let times: Vec<i64> = (0..values.len() as i64).map(|i| i * 1000).collect();
+        let window = Floats {
+            times: &times,
+            values,
+            starts: &[],
+        };
+        let arguments = StepArguments {
+            time: 10_000,
+            scalars,
+        };
+        let got = of_samples(function, &window, arguments, &mut Vec::new());
+        assert!(
+            got == want || got.to_bits() == want.to_bits(),
+            "{function:?} {got}"
+        );
+    }
+
+    #[test]
+    fn range_functions_of_a_window_have_the_expected_value() {
+        use RangeFunction as F;
+        let counter = F::LastChange { counter: true };
+        check(counter, &[1.0, 5.0], [0.0; 2], 4.0);
+        check(counter, &[5.0, 1.0], [0.0; 2], 1.0);
+        check(
+            F::LastChange { counter: false },
+            &[5.0, 1.0],
+            [0.0; 2],
+            -4.0,
+        );
+        check(counter, &[5.0], [0.0; 2], ABSENT);
+        check(F::Slope, &[0.0, 2.0, 4.0], [0.0; 2], 2.0);
+        check(F::Slope, &[3.0, 3.0], [0.0; 2], 0.0);
+        check(F::Prediction, &[0.0, 1.0, 2.0], [5.0, 0.0], 15.0);
+        check(F::Smoothing, &[1.0, 2.0, 3.0], [0.5, 0.5], 3.0);
+        check(F::Quantile, &[3.0, 1.0, 2.0], [0.5, 0.0], 2.0);
+        check(F::MedianDeviation, &[1.0, 2.0, 9.0], [0.0; 2], 1.0);
+        check(F::Resets, &[1.0, 0.0, 2.0, 1.0], [0.0; 2], 2.0);
+        check(F::MinTime, &[1.0, 0.0, 0.0], [0.0; 2], 2.0);
+        check(F::MaxTime, &[f64::NAN, 1.0, 0.0], [0.0; 2], 1.0);
+    }
+
+    #[test]
+    fn mean_and_variance_are_compensated() {
+        assert_eq!(mean(&[1e100, 1.0, -1e100]), 1.0 / 3.0);
+        assert_eq!(variance(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), 4.0);
+        assert_eq!(sum(&[f64::INFINITY, 1.0]), f64::INFINITY);
+    }
+}

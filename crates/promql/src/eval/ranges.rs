@@ -1,0 +1,136 @@
+//! Splitting work by series over the compute threads, with results in a fixed order.
+//!
+//! The size of a part does not depend on the number of threads, and parts are merged in order, so
+//! neither do results. Of several failures the one of the lowest part is reported.
+
+use crate::value::QueryError;
+use firn_model::env::Compute;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Series in a part: enough to share time columns, few enough that a part's samples stay in the
+/// second-level cache (512 series of 100 samples are 400 kB).
+pub(crate) const SERIES_PER_PART: usize = 512;
+
+/// Computes parts of `0..len` on the compute threads and merges their results in order.
+pub(crate) fn in_parts<T: Send>(
+    compute: &dyn Compute,
+    len: usize,
+    part_len: usize,
+    task: impl Fn(Range<usize>) -> Result<T, QueryError> + Sync,
+    merge: impl FnMut(T) -> Result<(), QueryError> + Send,
+) -> Result<(), QueryError> {
+    let parts = len.div_ceil(part_len);
+    let range = |part: usize| part * part_len..((part + 1) * part_len).min(len);
+    if parts <= 1 {
+        let mut merge = merge;
+        return match parts {
+            0 => Ok(()),
+            _ => merge(task(range(0))?),
+        };
+    }
+    let failed = AtomicUsize::new(usize::MAX);
+    let queue = Mutex::new(Queue {
+        next: 0,
+        waiting: BTreeMap::new(),
+        merge,
+        failure: None,
+    });
+    compute.for_each(parts, &|part| {
+        if failed.load(Ordering::Relaxed) < part {
+            return;
+        }
+        let outcome = task(range(part));
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err((part, error)) = queue.take(part, outcome) {
+            failed.fetch_min(part, Ordering::Relaxed);
+            queue.fail(part, error);
+        }
+    });
+    let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    queue.failure.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Results that wait for those before them.
+struct Queue<T, M> {
+    next: usize,
+    waiting: BTreeMap<usize, T>,
+    merge: M,
+    failure: Option<(usize, QueryError)>,
+}
+
+impl<T, M: FnMut(T) -> Result<(), QueryError>> Queue<T, M> {
+    /// Takes the outcome of a part in and merges what has become ready.
+    fn take(
+        &mut self,
+        part: usize,
+        outcome: Result<T, QueryError>,
+    ) -> Result<(), (usize, QueryError)> {
+        self.waiting.insert(part, outcome.map_err(|e| (part, e))?);
+        while let Some(result) = self.waiting.remove(&self.next) {
+            let merging = self.next;
+            self.next += 1;
+            (self.merge)(result).map_err(|e| (merging, e))?;
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, part: usize, error: QueryError) {
+        if self.failure.as_ref().is_none_or(|(known, _)| part < *known) {
+            self.failure = Some((part, error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::Inline;
+
+    /// Calls the tasks backwards.
+    struct Backwards;
+
+    impl Compute for Backwards {
+        fn spawn(&self, _work: firn_model::env::Work, job: firn_model::env::Job) {
+            job();
+        }
+
+        fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+            (0..tasks).rev().for_each(task);
+        }
+
+        fn threads(&self) -> usize {
+            1
+        }
+    }
+
+    fn check(compute: &dyn Compute) {
+        let mut starts = Vec::new();
+        in_parts(
+            compute,
+            10,
+            3,
+            |r| Ok(r.start),
+            |s| {
+                starts.push(s);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(starts, [0, 3, 6, 9]);
+        let fail = |r: Range<usize>| match r.start {
+            3 | 9 => Err(QueryError::Execution(format!("part at {}", r.start))),
+            _ => Ok(()),
+        };
+        let outcome = in_parts(compute, 10, 3, fail, |()| Ok(()));
+        assert_eq!(outcome, Err(QueryError::Execution("part at 3".into())));
+    }
+
+    #[test]
+    fn parts_in_any_order_are_merged_in_order_and_fail_as_the_first() {
+        check(&Inline);
+        check(&Backwards);
+    }
+}

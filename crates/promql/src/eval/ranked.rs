@@ -1,0 +1,367 @@
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: elements of a group chosen at each step.
+//!
+//! Which of equal values is chosen, and the order of an instant result, follow from the binary heap
+//! that upstream uses, so the heap here moves elements the same way.
+
+use crate::ast::{AggregateOp, Span};
+use crate::eval::annotations::Annotation;
+use crate::eval::evaluator::Evaluator;
+use crate::eval::frame::{Frame, RowBuffer, is_absent};
+use crate::eval::go_format::format_g;
+use crate::eval::grid::Grid;
+use crate::eval::grouping::Groups;
+use crate::eval::quantiles::{Extremes, param};
+use crate::eval::ranges::in_parts;
+use crate::eval::stream::Stream;
+use crate::plan::Aggregate;
+use crate::value::QueryError;
+use firn_model::labels::Labels;
+use std::ops::Range;
+
+/// Steps in a part: their values of one series share a cache line.
+const STEPS_PER_PART: usize = 8;
+
+/// Up to this many elements upstream's sort is an insertion sort, beyond it ties have no order.
+const INSERTION_SORT_MAX: usize = 12;
+
+/// The value of the aggregation.
+pub(crate) fn frame(
+    evaluator: &mut Evaluator<'_>,
+    node: &Aggregate,
+    span: Span,
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let params = param(evaluator, node, grid)?;
+    let input = Stream::from(evaluator.frame(&node.input, grid)?);
+    let groups = Groups::of(&input, &node.grouping);
+    let (compute, account) = (evaluator.ctx.compute, evaluator.account);
+    let input = input.into_frame(compute, account, &mut evaluator.notes)?;
+    if !check_param(evaluator, node, &Extremes::of(&params))? {
+        return Ok(Frame::new(grid.count));
+    }
+    let by_value = matches!(node.op, AggregateOp::TopK | AggregateOp::BottomK);
+    if by_value && input.has_histograms() {
+        let name = node.op.as_str();
+        evaluator
+            .notes
+            .add(Annotation::ignored_in_aggregation(span, name));
+    }
+    let offsets = match node.op {
+        AggregateOp::LimitRatio => (0..input.len())
+            .map(|series| sample_offset(&input.head(series).labels))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let choice = Choice {
+        op: node.op,
+        input: &input,
+        groups: &groups,
+        offsets: &offsets,
+    };
+    let mut chosen: Vec<Vec<u32>> = Vec::with_capacity(grid.count);
+    let task = |steps: Range<usize>| {
+        account.check()?;
+        Ok(choice.of_steps(steps, &params))
+    };
+    let merge = |part: Vec<Vec<u32>>| {
+        chosen.extend(part);
+        Ok(())
+    };
+    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    match &chosen[..] {
+        [only] => Ok(input.select(only.iter().map(|series| *series as usize))),
+        _ => Ok(keep(&input, &chosen)),
+    }
+}
+
+/// Says or refuses what is wrong with the parameter; `false` means that nothing can be chosen.
+fn check_param(
+    evaluator: &mut Evaluator<'_>,
+    node: &Aggregate,
+    extremes: &Extremes,
+) -> Result<bool, QueryError> {
+    let refuse = |text: String| Err(QueryError::Execution(text));
+    let bound = i64::MAX as f64;
+    let Extremes { min, max, any_nan } = *extremes;
+    if node.op == AggregateOp::LimitRatio {
+        if min == 0.0 && max == 0.0 {
+            return Ok(false);
+        }
+        if any_nan {
+            return refuse("Ratio value is NaN".into());
+        }
+        let span = node.param.as_ref().map_or(node.input.span, |p| p.span);
+        if max > 1.0 {
+            evaluator
+                .notes
+                .add(Annotation::invalid_ratio(span, max, 1.0));
+        }
+        if min < -1.0 {
+            evaluator
+                .notes
+                .add(Annotation::invalid_ratio(span, min, -1.0));
+        }
+        return Ok(true);
+    }
+    if max < 1.0 {
+        return Ok(false);
+    }
+    if any_nan {
+        return refuse("Parameter value is NaN".into());
+    }
+    if min <= -bound {
+        return refuse(format!(
+            "Scalar value {} underflows int64",
+            format_g(min, None)
+        ));
+    }
+    if max >= bound {
+        return refuse(format!(
+            "Scalar value {} overflows int64",
+            format_g(max, None)
+        ));
+    }
+    Ok(true)
+}
+
+/// The chosen values of a range query; other places are empty.
+fn keep(input: &Frame, chosen: &[Vec<u32>]) -> Frame {
+    let mut steps_of: Vec<Vec<u32>> = vec![Vec::new(); input.len()];
+    for (step, series) in chosen.iter().enumerate() {
+        for one in series {
+            steps_of[*one as usize].push(step as u32);
+        }
+    }
+    let mut out = Frame::new(input.steps());
+    let mut row = RowBuffer::default();
+    for (series, steps) in steps_of.iter().enumerate() {
+        row.reset(input.steps());
+        let all = input.row(series);
+        for step in steps {
+            row.values[*step as usize] = all.values[*step as usize];
+            if let Some(histogram) = all.histogram(*step as usize) {
+                row.histograms.push((*step, histogram.clone()));
+            }
+        }
+        out.push(input.head(series).clone(), row.row());
+    }
+    out
+}
+
+/// Where a label set falls between zero and one: upstream's hash of its form of the labels.
+fn sample_offset(labels: &Labels) -> f64 {
+    let mut form = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        match bytes.len() {
+            short @ 0..255 => form.push(short as u8),
+            long => {
+                form.push(255);
+                form.extend_from_slice(&(long as u32).to_le_bytes()[..3]);
+            }
+        }
+        form.extend_from_slice(bytes);
+    };
+    for (name, value) in labels.iter() {
+        push(name.as_bytes());
+        push(value);
+    }
+    xxhash_rust::xxh64::xxh64(&form, 0) as f64 / u64::MAX as f64
+}
+
+/// What is chosen from.
+struct Choice<'a> {
+    op: AggregateOp,
+    input: &'a Frame,
+    groups: &'a Groups,
+    offsets: &'a [f64],
+}
+
+impl Choice<'_> {
+    /// The chosen series of each step, group by group.
+    fn of_steps(&self, steps: Range<usize>, params: &[f64]) -> Vec<Vec<u32>> {
+        let empty = || Heap::new(self.op == AggregateOp::BottomK);
+        let mut heaps: Vec<Vec<Heap>> = steps
+            .clone()
+            .map(|_| (0..self.groups.len()).map(|_| empty()).collect())
+            .collect();
+        for series in 0..self.input.len() {
+            let row = self.input.row(series);
+            let group = self.groups.of_series[series] as usize;
+            for (heaps, step) in heaps.iter_mut().zip(steps.clone()) {
+                let value = row.values[step];
+                let is_histogram = is_absent(value);
+                if is_histogram && row.histogram(step).is_none() {
+                    continue;
+                }
+                let element = Element {
+                    value: if is_histogram { 0.0 } else { value },
+                    series: series as u32,
+                };
+                self.offer(&mut heaps[group], element, is_histogram, params[step]);
+            }
+        }
+        let finish = |heaps: Vec<Heap>| {
+            let sorted = matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK);
+            let elements = heaps.into_iter().flat_map(|heap| heap.into_order(sorted));
+            elements.map(|element| element.series).collect()
+        };
+        heaps.into_iter().map(finish).collect()
+    }
+
+    fn offer(&self, heap: &mut Heap, element: Element, is_histogram: bool, param: f64) {
+        let size = (param as i64).min(self.input.len() as i64).max(0) as usize;
+        match self.op {
+            AggregateOp::LimitRatio => {
+                let ratio = param.clamp(-1.0, 1.0);
+                let offset = self.offsets[element.series as usize];
+                let taken = match ratio >= 0.0 {
+                    true => offset < ratio,
+                    false => offset >= 1.0 + ratio,
+                };
+                if taken && param != 0.0 {
+                    heap.push(element);
+                }
+            }
+            AggregateOp::LimitK => {
+                if heap.elements.len() < size {
+                    heap.push(element);
+                }
+            }
+            _ if is_histogram || size == 0 => {}
+            _ => heap.offer(element, size),
+        }
+    }
+}
+
+/// A value and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    value: f64,
+    series: u32,
+}
+
+/// A binary heap whose first element is the one to give up first; NaN before all.
+#[derive(Debug)]
+struct Heap {
+    elements: Vec<Element>,
+    /// Whether the greatest is given up first.
+    greatest_first: bool,
+}
+
+impl Heap {
+    fn new(greatest_first: bool) -> Self {
+        Self {
+            elements: Vec::new(),
+            greatest_first,
+        }
+    }
+
+    fn less(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.elements[a].value, self.elements[b].value);
+        a.is_nan() || if self.greatest_first { a > b } else { a < b }
+    }
+
+    fn push(&mut self, element: Element) {
+        self.elements.push(element);
+        let mut at = self.elements.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.less(at, parent) {
+                break;
+            }
+            self.elements.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    /// Takes an element in if there is room or if it is better than the first.
+    fn offer(&mut self, element: Element, size: usize) {
+        if self.elements.len() < size {
+            return self.push(element);
+        }
+        let worst = self.elements[0].value;
+        let better = match self.greatest_first {
+            true => worst > element.value,
+            false => worst < element.value,
+        };
+        if better || (worst.is_nan() && !element.value.is_nan()) {
+            self.elements[0] = element;
+            self.sink();
+        }
+    }
+
+    /// Moves the first element down to its place.
+    fn sink(&mut self) {
+        let mut at = 0;
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.elements.len() {
+                return;
+            }
+            if child + 1 < self.elements.len() && self.less(child + 1, child) {
+                child += 1;
+            }
+            if !self.less(child, at) {
+                return;
+            }
+            self.elements.swap(at, child);
+            at = child;
+        }
+    }
+
+    /// The elements; `sorted`: the best first, NaN last.
+    fn into_order(mut self, sorted: bool) -> Vec<Element> {
+        if sorted && self.elements.len() <= INSERTION_SORT_MAX {
+            for end in 1..self.elements.len() {
+                for at in (1..=end).rev() {
+                    if !self.less(at - 1, at) {
+                        break;
+                    }
+                    self.elements.swap(at - 1, at);
+                }
+            }
+        } else if sorted {
+            let greatest_first = self.greatest_first;
+            self.elements.sort_by(|a, b| {
+                let (x, y) = (a.value, b.value);
+                let by_value = match greatest_first {
+                    true => x.total_cmp(&y),
+                    false => y.total_cmp(&x),
+                };
+                x.is_nan().cmp(&y.is_nan()).then(by_value)
+            });
+        }
+        self.elements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(greatest_first: bool, size: usize, values: &[f64], want: &[u32]) {
+        let mut heap = Heap::new(greatest_first);
+        for (series, value) in values.iter().enumerate() {
+            let element = Element {
+                value: *value,
+                series: series as u32,
+            };
+            heap.offer(element, size);
+        }
+        let order = heap.into_order(true);
+        let series: Vec<u32> = order.iter().map(|e| e.series).collect();
+        assert_eq!(series, want, "{values:?}");
+    }
+
+    #[test]
+    fn heap_keeps_the_best_and_puts_them_in_order() {
+        check(false, 2, &[1.0, 5.0, 3.0, 4.0], &[1, 3]);
+        check(true, 2, &[1.0, 5.0, 3.0, 4.0], &[0, 2]);
+        check(false, 2, &[f64::NAN, 1.0, f64::NAN, 2.0], &[3, 1]);
+        check(false, 3, &[f64::NAN, 1.0], &[1, 0]);
+        check(false, 1, &[2.0, 2.0, 2.0], &[0]);
+        let many: Vec<f64> = (0..20).map(f64::from).collect();
+        let want: Vec<u32> = (0..20).rev().collect();
+        check(false, 20, &many, &want);
+    }
+}

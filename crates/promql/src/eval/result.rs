@@ -1,0 +1,166 @@
+//! From the rows of the last operator to the value of the query.
+
+use crate::ast::ValueType;
+use crate::eval::evaluator::{Evaluator, scalar_frame};
+use crate::eval::frame::{Frame, is_absent};
+use crate::eval::grid::Grid;
+use crate::eval::label_sets::without_metadata;
+use crate::eval::source::Source;
+use crate::eval::stream::{Collision, merge_equal};
+use crate::plan::{Node, NodeKind, QueryTimes};
+use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
+use firn_model::columns::{SeriesBatch, SeriesColumns};
+use firn_model::labels::Labels;
+use firn_model::sample::{TimestampMs, is_stale};
+
+/// Evaluates the whole plan.
+pub(crate) fn value_of(
+    evaluator: &mut Evaluator<'_>,
+    node: &Node,
+    times: &QueryTimes,
+    is_range: bool,
+) -> Result<Value, QueryError> {
+    let grid = times.grid();
+    match (node.value_type, &node.kind) {
+        (ValueType::String, NodeKind::Text(text)) => Ok(Value::String(times.start, text.clone())),
+        (ValueType::Scalar, _) => {
+            let values = evaluator.scalar(node, grid)?;
+            evaluator.account.hold(values.len() as u64)?;
+            match (is_range, values.first()) {
+                (false, Some(value)) => Ok(Value::Scalar(times.start, *value)),
+                _ => Ok(Value::Matrix(matrix_of(&scalar_frame(&values), &grid))),
+            }
+        }
+        (ValueType::Matrix, _) => {
+            let mut series = range_vector(evaluator, node, grid)?;
+            series.sort_by(|a, b| a.labels.cmp(&b.labels));
+            Ok(Value::Matrix(series))
+        }
+        _ => {
+            let frame = without_names(evaluator, node, grid)?;
+            if is_range {
+                let mut series = matrix_of(&frame, &grid);
+                series.sort_by(|a, b| a.labels.cmp(&b.labels));
+                return Ok(Value::Matrix(series));
+            }
+            Ok(Value::Vector(vector_of(&frame, times.start)))
+        }
+    }
+}
+
+/// The rows of a vector, the names dropped whose removal was put off.
+fn without_names(
+    evaluator: &mut Evaluator<'_>,
+    node: &Node,
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let mut frame = evaluator.frame(node, grid)?;
+    if !evaluator.delays_names() {
+        return Ok(frame);
+    }
+    for head in frame.heads_mut().iter_mut().filter(|h| h.drops_name) {
+        head.labels = without_metadata(head.labels.as_ref());
+    }
+    merge_equal(frame, Collision::Merged)
+}
+
+fn vector_of(frame: &Frame, time: TimestampMs) -> Vec<VectorElement> {
+    let element = |series: usize| {
+        let row = frame.row(series);
+        let value = match row.histograms.first() {
+            Some((_, histogram)) => PointValue::Histogram(histogram.clone()),
+            None => PointValue::Float(row.values[0]),
+        };
+        VectorElement {
+            labels: frame.head(series).labels.clone(),
+            time,
+            value,
+        }
+    };
+    (0..frame.len()).map(element).collect()
+}
+
+fn matrix_of(frame: &Frame, grid: &Grid) -> Vec<MatrixSeries> {
+    let series = |series: usize| {
+        let row = frame.row(series);
+        let floats = row.values.iter().enumerate();
+        MatrixSeries {
+            labels: frame.head(series).labels.clone(),
+            floats: floats
+                .filter(|(_, value)| !is_absent(**value))
+                .map(|(step, value)| (grid.time(step), *value))
+                .collect(),
+            histograms: row
+                .histograms
+                .iter()
+                .map(|(step, histogram)| (grid.time(*step as usize), histogram.clone()))
+                .collect(),
+        }
+    };
+    (0..frame.len()).map(series).collect()
+}
+
+/// The samples themselves, for an instant query of a range vector.
+fn range_vector(
+    evaluator: &mut Evaluator<'_>,
+    node: &Node,
+    grid: Grid,
+) -> Result<Vec<MatrixSeries>, QueryError> {
+    let (source, reach) = evaluator.matrix(node, grid)?;
+    let newest = reach.end(grid.start);
+    let oldest = newest.saturating_sub(reach.range_ms);
+    let mut batch = SeriesBatch::default();
+    source.read(0..source.len(), &mut batch)?;
+    let _memory = evaluator
+        .account
+        .reserve(batch.sample_count() * size_of::<(TimestampMs, f64)>())?;
+    let mut out = Vec::new();
+    for at in 0..batch.len() {
+        let labels = labels_of(evaluator, &*source, at);
+        let series = samples_of(labels, &batch.series(at), oldest, newest);
+        let samples = (series.floats.len() + series.histograms.len()) as u64;
+        evaluator.account.hold(samples)?;
+        evaluator.account.count_read(samples);
+        if samples > 0 {
+            out.push(series);
+        }
+    }
+    Ok(out)
+}
+
+fn labels_of(evaluator: &Evaluator<'_>, source: &dyn Source, series: usize) -> Labels {
+    let labels = source.labels(series);
+    match evaluator.delays_names() && source.drops_name(series) {
+        true => without_metadata(labels.as_ref()),
+        false => labels,
+    }
+}
+
+fn samples_of(
+    labels: Labels,
+    columns: &SeriesColumns<'_>,
+    oldest: TimestampMs,
+    newest: TimestampMs,
+) -> MatrixSeries {
+    let mut series = MatrixSeries {
+        labels,
+        ..MatrixSeries::default()
+    };
+    let mut histograms = columns.histograms.iter().peekable();
+    for (index, time) in columns.times.iter().enumerate() {
+        let histogram = histograms.next_if(|(at, _)| *at as usize == index);
+        if *time <= oldest || *time > newest {
+            continue;
+        }
+        match histogram {
+            Some((_, histogram)) if !histogram.is_stale() => {
+                series.histograms.push((*time, histogram.clone()));
+            }
+            None if !is_stale(columns.values[index]) => {
+                series.floats.push((*time, columns.values[index]));
+            }
+            _ => {}
+        }
+    }
+    series
+}

@@ -1,0 +1,310 @@
+//! Series on their way to a consumer: a base that makes rows, and operations on each row.
+//!
+//! A consumer that needs one row at a time (an aggregation, `absent`) scans parts and nothing is
+//! materialised; one that needs all rows asks for a [`Frame`].
+//!
+//! Two series may become one when they lose their names. Then the stream is made a frame, so that a
+//! consumer may rely on series being distinct wherever upstream relies on it.
+
+use crate::eval::account::Account;
+use crate::eval::annotations::Annotations;
+use crate::eval::elementwise::RowOp;
+use crate::eval::frame::{ABSENT, Frame, Head, RowBuffer, is_absent};
+use crate::eval::label_sets::{is_metadata, without_metadata};
+use crate::eval::leaf::{Each, Leaf, LeafKind};
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::source::column_of;
+use crate::value::QueryError;
+use firn_model::columns::LabelColumn;
+use firn_model::env::Compute;
+use firn_model::labels::Labels;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+
+/// What makes rows.
+pub(crate) enum Base {
+    /// Samples of a source.
+    Leaf(Leaf),
+    /// Rows that are there already.
+    Frame(Frame),
+}
+
+/// What happens to series that become equal by losing their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collision {
+    /// They may not exist both.
+    Refused,
+    /// They may not have a value at the same step.
+    Merged,
+}
+
+/// Series and what is done to their rows.
+pub(crate) struct Stream {
+    base: Base,
+    ops: Vec<RowOp>,
+    /// Set if names go here; not if they go at the end of the evaluation.
+    strips_names: Option<Collision>,
+    /// Whether names go at the end of the evaluation.
+    drops_names: bool,
+}
+
+impl From<Frame> for Stream {
+    fn from(frame: Frame) -> Self {
+        Self {
+            base: Base::Frame(frame),
+            ops: Vec::new(),
+            strips_names: None,
+            drops_names: false,
+        }
+    }
+}
+
+impl Stream {
+    /// The rows of a leaf. With `delayed` names go at the end of the evaluation.
+    pub(crate) fn from_leaf(leaf: Leaf, delayed: bool) -> Self {
+        let (strips, drops) = match &leaf.kind {
+            LeafKind::Newest => (None, false),
+            LeafKind::Range(call) if call.function.keeps_name() => (None, false),
+            LeafKind::Range(_) => (Some(Collision::Refused), true),
+            LeafKind::NewestTime | LeafKind::NewestStart => (Some(Collision::Merged), true),
+        };
+        Self {
+            base: Base::Leaf(leaf),
+            ops: Vec::new(),
+            strips_names: strips.filter(|_| !delayed),
+            drops_names: drops,
+        }
+    }
+
+    /// Adds an operation on each row.
+    pub(crate) fn then(mut self, op: RowOp, delayed: bool) -> Self {
+        if op.drops_name() {
+            self.drops_names = true;
+            if !delayed {
+                self.strips_names.get_or_insert(Collision::Merged);
+            }
+        }
+        self.ops.push(op);
+        self
+    }
+
+    /// How many series, those without a value included.
+    pub(crate) fn len(&self) -> usize {
+        match &self.base {
+            Base::Leaf(leaf) => leaf.source.len(),
+            Base::Frame(frame) => frame.len(),
+        }
+    }
+
+    /// How many steps.
+    pub(crate) fn steps(&self) -> usize {
+        match &self.base {
+            Base::Leaf(leaf) => leaf.grid.count,
+            Base::Frame(frame) => frame.steps(),
+        }
+    }
+
+    /// The labels of a series; may allocate.
+    pub(crate) fn labels(&self, series: usize) -> Labels {
+        let labels = match &self.base {
+            Base::Leaf(leaf) => leaf.source.labels(series),
+            Base::Frame(frame) => frame.head(series).labels.clone(),
+        };
+        match self.strips_names {
+            Some(_) => without_metadata(labels.as_ref()),
+            None => labels,
+        }
+    }
+
+    /// One label of all series.
+    pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
+        if self.strips_names.is_some() && is_metadata(name) {
+            return LabelColumn {
+                ids: vec![0; self.len()],
+                values: vec![[].into()],
+            };
+        }
+        match &self.base {
+            Base::Leaf(leaf) => leaf.source.label_column(name),
+            Base::Frame(frame) => column_of(frame, name),
+        }
+    }
+
+    /// Whether the series is to lose its name at the end of the evaluation.
+    pub(crate) fn drops_name(&self, series: usize) -> bool {
+        self.drops_names
+            || match &self.base {
+                Base::Leaf(leaf) => leaf.source.drops_name(series),
+                Base::Frame(frame) => frame.head(series).drops_name,
+            }
+    }
+
+    /// Hands the row of every series of `part` to `each`, in order.
+    pub(crate) fn scan(
+        &self,
+        part: Range<usize>,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), QueryError> {
+        let mut after_ops = |series: usize, row: &mut RowBuffer, notes: &mut Annotations| {
+            for op in &self.ops {
+                op.apply(row, notes)?;
+            }
+            each(series, row, notes)
+        };
+        match &self.base {
+            Base::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
+            Base::Frame(frame) => {
+                account.check()?;
+                let mut row = RowBuffer::default();
+                for series in part {
+                    row.copy_from(frame.row(series));
+                    after_ops(series, &mut row, notes)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes sure that no two series are equal: streams go on, others become frames.
+    pub(crate) fn with_distinct_series(
+        self,
+        compute: &dyn Compute,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+    ) -> Result<Self, QueryError> {
+        if self.is_certainly_distinct() || self.has_distinct_labels() {
+            return Ok(self);
+        }
+        self.into_frame(compute, account, notes).map(Stream::from)
+    }
+
+    /// All rows. Series without a value are left out.
+    pub(crate) fn into_frame(
+        self,
+        compute: &dyn Compute,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+    ) -> Result<Frame, QueryError> {
+        if self.ops.is_empty()
+            && let Base::Frame(frame) = self.base
+        {
+            return Ok(frame);
+        }
+        let mut out = Frame::new(self.steps());
+        let task = |part| self.materialise(part, account);
+        let merge = |(part, part_notes): (Frame, Annotations)| {
+            out.append(part);
+            notes.merge(part_notes);
+            Ok(())
+        };
+        in_parts(compute, self.len(), SERIES_PER_PART, task, merge)?;
+        match self.strips_names {
+            Some(collision) if !self.is_certainly_distinct() => merge_equal(out, collision),
+            _ => Ok(out),
+        }
+    }
+
+    fn materialise(
+        &self,
+        part: Range<usize>,
+        account: &Account<'_>,
+    ) -> Result<(Frame, Annotations), QueryError> {
+        let (mut frame, mut notes) = (Frame::new(self.steps()), Annotations::default());
+        let mut memory = account.reserve(0)?;
+        let mut samples = 0;
+        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+            let row = row.row();
+            if row.is_empty() {
+                return Ok(());
+            }
+            let labels = self.labels(series);
+            let bytes = size_of_val(row.values) + labels.as_bytes().len() + size_of::<Head>();
+            memory
+                .grow(bytes)
+                .map_err(|e| QueryError::Limited(e.message))?;
+            samples += row.samples();
+            let drops_name = self.drops_name(series);
+            frame.push(Head { labels, drops_name }, row);
+            Ok(())
+        };
+        self.scan(part, account, &mut notes, &mut each)?;
+        account.hold(samples)?;
+        frame.keep(memory);
+        Ok((frame, notes))
+    }
+
+    /// Whether series are distinct without looking at each.
+    fn is_certainly_distinct(&self) -> bool {
+        if self.strips_names.is_none() {
+            return true;
+        }
+        let Base::Leaf(leaf) = &self.base else {
+            return self.len() <= 1;
+        };
+        let is_one = |name: &str| leaf.source.label_column(name).values.len() <= 1;
+        let one_name = leaf.source.has_one_name() || is_one("__name__");
+        one_name && is_one("__type__") && is_one("__unit__")
+    }
+
+    fn has_distinct_labels(&self) -> bool {
+        let mut seen = FxHashSet::default();
+        (0..self.len()).all(|series| seen.insert(self.labels(series)))
+    }
+}
+
+/// The error of two series that are one.
+pub(crate) fn same_labelset() -> QueryError {
+    QueryError::Execution("vector cannot contain metrics with the same labelset".into())
+}
+
+/// Makes one series of those with equal labels.
+pub(crate) fn merge_equal(frame: Frame, collision: Collision) -> Result<Frame, QueryError> {
+    let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
+    let mut order = Vec::new();
+    for series in 0..frame.len() {
+        let labels = frame.head(series).labels.as_bytes();
+        let group = members.entry(labels).or_default();
+        if group.is_empty() {
+            order.push(series);
+        }
+        group.push(series);
+    }
+    if order.len() == frame.len() {
+        drop(members);
+        return Ok(frame);
+    }
+    if collision == Collision::Refused {
+        return Err(same_labelset());
+    }
+    let mut out = Frame::new(frame.steps());
+    let mut row = RowBuffer::default();
+    for first in order {
+        let head = frame.head(first);
+        row.copy_from(frame.row(first));
+        for other in &members[head.labels.as_bytes()][1..] {
+            merge_rows(&mut row, &frame, *other)?;
+        }
+        out.push(head.clone(), row.row());
+    }
+    Ok(out)
+}
+
+/// Adds the values of a series to a row that has none at those steps.
+fn merge_rows(row: &mut RowBuffer, frame: &Frame, series: usize) -> Result<(), QueryError> {
+    let other = frame.row(series);
+    for (step, value) in other.values.iter().enumerate() {
+        let taken = !is_absent(row.values[step]) || row.row().histogram(step).is_some();
+        let histogram = other.histogram(step);
+        if taken && (!is_absent(*value) || histogram.is_some()) {
+            return Err(same_labelset());
+        }
+        if value.to_bits() != ABSENT.to_bits() {
+            row.values[step] = *value;
+        }
+    }
+    row.histograms.extend_from_slice(other.histograms);
+    row.histograms.sort_by_key(|(step, _)| *step);
+    Ok(())
+}

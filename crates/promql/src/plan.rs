@@ -1,0 +1,275 @@
+//! The logical plan: the syntax tree with everything settled that does not depend on data.
+//!
+//! Parentheses and unary pluses are gone, durations are milliseconds, `@ start()` and the functions
+//! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is the
+//! same at all steps, so that it is computed once.
+
+use crate::ast::{
+    self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
+    UnaryOp, ValueType,
+};
+use crate::eval::grid::Grid;
+use crate::functions::{Function, FunctionId};
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimestampMs;
+
+/// A node of the plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// What it computes.
+    pub(crate) kind: NodeKind,
+    /// Where it stands in the text.
+    pub(crate) span: Span,
+    /// The type of its value.
+    pub(crate) value_type: ValueType,
+    /// Whether its value is the same at all steps.
+    pub(crate) is_invariant: bool,
+}
+
+/// The kinds of nodes.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeKind {
+    /// A number.
+    Number(f64),
+    /// A string.
+    Text(Vec<u8>),
+    /// An instant vector selector.
+    Vector(Selector),
+    /// A range vector selector, with its range.
+    Matrix(Selector, i64),
+    /// A subquery.
+    Subquery(Box<Subquery>),
+    /// A function call.
+    Call(&'static Function, Vec<Node>),
+    /// An aggregation.
+    Aggregate(Box<Aggregate>),
+    /// A binary operation.
+    Binary(Box<Binary>),
+    /// Change of sign.
+    Negate(Box<Node>),
+}
+
+/// Series and how their samples are picked.
+#[derive(Clone, Debug)]
+pub(crate) struct Selector {
+    /// All conditions.
+    pub(crate) matchers: Vec<Matcher>,
+    /// `offset`.
+    pub(crate) offset_ms: i64,
+    /// `@`.
+    pub(crate) at: Option<TimestampMs>,
+    /// `anchored`, `smoothed`.
+    pub(crate) edges: Edges,
+}
+
+/// A subquery.
+#[derive(Clone, Debug)]
+pub(crate) struct Subquery {
+    /// What is evaluated.
+    pub(crate) inner: Node,
+    /// The window.
+    pub(crate) range_ms: i64,
+    /// The step, if there is one.
+    pub(crate) step_ms: Option<i64>,
+    /// `offset`.
+    pub(crate) offset_ms: i64,
+    /// `@`.
+    pub(crate) at: Option<TimestampMs>,
+}
+
+/// An aggregation.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregate {
+    /// The operator.
+    pub(crate) op: AggregateOp,
+    /// What is aggregated.
+    pub(crate) input: Node,
+    /// The parameter.
+    pub(crate) param: Option<Node>,
+    /// The groups; names sorted and unique.
+    pub(crate) grouping: Grouping,
+}
+
+/// A binary operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Binary {
+    /// The operator.
+    pub(crate) op: BinaryOp,
+    /// Left side.
+    pub(crate) left: Node,
+    /// Right side.
+    pub(crate) right: Node,
+    /// `bool`.
+    pub(crate) returns_bool: bool,
+    /// How elements are paired.
+    pub(crate) matching: Matching,
+}
+
+/// The query's own times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryTimes {
+    /// The first step.
+    pub(crate) start: TimestampMs,
+    /// The end as it was asked for.
+    pub(crate) end: TimestampMs,
+    /// The step; zero in an instant query.
+    pub(crate) step_ms: i64,
+}
+
+impl QueryTimes {
+    /// The steps.
+    pub(crate) fn grid(&self) -> Grid {
+        Grid::between(self.start, self.end, self.step_ms.max(1))
+    }
+}
+
+/// Plans an expression whose durations are settled.
+pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
+    let value_type = expr.value_type();
+    let (kind, is_invariant) = match &expr.kind {
+        ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => {
+            return plan(inner, times);
+        }
+        ExprKind::Number(number) => (NodeKind::Number(number.value), true),
+        ExprKind::String(text) => (NodeKind::Text(text.clone()), true),
+        ExprKind::Vector(vector) => {
+            let selector = plan_selector(vector, times);
+            let pinned = selector.at.is_some();
+            (NodeKind::Vector(selector), pinned)
+        }
+        ExprKind::Matrix(matrix) => {
+            let selector = plan_selector(&matrix.vector, times);
+            let pinned = selector.at.is_some();
+            (NodeKind::Matrix(selector, millis(&matrix.range)), pinned)
+        }
+        ExprKind::Subquery(subquery) => plan_subquery(subquery, times),
+        ExprKind::Call(call) => plan_call(call, times),
+        ExprKind::Aggregate(aggregate) => plan_aggregate(aggregate, times),
+        ExprKind::Binary(binary) => plan_binary(binary, times),
+        ExprKind::Unary(UnaryOp::Minus, inner) => {
+            let inner = plan(inner, times);
+            let is_invariant = inner.is_invariant;
+            (NodeKind::Negate(Box::new(inner)), is_invariant)
+        }
+    };
+    Node {
+        kind,
+        span: expr.span,
+        value_type,
+        is_invariant,
+    }
+}
+
+/// The milliseconds of a duration, settled before.
+fn millis(duration: &Duration) -> i64 {
+    match duration {
+        Duration::Millis(ms) => *ms,
+        Duration::Expr(_) => unreachable!("durations are settled before planning"),
+    }
+}
+
+fn plan_at(at: Option<At>, times: &QueryTimes) -> Option<TimestampMs> {
+    at.map(|at| match at {
+        At::Time(time) => time,
+        At::Start => times.start,
+        At::End => times.end,
+    })
+}
+
+fn plan_selector(vector: &ast::VectorSelector, times: &QueryTimes) -> Selector {
+    Selector {
+        matchers: vector.matchers.clone(),
+        offset_ms: millis(&vector.offset),
+        at: plan_at(vector.at, times),
+        edges: vector.edges,
+    }
+}
+
+fn plan_subquery(subquery: &ast::Subquery, times: &QueryTimes) -> (NodeKind, bool) {
+    let at = plan_at(subquery.at, times);
+    let node = NodeKind::Subquery(Box::new(Subquery {
+        inner: plan(&subquery.expr, times),
+        range_ms: millis(&subquery.range),
+        step_ms: subquery.step.as_ref().map(millis),
+        offset_ms: millis(&subquery.offset),
+        at,
+    }));
+    (node, at.is_some())
+}
+
+fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
+    let seconds = |ms: i64| ms as f64 / 1000.0;
+    let number = match call.function.id {
+        FunctionId::Start => Some(seconds(times.start)),
+        FunctionId::End => Some(seconds(times.end)),
+        FunctionId::Range => Some(seconds(times.end - times.start)),
+        FunctionId::Step if times.start == times.end => Some(0.0),
+        FunctionId::Step => Some(seconds(times.step_ms)),
+        _ => None,
+    };
+    if let Some(number) = number {
+        return (NodeKind::Number(number), true);
+    }
+    let args: Vec<Node> = call.args.iter().map(|arg| plan(arg, times)).collect();
+    let pinned = args.iter().all(|arg| arg.is_invariant);
+    let is_invariant = match call.function.id {
+        // The time of a sample is fixed only if the sample is.
+        FunctionId::Timestamp => pinned && matches!(args[0].kind, NodeKind::Vector(_)),
+        id => pinned && !depends_on_time(id),
+    };
+    (NodeKind::Call(call.function, args), is_invariant)
+}
+
+/// Whether a function's value changes with the evaluation time although its arguments do not.
+fn depends_on_time(function: FunctionId) -> bool {
+    use FunctionId as F;
+    matches!(
+        function,
+        F::DaysInMonth
+            | F::DayOfMonth
+            | F::DayOfWeek
+            | F::DayOfYear
+            | F::Hour
+            | F::Minute
+            | F::Month
+            | F::Year
+            | F::PredictLinear
+            | F::Time
+            | F::Timestamp
+    )
+}
+
+fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, bool) {
+    let sorted = |names: &[String]| {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let input = plan(&aggregate.expr, times);
+    // Upstream does not look at the parameter here.
+    let is_invariant = input.is_invariant;
+    let node = NodeKind::Aggregate(Box::new(Aggregate {
+        op: aggregate.op,
+        input,
+        param: aggregate.param.as_ref().map(|param| plan(param, times)),
+        grouping: match &aggregate.grouping {
+            Grouping::By(names) => Grouping::By(sorted(names)),
+            Grouping::Without(names) => Grouping::Without(sorted(names)),
+        },
+    }));
+    (node, is_invariant)
+}
+
+fn plan_binary(binary: &ast::Binary, times: &QueryTimes) -> (NodeKind, bool) {
+    let (left, right) = (plan(&binary.left, times), plan(&binary.right, times));
+    let is_invariant = left.is_invariant && right.is_invariant;
+    let node = NodeKind::Binary(Box::new(Binary {
+        op: binary.op,
+        left,
+        right,
+        returns_bool: binary.returns_bool,
+        matching: binary.matching.clone().unwrap_or_default(),
+    }));
+    (node, is_invariant)
+}
