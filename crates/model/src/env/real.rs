@@ -9,9 +9,10 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The system, with as many compute threads as the process may use cores.
@@ -179,37 +180,57 @@ impl File for SystemFile {
     }
 }
 
+/// A pool that computes, and a thread each for the two kinds of work that may block. Those are plain
+/// threads: a pool's thread that waits for another pool would meanwhile begin some other job, inside
+/// the one that waits.
 struct Threads {
     compute: rayon::ThreadPool,
-    log: rayon::ThreadPool,
-    background: rayon::ThreadPool,
+    log: mpsc::Sender<Job>,
+    background: mpsc::Sender<Job>,
 }
 
 impl Threads {
     fn new(threads: usize) -> io::Result<Self> {
+        let compute = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("firn-compute-{i}"))
+            // A job that panics has said so on the standard error; it must not end the process.
+            .panic_handler(|_| {})
+            .build()
+            .map_err(io::Error::other)?;
         Ok(Self {
-            compute: pool("firn-compute", threads)?,
-            log: pool("firn-log", 1)?,
-            background: pool("firn-background", 1)?,
+            compute,
+            log: worker("firn-log")?,
+            background: worker("firn-background")?,
         })
     }
 }
 
-fn pool(name: &'static str, threads: usize) -> io::Result<rayon::ThreadPool> {
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(move |i| format!("{name}-{i}"))
-        .build()
-        .map_err(io::Error::other)
+/// A thread that runs jobs one after the other until its sender is dropped. The queue needs no bound:
+/// the log has one job at most, and background work is shaped by those who ask for it. A job that panics has said
+/// so on the standard error and must not take the thread with it: jobs that wait would wait for ever.
+fn worker(name: &str) -> io::Result<mpsc::Sender<Job>> {
+    let (sender, jobs) = mpsc::channel::<Job>();
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            for job in jobs {
+                let _ = panic::catch_unwind(AssertUnwindSafe(job));
+            }
+        })?;
+    Ok(sender)
 }
 
 impl Compute for Threads {
     fn spawn(&self, work: Work, job: Job) {
-        match work {
-            Work::Compute => self.compute.spawn(job),
-            Work::Log => self.log.spawn(job),
-            Work::Background => self.background.spawn(job),
-        }
+        let worker = match work {
+            Work::Compute => return self.compute.spawn(job),
+            Work::Log => &self.log,
+            Work::Background => &self.background,
+        };
+        worker
+            .send(job)
+            .expect("a worker ends only after its sender was dropped");
     }
 
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
@@ -220,5 +241,53 @@ impl Compute for Threads {
 
     fn threads(&self) -> usize {
         self.compute.current_num_threads()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn for_each_within_a_task_of_for_each_ends() {
+        let threads = Threads::new(2).unwrap();
+        let count = AtomicUsize::new(0);
+        threads.for_each(4, &|_| {
+            threads.for_each(4, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(count.into_inner(), 16);
+    }
+
+    #[test]
+    fn worker_after_a_panicking_job_runs_the_next_one() {
+        let threads = Threads::new(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        threads.spawn(Work::Log, Box::new(|| panic!("a job that fails")));
+        threads.spawn(
+            Work::Log,
+            Box::new(move || sender.send("next").expect("the test waits")),
+        );
+        assert_eq!(receiver.recv(), Ok("next"));
+    }
+
+    #[test]
+    fn for_each_from_a_background_job_ends() {
+        let threads = Arc::new(Threads::new(1).unwrap());
+        let (sender, receiver) = mpsc::channel();
+        let inner = threads.clone();
+        threads.spawn(
+            Work::Background,
+            Box::new(move || {
+                let count = AtomicUsize::new(0);
+                inner.for_each(3, &|_| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
+                sender.send(count.into_inner()).expect("the test waits");
+            }),
+        );
+        assert_eq!(receiver.recv(), Ok(3));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum HeaderState {
     Sound,
     /// Not what was written, or too short.
     Damaged,
+    /// The disk did not deliver it.
+    Unreadable,
 }
 
 /// The header's bytes.

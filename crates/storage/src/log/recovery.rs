@@ -99,7 +99,7 @@ fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, Stor
             goes_on: false,
         });
     }
-    if header == HeaderState::Damaged && survey.last < first {
+    if header != HeaderState::Sound && survey.last < first {
         tracing::info!(segment = %path.display(), "remove segment that was never finished");
         env.disk
             .remove_file(&path)

@@ -55,7 +55,9 @@ pub(crate) fn check_header(
     path: &Path,
 ) -> Result<HeaderState, StorageError> {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
-    let read = file.read_at(0, &mut bytes).unwrap_or(0);
+    let Ok(read) = file.read_at(0, &mut bytes) else {
+        return Ok(HeaderState::Unreadable);
+    };
     file_header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
 }
 
@@ -74,7 +76,7 @@ pub(crate) fn read(
         offset,
         what,
     };
-    if check_header(&*file, segment.first, &segment.path)? == HeaderState::Damaged {
+    if check_header(&*file, segment.first, &segment.path)? != HeaderState::Sound {
         each(Err(damaged(0, "the file header is not sound".to_owned())));
     }
     let mut expected = segment.first;
