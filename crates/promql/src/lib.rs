@@ -14,6 +14,7 @@ pub mod parser;
 mod plan;
 pub mod printer;
 mod quote;
+pub mod script;
 pub mod value;
 
 pub use eval::{query, query_expr};

@@ -18,8 +18,8 @@ mod selector;
 mod tests;
 
 pub(crate) use duration::DURATION_SECONDS_MAX;
-pub(crate) use literal::UNITS_MS;
 pub use literal::parse_duration_ms;
+pub(crate) use literal::{UNITS_MS, parse_number};
 
 use crate::Features;
 use crate::ast::{Expr, Span};
@@ -93,6 +93,11 @@ impl Failure {
             at,
             message: message.into(),
         }
+    }
+
+    /// What is wrong, without where.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     /// `1:5: parse error: ...`

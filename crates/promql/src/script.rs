@@ -1,0 +1,228 @@
+//! Runs PromQL scripts in the format of Prometheus's `promqltest`: loads, evaluations, expectations.
+//!
+//! ```text
+//! load 1m
+//!   x{a="b"} 1+2x10
+//!
+//! eval instant at 5m x * 2
+//!   {a="b"} 22
+//! ```
+//!
+//! The runner knows no store: whoever has one implements [`ScriptStore`]. Every `eval instant` is evaluated
+//! in several more ways that must agree ([`check`] says which). A failure does not end a
+//! script, and one `eval` counts once, however many ways it was evaluated in.
+//!
+//! Invariant: text in a script never makes the runner panic, nor allocate beyond
+//! [`sequence::POSITIONS_MAX`] values a series.
+
+mod almost;
+mod check;
+mod classic;
+mod command;
+mod compare;
+mod expectation;
+mod histogram;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+use crate::{Features, Options};
+use command::{Command, Load};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::env::Compute;
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::Select;
+use sequence::SampleValue;
+use std::fmt;
+
+/// The engine settings that scripts expect.
+pub const OPTIONS: Options = Options {
+    features: Features::ALL,
+    lookback_ms: 5 * 60_000,
+    default_subquery_step_ms: 60_000,
+    samples_max: 10_000,
+};
+
+/// A store for scripts. All data belongs to the anonymous tenant.
+pub trait ScriptStore {
+    /// Throws away all series.
+    fn clear(&mut self) -> Result<(), Error>;
+
+    /// Stores all samples of `batch` and makes them visible, or fails. One series may stand in the batch more
+    /// than once; its samples are in order over all its places.
+    fn append(&mut self, batch: &Batch) -> Result<(), Error>;
+
+    /// What is stored.
+    fn select(&self) -> &dyn Select;
+}
+
+/// What became of an evaluation that failed, or of a line that could not be read or done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The line of the command, from one.
+    pub line: usize,
+    /// The expression, or the command's line.
+    pub text: String,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}\n    {}", self.line, self.text, self.why)
+    }
+}
+
+/// What became of a script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileReport {
+    /// The script's name.
+    pub name: String,
+    /// `eval` commands that held.
+    pub passed: usize,
+    /// `eval` commands that did not.
+    pub failed: Vec<Failure>,
+    /// Commands that could not be read, and loads that the store refused.
+    pub broken: Vec<Failure>,
+}
+
+/// What became of several scripts. Shown, it ends with `N passed, N failed`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptReport {
+    /// One report a script, in the order in which they ran.
+    pub files: Vec<FileReport>,
+}
+
+impl ScriptReport {
+    /// Whether every evaluation of every script held and every command could be done.
+    pub fn is_success(&self) -> bool {
+        self.files
+            .iter()
+            .all(|f| f.failed.is_empty() && f.broken.is_empty())
+    }
+}
+
+impl fmt::Display for FileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.passed + self.failed.len();
+        writeln!(f, "{}: {}/{total}", self.name, self.passed)?;
+        for failure in self.broken.iter().chain(&self.failed) {
+            writeln!(f, "  {failure}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ScriptReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut passed, mut failed) = (0, 0);
+        for file in &self.files {
+            write!(f, "{file}")?;
+            passed += file.passed;
+            failed += file.failed.len();
+        }
+        write!(f, "{passed} passed, {failed} failed")
+    }
+}
+
+/// Runs the script `text` on `store`, which is cleared first.
+pub fn run(
+    name: &str,
+    text: &str,
+    store: &mut dyn ScriptStore,
+    compute: &dyn Compute,
+) -> FileReport {
+    let mut report = FileReport {
+        name: name.to_owned(),
+        ..FileReport::default()
+    };
+    if let Err(e) = store.clear() {
+        report.broken.push(Failure {
+            line: 1,
+            text: "clear".into(),
+            why: e.message,
+        });
+        return report;
+    }
+    for read in command::read(text) {
+        match read {
+            Err(failure) => report.broken.push(failure),
+            Ok(Command::Eval(eval)) => match check::check(&eval, store.select(), compute) {
+                Ok(()) => report.passed += 1,
+                Err(why) => report.failed.push(Failure {
+                    line: eval.line,
+                    text: eval.text.clone(),
+                    why,
+                }),
+            },
+            Ok(Command::Clear { line }) => {
+                if let Err(e) = store.clear() {
+                    report.broken.push(Failure {
+                        line,
+                        text: "clear".into(),
+                        why: e.message,
+                    });
+                }
+            }
+            Ok(Command::Load(load)) => {
+                if let Err(why) = run_load(&load, store) {
+                    let text = "load".into();
+                    report.broken.push(Failure {
+                        line: load.line,
+                        text,
+                        why,
+                    });
+                }
+            }
+        }
+    }
+    report
+}
+
+fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {
+    let mut batch = Batch::default();
+    for (labels, samples) in &load.series {
+        push_series(&mut batch, labels, samples);
+    }
+    if load.with_custom_buckets {
+        for (labels, samples) in classic::convert(&load.series)? {
+            push_series(&mut batch, &labels, &samples);
+        }
+    }
+    store.append(&batch).map_err(|e| e.message)
+}
+
+/// A sample to load.
+#[derive(Clone, Debug, PartialEq)]
+struct LoadSample {
+    time: TimestampMs,
+    start_time: TimestampMs,
+    value: SampleValue,
+}
+
+/// Adds a series in runs of floats and runs of histograms: in one place of a batch the order between
+/// the two would be lost.
+fn push_series(batch: &mut Batch, labels: &Labels, samples: &[LoadSample]) {
+    let is_float = |s: &LoadSample| matches!(s.value, SampleValue::Float(_));
+    for run in samples.chunk_by(|a, b| is_float(a) == is_float(b)) {
+        batch.label_bytes().extend_from_slice(labels.as_bytes());
+        for sample in run {
+            match &sample.value {
+                SampleValue::Float(value) if sample.start_time == START_UNKNOWN => {
+                    batch.push_float(sample.time, *value);
+                }
+                SampleValue::Float(value) => {
+                    batch.push_float_with_start(sample.time, *value, sample.start_time);
+                }
+                SampleValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                    time: sample.time,
+                    start_time: sample.start_time,
+                    histogram: histogram.value.clone(),
+                }),
+            }
+        }
+        batch.end_series();
+    }
+}

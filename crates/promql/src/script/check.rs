@@ -1,0 +1,226 @@
+//! Evaluates one `eval` in all the ways that must agree.
+//!
+//! An instant evaluation is repeated with every selector pinned by `@` to its time, at other times, unless a
+//! function in it depends on the time of evaluation; and each of these is repeated as the
+//! middle of a range query, unless `start()`, `end()`, `range()` or `step()` would mean something else there.
+
+use super::OPTIONS;
+use super::command::{Eval, Expected};
+use super::compare::{Times, check_sorted, column, compare};
+use crate::ast::{At, Expr, ExprKind};
+use crate::functions::FunctionId;
+use crate::parser::parse;
+use crate::value::{PointValue, QueryError, QueryResult, Value};
+use crate::{Context, EvalTime, query, query_expr};
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::env::Compute;
+use firn_model::sample::TimestampMs;
+use firn_model::store::Select;
+use firn_model::tenant::TenantId;
+
+/// Memory of one query of a script: ten thousand samples need a fraction of it.
+const QUERY_BYTES_MAX: usize = 256 << 20;
+
+/// How far the range query around an instant reaches, and its step.
+const AROUND_MS: i64 = 60_000;
+
+/// Checks `eval` on what `store` holds; the error says what differs.
+pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> Result<(), String> {
+    let checker = Checker {
+        eval,
+        store,
+        compute,
+    };
+    let at = match eval.time {
+        EvalTime::Range {
+            start,
+            end,
+            step_ms,
+        } => {
+            let found = query_with(store, compute, |context| {
+                query(context, &eval.text, eval.time, &OPTIONS)
+            });
+            return checker.answer(
+                &found,
+                Some(Times {
+                    start,
+                    end,
+                    step_ms,
+                }),
+            );
+        }
+        EvalTime::Instant(at) => at,
+    };
+    let found = query_with(store, compute, |context| {
+        query(context, &eval.text, eval.time, &OPTIONS)
+    });
+    checker.answer(&found, None)?;
+    // What does not parse has no other ways to be evaluated in.
+    let Ok(expr) = parse(&eval.text, OPTIONS.features) else {
+        return Ok(());
+    };
+    checker.in_a_range(&expr, at)?;
+    checker.pinned(&expr, at)
+}
+
+fn query_with(
+    store: &dyn Select,
+    compute: &dyn Compute,
+    run: impl FnOnce(&Context<'_>) -> Result<QueryResult, QueryError>,
+) -> Result<QueryResult, QueryError> {
+    run(&Context {
+        store,
+        tenant: &TenantId::anonymous(),
+        compute,
+        budget: &Budget::new("script query", QUERY_BYTES_MAX),
+        cancel: &Cancel::default(),
+    })
+}
+
+struct Checker<'a> {
+    eval: &'a Eval,
+    store: &'a dyn Select,
+    compute: &'a dyn Compute,
+}
+
+impl Checker<'_> {
+    fn query(&self, expr: &Expr, time: EvalTime) -> Result<QueryResult, QueryError> {
+        query_with(self.store, self.compute, |context| {
+            query_expr(context, expr, time, &OPTIONS)
+        })
+    }
+
+    /// Checks all that is expected of an answer.
+    fn answer(
+        &self,
+        found: &Result<QueryResult, QueryError>,
+        times: Option<Times>,
+    ) -> Result<(), String> {
+        let expectations = &self.eval.expectations;
+        match (found, &expectations.fail) {
+            (Err(error), None) => Err(format!("query failed: {error}")),
+            (Ok(_), Some(_)) => Err("expected the query to fail".into()),
+            (Err(error), Some(wanted)) if wanted.matches(&error.to_string()) => Ok(()),
+            (Err(error), Some(wanted)) => Err(format!(
+                "expected failure with {}, got {error:?}",
+                wanted.describe()
+            )),
+            (Ok(result), None) => {
+                expectations.warnings.check("warnings", &result.warnings)?;
+                expectations.infos.check("infos", &result.infos)?;
+                compare(
+                    &self.eval.expected,
+                    &result.value,
+                    times,
+                    expectations.ordered,
+                )
+            }
+        }
+    }
+
+    /// The instant at `at` is the middle of a range query.
+    fn in_a_range(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
+        let has_vector = matches!(
+            self.eval.expected,
+            Expected::Scalar(_) | Expected::Series(_)
+        );
+        if !has_vector || self.eval.expectations.fail.is_some() || depends_on_range(expr) {
+            return Ok(());
+        }
+        let time = EvalTime::Range {
+            start: at - AROUND_MS,
+            end: at + AROUND_MS,
+            step_ms: AROUND_MS,
+        };
+        let wrong = |why: String| format!("in range mode: {why}");
+        let found = self
+            .query(expr, time)
+            .map_err(|e| wrong(format!("query failed: {e}")))?;
+        if self.eval.expectations.ordered {
+            return Ok(());
+        }
+        let Value::Matrix(matrix) = found.value else {
+            return Err(wrong("expected a matrix".into()));
+        };
+        check_sorted(&matrix).map_err(wrong)?;
+        let middle = column(&matrix, at);
+        let value = match (&self.eval.expected, middle.first()) {
+            (Expected::Scalar(_), Some(element)) => match element.value {
+                PointValue::Float(value) => Value::Scalar(at, value),
+                PointValue::Histogram(_) => Value::Vector(middle),
+            },
+            _ => Value::Vector(middle),
+        };
+        compare(&self.eval.expected, &value, None, false).map_err(wrong)
+    }
+
+    /// With all selectors pinned to `at` the time of evaluation makes no difference.
+    fn pinned(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
+        if depends_on_time(expr) {
+            return Ok(());
+        }
+        let mut pinned = expr.clone();
+        pin(&mut pinned, at);
+        let times = match at {
+            0 => vec![-1000, 0, 1000],
+            at => vec![at.saturating_mul(-10), 0, at / 5, at, at.saturating_mul(10)],
+        };
+        for time in times {
+            let wrong = |why: String| format!("{pinned} at {time}: {why}");
+            let found = self.query(&pinned, EvalTime::Instant(time));
+            self.answer(&found, None).map_err(wrong)?;
+            self.in_a_range(&pinned, time).map_err(wrong)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the expression means something else in a range query.
+fn depends_on_range(expr: &Expr) -> bool {
+    let text = expr.to_string();
+    ["start()", "end()", "range()", "step()"]
+        .iter()
+        .any(|call| text.contains(call))
+}
+
+/// Whether a function looks at the time of evaluation or of samples.
+fn depends_on_time(expr: &Expr) -> bool {
+    let mut depends = false;
+    expr.visit(&mut |node| {
+        if let ExprKind::Call(call) = &node.kind {
+            depends |= matches!(
+                call.function.id,
+                FunctionId::DaysInMonth
+                    | FunctionId::DayOfMonth
+                    | FunctionId::DayOfWeek
+                    | FunctionId::DayOfYear
+                    | FunctionId::End
+                    | FunctionId::Hour
+                    | FunctionId::Minute
+                    | FunctionId::Month
+                    | FunctionId::PredictLinear
+                    | FunctionId::Range
+                    | FunctionId::Start
+                    | FunctionId::Step
+                    | FunctionId::Time
+                    | FunctionId::Timestamp
+                    | FunctionId::Year
+            );
+        }
+    });
+    depends
+}
+
+/// Puts `@ at` on every selector and subquery that has no time yet and is in no subquery.
+fn pin(expr: &mut Expr, at: TimestampMs) {
+    let place = match &mut expr.kind {
+        ExprKind::Vector(vector) => &mut vector.at,
+        ExprKind::Matrix(matrix) => &mut matrix.vector.at,
+        ExprKind::Subquery(subquery) => &mut subquery.at,
+        _ => return expr.for_each_child_mut(&mut |child| pin(child, at)),
+    };
+    if !matches!(place, Some(At::Time(_))) {
+        *place = Some(At::Time(at));
+    }
+}

@@ -1,0 +1,148 @@
+//! Classic histograms into native ones with custom buckets: what `load_with_nhcb` adds.
+//!
+//! Series whose names end in `_bucket`, `_count` and `_sum` are put together by the name without the ending
+//! and the labels without `le`; each timestamp makes one histogram.
+
+use super::LoadSample;
+use super::histogram::{ScriptHistogram, one_span};
+use super::sequence::SampleValue;
+use crate::parser::parse_number;
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use std::collections::BTreeMap;
+
+/// The label with a bucket's upper bound.
+const BOUND: &str = "le";
+
+/// A classic histogram at one time.
+#[derive(Default)]
+struct Classic {
+    /// Upper bound and cumulative count.
+    buckets: Vec<(f64, f64)>,
+    count: Option<f64>,
+    sum: f64,
+}
+
+/// What a series holds of a classic histogram.
+enum Part {
+    Bucket(f64),
+    Count,
+    Sum,
+}
+
+/// The native histograms that are among `series`.
+pub(super) fn convert(
+    series: &[(Labels, Vec<LoadSample>)],
+) -> Result<Vec<(Labels, Vec<LoadSample>)>, String> {
+    let mut histograms: BTreeMap<Labels, BTreeMap<TimestampMs, Classic>> = BTreeMap::new();
+    for (labels, samples) in series {
+        let Some((base, part)) = split(labels) else {
+            continue;
+        };
+        let by_time = histograms.entry(base).or_default();
+        for sample in samples {
+            let SampleValue::Float(value) = sample.value else {
+                continue;
+            };
+            let classic = by_time.entry(sample.time).or_default();
+            match part {
+                Part::Bucket(bound) => classic.buckets.push((bound, value)),
+                Part::Count => classic.count = Some(value),
+                Part::Sum => classic.sum = value,
+            }
+        }
+    }
+    let mut out = Vec::new();
+    for (labels, by_time) in histograms {
+        let mut samples = Vec::with_capacity(by_time.len());
+        for (time, classic) in by_time {
+            let value = classic
+                .into_native()
+                .map_err(|why| format!("{labels}: {why}"))?;
+            let value = ScriptHistogram {
+                value,
+                hint_written: false,
+            };
+            let value = SampleValue::Histogram(value);
+            samples.push(LoadSample {
+                time,
+                start_time: START_UNKNOWN,
+                value,
+            });
+        }
+        out.push((labels, samples));
+    }
+    Ok(out)
+}
+
+/// The labels of the whole histogram and which part of it the series is, if it is one.
+fn split(labels: &Labels) -> Option<(Labels, Part)> {
+    let name = labels.get(METRIC_NAME);
+    let (base, part) = if let Some(base) = name.strip_suffix(b"_bucket") {
+        let bound = std::str::from_utf8(labels.get(BOUND)).ok()?;
+        let unsigned = bound.strip_prefix(['+', '-']).unwrap_or(bound);
+        let value = parse_number(unsigned).ok().filter(|v| !v.is_nan())?;
+        let value = if bound.starts_with('-') {
+            -value
+        } else {
+            value
+        };
+        (base, Part::Bucket(value))
+    } else if let Some(base) = name.strip_suffix(b"_count") {
+        (base, Part::Count)
+    } else {
+        (name.strip_suffix(b"_sum")?, Part::Sum)
+    };
+    let mut builder = LabelsBuilder::from_labels(labels.as_ref());
+    builder.set(METRIC_NAME, base).remove(BOUND);
+    Some((builder.build(), part))
+}
+
+impl Classic {
+    fn into_native(self) -> Result<Histogram, String> {
+        let mut buckets = self.buckets;
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        buckets.dedup_by(|later, earlier| later.0 == earlier.0);
+        let last = buckets.last().copied();
+        let count = self
+            .count
+            .or(last.map(|(_, count)| count))
+            .unwrap_or_default();
+        if last.is_none_or(|(bound, _)| bound != f64::INFINITY) {
+            buckets.push((f64::INFINITY, count));
+        }
+        let mut counts = Vec::with_capacity(buckets.len());
+        let mut below = 0.0;
+        for (bound, cumulative) in &buckets {
+            if *cumulative < below {
+                return Err(format!(
+                    "count is not cumulative: {cumulative} < {below} at {bound}"
+                ));
+            }
+            counts.push(cumulative - below);
+            below = *cumulative;
+        }
+        if below != count {
+            return Err(format!(
+                "count mismatch: {count} observations, {below} in buckets"
+            ));
+        }
+        buckets.pop();
+        Ok(Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: CUSTOM_BUCKETS_SCHEMA,
+            zero_threshold: 0.0,
+            sum: self.sum,
+            positive_spans: one_span(0, counts.len()),
+            negative_spans: Vec::new(),
+            counts: Counts::Float {
+                count,
+                zero_count: 0.0,
+                positive: counts,
+                negative: Vec::new(),
+            },
+            custom_values: buckets.into_iter().map(|(bound, _)| bound).collect(),
+        })
+    }
+}

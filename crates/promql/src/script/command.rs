@@ -1,0 +1,329 @@
+//! A script's text into commands.
+//!
+//! A command is a line and the lines below it up to the next empty one; a line that is a comment
+//! counts as empty. What cannot be read fails alone: the commands around it still run.
+
+use super::expectation::{Expectations, Wanted};
+use super::sequence::{
+    SampleValue, Sequence, StartTimes, parse_scalar, parse_series, parse_start_times,
+};
+use super::{Failure, LoadSample};
+use crate::ast::ExprKind;
+use crate::parser::{parse, parse_duration_ms};
+use crate::{EvalTime, Features};
+use firn_model::labels::Labels;
+use firn_model::sample::START_UNKNOWN;
+
+/// One thing to do.
+#[derive(Debug)]
+pub(super) enum Command {
+    Clear { line: usize },
+    Load(Load),
+    Eval(Box<Eval>),
+}
+
+/// Samples to store.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) line: usize,
+    /// Each label set once.
+    pub(super) series: Vec<(Labels, Vec<LoadSample>)>,
+    /// Whether classic histograms are stored as native ones too.
+    pub(super) with_custom_buckets: bool,
+}
+
+/// A query and what it must answer.
+#[derive(Debug)]
+pub(super) struct Eval {
+    pub(super) line: usize,
+    /// The expression.
+    pub(super) text: String,
+    pub(super) time: EvalTime,
+    pub(super) expected: Expected,
+    pub(super) expectations: Expectations,
+}
+
+/// The value that a query must have.
+#[derive(Debug)]
+pub(super) enum Expected {
+    Scalar(f64),
+    String(Vec<u8>),
+    /// A vector, or the matrix of a range query.
+    Series(Vec<(Labels, Sequence)>),
+    /// A matrix as the value of an instant query, with its start, end and step in milliseconds.
+    RangeVector([i64; 3], Vec<(Labels, Sequence)>),
+}
+
+/// Reads a script.
+pub(super) fn read(text: &str) -> Vec<Result<Command, Failure>> {
+    let lines: Vec<&str> = text
+        .split('\n')
+        .map(str::trim)
+        .map(|line| if line.starts_with('#') { "" } else { line })
+        .collect();
+    let mut commands = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let head = lines[at];
+        let line = at + 1;
+        at += 1;
+        if head.is_empty() {
+            continue;
+        }
+        let is_clear = first_word(head).eq_ignore_ascii_case("clear");
+        let body_lines = lines[at..]
+            .iter()
+            .take_while(|l| !is_clear && !l.is_empty())
+            .count();
+        let body = &lines[at..at + body_lines];
+        at += body_lines;
+        let read = read_command(head, line, body);
+        commands.push(read.map_err(|why| Failure {
+            line,
+            text: head.to_owned(),
+            why,
+        }));
+    }
+    commands
+}
+
+fn first_word(line: &str) -> &str {
+    line.split([' ', '\t']).next().unwrap_or_default()
+}
+
+fn read_command(head: &str, line: usize, body: &[&str]) -> Result<Command, String> {
+    let word = first_word(head).to_ascii_lowercase();
+    match word.as_str() {
+        "clear" => Ok(Command::Clear { line }),
+        w if w.starts_with("load") => read_load(head, line, body).map(Command::Load),
+        w if w.starts_with("eval") => {
+            read_eval(head, line, body).map(|e| Command::Eval(Box::new(e)))
+        }
+        _ => Err("unknown command".into()),
+    }
+}
+
+fn read_load(head: &str, line: usize, body: &[&str]) -> Result<Load, String> {
+    let (word, step) = head.split_once([' ', '\t']).ok_or("load needs a step")?;
+    let with_custom_buckets = match word {
+        "load" => false,
+        "load_with_nhcb" => true,
+        _ => return Err("expected load or load_with_nhcb".into()),
+    };
+    let step_ms = parse_duration_ms(step.trim())?;
+    let mut series: Vec<(Labels, Vec<LoadSample>)> = Vec::new();
+    let mut start_times: Option<StartTimes> = None;
+    for text in body {
+        if let Some(read) = parse_start_times(text) {
+            if start_times.is_some() {
+                return Err("start timestamps without the series below them".into());
+            }
+            start_times = Some(read?);
+            continue;
+        }
+        let (labels, values) = parse_series(text)?;
+        let samples = samples(step_ms, &labels, values, start_times.take())?;
+        match series.iter_mut().find(|(known, _)| *known == labels) {
+            Some((_, known)) => *known = samples,
+            None => series.push((labels, samples)),
+        }
+    }
+    if start_times.is_some() {
+        return Err("start timestamps without the series below them".into());
+    }
+    Ok(Load {
+        line,
+        series,
+        with_custom_buckets,
+    })
+}
+
+fn samples(
+    step_ms: i64,
+    labels: &Labels,
+    values: Sequence,
+    start_times: Option<StartTimes>,
+) -> Result<Vec<LoadSample>, String> {
+    let offsets = match start_times {
+        None => Vec::new(),
+        Some((named, _)) if named != *labels => {
+            return Err(format!("start timestamps of {named} stand above {labels}"));
+        }
+        Some((_, offsets)) if offsets.len() != values.len() => {
+            let (starts, count) = (offsets.len(), values.len());
+            return Err(format!(
+                "{starts} start timestamps stand above {count} values"
+            ));
+        }
+        Some((_, offsets)) => offsets,
+    };
+    let mut out = Vec::new();
+    for (position, value) in values.into_iter().enumerate() {
+        let Some(value) = value else { continue };
+        let time = step_ms.saturating_mul(position as i64);
+        let start_time = match offsets.get(position) {
+            Some(Some(offset)) => time.saturating_add(*offset),
+            _ => START_UNKNOWN,
+        };
+        out.push(LoadSample {
+            time,
+            start_time,
+            value,
+        });
+    }
+    Ok(out)
+}
+
+fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
+    let (word, rest) = next_word(head)?;
+    let mut expectations = Expectations::default();
+    match word {
+        "eval" => {}
+        "eval_fail" => expectations.fail = Some(Wanted::Anything),
+        "eval_warn" => expectations.warnings.some = true,
+        "eval_info" => expectations.infos.some = true,
+        "eval_ordered" => expectations.ordered = true,
+        _ => return Err("expected eval".into()),
+    }
+    let (kind, rest) = next_word(rest)?;
+    let (time, text) = match kind {
+        "instant" => {
+            let (at_ms, rest) = keyword_duration("at", rest)?;
+            (EvalTime::Instant(at_ms), rest)
+        }
+        "range" => {
+            let (start, rest) = keyword_duration("from", rest)?;
+            let (end, rest) = keyword_duration("to", rest)?;
+            let (step_ms, rest) = keyword_duration("step", rest)?;
+            check_range([start, end, step_ms])?;
+            (
+                EvalTime::Range {
+                    start,
+                    end,
+                    step_ms,
+                },
+                rest,
+            )
+        }
+        _ => return Err("expected instant or range".into()),
+    };
+    let mut eval = Eval {
+        line,
+        text: text.to_owned(),
+        time,
+        expected: Expected::Series(Vec::new()),
+        expectations,
+    };
+    for text in body {
+        eval.add(text)?;
+    }
+    eval.check_width()?;
+    Ok(eval)
+}
+
+fn check_range([start, end, step_ms]: [i64; 3]) -> Result<(), String> {
+    if end < start {
+        return Err("the end is before the start".into());
+    }
+    if step_ms <= 0 {
+        return Err("the step must be positive".into());
+    }
+    Ok(())
+}
+
+fn next_word(text: &str) -> Result<(&str, &str), String> {
+    let text = text.trim_start();
+    let (word, rest) = text
+        .split_once([' ', '\t'])
+        .ok_or_else(|| format!("{text} ends too early"))?;
+    Ok((word, rest.trim_start()))
+}
+
+/// `keyword duration `, and the rest.
+fn keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), String> {
+    let (word, rest) = next_word(text)?;
+    if word != keyword {
+        return Err(format!("expected {keyword}, got {word}"));
+    }
+    let (duration, rest) = next_word(rest)?;
+    Ok((parse_duration_ms(duration)?, rest))
+}
+
+impl Eval {
+    /// Reads a line of the body.
+    fn add(&mut self, text: &str) -> Result<(), String> {
+        if let Some(message) = text.strip_prefix("expected_fail_message") {
+            self.expectations.fail = Some(Wanted::message(message));
+            return Ok(());
+        }
+        if let Some(pattern) = text.strip_prefix("expected_fail_regexp") {
+            self.expectations.fail = Some(Wanted::pattern(pattern)?);
+            return Ok(());
+        }
+        if first_word(text) == "expect" {
+            return self.add_expectation(text["expect".len()..].trim_start());
+        }
+        if let Some(value) = parse_scalar(text) {
+            self.expected = Expected::Scalar(value);
+            return Ok(());
+        }
+        let (labels, values) = parse_series(text)?;
+        match &mut self.expected {
+            Expected::Series(series) | Expected::RangeVector(_, series) => {
+                series.retain(|(known, _)| *known != labels);
+                series.push((labels, values));
+                Ok(())
+            }
+            _ => Err("a series is expected beside a scalar or a string".into()),
+        }
+    }
+
+    fn add_expectation(&mut self, text: &str) -> Result<(), String> {
+        if let Some(literal) = text.strip_prefix("string") {
+            let literal = parse(literal, Features::default()).map_err(|e| e.to_string())?;
+            let ExprKind::String(bytes) = literal.kind else {
+                return Err("expect string needs a quoted string".into());
+            };
+            self.expected = Expected::String(bytes);
+            return Ok(());
+        }
+        if let Some(range) = text.strip_prefix("range vector") {
+            let (start, rest) = keyword_duration("from", range)?;
+            let (end, rest) = keyword_duration("to", rest)?;
+            let step = rest.strip_prefix("step").ok_or("expected step")?;
+            let range = [start, end, parse_duration_ms(step.trim())?];
+            check_range(range)?;
+            let series = match &mut self.expected {
+                Expected::Series(series) => std::mem::take(series),
+                _ => Vec::new(),
+            };
+            self.expected = Expected::RangeVector(range, series);
+            return Ok(());
+        }
+        self.expectations.add(text)
+    }
+
+    /// A vector has one value a series.
+    fn check_width(&self) -> Result<(), String> {
+        let (EvalTime::Instant(_), Expected::Series(series)) = (self.time, &self.expected) else {
+            return Ok(());
+        };
+        match series.iter().find(|(_, values)| values.len() != 1) {
+            None => Ok(()),
+            Some((labels, values)) => Err(format!(
+                "{labels} has {} values; an instant evaluation has one",
+                values.len()
+            )),
+        }
+    }
+}
+
+impl SampleValue {
+    /// The value in the notation of scripts.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            SampleValue::Float(value) => value.to_string(),
+            SampleValue::Histogram(histogram) => super::histogram::describe(&histogram.value),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a script expects beside values: failure, annotations, order.
+
+use firn_model::regex::Regex;
+
+/// How a text is compared.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Anything,
+    Message(String),
+    /// Matches anywhere in the text.
+    Pattern(String, Regex),
+}
+
+/// What an `eval` expects beside values.
+#[derive(Debug, Default)]
+pub(super) struct Expectations {
+    /// The query must fail.
+    pub(super) fail: Option<Wanted>,
+    pub(super) ordered: bool,
+    pub(super) warnings: Annotations,
+    pub(super) infos: Annotations,
+}
+
+/// What is expected of one kind of annotations.
+#[derive(Debug, Default)]
+pub(super) struct Annotations {
+    /// Not looked at further than that there are some: the older form.
+    pub(super) some: bool,
+    pub(super) none: bool,
+    pub(super) wanted: Vec<Wanted>,
+}
+
+impl Wanted {
+    pub(super) fn message(text: &str) -> Self {
+        Wanted::Message(text.trim().to_owned())
+    }
+
+    pub(super) fn pattern(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        // The project's patterns are anchored and their dot matches newlines.
+        let anywhere = format!("(?s:.*)(?-s:{text})(?s:.*)");
+        let regex = Regex::new(anywhere.as_bytes()).map_err(|e| e.message)?;
+        Ok(Wanted::Pattern(text.to_owned(), regex))
+    }
+
+    pub(super) fn matches(&self, text: &str) -> bool {
+        match self {
+            Wanted::Anything => true,
+            Wanted::Message(message) => message == text,
+            Wanted::Pattern(_, regex) => regex.is_match(text.as_bytes()),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Wanted::Anything => "anything".into(),
+            Wanted::Message(message) => format!("message {message:?}"),
+            Wanted::Pattern(pattern, _) => format!("pattern {pattern:?}"),
+        }
+    }
+}
+
+impl Expectations {
+    /// Reads what stands behind `expect`: `warn`, `fail msg: text`, `info regex: pattern`.
+    pub(super) fn add(&mut self, text: &str) -> Result<(), String> {
+        let (what, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let wanted = match rest.trim_start().split_once(':') {
+            None if rest.trim().is_empty() => Wanted::Anything,
+            Some(("msg", message)) => Wanted::message(message),
+            Some(("regex", pattern)) => Wanted::pattern(pattern)?,
+            _ => return Err(format!("expected msg: or regex: after {what}, got {rest}")),
+        };
+        match what {
+            "ordered" => self.ordered = true,
+            "warn" => self.warnings.wanted.push(wanted),
+            "info" => self.infos.wanted.push(wanted),
+            "no_warn" => self.warnings.none = true,
+            "no_info" => self.infos.none = true,
+            "fail" if self.fail.is_none() => self.fail = Some(wanted),
+            "fail" => return Err("more than one expect fail".into()),
+            _ => return Err(format!("unknown expectation {what}")),
+        }
+        let contradicts = |a: &Annotations| a.none && !a.wanted.is_empty();
+        if contradicts(&self.warnings) || contradicts(&self.infos) {
+            return Err("annotations are expected and not expected at once".into());
+        }
+        Ok(())
+    }
+}
+
+impl Annotations {
+    /// Checks the annotations of one kind, called `kind`.
+    pub(super) fn check(&self, kind: &str, found: &[String]) -> Result<(), String> {
+        let found: Vec<&str> = found.iter().map(|text| without_details(text)).collect();
+        if self.none && !found.is_empty() {
+            return Err(format!("expected no {kind}, got {found:?}"));
+        }
+        if found.is_empty() && (self.some || !self.wanted.is_empty()) {
+            return Err(format!("expected {kind}, got none"));
+        }
+        for wanted in &self.wanted {
+            if !found.iter().any(|text| wanted.matches(text)) {
+                let wanted = wanted.describe();
+                return Err(format!("expected {kind} with {wanted}, got {found:?}"));
+            }
+        }
+        let unexpected = found
+            .iter()
+            .find(|text| !self.wanted.iter().any(|wanted| wanted.matches(text)));
+        match unexpected {
+            Some(text) if !self.wanted.is_empty() => Err(format!("unexpected {kind} {text:?}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The message without what is appended for the user of the API: how often, over which buckets and times, and
+/// where in the query.
+fn without_details(text: &str) -> &str {
+    let text = without_parenthesis(text, |inside| {
+        inside
+            .split_once(':')
+            .is_some_and(|(line, column)| is_number(line) && is_number(column))
+    });
+    let text = without_parenthesis(text, |inside| {
+        inside.strip_suffix(" occurrences").is_some_and(is_number)
+    });
+    text.split_once(", from buckets ")
+        .map_or(text, |(message, _)| message)
+}
+
+fn without_parenthesis(text: &str, is_detail: impl Fn(&str) -> bool) -> &str {
+    let inside = text.strip_suffix(')').and_then(|t| t.rsplit_once(" ("));
+    match inside {
+        Some((message, detail)) if is_detail(detail) => message,
+        _ => text,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}

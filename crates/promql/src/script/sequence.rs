@@ -1,0 +1,313 @@
+//! Series and their values as scripts write them: `x{a="b"} 1+2x10 _ stale {{count:3}}x2`, and
+//! `x@st -1m+10sx3`, the start timestamps of the line below.
+//!
+//! Values are not PromQL: white space separates them, and `x` repeats.
+
+use super::histogram::{ScriptHistogram, parse_histogram};
+use crate::lexer::{Lexer, TokenKind, unquote};
+use crate::parser::{parse_duration_ms, parse_number};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_model::sample::stale_nan;
+
+/// The most positions of one series: a day of seconds ten times over, far beyond any script.
+pub(super) const POSITIONS_MAX: usize = 1_000_000;
+
+/// A value at one position.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum SampleValue {
+    /// A number, or the staleness marker.
+    Float(f64),
+    /// A native histogram.
+    Histogram(ScriptHistogram),
+}
+
+/// What stands at the positions of a series; `None` where nothing does.
+pub(super) type Sequence = Vec<Option<SampleValue>>;
+
+/// A series with its values.
+pub(super) fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
+    let (labels, rest) = parse_labels(line)?;
+    Ok((labels, parse_values(rest)?))
+}
+
+/// A line `series@st offsets`, if it is one: the labels and the offsets in milliseconds.
+pub(super) type StartTimes = (Labels, Vec<Option<i64>>);
+
+/// Reads a line of start timestamps; `None` if the line is not one.
+pub(super) fn parse_start_times(line: &str) -> Option<Result<StartTimes, String>> {
+    let (series, offsets) = line.split_once([' ', '\t'])?;
+    let series = series.strip_suffix("@st")?;
+    let read = || {
+        let (labels, rest) = parse_labels(series)?;
+        if !rest.is_empty() {
+            return Err(format!("series has a tail: {rest}"));
+        }
+        let mut out = Vec::new();
+        for item in offsets.split_whitespace() {
+            push_offsets(item, &mut out).map_err(|why| format!("start timestamp {item}: {why}"))?;
+        }
+        Ok((labels, out))
+    };
+    Some(read())
+}
+
+/// The labels at the beginning of `line`, and the rest behind them.
+fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
+    let fail = |why: &str| Err(format!("series {line}: {why}"));
+    let mut lexer = Lexer::new(line);
+    let mut next = || {
+        lexer
+            .next()
+            .map_err(|e| format!("series {line}: {}", e.message()))
+    };
+    let mut labels = LabelsBuilder::default();
+    let mut token = next()?;
+    let text = |token: crate::lexer::Token| line.get(token.start..token.end).unwrap_or_default();
+    let rest = |token: crate::lexer::Token| line.get(token.end..).unwrap_or_default();
+    if token.kind.is_metric_name() {
+        labels.set(METRIC_NAME, text(token).as_bytes());
+        if !rest(token).starts_with('{') {
+            return Ok((labels.build(), rest(token)));
+        }
+        token = next()?;
+    }
+    if token.kind != TokenKind::LeftBrace {
+        return fail("must begin with a name or with braces");
+    }
+    let mut token = next()?;
+    while token.kind != TokenKind::RightBrace {
+        let name = match token.kind {
+            TokenKind::Identifier => text(token).as_bytes().to_vec(),
+            TokenKind::String => unquote(text(token)),
+            _ => return fail("expected a label"),
+        };
+        let is_quoted = token.kind == TokenKind::String;
+        token = next()?;
+        if token.kind == TokenKind::Assign {
+            let value = next()?;
+            if value.kind != TokenKind::String {
+                return fail("expected a string");
+            }
+            let Ok(name) = String::from_utf8(name) else {
+                return fail("label name is not UTF-8");
+            };
+            labels.set(&name, &unquote(text(value)));
+            token = next()?;
+        } else if is_quoted {
+            labels.set(METRIC_NAME, &name);
+        } else {
+            return fail("expected =");
+        }
+        match token.kind {
+            TokenKind::Comma => token = next()?,
+            TokenKind::RightBrace => {}
+            _ => return fail("expected , or }"),
+        }
+    }
+    Ok((labels.build(), rest(token)))
+}
+
+fn parse_values(text: &str) -> Result<Sequence, String> {
+    let mut out = Vec::new();
+    let mut rest = text.trim_start();
+    if rest.len() == text.len() && !text.is_empty() {
+        return Err(format!("values must be behind white space: {text}"));
+    }
+    while !rest.is_empty() {
+        let item = rest;
+        rest = push_item(item, &mut out).map_err(|why| format!("values {item}: {why}"))?;
+        let trimmed = rest.trim_start();
+        if trimmed.len() == rest.len() && !rest.is_empty() {
+            return Err(format!("values {item}: unexpected {rest}"));
+        }
+        rest = trimmed;
+    }
+    Ok(out)
+}
+
+/// Reads one item, which may stand for many positions; returns what follows it.
+fn push_item<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
+    if let Some(rest) = item.strip_prefix('_') {
+        return match take_count(rest)? {
+            (None, rest) => push_times(out, 1, None, rest),
+            (Some(count), rest) => push_times(out, count, None, rest),
+        };
+    }
+    if item.starts_with("{{") {
+        return push_histograms(item, out);
+    }
+    if let Some(rest) = item.strip_prefix("stale") {
+        return push_times(out, 1, Some(SampleValue::Float(stale_nan())), rest);
+    }
+    let (value, rest) = take_number(item)?;
+    if rest.starts_with(['+', '-']) {
+        let (delta, rest) = take_number(rest)?;
+        let (Some(count), rest) = take_count(rest)? else {
+            return Err("a step needs a count: x and a number".into());
+        };
+        return push_steps(out, value, delta, count, rest);
+    }
+    match take_count(rest)? {
+        (None, rest) => push_times(out, 1, Some(SampleValue::Float(value)), rest),
+        (Some(count), rest) => push_steps(out, value, 0.0, count, rest),
+    }
+}
+
+fn push_times<'a>(
+    out: &mut Sequence,
+    count: usize,
+    value: Option<SampleValue>,
+    rest: &'a str,
+) -> Result<&'a str, String> {
+    check_positions(out.len(), count)?;
+    out.resize(out.len() + count, value);
+    Ok(rest)
+}
+
+/// `count` and one more values from `value` on, by adding `delta` again and again.
+fn push_steps<'a>(
+    out: &mut Sequence,
+    value: f64,
+    delta: f64,
+    count: usize,
+    rest: &'a str,
+) -> Result<&'a str, String> {
+    check_positions(out.len(), count)?;
+    let mut value = value;
+    for _ in 0..=count {
+        out.push(Some(SampleValue::Float(value)));
+        value += delta;
+    }
+    Ok(rest)
+}
+
+fn check_positions(held: usize, count: usize) -> Result<(), String> {
+    if count >= POSITIONS_MAX - held.min(POSITIONS_MAX) {
+        return Err(format!(
+            "series has too many positions: {held} and {count}, limit {POSITIONS_MAX}"
+        ));
+    }
+    Ok(())
+}
+
+fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
+    let (first, rest) = parse_histogram(item)?;
+    let sign = rest.chars().next().filter(|c| matches!(c, '+' | '-'));
+    let Some(sign) = sign else {
+        let (count, rest) = take_count(rest)?;
+        // One more than the count, but one if there is none.
+        let count = count.map_or(1, |n| n.saturating_add(1));
+        return push_times(out, count, Some(SampleValue::Histogram(first)), rest);
+    };
+    let (step, rest) = parse_histogram(&rest[1..])?;
+    let (Some(count), rest) = take_count(rest)? else {
+        return Err("a step needs a count: x and a number".into());
+    };
+    check_positions(out.len(), count)?;
+    let mut current = first;
+    // Whether a hint counts as written is for the step to say.
+    current.hint_written = step.hint_written;
+    for _ in 0..count {
+        let next = current.plus(&step, sign)?;
+        out.push(Some(SampleValue::Histogram(std::mem::replace(
+            &mut current,
+            next,
+        ))));
+    }
+    out.push(Some(SampleValue::Histogram(current)));
+    Ok(rest)
+}
+
+/// The number behind an `x`, if there is one.
+fn take_count(text: &str) -> Result<(Option<usize>, &str), String> {
+    let Some(digits) = text.strip_prefix('x') else {
+        return Ok((None, text));
+    };
+    let rest = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    let count = digits[..digits.len() - rest.len()].parse();
+    match count {
+        Ok(count) => Ok((Some(count), rest)),
+        Err(_) => Err("expected a count after x".into()),
+    }
+}
+
+/// A number with or without a sign, and the rest behind it.
+fn take_number(text: &str) -> Result<(f64, &str), String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let length = number_length(unsigned);
+    let (number, rest) = unsigned.split_at(length);
+    let value = parse_number(number).map_err(|why| format!("{why}: {text}"))?;
+    let is_negative = text.starts_with('-');
+    Ok((if is_negative { -value } else { value }, rest))
+}
+
+/// How many bytes of `text` are a number: `Inf`, `NaN`, or digits, where a sign stands behind an `e` only and an
+/// `x` repeats.
+fn number_length(text: &str) -> usize {
+    let word = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    if word.len() < text.len() {
+        return text.len() - word.len();
+    }
+    let mut previous = ' ';
+    for (i, c) in text.char_indices() {
+        let is_part = match c {
+            '0'..='9' | '.' | '_' | 'e' | 'E' => true,
+            '+' | '-' => matches!(previous, 'e' | 'E'),
+            _ => false,
+        };
+        if !is_part {
+            return i;
+        }
+        previous = c;
+    }
+    text.len()
+}
+
+/// A line that is nothing but a number, as Go reads it; `None` if it is something else.
+pub(super) fn parse_scalar(line: &str) -> Option<f64> {
+    let unsigned = line.strip_prefix(['+', '-']).unwrap_or(line);
+    if unsigned.starts_with(['+', '-']) {
+        return None;
+    }
+    let value = parse_number(unsigned).ok()?;
+    Some(if line.starts_with('-') { -value } else { value })
+}
+
+/// Start timestamps: `_`, `_x3`, `-1m`, `-1mx3`, `-1m+10sx3`.
+fn push_offsets(item: &str, out: &mut Vec<Option<i64>>) -> Result<(), String> {
+    if let Some(rest) = item.strip_prefix('_') {
+        let (count, rest) = take_count(rest)?;
+        let count = count.unwrap_or(1);
+        check_positions(out.len(), count)?;
+        out.resize(out.len() + count, None);
+        return expect_nothing(rest);
+    }
+    let (offset, rest) = take_duration(item)?;
+    let (delta, rest) = if rest.starts_with(['+', '-']) {
+        take_duration(rest)?
+    } else {
+        (0, rest)
+    };
+    let (count, rest) = take_count(rest)?;
+    let count = count.unwrap_or(0);
+    check_positions(out.len(), count)?;
+    out.extend((0..=count as i64).map(|i| Some(offset.saturating_add(delta.saturating_mul(i)))));
+    expect_nothing(rest)
+}
+
+fn expect_nothing(rest: &str) -> Result<(), String> {
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("unexpected {rest}"))
+    }
+}
+
+/// A duration of one unit with or without a sign, and the rest behind it.
+fn take_duration(text: &str) -> Result<(i64, &str), String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let unit = unsigned.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = unit.trim_start_matches(|c: char| c.is_ascii_alphabetic() && c != 'x');
+    let ms = parse_duration_ms(&unsigned[..unsigned.len() - rest.len()])?;
+    Ok((if text.starts_with('-') { -ms } else { ms }, rest))
+}
