@@ -1,1 +1,18 @@
-//! The write pipeline: decoding, limits, validation; scraping.
+//! Ingestion: what happens to samples between a socket and the store.
+//!
+//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample)
+//! and scraping ([`scrape`]). Both end in the same [`firn_model::store::Append`].
+//!
+//! Invariant: limits are checked before memory is spent, and every sample that was read is either
+//! stored or counted as dropped under exactly one [`DropReason`]. Nothing here knows HTTP: bodies
+//! come in as bytes, targets are fetched through [`scrape::Fetch`].
+
+mod limits;
+pub mod metrics;
+mod outcome;
+mod pipeline;
+pub mod scrape;
+
+pub use limits::IngestLimits;
+pub use outcome::{DropReason, Dropped, WriteOutcome};
+pub use pipeline::{Admission, PendingWrite, Pipeline};

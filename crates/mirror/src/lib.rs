@@ -1,14 +1,20 @@
-//! Load generation against any Prometheus-compatible system, over public HTTP only.
+//! Load for any Prometheus-compatible system and comparison of such systems, over public HTTP only.
 //!
 //! - [`fleet`]: what a Kubernetes-like fleet yields, from a seed.
 //! - [`request`] and [`body`]: its samples as the requests of a queue manager.
 //! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
 //!   [`prepared`] a load in files.
+//! - [`api`] asks the HTTP API, [`compare`] holds one answer against another, [`answers`] records
+//!   those of a reference system and checks others by them.
 //!
 //! Nothing here knows the inside of a store: what holds for Firn can be measured and compared on
 //! every system that speaks remote write and Prometheus's HTTP API.
 
+pub mod answers;
+pub mod api;
 pub mod body;
+pub mod compare;
+mod durations;
 pub mod error;
 pub mod fleet;
 pub mod load;

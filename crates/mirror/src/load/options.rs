@@ -1,5 +1,6 @@
 //! The command line of `firn load`.
 
+use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions};
 use crate::push::{Pace, now_ms};
@@ -182,30 +183,6 @@ fn duration_ms(parser: &mut lexopt::Parser) -> Result<i64, MirrorError> {
     parse_duration_ms(&text).ok_or_else(|| {
         MirrorError::Usage(format!("not a duration: {text:?}, wanted such as 1m30s"))
     })
-}
-
-fn parse_duration_ms(text: &str) -> Option<i64> {
-    let mut total: i64 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_bytes = tail
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_bytes);
-        let unit_ms = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return None,
-        };
-        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit_ms)?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
 }
 
 #[cfg(test)]

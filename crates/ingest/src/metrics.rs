@@ -1,0 +1,178 @@
+//! What ingestion counts.
+
+use crate::outcome::{DropReason, WriteOutcome};
+use firn_model::budget::Budget;
+use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
+
+/// Counts of the write pipeline and of scraping.
+#[derive(Debug)]
+pub struct Metrics {
+    pub(crate) in_flight: Budget,
+    pub(crate) requests_stored: Counter,
+    pub(crate) requests_partial: Counter,
+    pub(crate) requests_invalid: Counter,
+    pub(crate) requests_turned_away: Counter,
+    pub(crate) requests_failed: Counter,
+    pub(crate) body_bytes: Counter,
+    pub(crate) message_bytes: Counter,
+    pub(crate) samples_stored: Counter,
+    pub(crate) samples_dropped: [Counter; DropReason::ALL.len()],
+    pub(crate) exemplars_ignored: Counter,
+    pub(crate) metadata_ignored: Counter,
+    pub(crate) decode_duration: DurationHistogram,
+    pub(crate) write_duration: DurationHistogram,
+    pub(crate) scrapes_succeeded: Counter,
+    pub(crate) scrapes_failed: Counter,
+    pub(crate) scrape_targets: Gauge,
+}
+
+impl Metrics {
+    /// Counts at zero; `in_flight` is shown as it is.
+    pub(crate) fn new(in_flight: Budget) -> Self {
+        Self {
+            in_flight,
+            requests_stored: Counter::default(),
+            requests_partial: Counter::default(),
+            requests_invalid: Counter::default(),
+            requests_turned_away: Counter::default(),
+            requests_failed: Counter::default(),
+            body_bytes: Counter::default(),
+            message_bytes: Counter::default(),
+            samples_stored: Counter::default(),
+            samples_dropped: Default::default(),
+            exemplars_ignored: Counter::default(),
+            metadata_ignored: Counter::default(),
+            decode_duration: DurationHistogram::default(),
+            write_duration: DurationHistogram::default(),
+            scrapes_succeeded: Counter::default(),
+            scrapes_failed: Counter::default(),
+            scrape_targets: Gauge::default(),
+        }
+    }
+
+    /// Counts the samples of a write that is durable.
+    pub(crate) fn count_samples(&self, outcome: &WriteOutcome) {
+        self.samples_stored.add(outcome.stored_count as u64);
+        for dropped in &outcome.dropped {
+            let all = DropReason::ALL.iter().zip(&self.samples_dropped);
+            for (_, counter) in all.filter(|(reason, _)| **reason == dropped.reason) {
+                counter.add(dropped.sample_count as u64);
+            }
+        }
+    }
+}
+
+impl Collect for Metrics {
+    fn collect(&self, sink: &mut dyn Sink) {
+        self.collect_requests(sink);
+        self.collect_samples(sink);
+        self.collect_scrapes(sink);
+    }
+}
+
+impl Metrics {
+    fn collect_requests(&self, sink: &mut dyn Sink) {
+        let outcomes = [
+            ("failed", &self.requests_failed),
+            ("invalid", &self.requests_invalid),
+            ("partial", &self.requests_partial),
+            ("stored", &self.requests_stored),
+            ("turned_away", &self.requests_turned_away),
+        ];
+        for (outcome, count) in outcomes {
+            sink.metric(
+                "firn_ingest_requests_total",
+                "Remote-write requests by what became of them.",
+                &[("outcome", outcome)],
+                Value::Counter(count.get() as f64),
+            );
+        }
+        let bytes = [
+            (
+                "firn_ingest_body_bytes_total",
+                "Bytes of remote-write bodies as they came.",
+                Value::Counter(self.body_bytes.get() as f64),
+            ),
+            (
+                "firn_ingest_message_bytes_total",
+                "Bytes of remote-write messages once unpacked.",
+                Value::Counter(self.message_bytes.get() as f64),
+            ),
+            (
+                "firn_ingest_in_flight_bytes",
+                "Bytes of bodies and messages that are being worked on.",
+                Value::Gauge(self.in_flight.used_bytes() as f64),
+            ),
+            (
+                "firn_ingest_in_flight_limit_bytes",
+                "The most that may be worked on at one time.",
+                Value::Gauge(self.in_flight.limit_bytes() as f64),
+            ),
+            (
+                "firn_ingest_decode_duration_seconds",
+                "Time to unpack and read a remote-write body.",
+                Value::Histogram(&self.decode_duration),
+            ),
+            (
+                "firn_ingest_write_duration_seconds",
+                "Time from handing a batch to the store until it is durable.",
+                Value::Histogram(&self.write_duration),
+            ),
+        ];
+        for (name, help, value) in bytes {
+            sink.metric(name, help, &[], value);
+        }
+    }
+
+    fn collect_samples(&self, sink: &mut dyn Sink) {
+        let counts = [
+            (
+                "firn_ingest_samples_total",
+                "Samples stored.",
+                &self.samples_stored,
+            ),
+            (
+                "firn_ingest_exemplars_ignored_total",
+                "Exemplars received and not kept.",
+                &self.exemplars_ignored,
+            ),
+            (
+                "firn_ingest_metadata_ignored_total",
+                "Metadata of metrics received and not kept.",
+                &self.metadata_ignored,
+            ),
+        ];
+        for (name, help, count) in counts {
+            sink.metric(name, help, &[], Value::Counter(count.get() as f64));
+        }
+        for (reason, count) in DropReason::ALL.iter().zip(&self.samples_dropped) {
+            sink.metric(
+                "firn_ingest_samples_dropped_total",
+                "Samples received and not stored, by reason.",
+                &[("reason", reason.as_str())],
+                Value::Counter(count.get() as f64),
+            );
+        }
+    }
+
+    fn collect_scrapes(&self, sink: &mut dyn Sink) {
+        let outcomes = [
+            ("failed", &self.scrapes_failed),
+            ("succeeded", &self.scrapes_succeeded),
+        ];
+        for (outcome, count) in outcomes {
+            sink.metric(
+                "firn_ingest_scrapes_total",
+                "Scrapes by what became of them.",
+                &[("outcome", outcome)],
+                Value::Counter(count.get() as f64),
+            );
+        }
+        sink.metric(
+            "firn_ingest_scrape_targets",
+            "Targets that are being scraped.",
+            &[],
+            Value::Gauge(self.scrape_targets.get() as f64),
+        );
+    }
+}

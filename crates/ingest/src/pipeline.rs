@@ -1,0 +1,258 @@
+//! The write pipeline: from a body to samples that are durable.
+//!
+//! ```text
+//! admit (bytes in flight) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
+//! ```
+//!
+//! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
+//! the memory of all requests together stays below one limit. When that is reached requests are
+//! turned away as [`ErrorKind::Unavailable`], which senders answer by trying again; a limit that a
+//! single request breaks is [`ErrorKind::Limited`] or [`ErrorKind::Invalid`], which they do not.
+
+use crate::limits::IngestLimits;
+use crate::metrics::Metrics;
+use crate::outcome::{Dropped, WriteOutcome};
+use firn_model::batch::Batch;
+use firn_model::budget::{Budget, Reservation};
+use firn_model::env::Clock;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::tenant::TenantId;
+use firn_wire::remote_write::{self, Decoder};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Decoders that wait for the next request: as many as decode at one time on a large machine.
+const SPARE_DECODERS_MAX: usize = 16;
+
+/// Memory that a waiting decoder may hold. A request of 2,000 samples takes 1.2 MiB; one that took
+/// much more is rare and gives its memory back.
+const SPARE_DECODER_BYTES_MAX: usize = 4 << 20;
+
+/// Takes in writes of all kinds. Shared by all connections.
+pub struct Pipeline {
+    store: Arc<dyn Append>,
+    clock: Arc<dyn Clock>,
+    limits: IngestLimits,
+    in_flight: Budget,
+    spare_decoders: Mutex<Vec<Decoder>>,
+    metrics: Arc<Metrics>,
+}
+
+/// The bytes of one body that may be read. Dropped when the request is done with.
+#[derive(Debug)]
+pub struct Admission {
+    reservation: Reservation,
+    limit: usize,
+}
+
+impl Admission {
+    /// Asks for `bytes` more, for a body that did not tell its length.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        check_body(self.reservation.bytes().saturating_add(bytes), self.limit)?;
+        self.reservation.grow(bytes).map_err(turned_away)
+    }
+}
+
+fn check_body(bytes: usize, limit: usize) -> Result<(), Error> {
+    if bytes > limit {
+        let message = format!("body too large: {bytes} bytes, limit {limit}");
+        return Err(Error::new(ErrorKind::Limited, message));
+    }
+    Ok(())
+}
+
+fn turned_away(error: Error) -> Error {
+    Error::new(ErrorKind::Unavailable, error.message)
+}
+
+impl Pipeline {
+    /// A pipeline into `store` whose requests in flight count in `memory`.
+    pub fn new(
+        store: Arc<dyn Append>,
+        clock: Arc<dyn Clock>,
+        limits: IngestLimits,
+        memory: &Budget,
+    ) -> Self {
+        let in_flight = memory.child("requests in flight", limits.in_flight_bytes_max);
+        Self {
+            store,
+            clock,
+            limits,
+            in_flight: in_flight.clone(),
+            spare_decoders: Mutex::default(),
+            metrics: Arc::new(Metrics::new(in_flight)),
+        }
+    }
+
+    /// What ingestion counts.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
+    /// Allows `bytes` of a body to be read. Fails with [`ErrorKind::Limited`] if no body may be that
+    /// long, with [`ErrorKind::Unavailable`] if there is no room now.
+    pub fn admit(&self, bytes: usize) -> Result<Admission, Error> {
+        let limit = self.limits.wire.body_bytes_max;
+        check_body(bytes, limit)?;
+        match self.in_flight.reserve(bytes) {
+            Ok(reservation) => Ok(Admission { reservation, limit }),
+            Err(e) => {
+                self.metrics.requests_turned_away.inc();
+                Err(turned_away(e))
+            }
+        }
+    }
+
+    /// Decodes a remote-write 1.0 body and hands its samples to the store. Computes on the calling
+    /// thread; what is returned resolves when the samples are durable.
+    pub fn remote_write(&self, tenant: &TenantId, body: &[u8]) -> Result<PendingWrite, Error> {
+        let metrics = &self.metrics;
+        metrics.body_bytes.add(body.len() as u64);
+        let pending = self.decode_and_append(tenant, body);
+        match &pending {
+            Ok(_) => {}
+            Err(e) if e.kind == ErrorKind::Unavailable => metrics.requests_turned_away.inc(),
+            Err(_) => metrics.requests_invalid.inc(),
+        }
+        pending
+    }
+
+    fn decode_and_append(&self, tenant: &TenantId, body: &[u8]) -> Result<PendingWrite, Error> {
+        let started = self.clock.monotonic();
+        let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
+        let mut memory = self.in_flight.reserve(message_bytes).map_err(turned_away)?;
+        let mut decoder = self.take_decoder();
+        let decoded = decoder.decode(body)?;
+        let batch_bytes = decoded.batch.memory_bytes();
+        memory.grow(batch_bytes).map_err(turned_away)?;
+        self.metrics.message_bytes.add(message_bytes as u64);
+        self.metrics
+            .exemplars_ignored
+            .add(decoded.exemplar_count as u64);
+        self.metrics
+            .metadata_ignored
+            .add(decoded.metadata_count as u64);
+        let dropped = decoded.refused.iter().map(Dropped::from).collect();
+        self.metrics
+            .decode_duration
+            .observe(self.clock.monotonic().saturating_sub(started));
+        let mut pending = self.append(tenant, decoded.batch);
+        pending.dropped = dropped;
+        pending.is_request = true;
+        self.put_decoder(decoder);
+        Ok(pending)
+    }
+
+    /// Hands a batch that was made here to the store.
+    pub fn append(&self, tenant: &TenantId, batch: &Batch) -> PendingWrite {
+        let bounds = AppendBounds {
+            time_max: self
+                .clock
+                .now_ms()
+                .saturating_add(self.limits.future_ms_max),
+        };
+        PendingWrite {
+            started: self.clock.monotonic(),
+            ticket: self.store.append(tenant, batch, bounds),
+            dropped: Vec::new(),
+            is_request: false,
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn take_decoder(&self) -> Decoder {
+        let mut spare = self
+            .spare_decoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        spare
+            .pop()
+            .unwrap_or_else(|| Decoder::new(self.limits.wire))
+    }
+
+    fn put_decoder(&self, decoder: Decoder) {
+        let mut spare = self
+            .spare_decoders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_DECODERS_MAX && decoder.memory_bytes() <= SPARE_DECODER_BYTES_MAX {
+            spare.push(decoder);
+        }
+    }
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A write on its way to the disk: await it, or [`PendingWrite::wait`] on a thread that may block.
+#[must_use = "samples are durable only when this says so"]
+pub struct PendingWrite {
+    ticket: Ticket,
+    dropped: Vec<Dropped>,
+    is_request: bool,
+    started: Duration,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+}
+
+impl PendingWrite {
+    /// Blocks the thread until the write is durable or can never be.
+    pub fn wait(mut self) -> Result<WriteOutcome, Error> {
+        let (resolved, _) = Ticket::new();
+        let appended = std::mem::replace(&mut self.ticket, resolved).wait();
+        self.settle(appended)
+    }
+
+    fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
+        let metrics = &self.metrics;
+        metrics
+            .write_duration
+            .observe(self.clock.monotonic().saturating_sub(self.started));
+        let outcome = appended.map(|appended| {
+            let mut dropped = std::mem::take(&mut self.dropped);
+            dropped.extend(appended.rejected.iter().map(Dropped::from));
+            WriteOutcome {
+                stored_count: appended.stored,
+                dropped,
+            }
+        });
+        if let Ok(outcome) = &outcome {
+            metrics.count_samples(outcome);
+        }
+        if self.is_request {
+            match &outcome {
+                Ok(outcome) if outcome.dropped.is_empty() => metrics.requests_stored.inc(),
+                Ok(_) => metrics.requests_partial.inc(),
+                Err(_) => metrics.requests_failed.inc(),
+            }
+        }
+        outcome
+    }
+}
+
+impl Future for PendingWrite {
+    type Output = Result<WriteOutcome, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let appended = ready!(Pin::new(&mut self.ticket).poll(cx));
+        Poll::Ready(self.settle(appended))
+    }
+}
+
+impl std::fmt::Debug for PendingWrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingWrite")
+            .field("dropped", &self.dropped)
+            .finish_non_exhaustive()
+    }
+}

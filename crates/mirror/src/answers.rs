@@ -1,0 +1,235 @@
+//! Judged answers: what a reference system says to given expressions over given data, kept in a
+//! file, and how another system is held against it.
+//!
+//! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`.
+
+pub mod data;
+pub mod queries;
+
+use crate::api::{Ask, Client};
+use crate::body;
+use crate::compare::{self, Rules, Values};
+use crate::error::MirrorError;
+use crate::push::Connection;
+use data::Data;
+use firn_promql::Features;
+use firn_promql::ast::{AggregateOp, BinaryOp, Expr, ExprKind, Grouping};
+use firn_promql::functions::FunctionId;
+use firn_promql::parser;
+use serde_json::{Value, json};
+
+/// Data time of one request: well inside what receivers accept behind their newest sample.
+const REQUEST_SPAN_MS: i64 = 300_000;
+
+/// How far a value may be from the reference's where it need not have the same bits.
+const ROUNDING: f64 = 1e-12;
+
+/// A query and what the reference said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// What was asked.
+    pub ask: Ask,
+    /// The whole answer.
+    pub answer: Value,
+}
+
+impl Recorded {
+    /// The line of the file.
+    pub fn to_line(&self) -> String {
+        json!({ "ask": self.ask.to_json(), "answer": self.answer }).to_string()
+    }
+
+    /// Reads the lines of a file. Fails with the number of the first that cannot be read.
+    pub fn parse_lines(text: &str) -> Result<Vec<Recorded>, MirrorError> {
+        let parse = |(number, line): (usize, &str)| {
+            let mut value: Value = serde_json::from_str(line).unwrap_or_default();
+            let ask = Ask::from_json(&value["ask"]);
+            let ask = ask.ok_or_else(|| {
+                MirrorError::Usage(format!("line {} is not a recorded answer", number + 1))
+            })?;
+            Ok(Recorded {
+                ask,
+                answer: value["answer"].take(),
+            })
+        };
+        text.lines().enumerate().map(parse).collect()
+    }
+}
+
+/// Sends `data` to the system at `base` by remote write.
+pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
+    let url = format!("{}/api/v1/write", base.trim_end_matches('/'));
+    let connection = Connection::new(&url);
+    for batch in data.batches(REQUEST_SPAN_MS) {
+        let refused = |what| MirrorError::Answer {
+            url: url.clone(),
+            what,
+        };
+        connection.send(&body::encode(&batch))?.map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// What the system at `base` says to each of `asks`.
+pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> {
+    let client = Client::new(base);
+    let ask = |ask: Ask| {
+        let answer = client.ask(&ask)?;
+        Ok(Recorded { ask, answer })
+    };
+    asks.into_iter().map(ask).collect()
+}
+
+/// A query that another system answers in another way than the reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// What was asked.
+    pub ask: Ask,
+    /// Where the answers first differ.
+    pub difference: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n    {}", self.ask, self.difference)
+    }
+}
+
+/// Asks the system at `base` what the reference was asked and says where it differs.
+pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorError> {
+    let client = Client::new(base);
+    let mut failures = Vec::new();
+    for Recorded { ask, answer } in recorded {
+        let actual = client.ask(ask)?;
+        if let Some(difference) = compare::difference(answer, &actual, rules(ask)) {
+            failures.push(Failure {
+                ask: ask.clone(),
+                difference,
+            });
+        }
+    }
+    Ok(failures)
+}
+
+/// What an answer to `ask` is held to: the same bits, unless values of many series are added up or
+/// functions are called whose last bit is their library's choice; an order where PromQL has one.
+pub fn rules(ask: &Ask) -> Rules {
+    let parsed = parser::parse(ask.expression(), Features::default());
+    let rounds = parsed.as_ref().is_ok_and(may_round);
+    let ordered = matches!(ask, Ask::Instant { .. }) && parsed.as_ref().is_ok_and(has_order);
+    Rules {
+        values: if rounds {
+            Values::Within(ROUNDING)
+        } else {
+            Values::Exact
+        },
+        ordered,
+    }
+}
+
+fn may_round(expr: &Expr) -> bool {
+    let here = match &expr.kind {
+        ExprKind::Aggregate(aggregate) => !matches!(
+            aggregate.op,
+            AggregateOp::Count
+                | AggregateOp::Min
+                | AggregateOp::Max
+                | AggregateOp::Group
+                | AggregateOp::TopK
+                | AggregateOp::BottomK
+        ),
+        ExprKind::Binary(binary) => matches!(binary.op, BinaryOp::Pow | BinaryOp::Atan2),
+        ExprKind::Call(call) => is_transcendental(call.function.id),
+        _ => false,
+    };
+    let mut inside = false;
+    expr.for_each_child(&mut |child| inside |= may_round(child));
+    here || inside
+}
+
+fn is_transcendental(function: FunctionId) -> bool {
+    use FunctionId::*;
+    matches!(
+        function,
+        Acos | Acosh
+            | Asin
+            | Asinh
+            | Atan
+            | Atanh
+            | Cos
+            | Cosh
+            | Exp
+            | Ln
+            | Log10
+            | Log2
+            | Sin
+            | Sinh
+            | Tan
+            | Tanh
+    )
+}
+
+fn has_order(expr: &Expr) -> bool {
+    match &expr.without_parens().kind {
+        ExprKind::Call(call) => matches!(
+            call.function.id,
+            FunctionId::Sort
+                | FunctionId::SortDesc
+                | FunctionId::SortByLabel
+                | FunctionId::SortByLabelDesc
+        ),
+        ExprKind::Aggregate(aggregate) => {
+            matches!(aggregate.op, AggregateOp::TopK | AggregateOp::BottomK)
+                && aggregate.grouping == Grouping::By(Vec::new())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_follow_the_expression() {
+        let exact = Values::Exact;
+        let rounded = Values::Within(ROUNDING);
+        let cases = [
+            ("up", exact, false),
+            ("rate(x[5m])", exact, false),
+            ("sum(x)", rounded, false),
+            ("max(x) + 1", exact, false),
+            ("max(exp(x))", rounded, false),
+            ("x ^ 2", rounded, false),
+            ("max_over_time(sum(x)[5m:1m])", rounded, false),
+            ("sort(x)", exact, true),
+            ("(topk(3, x))", exact, true),
+            ("topk by (a) (3, x)", exact, false),
+            ("sum(", exact, false),
+        ];
+        for (expression, values, ordered) in cases {
+            let ask = Ask::Instant {
+                expression: expression.to_owned(),
+                time_ms: 0,
+            };
+            assert_eq!(rules(&ask), Rules { values, ordered }, "{expression}");
+        }
+    }
+
+    #[test]
+    fn recorded_answer_reads_back_equal() {
+        let recorded = Recorded {
+            ask: Ask::Range {
+                expression: "a{b=\"c\"}".to_owned(),
+                start_ms: -5,
+                end_ms: 10_000,
+                step_ms: 500,
+            },
+            answer: json!({"status": "error"}),
+        };
+        let text = recorded.to_line();
+        assert_eq!(Recorded::parse_lines(&text).unwrap(), [recorded]);
+        let e = Recorded::parse_lines(&format!("{text}\n{{}}")).unwrap_err();
+        assert_eq!(e.to_string(), "line 2 is not a recorded answer");
+    }
+}

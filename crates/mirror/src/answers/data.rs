@@ -1,0 +1,235 @@
+//! The text form of test data: the series notation of PromQL's test scripts, and when samples lie.
+//!
+//! ```text
+//! start 1700000000000      time of position 0 in milliseconds, for all that follows
+//! step 30s                 time between positions, for what follows
+//! shift 417ms              moves what follows
+//! name{label="value"} 1 2+3x4 _ _x5 stale NaN
+//! ```
+//!
+//! Invariant: the samples of a series are in time order; staleness markers have their bits.
+
+use crate::durations::parse_duration_ms;
+use crate::error::MirrorError;
+use firn_model::batch::Batch;
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::sample::{TimestampMs, stale_nan};
+
+/// Series and their samples.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    /// The time that the times of queries count from.
+    pub start_ms: TimestampMs,
+    /// Label sets with their samples.
+    pub series: Vec<(Labels, Vec<(TimestampMs, f64)>)>,
+}
+
+impl Data {
+    /// Reads the text form. Fails with the number and the text of the first line that it cannot read.
+    pub fn parse(text: &str) -> Result<Self, MirrorError> {
+        let mut data = Data::default();
+        let (mut step_ms, mut shift_ms) = (15_000, 0);
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let duration = |word: &str| line.strip_prefix(word).map(parse_duration_ms);
+            let understood = if let Some(value) = line.strip_prefix("start ") {
+                value.parse().ok().map(|ms| data.start_ms = ms)
+            } else if let Some(value) = duration("step ") {
+                value.map(|ms| step_ms = ms)
+            } else if let Some(value) = duration("shift ") {
+                value.map(|ms| shift_ms = ms)
+            } else {
+                let first_ms = data.start_ms + shift_ms;
+                parse_series(line, first_ms, step_ms).map(|series| data.series.push(series))
+            };
+            if understood.is_none() {
+                let what = format!("line {}: cannot be read: {line}", number + 1);
+                return Err(MirrorError::Usage(what));
+            }
+        }
+        Ok(data)
+    }
+
+    /// The samples as batches that each span `span_ms`, the oldest first: a receiver that refuses what
+    /// is much older than its newest sample takes them all.
+    pub fn batches(&self, span_ms: i64) -> Vec<Batch> {
+        let times = || self.series.iter().flat_map(|(_, s)| s).map(|(t, _)| *t);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else {
+            return Vec::new();
+        };
+        let mut batches = Vec::new();
+        let mut from = first;
+        while from <= last {
+            let mut batch = Batch::default();
+            for (labels, samples) in &self.series {
+                let start = samples.partition_point(|(t, _)| *t < from);
+                let end = samples.partition_point(|(t, _)| *t < from + span_ms);
+                if start < end {
+                    batch.push_series(labels.as_ref(), &samples[start..end]);
+                }
+            }
+            if !batch.is_empty() {
+                batches.push(batch);
+            }
+            from += span_ms;
+        }
+        batches
+    }
+}
+
+type Series = (Labels, Vec<(TimestampMs, f64)>);
+
+fn parse_series(line: &str, first_ms: TimestampMs, step_ms: i64) -> Option<Series> {
+    let (labels, values) = parse_labels(line)?;
+    let mut samples = Vec::new();
+    let mut time_ms = first_ms;
+    for item in values.split_whitespace() {
+        for value in expand(item)? {
+            if let Some(value) = value {
+                samples.push((time_ms, value));
+            }
+            time_ms += step_ms;
+        }
+    }
+    Some((labels, samples))
+}
+
+/// The labels at the start of `line`, and what follows them.
+fn parse_labels(line: &str) -> Option<(Labels, &str)> {
+    let name_end = line.find(['{', ' '])?;
+    let (name, mut rest) = line.split_at(name_end);
+    let mut pairs = vec![(METRIC_NAME.to_owned(), name.to_owned())];
+    if let Some(inner) = rest.strip_prefix('{') {
+        rest = inner;
+        while !rest.starts_with('}') {
+            let (label, tail) = rest.split_once("=\"")?;
+            let (value, tail) = parse_quoted(tail)?;
+            pairs.push((label.to_owned(), value));
+            rest = tail.strip_prefix(',').unwrap_or(tail);
+        }
+        rest = &rest[1..];
+    }
+    Some((Labels::from_pairs(pairs), rest))
+}
+
+/// The string whose opening quote is already read, and what follows its closing quote.
+fn parse_quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((value, &text[at + 1..])),
+            '\\' => value.push(match chars.next()?.1 {
+                'n' => '\n',
+                c @ ('"' | '\\') => c,
+                _ => return None,
+            }),
+            c => value.push(c),
+        }
+    }
+    None
+}
+
+/// The positions that an item stands for; `None` inside is a gap.
+fn expand(item: &str) -> Option<Vec<Option<f64>>> {
+    if item == "stale" {
+        return Some(vec![Some(stale_nan())]);
+    }
+    if let Some(gaps) = item.strip_prefix('_') {
+        let count = match gaps.strip_prefix('x') {
+            Some(count) => count.parse().ok()?,
+            None if gaps.is_empty() => 1,
+            None => return None,
+        };
+        return Some(vec![None; count]);
+    }
+    let Some((values, count)) = item.rsplit_once('x') else {
+        return Some(vec![Some(item.parse().ok()?)]);
+    };
+    // The step's sign is the last sign that does not begin the number or its exponent.
+    let sign = values
+        .char_indices()
+        .skip(1)
+        .filter(|(i, c)| matches!(c, '+' | '-') && !values[..*i].ends_with(['e', 'E']))
+        .last();
+    let (first, step) = match sign {
+        Some((at, _)) => (&values[..at], values[at..].parse().ok()?),
+        None => (values, 0.0),
+    };
+    let mut value: f64 = first.parse().ok()?;
+    let mut out = Vec::new();
+    for _ in 0..=count.parse::<usize>().ok()? {
+        out.push(Some(value));
+        value += step;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[(i64, u64)]) {
+        let data = Data::parse(text).unwrap();
+        let samples: Vec<_> = data.series[0]
+            .1
+            .iter()
+            .map(|(t, v)| (*t, v.to_bits()))
+            .collect();
+        assert_eq!(samples, expected, "{text}");
+    }
+
+    #[test]
+    fn data_of_every_item_is_expanded() {
+        let bits = f64::to_bits;
+        let text = "start 1000\nstep 1s\nshift 5ms\nm{} 1 _ 2+0.5x2 _x2 -1e-3-1x1 stale 7x1 -Inf";
+        let expected = [
+            (1_005, bits(1.0)),
+            (3_005, bits(2.0)),
+            (4_005, bits(2.5)),
+            (5_005, bits(3.0)),
+            (8_005, bits(-0.001)),
+            (9_005, bits(-1.001)),
+            (10_005, 0x7ff0_0000_0000_0002),
+            (11_005, bits(7.0)),
+            (12_005, bits(7.0)),
+            (13_005, bits(f64::NEG_INFINITY)),
+        ];
+        check(text, &expected);
+    }
+
+    #[test]
+    fn data_labels_are_unescaped() {
+        let data = Data::parse(r#"m{a="x\"y\n",b="z\\"} 1"#).unwrap();
+        let expected = Labels::from_pairs([("__name__", "m"), ("a", "x\"y\n"), ("b", "z\\")]);
+        assert_eq!(data.series[0].0, expected);
+    }
+
+    #[test]
+    fn data_that_cannot_be_read_names_its_line() {
+        for line in [
+            "m{a=\"x\" 1",
+            "m 1+x",
+            "m one",
+            "step often",
+            "m _y",
+            "m{a=\"\\q\"} 1",
+        ] {
+            let e = Data::parse(&format!("start 0\n{line}"))
+                .unwrap_err()
+                .to_string();
+            assert_eq!(e, format!("line 2: cannot be read: {line}"));
+        }
+    }
+
+    #[test]
+    fn data_batches_split_by_time_and_lose_nothing() {
+        let data = Data::parse("step 10s\na 0+1x9\nshift 1s\nb 1 _x6 2").unwrap();
+        let batches = data.batches(30_000);
+        let sizes: Vec<_> = batches.iter().map(Batch::sample_count).collect();
+        assert_eq!(sizes, [4, 3, 4, 1]);
+    }
+}

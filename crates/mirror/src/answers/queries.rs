@@ -1,0 +1,146 @@
+//! The text form of the expressions to ask.
+//!
+//! ```text
+//! when at 30m, from 5m to 55m step 10m     how what follows is asked; times count from the data's start
+//! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
+//! ```
+
+use crate::api::Ask;
+use crate::durations::parse_duration_ms;
+use crate::error::MirrorError;
+use firn_model::sample::TimestampMs;
+
+/// A time or a range of them, as an offset from the data's start.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    At(i64),
+    Range(i64, i64, i64),
+}
+
+/// Reads the text form; the queries come in the order of the lines. Fails with the number of the
+/// first line that cannot be read.
+pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError> {
+    let mut whens = Vec::new();
+    let mut asks = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let refuse = || MirrorError::Usage(format!("line {}: cannot be read: {line}", number + 1));
+        if let Some(times) = line.strip_prefix("when ") {
+            whens = times
+                .split(", ")
+                .map(parse_when)
+                .collect::<Option<_>>()
+                .ok_or_else(refuse)?;
+            continue;
+        }
+        for expression in alternatives(line).ok_or_else(refuse)? {
+            asks.extend(whens.iter().map(|when| ask(&expression, *when, start_ms)));
+        }
+    }
+    Ok(asks)
+}
+
+fn parse_when(text: &str) -> Option<When> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        ["at", at] => Some(When::At(parse_duration_ms(at)?)),
+        ["from", from, "to", to, "step", step] => Some(When::Range(
+            parse_duration_ms(from)?,
+            parse_duration_ms(to)?,
+            parse_duration_ms(step)?,
+        )),
+        _ => None,
+    }
+}
+
+fn ask(expression: &str, when: When, start_ms: TimestampMs) -> Ask {
+    let expression = expression.to_owned();
+    match when {
+        When::At(at) => Ask::Instant {
+            expression,
+            time_ms: start_ms + at,
+        },
+        When::Range(from, to, step_ms) => Ask::Range {
+            expression,
+            start_ms: start_ms + from,
+            end_ms: start_ms + to,
+            step_ms,
+        },
+    }
+}
+
+/// Every expression that `line` stands for, the last alternatives changing fastest. `None` if one
+/// is not closed.
+fn alternatives(line: &str) -> Option<Vec<String>> {
+    let Some(open) = line.find("[[") else {
+        return Some(vec![line.to_owned()]);
+    };
+    // Of three brackets the first belongs to the expression.
+    let open = open + usize::from(line[open..].starts_with("[[["));
+    let inner_start = open + 2;
+    let (inner, rest) = split_closed(&line[inner_start..])?;
+    let tails = alternatives(rest)?;
+    let mut out = Vec::new();
+    for alternative in inner.split('|') {
+        for tail in &tails {
+            out.push(format!("{}{alternative}{tail}", &line[..open]));
+        }
+    }
+    Some(out)
+}
+
+/// Splits behind the `]]` that closes what was opened before `text`; brackets inside are in pairs.
+fn split_closed(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' => depth += 1,
+            b']' if depth > 0 => depth -= 1,
+            b']' => return Some((&text[..at], text[at..].strip_prefix("]]")?)),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn query_alternatives_are_multiplied_in_order() {
+        let cases: [(&str, &[&str]); 5] = [
+            ("a", &["a"]),
+            ("[[a|b]] + [[c|d]]", &["a + c", "a + d", "b + c", "b + d"]),
+            ("f(x[[[1m|2m]]])", &["f(x[1m])", "f(x[2m])"]),
+            ("f([[x[1m]|y[2m]]])", &["f(x[1m])", "f(y[2m])"]),
+            ("[[]]", &[""]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(alternatives(line).unwrap(), expected, "{line}");
+        }
+        assert_eq!(alternatives("[[a|b"), None);
+    }
+
+    #[test]
+    fn query_times_count_from_the_start() {
+        let asks = parse("# c\nwhen at 1m, from 0s to 2s step 1s\nx", 1_000).unwrap();
+        let expression = || "x".to_owned();
+        let instant = Ask::Instant {
+            expression: expression(),
+            time_ms: 61_000,
+        };
+        let range = Ask::Range {
+            expression: expression(),
+            start_ms: 1_000,
+            end_ms: 3_000,
+            step_ms: 1_000,
+        };
+        assert_eq!(asks, [instant, range]);
+        let e = parse("when sometimes", 0).unwrap_err().to_string();
+        assert_eq!(e, "line 1: cannot be read: when sometimes");
+    }
+}

@@ -1,0 +1,203 @@
+//! Asks the HTTP API of a Prometheus-compatible system.
+
+use crate::error::MirrorError;
+use firn_model::sample::TimestampMs;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
+
+/// A query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// At one moment.
+    Instant {
+        /// The PromQL text.
+        expression: String,
+        /// When.
+        time_ms: TimestampMs,
+    },
+    /// At every step of a range.
+    Range {
+        /// The PromQL text.
+        expression: String,
+        /// The first step.
+        start_ms: TimestampMs,
+        /// The bound of the last step.
+        end_ms: TimestampMs,
+        /// Time between steps.
+        step_ms: i64,
+    },
+}
+
+impl Ask {
+    /// The PromQL text.
+    pub fn expression(&self) -> &str {
+        match self {
+            Ask::Instant { expression, .. } | Ask::Range { expression, .. } => expression,
+        }
+    }
+
+    /// The endpoint below `/api/v1` and the parameters.
+    fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
+        match self {
+            Ask::Instant {
+                expression,
+                time_ms,
+            } => (
+                "query",
+                vec![("query", expression.clone()), ("time", seconds(*time_ms))],
+            ),
+            Ask::Range {
+                expression,
+                start_ms,
+                end_ms,
+                step_ms,
+            } => (
+                "query_range",
+                vec![
+                    ("query", expression.clone()),
+                    ("start", seconds(*start_ms)),
+                    ("end", seconds(*end_ms)),
+                    ("step", seconds(*step_ms)),
+                ],
+            ),
+        }
+    }
+
+    /// The query as it is kept in files.
+    pub fn to_json(&self) -> Value {
+        let (endpoint, params) = self.request();
+        let mut out = json!({ "endpoint": endpoint });
+        for (name, value) in params {
+            out[name] = Value::String(value);
+        }
+        out
+    }
+
+    /// Reads what [`Ask::to_json`] wrote; `None` if it is something else.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let expression = value["query"].as_str()?.to_owned();
+        let ms = |name: &str| milliseconds(value[name].as_str()?);
+        match value["endpoint"].as_str()? {
+            "query" => Some(Ask::Instant {
+                expression,
+                time_ms: ms("time")?,
+            }),
+            "query_range" => Some(Ask::Range {
+                expression,
+                start_ms: ms("start")?,
+                end_ms: ms("end")?,
+                step_ms: ms("step")?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The expression and its times in seconds.
+impl std::fmt::Display for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ask::Instant {
+                expression,
+                time_ms,
+            } => write!(f, "{expression}  at {}", seconds(*time_ms)),
+            Ask::Range {
+                expression,
+                start_ms,
+                end_ms,
+                step_ms,
+            } => write!(
+                f,
+                "{expression}  from {} to {} step {}",
+                seconds(*start_ms),
+                seconds(*end_ms),
+                seconds(*step_ms)
+            ),
+        }
+    }
+}
+
+/// Milliseconds as the API takes times: seconds with three decimals.
+pub fn seconds(ms: i64) -> String {
+    let sign = if ms < 0 { "-" } else { "" };
+    let ms = ms.unsigned_abs();
+    format!("{sign}{}.{:03}", ms / 1000, ms % 1000)
+}
+
+fn milliseconds(seconds: &str) -> Option<i64> {
+    let (whole, decimals) = seconds.split_once('.')?;
+    format!("{whole}{decimals}").parse().ok()
+}
+
+/// A client of one system. Connections are kept.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: ureq::Agent,
+    base: String,
+}
+
+impl Client {
+    /// A client of the system at `base`, such as `http://127.0.0.1:9090`.
+    pub fn new(base: &str) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        Self {
+            agent: config.into(),
+            base: base.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// The whole answer of an endpoint below `/api/v1`, whatever its status, uncompressed.
+    pub fn get(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Vec<u8>, MirrorError> {
+        let url = format!("{}/api/v1/{endpoint}", self.base);
+        let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
+        for (name, value) in params {
+            request = request.query(name, value);
+        }
+        let transport = MirrorError::transport(&url);
+        let read = |mut answer: ureq::http::Response<ureq::Body>| {
+            let body = answer.body_mut().with_config().limit(u64::MAX);
+            body.read_to_vec()
+        };
+        request.call().and_then(read).map_err(transport)
+    }
+
+    /// The answer of an endpoint as JSON, an error's answer too.
+    pub fn json(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Value, MirrorError> {
+        let body = self.get(endpoint, params)?;
+        serde_json::from_slice(&body).map_err(|_| MirrorError::Answer {
+            url: format!("{}/api/v1/{endpoint}", self.base),
+            what: format!("not JSON: {}", String::from_utf8_lossy(&body).trim()),
+        })
+    }
+
+    /// The answer to a query, an error's answer too.
+    pub fn ask(&self, ask: &Ask) -> Result<Value, MirrorError> {
+        let (endpoint, params) = ask.request();
+        self.json(endpoint, &params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_as_seconds_reads_back_equal() {
+        let cases = [
+            (0, "0.000"),
+            (1_700_000_000_417, "1700000000.417"),
+            (-1, "-0.001"),
+            (-86_401_500, "-86401.500"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(seconds(ms), text);
+            assert_eq!(milliseconds(text), Some(ms), "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Writes the metrics of this process as an exposition.
+
+use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
+use std::fmt::Write;
+
+/// The media type of what [`TextSink`] writes.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Collects metrics as text. All lines of one name must come one after the other.
+#[derive(Debug, Default)]
+pub struct TextSink {
+    text: String,
+    name: String,
+}
+
+impl TextSink {
+    /// A sink without text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The exposition.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// Writes help and type before the first line of a metric.
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        if self.name == name {
+            return;
+        }
+        name.clone_into(&mut self.name);
+        self.text.push_str("# HELP ");
+        self.text.push_str(name);
+        self.text.push(' ');
+        push_escaped(&mut self.text, help, false);
+        self.text.push_str("\n# TYPE ");
+        self.text.push_str(name);
+        self.text.push(' ');
+        self.text.push_str(kind);
+        self.text.push('\n');
+    }
+
+    fn line(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: f64) {
+        let text = &mut self.text;
+        text.push_str(name);
+        text.push_str(suffix);
+        for (i, (name, value)) in labels.iter().enumerate() {
+            text.push(if i == 0 { '{' } else { ',' });
+            text.push_str(name);
+            text.push_str("=\"");
+            push_escaped(text, value, true);
+            text.push('"');
+        }
+        if !labels.is_empty() {
+            text.push('}');
+        }
+        text.push(' ');
+        push_number(text, value);
+        text.push('\n');
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &DurationHistogram) {
+        let mut total = 0;
+        let bounds = DURATION_BOUNDS_SECONDS.into_iter().chain([f64::INFINITY]);
+        for (bound, count) in bounds.zip(histogram.bucket_counts()) {
+            total += count;
+            let mut le = String::new();
+            push_number(&mut le, bound);
+            let mut with_le = labels.to_vec();
+            let at = with_le.partition_point(|(name, _)| *name < "le");
+            with_le.insert(at, ("le", &le));
+            self.line(name, "_bucket", &with_le, total as f64);
+        }
+        self.line(name, "_sum", labels, histogram.sum_seconds());
+        self.line(name, "_count", labels, total as f64);
+    }
+}
+
+impl Sink for TextSink {
+    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
+        match value {
+            Value::Counter(value) => {
+                self.head(name, help, "counter");
+                self.line(name, "", labels, value);
+            }
+            Value::Gauge(value) => {
+                self.head(name, help, "gauge");
+                self.line(name, "", labels, value);
+            }
+            Value::Histogram(histogram) => {
+                self.head(name, help, "histogram");
+                self.histogram(name, labels, histogram);
+            }
+        }
+    }
+}
+
+fn push_escaped(out: &mut String, text: &str, quotes: bool) {
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '"' if quotes => out.push_str("\\\""),
+            c => out.push(c),
+        }
+    }
+}
+
+/// Writes a number in the shortest form that reads back the same.
+fn push_number(out: &mut String, value: f64) {
+    let magnitude = value.abs();
+    // Writing to a string cannot fail.
+    let _ = match value {
+        v if v.is_nan() => out.write_str("NaN"),
+        f64::INFINITY => out.write_str("+Inf"),
+        f64::NEG_INFINITY => out.write_str("-Inf"),
+        v if magnitude != 0.0 && !(1e-5..1e21).contains(&magnitude) => write!(out, "{v:e}"),
+        v => write!(out, "{v}"),
+    };
+}

@@ -1,0 +1,212 @@
+//! The protobuf wire format: a cursor over untrusted bytes, and the writer's few parts.
+//!
+//! The cursor hands out slices of its input and never copies. Whoever reads a message loops over
+//! [`Cursor::field`] and skips what it does not know, so that newer senders can be understood.
+
+use crate::error::WireError;
+
+/// Groups inside groups that [`Cursor::skip`] follows. No Prometheus message has a group at all.
+const GROUP_DEPTH_MAX: usize = 16;
+
+/// How a field's payload is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireType {
+    /// A variable-length integer.
+    Varint,
+    /// Eight bytes.
+    Fixed64,
+    /// A length and as many bytes.
+    Bytes,
+    /// The start of a group.
+    GroupStart,
+    /// The end of a group.
+    GroupEnd,
+    /// Four bytes.
+    Fixed32,
+}
+
+type Read<T> = Result<T, WireError>;
+
+fn malformed<T>(what: &'static str) -> Read<T> {
+    Err(WireError::Protobuf(what))
+}
+
+/// Reads the fields of one message.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<'m> {
+    rest: &'m [u8],
+}
+
+impl<'m> Cursor<'m> {
+    /// A cursor at the start of `message`.
+    pub fn new(message: &'m [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'m [u8] {
+        self.rest
+    }
+
+    /// The number and type of the next field; `None` at the end of the message.
+    #[inline]
+    pub fn field(&mut self) -> Read<Option<(u32, WireType)>> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let key = self.varint()?;
+        let number = match u32::try_from(key >> 3) {
+            Ok(number) if number > 0 => number,
+            _ => return malformed("illegal field number"),
+        };
+        let wire_type = match key & 7 {
+            0 => WireType::Varint,
+            1 => WireType::Fixed64,
+            2 => WireType::Bytes,
+            3 => WireType::GroupStart,
+            4 => WireType::GroupEnd,
+            5 => WireType::Fixed32,
+            _ => return malformed("illegal wire type"),
+        };
+        Ok(Some((number, wire_type)))
+    }
+
+    /// A variable-length integer.
+    #[inline]
+    pub fn varint(&mut self) -> Read<u64> {
+        if let [byte @ 0..0x80, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Read<u64> {
+        let mut value = 0u64;
+        for (i, byte) in self.rest.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte & 0x80 == 0 {
+                self.rest = self.rest.get(i + 1..).unwrap_or_default();
+                return Ok(value);
+            }
+        }
+        match self.rest.len() {
+            0..10 => malformed("unexpected end of message"),
+            _ => malformed("integer overflow"),
+        }
+    }
+
+    /// Eight bytes as a float.
+    #[inline]
+    pub fn double(&mut self) -> Read<f64> {
+        match self.rest.split_first_chunk::<8>() {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(f64::from_le_bytes(*bytes))
+            }
+            None => malformed("unexpected end of message"),
+        }
+    }
+
+    /// The bytes of a field with a length.
+    #[inline]
+    pub fn bytes(&mut self) -> Read<&'m [u8]> {
+        let length = self.varint()?;
+        let split = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.rest.split_at_checked(length));
+        match split {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(bytes)
+            }
+            None => malformed("unexpected end of message"),
+        }
+    }
+
+    /// Passes over the payload of a field whose meaning is not known.
+    pub fn skip(&mut self, wire_type: WireType) -> Read<()> {
+        let mut depth = 0usize;
+        let mut wire_type = wire_type;
+        loop {
+            match wire_type {
+                WireType::Varint => drop(self.varint()?),
+                WireType::Fixed64 => drop(self.double()?),
+                WireType::Bytes => drop(self.bytes()?),
+                WireType::Fixed32 => match self.rest.get(4..) {
+                    Some(rest) => self.rest = rest,
+                    None => return malformed("unexpected end of message"),
+                },
+                WireType::GroupStart if depth == GROUP_DEPTH_MAX => {
+                    return malformed("groups nest too deeply");
+                }
+                WireType::GroupStart => depth += 1,
+                WireType::GroupEnd if depth == 0 => return malformed("unexpected end of group"),
+                WireType::GroupEnd => depth -= 1,
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+            match self.field()? {
+                Some((_, next)) => wire_type = next,
+                None => return malformed("unexpected end of message"),
+            }
+        }
+    }
+}
+
+/// Checks that a known field is laid out as its type asks.
+#[inline]
+pub(crate) fn expect(wire_type: WireType, wanted: WireType) -> Read<()> {
+    if wire_type != wanted {
+        return malformed("wrong wire type for a known field");
+    }
+    Ok(())
+}
+
+/// The integer that zigzag encoding made unsigned.
+pub(crate) fn from_zigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// The unsigned form of an integer in which small ones of either sign are short.
+pub(crate) fn to_zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+/// Appends a variable-length integer.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends the key of a field.
+pub(crate) fn put_key(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
+    put_varint(out, u64::from(number) << 3 | wire_type as u64);
+}
+
+/// Appends an integer field, unless it has the value that an absent one has.
+pub(crate) fn put_integer(out: &mut Vec<u8>, number: u32, value: u64) {
+    if value != 0 {
+        put_key(out, number, WireType::Varint);
+        put_varint(out, value);
+    }
+}
+
+/// Appends a float field, unless it has the bits that an absent one has.
+pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    if value.to_bits() != 0 {
+        put_key(out, number, WireType::Fixed64);
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Appends a field with a length.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    put_key(out, number, WireType::Bytes);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

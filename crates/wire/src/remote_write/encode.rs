@@ -1,0 +1,142 @@
+//! From a batch to a request's body: what a sender does, for load generation and tests.
+//!
+//! Fields stand in the order of their numbers and are left out where they hold the default, as Go's
+//! encoder writes them; only minus zero is kept, so that values survive bit for bit. Start
+//! timestamps have no place in remote write 1.0 and are left out.
+
+use super::field;
+use super::histogram::field as histogram_field;
+use crate::protobuf::{
+    WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
+};
+use crate::snappy;
+use firn_model::batch::{Batch, HistogramSample, SeriesSamples};
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+
+/// The body of a remote-write request that carries `batch`.
+pub fn encode(batch: &Batch) -> Vec<u8> {
+    snappy::compress(&message(batch))
+}
+
+/// The request before it is compressed.
+pub(super) fn message(batch: &Batch) -> Vec<u8> {
+    let mut message = Vec::new();
+    let mut series_message = Vec::new();
+    let mut part = Vec::new();
+    for series in batch.iter() {
+        series_message.clear();
+        put_series(&mut series_message, &mut part, series);
+        put_bytes(&mut message, field::REQUEST_SERIES, &series_message);
+    }
+    message
+}
+
+fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) {
+    for (name, value) in series.labels.iter() {
+        part.clear();
+        put_bytes(part, field::LABEL_NAME, name.as_bytes());
+        put_bytes(part, field::LABEL_VALUE, value);
+        put_bytes(out, field::SERIES_LABEL, part);
+    }
+    for (time, value) in series.times.iter().zip(series.values) {
+        part.clear();
+        put_double(part, field::SAMPLE_VALUE, *value);
+        put_integer(part, field::SAMPLE_TIME, *time as u64);
+        put_bytes(out, field::SERIES_SAMPLE, part);
+    }
+    for sample in series.histograms {
+        part.clear();
+        put_histogram(part, sample);
+        put_bytes(out, field::SERIES_HISTOGRAM, part);
+    }
+}
+
+fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample) {
+    use histogram_field as f;
+    let h = &sample.histogram;
+    match &h.counts {
+        Counts::Integer { count, .. } => {
+            put_key(out, f::COUNT_INTEGER, WireType::Varint);
+            put_varint(out, *count);
+        }
+        Counts::Float { count, .. } => {
+            put_key(out, f::COUNT_FLOAT, WireType::Fixed64);
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+    }
+    put_double(out, f::SUM, h.sum);
+    put_integer(out, f::SCHEMA, to_zigzag(h.schema.into()));
+    put_double(out, f::ZERO_THRESHOLD, h.zero_threshold);
+    put_buckets(out, h);
+    let hint = match h.reset_hint {
+        ResetHint::Unknown => 0,
+        ResetHint::Reset => 1,
+        ResetHint::NotReset => 2,
+        ResetHint::Gauge => 3,
+    };
+    put_integer(out, f::RESET_HINT, hint);
+    put_integer(out, f::TIME, sample.time as u64);
+    put_doubles(out, f::CUSTOM_VALUES, &h.custom_values);
+}
+
+fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {
+    use histogram_field as f;
+    match &h.counts {
+        Counts::Integer {
+            zero_count,
+            positive,
+            negative,
+            ..
+        } => {
+            put_integer(out, f::ZERO_COUNT_INTEGER, *zero_count);
+            put_spans(out, f::NEGATIVE_SPANS, &h.negative_spans);
+            put_deltas(out, f::NEGATIVE_DELTAS, negative);
+            put_spans(out, f::POSITIVE_SPANS, &h.positive_spans);
+            put_deltas(out, f::POSITIVE_DELTAS, positive);
+        }
+        Counts::Float {
+            zero_count,
+            positive,
+            negative,
+            ..
+        } => {
+            put_double(out, f::ZERO_COUNT_FLOAT, *zero_count);
+            put_spans(out, f::NEGATIVE_SPANS, &h.negative_spans);
+            put_doubles(out, f::NEGATIVE_COUNTS, negative);
+            put_spans(out, f::POSITIVE_SPANS, &h.positive_spans);
+            put_doubles(out, f::POSITIVE_COUNTS, positive);
+        }
+    }
+}
+
+fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
+    for span in spans {
+        let mut part = Vec::new();
+        put_integer(
+            &mut part,
+            histogram_field::SPAN_OFFSET,
+            to_zigzag(span.offset.into()),
+        );
+        put_integer(&mut part, histogram_field::SPAN_LENGTH, span.length.into());
+        put_bytes(out, number, &part);
+    }
+}
+
+fn put_deltas(out: &mut Vec<u8>, number: u32, deltas: &[i64]) {
+    if deltas.is_empty() {
+        return;
+    }
+    let mut packed = Vec::new();
+    for delta in deltas {
+        put_varint(&mut packed, to_zigzag(*delta));
+    }
+    put_bytes(out, number, &packed);
+}
+
+fn put_doubles(out: &mut Vec<u8>, number: u32, values: &[f64]) {
+    if values.is_empty() {
+        return;
+    }
+    let packed: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    put_bytes(out, number, &packed);
+}

@@ -1,0 +1,256 @@
+//! Native histograms of remote write 1.0.
+//!
+//! A message is walked twice: first to learn what it will take in memory, then to take it. Which
+//! of the two kinds it is, integer or float, is said by the count that comes last, as in every
+//! protobuf `oneof`; the buckets of the other kind are passed over.
+
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect, from_zigzag};
+use firn_model::batch::HistogramSample;
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::sample::START_UNKNOWN;
+
+/// Numbers of the fields of `Histogram` and `BucketSpan`.
+pub(super) mod field {
+    pub const COUNT_INTEGER: u32 = 1;
+    pub const COUNT_FLOAT: u32 = 2;
+    pub const SUM: u32 = 3;
+    pub const SCHEMA: u32 = 4;
+    pub const ZERO_THRESHOLD: u32 = 5;
+    pub const ZERO_COUNT_INTEGER: u32 = 6;
+    pub const ZERO_COUNT_FLOAT: u32 = 7;
+    pub const NEGATIVE_SPANS: u32 = 8;
+    pub const NEGATIVE_DELTAS: u32 = 9;
+    pub const NEGATIVE_COUNTS: u32 = 10;
+    pub const POSITIVE_SPANS: u32 = 11;
+    pub const POSITIVE_DELTAS: u32 = 12;
+    pub const POSITIVE_COUNTS: u32 = 13;
+    pub const RESET_HINT: u32 = 14;
+    pub const TIME: u32 = 15;
+    pub const CUSTOM_VALUES: u32 = 16;
+    pub const SPAN_OFFSET: u32 = 1;
+    pub const SPAN_LENGTH: u32 = 2;
+}
+
+/// Bytes of memory that decoding `message` takes, not less.
+pub(super) fn memory_bytes(message: &[u8]) -> Result<usize, WireError> {
+    let mut bytes = size_of::<HistogramSample>();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        let is_packed = wire_type == WireType::Bytes;
+        bytes += match number {
+            field::NEGATIVE_DELTAS | field::POSITIVE_DELTAS if is_packed => {
+                let deltas = cursor.bytes()?;
+                8 * deltas.iter().filter(|byte| **byte < 0x80).count()
+            }
+            field::NEGATIVE_COUNTS | field::POSITIVE_COUNTS | field::CUSTOM_VALUES if is_packed => {
+                cursor.bytes()?.len()
+            }
+            field::NEGATIVE_SPANS..=field::POSITIVE_COUNTS | field::CUSTOM_VALUES => {
+                cursor.skip(wire_type)?;
+                size_of::<Span>().max(8)
+            }
+            _ => {
+                cursor.skip(wire_type)?;
+                0
+            }
+        };
+    }
+    Ok(bytes)
+}
+
+/// The fields of a message as they stand, both kinds of counts side by side.
+#[derive(Default)]
+struct Fields {
+    is_float: bool,
+    count_integer: u64,
+    count_float: f64,
+    zero_count_integer: u64,
+    zero_count_float: f64,
+    negative: Buckets,
+    positive: Buckets,
+    time: i64,
+}
+
+/// One side's buckets.
+#[derive(Default)]
+struct Buckets {
+    deltas: Vec<i64>,
+    counts: Vec<f64>,
+}
+
+/// Reads a histogram; whether it makes sense is left to [`Histogram::validate`].
+pub(super) fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
+    let mut fields = Fields::default();
+    let mut histogram = Histogram {
+        reset_hint: ResetHint::Unknown,
+        schema: 0,
+        zero_threshold: 0.0,
+        sum: 0.0,
+        counts: Counts::Integer {
+            count: 0,
+            zero_count: 0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+        },
+        positive_spans: Vec::new(),
+        negative_spans: Vec::new(),
+        custom_values: Vec::new(),
+    };
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        if !fields.read(number, wire_type, &mut cursor)? {
+            read_shape(&mut histogram, number, wire_type, &mut cursor)?;
+        }
+    }
+    let time = fields.time;
+    histogram.counts = fields.counts();
+    Ok(HistogramSample {
+        time,
+        start_time: START_UNKNOWN,
+        histogram,
+    })
+}
+
+impl Fields {
+    /// Reads the field if it is one of these.
+    fn read(
+        &mut self,
+        number: u32,
+        wire_type: WireType,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<bool, WireError> {
+        match number {
+            field::COUNT_INTEGER => {
+                self.count_integer = integer(wire_type, cursor)?;
+                self.is_float = false;
+            }
+            field::COUNT_FLOAT => {
+                self.count_float = double(wire_type, cursor)?;
+                self.is_float = true;
+            }
+            field::ZERO_COUNT_INTEGER => {
+                self.zero_count_integer = integer(wire_type, cursor)?;
+                self.zero_count_float = 0.0;
+            }
+            field::ZERO_COUNT_FLOAT => {
+                self.zero_count_float = double(wire_type, cursor)?;
+                self.zero_count_integer = 0;
+            }
+            field::NEGATIVE_DELTAS => deltas(&mut self.negative.deltas, wire_type, cursor)?,
+            field::POSITIVE_DELTAS => deltas(&mut self.positive.deltas, wire_type, cursor)?,
+            field::NEGATIVE_COUNTS => doubles(&mut self.negative.counts, wire_type, cursor)?,
+            field::POSITIVE_COUNTS => doubles(&mut self.positive.counts, wire_type, cursor)?,
+            field::TIME => self.time = integer(wire_type, cursor)? as i64,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn counts(self) -> Counts {
+        match self.is_float {
+            true => Counts::Float {
+                count: self.count_float,
+                zero_count: self.zero_count_float,
+                positive: self.positive.counts,
+                negative: self.negative.counts,
+            },
+            false => Counts::Integer {
+                count: self.count_integer,
+                zero_count: self.zero_count_integer,
+                positive: self.positive.deltas,
+                negative: self.negative.deltas,
+            },
+        }
+    }
+}
+
+/// Reads a field that both kinds share, or passes over one that is not known.
+fn read_shape(
+    histogram: &mut Histogram,
+    number: u32,
+    wire_type: WireType,
+    cursor: &mut Cursor<'_>,
+) -> Result<(), WireError> {
+    match number {
+        field::SUM => histogram.sum = double(wire_type, cursor)?,
+        field::SCHEMA => histogram.schema = from_zigzag(integer(wire_type, cursor)?) as i32,
+        field::ZERO_THRESHOLD => histogram.zero_threshold = double(wire_type, cursor)?,
+        field::NEGATIVE_SPANS => histogram.negative_spans.push(span(wire_type, cursor)?),
+        field::POSITIVE_SPANS => histogram.positive_spans.push(span(wire_type, cursor)?),
+        field::CUSTOM_VALUES => doubles(&mut histogram.custom_values, wire_type, cursor)?,
+        field::RESET_HINT => {
+            histogram.reset_hint = match integer(wire_type, cursor)? {
+                1 => ResetHint::Reset,
+                2 => ResetHint::NotReset,
+                3 => ResetHint::Gauge,
+                _ => ResetHint::Unknown,
+            }
+        }
+        _ => cursor.skip(wire_type)?,
+    }
+    Ok(())
+}
+
+fn integer(wire_type: WireType, cursor: &mut Cursor<'_>) -> Result<u64, WireError> {
+    expect(wire_type, WireType::Varint)?;
+    cursor.varint()
+}
+
+fn double(wire_type: WireType, cursor: &mut Cursor<'_>) -> Result<f64, WireError> {
+    expect(wire_type, WireType::Fixed64)?;
+    cursor.double()
+}
+
+/// One value, or many of them packed.
+fn deltas(
+    into: &mut Vec<i64>,
+    wire_type: WireType,
+    cursor: &mut Cursor<'_>,
+) -> Result<(), WireError> {
+    if wire_type != WireType::Bytes {
+        into.push(from_zigzag(integer(wire_type, cursor)?));
+        return Ok(());
+    }
+    let mut packed = Cursor::new(cursor.bytes()?);
+    while !packed.rest().is_empty() {
+        into.push(from_zigzag(packed.varint()?));
+    }
+    Ok(())
+}
+
+/// One value, or many of them packed.
+fn doubles(
+    into: &mut Vec<f64>,
+    wire_type: WireType,
+    cursor: &mut Cursor<'_>,
+) -> Result<(), WireError> {
+    if wire_type != WireType::Bytes {
+        into.push(double(wire_type, cursor)?);
+        return Ok(());
+    }
+    let mut packed = Cursor::new(cursor.bytes()?);
+    while !packed.rest().is_empty() {
+        into.push(packed.double()?);
+    }
+    Ok(())
+}
+
+fn span(wire_type: WireType, cursor: &mut Cursor<'_>) -> Result<Span, WireError> {
+    expect(wire_type, WireType::Bytes)?;
+    let mut span = Span {
+        offset: 0,
+        length: 0,
+    };
+    let mut cursor = Cursor::new(cursor.bytes()?);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::SPAN_OFFSET => {
+                span.offset = from_zigzag(integer(wire_type, &mut cursor)?) as i32
+            }
+            field::SPAN_LENGTH => span.length = integer(wire_type, &mut cursor)? as u32,
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(span)
+}

@@ -1,0 +1,63 @@
+//! `make answers`: records what a reference Prometheus says, or holds a system against the record.
+//!
+//! ```text
+//! firn-answers record URL    sends data.txt, asks queries.txt, writes answers.jsonl
+//! firn-answers check URL     sends data.txt, asks again, prints where the answers differ
+//! ```
+//!
+//! The system at URL must be empty and take remote write.
+
+use firn_mirror::answers::data::Data;
+use firn_mirror::answers::{self, Recorded, queries};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(text) => {
+            // Whoever closed the pipe does not want the text.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            let _ = writeln!(io::stderr(), "{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<String, String> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/answers");
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let data = Data::parse(&read("data.txt")?).map_err(|e| format!("data.txt: {e}"))?;
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["record", url] => {
+            let asks = queries::parse(&read("queries.txt")?, data.start_ms)
+                .map_err(|e| format!("queries.txt: {e}"))?;
+            answers::send(url, &data).map_err(|e| e.to_string())?;
+            let recorded = answers::record(url, asks).map_err(|e| e.to_string())?;
+            let lines: String = recorded.iter().map(|r| r.to_line() + "\n").collect();
+            let path = dir.join("answers.jsonl");
+            std::fs::write(&path, lines).map_err(|e| format!("{}: {e}", path.display()))?;
+            Ok(format!("{} answers: {}\n", recorded.len(), path.display()))
+        }
+        ["check", url] => {
+            let recorded = Recorded::parse_lines(&read("answers.jsonl")?)
+                .map_err(|e| format!("answers.jsonl: {e}"))?;
+            answers::send(url, &data).map_err(|e| e.to_string())?;
+            let failures = answers::check(url, &recorded).map_err(|e| e.to_string())?;
+            let passed = recorded.len() - failures.len();
+            let lines: String = failures.iter().map(|f| format!("{f}\n")).collect();
+            Ok(format!(
+                "{lines}{passed} passed, {} failed\n",
+                failures.len()
+            ))
+        }
+        _ => Err("usage: firn-answers record|check URL".to_owned()),
+    }
+}
