@@ -9,6 +9,9 @@
 //! turned away as [`ErrorKind::Unavailable`], which senders answer by trying again; a limit that a
 //! single request breaks is [`ErrorKind::Limited`] or [`ErrorKind::Invalid`], which they do not.
 
+#[cfg(test)]
+mod tests;
+
 use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
@@ -86,6 +89,11 @@ impl Pipeline {
             spare_decoders: Mutex::default(),
             metrics: Arc::new(Metrics::new(in_flight)),
         }
+    }
+
+    /// The caps that hold here.
+    pub fn limits(&self) -> IngestLimits {
+        self.limits
     }
 
     /// What ingestion counts.

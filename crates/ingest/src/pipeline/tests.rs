@@ -1,0 +1,194 @@
+//! Requests through the pipeline into a store that takes, rejects or fails as told.
+
+use super::*;
+use firn_model::env::sim::SimClock;
+use firn_model::labels::Labels;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::store::{Rejected, Rejection};
+use std::task::Waker;
+
+/// Answers every batch the same way and remembers the newest time it was to accept.
+struct Answering {
+    answer: Result<Appended, Error>,
+    time_max: Mutex<i64>,
+}
+
+impl Append for Answering {
+    fn append(&self, _: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        *self.time_max.lock().unwrap() = bounds.time_max;
+        let mut answer = self.answer.clone();
+        if let Ok(appended) = &mut answer {
+            let rejected: usize = appended.rejected.iter().map(|r| r.count).sum();
+            appended.stored = batch.sample_count() - rejected;
+        }
+        Ticket::ready(answer)
+    }
+}
+
+fn pipeline(answer: Result<Appended, Error>, in_flight_bytes_max: usize) -> Pipeline {
+    let store = Answering {
+        answer,
+        time_max: Mutex::default(),
+    };
+    let limits = IngestLimits {
+        in_flight_bytes_max,
+        ..IngestLimits::default()
+    };
+    let clock = Arc::new(SimClock::default());
+    clock.set_ms(1_000);
+    Pipeline::new(
+        Arc::new(store),
+        clock,
+        limits,
+        &Budget::new("process", 1 << 30),
+    )
+}
+
+/// A request with `series` series of one sample each, of which the first has no metric name.
+fn body(series: usize) -> Vec<u8> {
+    let mut batch = Batch::default();
+    for i in 0..series {
+        let name = if i == 0 { "a" } else { "__name__" };
+        let labels = Labels::from_pairs([(name, i.to_string())]);
+        batch.push_series(labels.as_ref(), &[(5, 1.0)]);
+    }
+    remote_write::encode(&batch)
+}
+
+fn counts(pipeline: &Pipeline) -> Vec<String> {
+    struct Nonzero(Vec<String>);
+    impl Sink for Nonzero {
+        fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: Value<'_>) {
+            let name = name.trim_start_matches("firn_ingest_");
+            let relevant = ["requests_total", "samples_total", "samples_dropped_total"];
+            if let Value::Counter(count @ 1.0..) = value
+                && relevant.contains(&name)
+            {
+                let label = labels.first().map_or("", |(_, value)| value);
+                self.0.push(format!("{name} {label} {count}"));
+            }
+        }
+    }
+    let mut sink = Nonzero(Vec::new());
+    pipeline.metrics().collect(&mut sink);
+    sink.0
+}
+
+#[test]
+fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
+    let rejected = |rejection, count| Rejected {
+        rejection,
+        count,
+        first_labels: Labels::from_pairs([("__name__", "m")]),
+        first_time: 5,
+    };
+    let answer = Appended {
+        stored: 0,
+        rejected: vec![
+            rejected(Rejection::OutOfOrder, 2),
+            rejected(Rejection::TooFarInFuture, 1),
+        ],
+    };
+    let pipeline = pipeline(Ok(answer), 1 << 20);
+    let pending = pipeline
+        .remote_write(&TenantId::anonymous(), &body(10))
+        .unwrap();
+    let outcome = pending.wait().unwrap();
+    assert_eq!((outcome.stored_count, outcome.dropped_count()), (6, 4));
+    assert_eq!(
+        outcome.complaint().unwrap(),
+        "invalid metric name or labels, got {a=\"0\"}; 4 of 10 samples dropped: \
+         1 metric_name, 2 out_of_order, 1 too_far_in_future"
+    );
+    assert_eq!(
+        outcome.dropped[1].first,
+        "out of order sample for series {__name__=\"m\"} at timestamp 5"
+    );
+    let wanted = [
+        "requests_total partial 1",
+        "samples_total  6",
+        "samples_dropped_total out_of_order 2",
+        "samples_dropped_total too_far_in_future 1",
+        "samples_dropped_total metric_name 1",
+    ];
+    assert_eq!(counts(&pipeline), wanted);
+}
+
+#[test]
+fn remote_write_wholly_stored_resolves_as_a_future_too() {
+    let pipeline = pipeline(Ok(Appended::default()), 1 << 20);
+    let request = remote_write::encode(&Batch::default());
+    let mut pending = pipeline
+        .remote_write(&TenantId::anonymous(), &request)
+        .unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(outcome) = Pin::new(&mut pending).poll(&mut context) else {
+        panic!("the store answered at once");
+    };
+    assert_eq!(outcome.unwrap().complaint(), None);
+    assert_eq!(counts(&pipeline), ["requests_total stored 1"]);
+}
+
+#[test]
+fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
+    let failed = Error::new(ErrorKind::Unavailable, "log is poisoned");
+    let pipeline = pipeline(Err(failed.clone()), 1 << 20);
+    let pending = pipeline
+        .remote_write(&TenantId::anonymous(), &body(2))
+        .unwrap();
+    assert_eq!(pending.wait(), Err(failed));
+    assert_eq!(counts(&pipeline), ["requests_total failed 1"]);
+}
+
+#[test]
+fn remote_write_malformed_or_without_room_is_told_apart() {
+    let pipeline = pipeline(Ok(Appended::default()), 4_000);
+    let tenant = TenantId::anonymous();
+    let e = pipeline.remote_write(&tenant, b"\x05abc").unwrap_err();
+    assert_eq!(
+        (e.kind, &e.message[..]),
+        (ErrorKind::Invalid, "snappy: corrupt input")
+    );
+    let e = pipeline.remote_write(&tenant, &body(500)).unwrap_err();
+    assert_eq!(e.kind, ErrorKind::Unavailable);
+    assert!(
+        e.message
+            .starts_with("requests in flight memory limit reached"),
+        "{e}"
+    );
+    let wanted = ["requests_total invalid 1", "requests_total turned_away 1"];
+    assert_eq!(counts(&pipeline), wanted);
+    assert_eq!(pipeline.metrics().in_flight.used_bytes(), 0);
+}
+
+#[test]
+fn admit_bounds_one_body_and_all_bodies() {
+    let pipeline = pipeline(Ok(Appended::default()), 40 << 20);
+    let e = pipeline.admit(33 << 20).unwrap_err();
+    assert_eq!(e.kind, ErrorKind::Limited);
+    assert_eq!(e.message, "body too large: 34603008 bytes, limit 33554432");
+    let mut first = pipeline.admit(0).unwrap();
+    first.grow(30 << 20).unwrap();
+    assert_eq!(first.grow(3 << 20).unwrap_err().kind, ErrorKind::Limited);
+    assert_eq!(
+        pipeline.admit(11 << 20).unwrap_err().kind,
+        ErrorKind::Unavailable
+    );
+    drop(first);
+    assert!(pipeline.admit(11 << 20).is_ok());
+}
+
+#[test]
+fn append_accepts_ten_minutes_ahead_of_the_clock() {
+    let store = Arc::new(Answering {
+        answer: Ok(Appended::default()),
+        time_max: Mutex::default(),
+    });
+    let clock = Arc::new(SimClock::default());
+    clock.set_ms(1_000);
+    let memory = Budget::new("process", 1 << 30);
+    let pipeline = Pipeline::new(store.clone(), clock, IngestLimits::default(), &memory);
+    let pending = pipeline.append(&TenantId::anonymous(), &Batch::default());
+    assert_eq!(pending.wait().unwrap(), WriteOutcome::default());
+    assert_eq!(*store.time_max.lock().unwrap(), 601_000);
+}
