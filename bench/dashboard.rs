@@ -3,6 +3,7 @@
 //! Requests go round robin over one connection, nothing else runs, and the whole answer is read; the
 //! times are those of the data, so that no system may leave out its newest samples.
 
+use firn_mirror::api::{Client, seconds};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -141,100 +142,43 @@ impl Timing {
     }
 }
 
-/// Asks `base` over one connection.
-#[derive(Debug)]
-pub struct Client {
-    agent: ureq::Agent,
-    base: String,
-}
-
-impl Client {
-    /// A client of the system at `base`.
-    pub fn new(base: &str) -> Self {
-        Self {
-            agent: ureq::Agent::new_with_defaults(),
-            base: base.to_owned(),
-        }
-    }
-
-    fn get(&self, path: &str, params: &[(&str, String)]) -> Result<Vec<u8>, String> {
-        let url = format!("{}/api/v1/{path}", self.base);
-        let mut request = self
-            .agent
-            .get(&url)
-            // Compressing the answer would be measured with it.
-            .header("Accept-Encoding", "identity");
-        for (name, value) in params {
-            request = request.query(name, value);
-        }
-        let mut answer = request
-            .call()
-            .map_err(|e| format!("{path} {params:?}: {e}"))?;
-        answer
-            .body_mut()
-            .with_config()
-            .limit(u64::MAX)
-            .read_to_vec()
-            .map_err(|e| format!("{path}: {e}"))
-    }
-
-    /// The `data` of an answer.
-    pub fn data(&self, path: &str, params: &[(&str, String)]) -> Result<Value, String> {
-        let body = self.get(path, params)?;
-        let mut answer: Value =
-            serde_json::from_slice(&body).map_err(|e| format!("{path}: {e}"))?;
-        Ok(answer["data"].take())
-    }
-
-    /// The one number that `expression` has at `time_ms`; zero if it has none.
-    pub fn number(&self, expression: &str, time_ms: i64) -> Result<f64, String> {
-        let params = [("query", expression.to_owned()), ("time", seconds(time_ms))];
-        let data = self.data("query", &params)?;
-        let value = data["result"][0]["value"][1].as_str().unwrap_or("0");
-        value.parse().map_err(|_| format!("not a number: {value}"))
-    }
-
-    fn panel(&self, panel: &Panel, span: Span, pod: &str) -> Result<Vec<u8>, String> {
-        let start_end = [
-            ("start", seconds(span.start_ms)),
-            ("end", seconds(span.end_ms)),
-        ];
-        match panel.ask {
+impl Panel {
+    /// The endpoint and its parameters.
+    fn request(&self, span: Span, pod: &str) -> (&'static str, Vec<(&'static str, String)>) {
+        let start = ("start", seconds(span.start_ms));
+        let end = ("end", seconds(span.end_ms));
+        let query = |expression: &str| ("query", expression.replace(POD, pod));
+        match self.ask {
             Ask::Range(expression) => {
-                let [start, end] = start_end;
-                let query = ("query", expression.replace(POD, pod));
-                self.get(
-                    "query_range",
-                    &[query, start, end, ("step", seconds(span.step_ms))],
-                )
+                let step = ("step", seconds(span.step_ms));
+                ("query_range", vec![query(expression), start, end, step])
             }
             Ask::Instant(expression) => {
-                let query = ("query", expression.replace(POD, pod));
-                self.get("query", &[query, ("time", seconds(span.end_ms))])
+                let time = ("time", seconds(span.end_ms));
+                ("query", vec![query(expression), time])
             }
-            Ask::Other(path, "") => self.get(path, &start_end),
+            Ask::Other(path, "") => (path, vec![start, end]),
             Ask::Other(path, selector) => {
-                let [start, end] = start_end;
-                self.get(path, &[("match[]", selector.to_owned()), start, end])
+                let selector = ("match[]", selector.to_owned());
+                (path, vec![selector, start, end])
             }
         }
     }
-}
-
-fn seconds(ms: i64) -> String {
-    format!("{}.{:03}", ms / 1000, ms % 1000)
 }
 
 /// Asks for every panel `repeats` times; the first round is not counted.
 pub fn measure(base: &str, span: Span, repeats: usize) -> Result<Vec<Timing>, String> {
     let client = Client::new(base);
-    let pods = client.data("label/pod/values", &[])?;
-    let pod = pods[0].as_str().ok_or("there is no label pod")?.to_owned();
+    let pods = client
+        .json("label/pod/values", &[])
+        .map_err(|e| e.to_string())?;
+    let pod = pods["data"][0].as_str().ok_or("there is no label pod")?;
     let mut timings = vec![Timing::default(); PANELS.len()];
     for round in 0..=repeats {
         for (panel, timing) in PANELS.iter().zip(&mut timings) {
+            let (path, params) = panel.request(span, pod);
             let start = Instant::now();
-            let body = client.panel(panel, span, &pod)?;
+            let body = client.get(path, &params).map_err(|e| e.to_string())?;
             let elapsed_ms = start.elapsed().as_secs_f64() * 1000.0;
             if round == 0 {
                 timing.elements = elements(&body).map_err(|e| format!("{}: {e}", panel.name))?;

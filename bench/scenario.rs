@@ -6,12 +6,14 @@
 //! crash   empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
 //! ```
 
-use crate::dashboard::{self, Client, Span, Timing};
+use crate::dashboard::{self, Span, Timing};
 use crate::process::{Usage, disk_bytes};
 use crate::system::{Running, System};
+use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{self, Report};
 use firn_mirror::prepared::Summary;
 use firn_mirror::push::Pace;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -183,7 +185,18 @@ fn send(running: &Running, load: &Load) -> Result<Report, String> {
 fn missing(running: &Running, load: &Summary) -> Result<f64, String> {
     let range_ms = load.end_ms - load.start_ms + 1000;
     let expression = format!("sum(count_over_time(up[{range_ms}ms]))");
-    let found = Client::new(&running.url).number(&expression, load.end_ms)?;
+    let ask = Ask::Instant {
+        expression,
+        time_ms: load.end_ms,
+    };
+    let answer = Client::new(&running.url)
+        .ask(&ask)
+        .map_err(|e| e.to_string())?;
+    let found = match &answer["data"]["result"][0]["value"][1] {
+        Value::String(number) => number.parse().map_err(|e| format!("{number}: {e}"))?,
+        _ if answer["status"] == "success" => 0.0,
+        _ => return Err(format!("{ask}: {answer}")),
+    };
     let expected = load.samples / firn_mirror::fleet::SERIES_PER_POD as u64;
     Ok(expected as f64 - found)
 }
