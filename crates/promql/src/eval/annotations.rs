@@ -5,6 +5,7 @@
 
 use crate::ast::Span;
 use crate::eval::go_format::{format_g, format_rfc3339};
+use crate::quote::quote;
 use firn_model::sample::TimestampMs;
 
 /// How loud an annotation is.
@@ -217,11 +218,6 @@ impl Annotation {
         let position = line_and_column(query, self.position as usize);
         format!("{level}: {}{repairs} ({position})", self.text)
     }
-}
-
-/// Go's quoting of a string.
-fn quote(bytes: &[u8]) -> String {
-    format!("{:?}", String::from_utf8_lossy(bytes))
 }
 
 fn for_metric(name: &[u8]) -> String {

@@ -188,9 +188,7 @@ impl Histograms {
             let (id, is_new) = known.intern(rest.as_bytes());
             if is_new {
                 histograms.push(Member {
-                    labels: retain(rest.as_ref(), |label| {
-                        label != METRIC_NAME && (delayed || !is_metadata(label))
-                    }),
+                    labels: retain(rest.as_ref(), |label| delayed || !is_metadata(label)),
                     name: name.to_vec(),
                     buckets: Vec::new(),
                     conflicts: Vec::new(),
@@ -236,11 +234,18 @@ impl Histograms {
                     return Err(unsupported(function.name));
                 };
                 member.conflicts.push(step);
-                let name: &[u8] = if self.delayed { &member.name } else { b"" };
-                notes.add(Annotation::mixed_classic_native(span, name));
+                notes.add(Annotation::mixed_classic_native(
+                    span,
+                    if self.delayed { &member.name } else { b"" },
+                ));
             }
         }
         Ok(())
+    }
+
+    /// The name that remarks show: there is none when names are dropped at once.
+    fn shown_name<'m>(&self, member: &'m Member) -> &'m [u8] {
+        if self.delayed { &member.name } else { b"" }
     }
 
     /// The answer of every histogram.
@@ -267,7 +272,8 @@ impl Histograms {
                     if let Some(mut repairs) = repairs {
                         let time = self.grid.time(step);
                         repairs.times = (time, time);
-                        notes.add(Annotation::forced_monotonicity(span, b"", repairs));
+                        let name = self.shown_name(member);
+                        notes.add(Annotation::forced_monotonicity(span, name, repairs));
                     }
                 }
                 let head = Head {

@@ -9,6 +9,7 @@ use crate::eval::grouping::Groups;
 use crate::eval::mixed::unsupported;
 use crate::eval::stream::Stream;
 use crate::plan::{Aggregate, NodeKind};
+use crate::quote::quote;
 use crate::value::QueryError;
 use firn_model::labels::LabelsBuilder;
 use rustc_hash::FxHashMap;
@@ -82,12 +83,10 @@ fn label_name(node: &Aggregate) -> Result<String, QueryError> {
     };
     match String::from_utf8(name.clone()) {
         Ok(name) if !name.is_empty() => Ok(name),
-        _ => {
-            let name = String::from_utf8_lossy(name);
-            Err(QueryError::Execution(format!(
-                "invalid label name {name:?}"
-            )))
-        }
+        _ => Err(QueryError::Execution(format!(
+            "invalid label name {}",
+            quote(name)
+        ))),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::eval::window::Windows;
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
 use firn_model::histogram::Histogram;
-use firn_model::sample::{TimestampMs, is_stale};
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 
 /// What is computed, and for whom.
@@ -35,6 +35,7 @@ struct Kinds<'a> {
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
     histogram_times: Vec<TimestampMs>,
+    histogram_starts: Vec<TimestampMs>,
     histograms: Vec<&'a Arc<Histogram>>,
 }
 
@@ -46,6 +47,10 @@ impl<'a> Kinds<'a> {
             match histograms.next_if(|(index, _)| *index as usize == at) {
                 Some((_, histogram)) if !histogram.is_stale() => {
                     kinds.histogram_times.push(*time);
+                    let start = columns.start_times.get(at).filter(|_| uses_starts);
+                    kinds
+                        .histogram_starts
+                        .push(start.copied().unwrap_or(START_UNKNOWN));
                     kinds.histograms.push(histogram);
                 }
                 Some(_) => {}
@@ -76,6 +81,8 @@ struct Window<'a> {
     floats: Floats<'a>,
     histogram_times: &'a [TimestampMs],
     histograms: &'a [&'a Arc<Histogram>],
+    /// Whether the first histogram began to count inside the window.
+    starts_inside: bool,
 }
 
 impl Window<'_> {
@@ -128,6 +135,12 @@ pub(crate) fn fill(
             floats: kinds.floats().slice(float_start, float_end),
             histogram_times: &kinds.histogram_times[start..end],
             histograms: &kinds.histograms[start..end],
+            starts_inside: {
+                let edge = view.reach.end(view.grid.time(step));
+                let began = kinds.histogram_starts[start];
+                let inside = began > edge - view.reach.range_ms;
+                began != START_UNKNOWN && inside && began < kinds.histogram_times[start]
+            },
         };
         read += window.histograms.iter().map(|h| samples_of(h)).sum::<u64>();
         settle(view, step, outcome(view.call.function, &window), row, notes)?;
@@ -187,7 +200,9 @@ fn outcome(function: RangeFunction, window: &Window<'_>) -> Outcome {
     let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
     match function {
         F::Extrapolated(_) if floats > 0 => Outcome::Mixed,
-        F::Extrapolated(_) if histograms < 2 => Outcome::OfFloats,
+        F::Extrapolated(how) if histograms < 2 && !(how.counter && window.starts_inside) => {
+            Outcome::OfFloats
+        }
         F::Mean | F::Sum if floats > 0 => Outcome::Mixed,
         F::Extrapolated(_) | F::Mean | F::Sum => Outcome::Unsupported,
         F::LastChange { .. } => {

@@ -1,0 +1,141 @@
+//! A store in memory for tests and benchmarks: columns as they were given, no index, no limits.
+
+use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::store::{Select, SelectRequest, Selection};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A series and its samples.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The labels.
+    pub labels: Labels,
+    /// Timestamps, increasing.
+    pub times: Arc<Vec<i64>>,
+    /// As many values.
+    pub values: Vec<f64>,
+}
+
+/// All series, in the order in which they were added.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    series: Arc<Vec<Series>>,
+    columns: Arc<HashMap<String, LabelColumn>>,
+}
+
+impl MemoryStore {
+    /// A store that holds `series`.
+    pub fn new(series: Vec<Series>) -> Self {
+        let mut names = BTreeSet::new();
+        for one in &series {
+            names.extend(one.labels.iter().map(|(name, _)| name.to_owned()));
+        }
+        let column = |name: &String| (name.clone(), column_of(&series, name));
+        let columns = names.iter().map(column).collect();
+        Self {
+            series: Arc::new(series),
+            columns: Arc::new(columns),
+        }
+    }
+
+    fn matching(&self, matchers: &[Matcher]) -> Vec<usize> {
+        let matches = |labels: &Labels| matchers.iter().all(|m| m.matches(labels.get(m.name())));
+        let all = self.series.iter().enumerate();
+        all.filter(|(_, series)| matches(&series.labels))
+            .map(|(at, _)| at)
+            .collect()
+    }
+}
+
+fn column_of(series: &[Series], name: &str) -> LabelColumn {
+    let mut ids: HashMap<Vec<u8>, u32> = HashMap::new();
+    let mut column = LabelColumn::default();
+    for one in series {
+        let value = one.labels.get(name);
+        let id = *ids.entry(value.to_vec()).or_insert_with(|| {
+            column.values.push(value.into());
+            column.values.len() as u32 - 1
+        });
+        column.ids.push(id);
+    }
+    column
+}
+
+impl Select for MemoryStore {
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        Ok(Arc::new(Found {
+            found: self.matching(request.matchers),
+            range: request.range,
+            series: self.series.clone(),
+            columns: self.columns.clone(),
+        }))
+    }
+
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        let found = self.matching(request.matchers);
+        let names = found.iter().flat_map(|at| {
+            self.series[*at]
+                .labels
+                .iter()
+                .map(|(name, _)| name.to_owned())
+        });
+        Ok(names.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.matching(request.matchers);
+        let values = found
+            .iter()
+            .map(|at| self.series[*at].labels.get(name).to_vec());
+        let values: BTreeSet<_> = values.filter(|value| !value.is_empty()).collect();
+        Ok(values.into_iter().collect())
+    }
+}
+
+struct Found {
+    found: Vec<usize>,
+    range: TimeRange,
+    series: Arc<Vec<Series>>,
+    columns: Arc<HashMap<String, LabelColumn>>,
+}
+
+impl Selection for Found {
+    fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        self.series[self.found[series]].labels.clone()
+    }
+
+    fn label_column(&self, name: &str) -> LabelColumn {
+        let Some(column) = self.columns.get(name) else {
+            return LabelColumn {
+                ids: vec![0; self.found.len()],
+                values: vec![[].into()],
+            };
+        };
+        LabelColumn {
+            ids: self.found.iter().map(|at| column.ids[*at]).collect(),
+            values: column.values.clone(),
+        }
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+        for at in &self.found[series] {
+            let one = &self.series[*at];
+            let start = one.times.partition_point(|t| *t < self.range.min);
+            let end = one
+                .times
+                .partition_point(|t| *t <= self.range.max)
+                .max(start);
+            into.push(&one.times[start..end], &one.values[start..end], &[], []);
+        }
+        Ok(())
+    }
+}
