@@ -1,7 +1,13 @@
 //! The local store: log, head and active index. Sync; no tokio, no HTTP.
 
 pub mod checkpoint;
+pub(crate) mod chunk;
+pub(crate) mod codec;
 pub mod data_dir;
 pub mod error;
+pub(crate) mod fingerprint;
+pub(crate) mod head;
+pub(crate) mod index;
 pub mod log;
+pub(crate) mod log_block;
 pub mod store;

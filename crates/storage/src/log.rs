@@ -289,6 +289,23 @@ impl LocalLog {
         self.sync()
     }
 
+    /// Removes every segment, once the log is closed and a checkpoint holds all of it.
+    pub fn remove_all(&self) -> Result<(), StorageError> {
+        for segment in self.segments() {
+            self.0
+                .env
+                .disk
+                .remove_file(&segment.path)
+                .map_err(StorageError::io("remove segment", &segment.path))?;
+        }
+        lock(&self.0.catalog.segments).clear();
+        self.0
+            .env
+            .disk
+            .sync_dir(&self.0.dir)
+            .map_err(StorageError::io("sync folder", &self.0.dir))
+    }
+
     /// Refuses while the disk is nearly full. A disk that cannot say is taken to have space.
     fn look_at_free_space(&self) -> Result<(), StorageError> {
         let required = self.0.options.free_bytes_min;

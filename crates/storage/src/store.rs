@@ -1,83 +1,199 @@
 //! The store: log, head and active index behind the two traits that the other rooms see.
+//!
+//! ```text
+//! append: head (at once, hidden) -> log -> visible and acked        select: index -> head, what is visible
+//! upkeep: a rotating sweep drops what left the retention; a checkpoint when the log has grown
+//! open:   checkpoint, then the log behind it                        close: a last checkpoint, and no log
+//! ```
+//!
+//! Invariants: what was acked is found by every later reader and after every restart, once; a reader sees
+//! all of a batch or nothing of it; the log is never longer than [`StoreOptions::checkpoint_log_bytes`] or the
+//! last checkpoint, but for what arrives while the next one is written. The store knows one tenant; it
+//! knows nothing of HTTP, and of wall time only what a caller passes in.
 
+mod append;
+mod checkpoint;
+mod metrics;
 mod options;
+mod replay;
+mod select;
 mod stats;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 
 pub use options::{CHECKPOINT_LOG_BYTES, LATENESS_MAX_MS, RETENTION_MS, StoreOptions, SyncMode};
 pub use stats::{Stat, StoreStats};
 
+use crate::data_dir::DataDir;
+use crate::fingerprint::HashKeys;
+use crate::head::shard::Shard;
+use crate::head::watermark::Watermark;
+use crate::index::Index;
+use crate::log::{LocalLog, LogMetrics, LogOptions};
+use append::Scratch;
 use firn_model::batch::Batch;
-use firn_model::env::Env;
+use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::Collect;
+use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Selection, Ticket};
 use firn_model::tenant::TenantId;
-use std::sync::Arc;
+use metrics::StoreMetrics;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use upkeep::Upkeep;
+
+/// More shards than threads that could write at once only make the passes over them longer.
+const SHARDS_MAX: usize = 256;
 
 /// The local store of one tenant.
-#[derive(Debug)]
 pub struct Store {
     options: StoreOptions,
+    env: Env,
+    dir: DataDir,
+    log: LocalLog,
+    log_metrics: Arc<LogMetrics>,
+    metrics: StoreMetrics,
+    keys: Arc<HashKeys>,
+    index: Arc<Index>,
+    shards: Box<[Mutex<Shard>]>,
+    watermark: Arc<Watermark>,
+    /// The newest time stored, `i64::MIN` before the first.
+    newest: AtomicI64,
+    /// Bytes logged since the last checkpoint, and the bytes of that.
+    logged_bytes: AtomicU64,
+    checkpoint_bytes: AtomicU64,
+    scratch: Mutex<Vec<Scratch>>,
+    /// Held by the background job.
+    upkeep: Mutex<Upkeep>,
+    upkeep_scheduled: AtomicBool,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.options.dir.display())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
-    /// Opens the store in `options.dir` and brings back everything that was acked.
+    /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged and counted,
+    /// and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
-        let _ = env;
-        Ok(Arc::new(Store { options }))
+        let dir = DataDir::open(&env, &options.dir)?;
+        let log_first = LocalLog::first_position(&env, &dir.wal())?;
+        let checkpoint = crate::checkpoint::open_newest(&env, &dir.checkpoints(), log_first)?;
+        let log_metrics = Arc::new(LogMetrics::default());
+        let log_options = LogOptions {
+            sync: options.sync.into(),
+            start_after: checkpoint
+                .as_ref()
+                .map(|c| c.position())
+                .unwrap_or_default(),
+            ..LogOptions::default()
+        };
+        let log = LocalLog::open(&env, &dir.wal(), log_options, log_metrics.clone())?;
+        let keys = Arc::new(HashKeys::new(&*env.rng));
+        let shards = options.shards.clamp(1, SHARDS_MAX);
+        let store = Store {
+            index: Arc::new(Index::new(keys.clone())),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            options,
+            env,
+            dir,
+            log,
+            log_metrics,
+            metrics: StoreMetrics::default(),
+            keys,
+            watermark: Arc::default(),
+            newest: AtomicI64::new(i64::MIN),
+            logged_bytes: AtomicU64::new(0),
+            checkpoint_bytes: AtomicU64::new(0),
+            scratch: Mutex::default(),
+            upkeep: Mutex::default(),
+            upkeep_scheduled: AtomicBool::new(false),
+        };
+        store.replay(checkpoint.as_ref())?;
+        Ok(Arc::new(store))
     }
 
     /// Starts background work that is due. The binary calls it once a second.
-    pub fn tick(self: &Arc<Self>) {}
+    pub fn tick(self: &Arc<Self>) {
+        // One job at a time; a tick that finds it running is made up for by the next one.
+        if self.upkeep_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let store = self.clone();
+        self.env.compute.spawn(
+            Work::Background,
+            Box::new(move || {
+                store.keep_up();
+                store.upkeep_scheduled.store(false, Ordering::Release);
+            }),
+        );
+    }
 
-    /// Ends cleanly: writes the last checkpoint and trims the log. Appends fail from here on.
+    /// Ends cleanly: appends fail from here on, a last checkpoint holds everything, and the log is gone.
     pub fn close(&self) -> Result<(), Error> {
-        Ok(())
+        // The job under way, if there is one, ends first.
+        let mut upkeep = lock(&self.upkeep);
+        self.log.close()?;
+        if self.log.last_position() > upkeep.checkpoint_position {
+            self.write_checkpoint(&mut upkeep)?;
+        }
+        Ok(self.log.remove_all()?)
     }
 
-    /// Figures about the head; each table has at most `top` lines.
-    pub fn stats(&self, top: usize) -> StoreStats {
-        let _ = top;
-        StoreStats::default()
+    /// The newest time stored, if there is a sample.
+    fn newest(&self) -> Option<TimestampMs> {
+        let newest = self.newest.load(Ordering::Relaxed);
+        (newest != i64::MIN).then_some(newest)
     }
 
-    /// The metrics of the store.
+    /// The metrics of the store and its log.
     pub fn metrics(&self) -> &dyn Collect {
         self
     }
-
-    fn unavailable(&self) -> Error {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("store {} is not open", self.options.dir.display()),
-        )
-    }
-}
-
-impl Collect for Store {
-    fn collect(&self, _sink: &mut dyn Sink) {}
 }
 
 impl Append for Store {
-    fn append(&self, _tenant: &TenantId, _batch: &Batch, _bounds: AppendBounds) -> Ticket {
-        Ticket::ready(Err(self.unavailable()))
+    fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        if *tenant != self.options.tenant {
+            return Ticket::ready(Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "tenant {:?} is not kept here: this store is that of {:?}",
+                    tenant.as_str(),
+                    self.options.tenant.as_str()
+                ),
+            )));
+        }
+        self.append_batch(batch, bounds)
     }
 }
 
 impl Select for Store {
-    fn select(&self, _request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        Err(self.unavailable())
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.select_series(request)
     }
 
-    fn label_names(&self, _request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        Err(self.unavailable())
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        if *request.tenant != self.options.tenant {
+            return Ok(Vec::new());
+        }
+        self.index
+            .label_names(request.matchers, request.range, request.cancel)
     }
 
-    fn label_values(
-        &self,
-        _name: &str,
-        _request: SelectRequest<'_>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        Err(self.unavailable())
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        if *request.tenant != self.options.tenant {
+            return Ok(Vec::new());
+        }
+        self.index
+            .label_values(name, request.matchers, request.range, request.cancel)
     }
 }

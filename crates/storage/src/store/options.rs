@@ -1,6 +1,12 @@
 //! What a [`crate::store::Store`] is told when it is opened.
 
+use crate::log;
+use firn_model::tenant::TenantId;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Between syncs in [`SyncMode::Interval`]: what power loss costs at most.
+const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// When a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -8,11 +14,21 @@ pub enum SyncMode {
     /// After the sync of its block: survives power loss.
     #[default]
     Always,
-    /// After the write of its block; a sync follows within 200 ms: survives the end of the process,
-    /// and loses at most that interval with the machine's power.
+    /// After the write of its block, a sync following soon: survives the end of the process, and power loss
+    /// costs at most 200 ms under load, a second when idle.
     Interval,
     /// After the write of its block: survives the end of the process.
     None,
+}
+
+impl From<SyncMode> for log::SyncMode {
+    fn from(mode: SyncMode) -> Self {
+        match mode {
+            SyncMode::Always => Self::Always,
+            SyncMode::Interval => Self::Interval(SYNC_INTERVAL),
+            SyncMode::None => Self::None,
+        }
+    }
 }
 
 /// Retention when nothing else is said: Prometheus's 15 days.
@@ -30,6 +46,8 @@ pub const CHECKPOINT_LOG_BYTES: u64 = 256 << 20;
 pub struct StoreOptions {
     /// The data folder; created if it does not exist.
     pub dir: PathBuf,
+    /// Whose samples they are: the store takes and gives no others.
+    pub tenant: TenantId,
     /// Shards of the head: more let more writers work at once. With one shard series are born in the order of
     /// their batch and everything is deterministic.
     pub shards: usize,
@@ -53,6 +71,7 @@ impl StoreOptions {
             dir: dir.into(),
             shards: 8,
             sync: SyncMode::default(),
+            tenant: TenantId::anonymous(),
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,

@@ -1,0 +1,145 @@
+//! A chunk: consecutive samples of one series in a few bytes each, exact to the bit.
+//!
+//! A series appends to its [`OpenChunk`]; a full one is closed into an immutable [`Chunk`], which
+//! readers share. `docs/format/chunk.md` draws the bytes.
+//!
+//! ```text
+//! chunk = samples u16 | last time i64 | body          little endian
+//! body  = first time i64 | { [start] time value }*    codes of `codec`; time and value only where no run covers them
+//! ```
+//!
+//! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.
+
+mod decode;
+mod open;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decode::{Columns, Sample};
+pub(crate) use open::{Newest, OpenChunk};
+
+use crate::codec::Malformed;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::Arc;
+
+/// Samples after which a chunk is closed, before the spread: two hours of a 15 s scrape, one
+/// membership epoch. A query for minutes decodes one chunk, 1-2 us.
+const SAMPLES: u16 = 480;
+
+/// Chunks close at `SAMPLES` minus up to this, by series, so that series born together do not close
+/// their chunks together.
+const SAMPLES_SPREAD: u16 = 128;
+
+/// Bytes after which a chunk is closed whatever it counts: what a reader copies of an open chunk while it
+/// holds the shard, some 30 ns. Beside it the 58 bytes around a closed chunk (pointer, counts, header,
+/// allocator) are small. A histogram may overshoot it by its own size.
+const BODY_BYTES: usize = 1_024;
+
+/// Operation of a body: the start timestamp changes by a zigzag varint before the sample that follows.
+const START: u8 = 0xf8;
+
+/// Operation in the place of a value: the sample is a histogram.
+const HISTOGRAM: u8 = 0xf1;
+
+const HEADER_BYTES: usize = 10;
+
+/// An immutable run of samples. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk(Arc<[u8]>);
+
+impl Chunk {
+    /// Samples after which the series with this slot closes a chunk.
+    pub(crate) fn samples_max(slot: u32) -> u16 {
+        // Fibonacci hashing: neighbours in birth order land far apart.
+        let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
+        SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
+    }
+
+    /// Takes bytes from a disk: decodes them once to see that they hold the invariant.
+    pub(crate) fn from_untrusted(bytes: &[u8]) -> Result<Self, Malformed> {
+        let chunk = Self(bytes.into());
+        if bytes.len() < HEADER_BYTES + 8 {
+            return Err(Malformed("chunk without a header"));
+        }
+        let mut columns = Columns::default();
+        // One more than it should hold, so that runs cannot make a few bytes into a large column.
+        chunk.decode(chunk.sample_count() + 1, &mut columns)?;
+        if columns.times.len() != chunk.sample_count() {
+            return Err(Malformed("chunk does not hold the samples it counts"));
+        }
+        if columns.times.is_empty() || columns.times.windows(2).any(|w| w[0] >= w[1]) {
+            return Err(Malformed("chunk times do not increase"));
+        }
+        if columns.times.last() != Some(&chunk.range().max) {
+            return Err(Malformed("chunk ends elsewhere than its header says"));
+        }
+        Ok(chunk)
+    }
+
+    fn from_parts(count: u16, last: TimestampMs, body: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.extend_from_slice(&last.to_le_bytes());
+        bytes.extend_from_slice(body);
+        Self(bytes.into())
+    }
+
+    /// The bytes, as they are stored.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // The counts of the `Arc` and the pointer to it.
+        self.0.len() + 16 + size_of::<Self>()
+    }
+
+    /// How many samples.
+    pub(crate) fn sample_count(&self) -> usize {
+        usize::from(u16::from_le_bytes(self.header()))
+    }
+
+    /// From the first sample to the last.
+    pub(crate) fn range(&self) -> TimeRange {
+        TimeRange::new(first_time(self.body()), i64::from_le_bytes(self.field(2)))
+    }
+
+    /// Appends the first `samples_max` samples to `into`.
+    pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
+        decode::body(self.body(), samples_max, into).map(|_| ())
+    }
+
+    /// The same chunk with its first `samples` only.
+    pub(crate) fn truncated(&self, samples: usize) -> Result<Self, Malformed> {
+        let mut columns = Columns::default();
+        self.decode(samples, &mut columns)?;
+        let mut open = OpenChunk::default();
+        for (time, start, value) in columns.samples() {
+            match value {
+                Sample::Float(value) => open.push_float(time, start, value),
+                Sample::Histogram(histogram) => open.push_histogram(time, start, &histogram),
+            }
+        }
+        open.snapshot().ok_or(Malformed("chunk without a sample"))
+    }
+
+    fn body(&self) -> &[u8] {
+        self.0.get(HEADER_BYTES..).unwrap_or(&[])
+    }
+
+    fn header(&self) -> [u8; 2] {
+        self.field(0)
+    }
+
+    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0
+            .get(at..at + N)
+            .and_then(|b| b.try_into().ok())
+            .unwrap_or([0; N])
+    }
+}
+
+fn first_time(body: &[u8]) -> TimestampMs {
+    body.first_chunk().map_or(0, |b| i64::from_le_bytes(*b))
+}

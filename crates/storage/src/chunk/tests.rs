@@ -1,0 +1,337 @@
+use super::*;
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::sample::{START_UNKNOWN, stale_nan};
+
+#[derive(Clone, Debug)]
+enum Value {
+    Float(f64),
+    Histogram(Histogram),
+}
+
+#[derive(Clone, Debug)]
+struct Sample {
+    time: i64,
+    start: i64,
+    value: Value,
+}
+
+fn floats(samples: &[(i64, f64)]) -> Vec<Sample> {
+    let sample = |(time, value): &(i64, f64)| Sample {
+        time: *time,
+        start: START_UNKNOWN,
+        value: Value::Float(*value),
+    };
+    samples.iter().map(sample).collect()
+}
+
+fn push(open: &mut OpenChunk, sample: &Sample) {
+    match &sample.value {
+        Value::Float(v) => open.push_float(sample.time, sample.start, *v),
+        Value::Histogram(h) => open.push_histogram(sample.time, sample.start, h),
+    }
+}
+
+/// Encodes, decodes and compares bit for bit; also every prefix length in `limits`, and resumption
+/// in the middle. Returns the bytes.
+fn check(samples: &[Sample], context: &str) -> Vec<u8> {
+    let mut open = OpenChunk::default();
+    for sample in samples {
+        push(&mut open, sample);
+    }
+    let chunk = open.snapshot().unwrap();
+    compare(&chunk, samples, samples.len(), context);
+    compare(&chunk, samples, samples.len() / 2, context);
+    assert_eq!(
+        Chunk::from_untrusted(chunk.as_bytes()).as_ref(),
+        Ok(&chunk),
+        "{context}"
+    );
+    let mut open = OpenChunk::default();
+    let (first, second) = samples.split_at(samples.len().div_ceil(2));
+    first.iter().for_each(|s| push(&mut open, s));
+    let mut resumed = OpenChunk::resume(&open.close().unwrap()).unwrap();
+    second.iter().for_each(|s| push(&mut resumed, s));
+    compare(&resumed.close().unwrap(), samples, samples.len(), context);
+    chunk.as_bytes().to_vec()
+}
+
+fn compare(chunk: &Chunk, samples: &[Sample], limit: usize, context: &str) {
+    let mut columns = Columns::default();
+    chunk.decode(limit, &mut columns).unwrap();
+    let times: Vec<i64> = samples[..limit].iter().map(|s| s.time).collect();
+    assert_eq!(columns.times, times, "times, {context}");
+    assert_eq!(columns.values.len(), limit, "values, {context}");
+    let mut histograms = columns.histograms.iter();
+    for (i, sample) in samples[..limit].iter().enumerate() {
+        let start = columns.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
+        assert_eq!(start, sample.start, "start of sample {i}, {context}");
+        match &sample.value {
+            Value::Float(v) => {
+                assert_eq!(
+                    columns.values[i].to_bits(),
+                    v.to_bits(),
+                    "sample {i}, {context}"
+                );
+            }
+            Value::Histogram(h) => {
+                let (at, read) = histograms.next().unwrap();
+                assert_eq!(*at as usize, i, "{context}");
+                assert!(
+                    crate::codec::histogram::bit_equal(read, h),
+                    "sample {i}, {context}"
+                );
+            }
+        }
+    }
+    assert!(histograms.next().is_none(), "{context}");
+}
+
+fn integers(counts: [i64; 3]) -> Histogram {
+    Histogram {
+        reset_hint: ResetHint::NotReset,
+        schema: 3,
+        zero_threshold: 1e-128,
+        sum: 12.5,
+        counts: Counts::Integer {
+            count: 10,
+            zero_count: 1,
+            positive: counts.to_vec(),
+            negative: vec![-4],
+        },
+        positive_spans: vec![
+            Span {
+                offset: -2,
+                length: 2,
+            },
+            Span {
+                offset: 7,
+                length: 1,
+            },
+        ],
+        negative_spans: vec![Span {
+            offset: 0,
+            length: 1,
+        }],
+        custom_values: Vec::new(),
+    }
+}
+
+fn custom(bounds: &[f64], count: f64) -> Histogram {
+    Histogram {
+        reset_hint: ResetHint::Gauge,
+        schema: firn_model::histogram::CUSTOM_BUCKETS_SCHEMA,
+        zero_threshold: 0.0,
+        sum: f64::NAN,
+        counts: Counts::Float {
+            count,
+            zero_count: 0.0,
+            positive: vec![count; bounds.len()],
+            negative: Vec::new(),
+        },
+        positive_spans: vec![Span {
+            offset: 0,
+            length: bounds.len() as u32,
+        }],
+        negative_spans: Vec::new(),
+        custom_values: bounds.to_vec(),
+    }
+}
+
+#[test]
+fn chunk_of_odd_floats_returns_every_bit() {
+    let odd = [
+        0.0,
+        -0.0,
+        f64::NAN,
+        stale_nan(),
+        f64::from_bits(0xfff8_dead_beef_0001),
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::from_bits(1),
+        -f64::MIN_POSITIVE,
+        f64::MAX,
+        9_007_199_254_740_993.0,
+        1e15,
+        0.1 + 0.2,
+        1.0 / 3.0,
+        -17.125,
+        3e-9,
+        i64::MIN as f64,
+    ];
+    for a in odd {
+        for b in odd {
+            let samples = floats(&[(1, a), (2, b), (3, a), (4, a), (5, b)]);
+            check(&samples, &format!("{a} {b}"));
+        }
+    }
+}
+
+#[test]
+fn chunk_of_extreme_times_returns_them() {
+    let times = [
+        i64::MIN,
+        -1,
+        0,
+        1,
+        2,
+        96,
+        15_000,
+        1_763_000_000_000,
+        i64::MAX,
+    ];
+    let samples: Vec<_> = times.iter().map(|t| (*t, *t as f64)).collect();
+    check(&floats(&samples), "extreme times");
+}
+
+#[test]
+fn chunk_of_steady_series_takes_its_documented_bytes() {
+    let bytes = |value: fn(i64) -> f64, jitter: fn(i64) -> i64| {
+        let samples: Vec<_> = (0..480)
+            .map(|i| (1_763_000_000_000 + i * 15_000 + jitter(i), value(i)))
+            .collect();
+        check(&floats(&samples), "steady").len()
+    };
+    let exact = |_| 0;
+    let shaky = |i: i64| (i * 7_919 % 11) - 5;
+    // Header, first time, first and second time code, then a byte for 32 times and for 32 values.
+    assert_eq!(bytes(|_| 7.0, exact), 10 + 8 + 1 + 3 + 15 + 1 + 15);
+    assert_eq!(bytes(|i| i as f64, exact), 10 + 8 + 1 + 3 + 15 + 480);
+    assert!(bytes(|_| 7.0, shaky) < 510);
+    assert!(bytes(|i| i as f64 * 0.25, shaky) < 990);
+}
+
+#[test]
+fn chunk_of_mixed_histograms_and_floats_returns_them() {
+    let at = |time: i64, start: i64, value| Sample { time, start, value };
+    let samples = [
+        at(1, 0, Value::Float(1.0)),
+        at(2, 0, Value::Histogram(integers([3, -1, 2]))),
+        at(3, 0, Value::Histogram(integers([i64::MIN, i64::MAX, 0]))),
+        at(4, -9, Value::Histogram(custom(&[0.5, 1.0], 3.0))),
+        at(5, -9, Value::Float(1.0)),
+        at(6, -9, Value::Float(1.0)),
+        at(7, 5, Value::Histogram(custom(&[0.5, 2.0], f64::INFINITY))),
+        at(8, 0, Value::Histogram(custom(&[0.5, 2.0], 0.1))),
+        at(9, 0, Value::Float(stale_nan())),
+    ];
+    for end in 1..=samples.len() {
+        check(&samples[..end], &format!("first {end}"));
+    }
+}
+
+#[test]
+fn chunk_newest_after_close_is_still_known() {
+    let mut open = OpenChunk::default();
+    open.push_float(5, 0, 2.0);
+    open.push_histogram(6, 0, &integers([1, 2, 3]));
+    open.close();
+    assert!(matches!(open.newest(), Newest::Histogram(h) if *h == integers([1, 2, 3])));
+    open.push_float(7, 0, 4.0);
+    open.close();
+    assert!(matches!(open.newest(), Newest::Float(4.0)));
+    assert_eq!((open.last_time(), open.sample_count()), (7, 0));
+}
+
+/// A value like those that exporters send, of a kind fixed by `kind`.
+fn random_value(rng: &SimRng, kind: u64, before: f64) -> Value {
+    let n = rng.next_u64();
+    Value::Float(match kind {
+        0 => 3.0,
+        1 => before + (n % 40) as f64,
+        2 => before + (n % 100_000) as f64,
+        3 => (n % 20_000) as f64 / 1_000.0,
+        4 => (n % 1_000_000_000) as f64 * 1e-9,
+        5 => n as f64 / u64::MAX as f64,
+        6 => f64::from_bits(n),
+        7 if n.is_multiple_of(5) => return Value::Histogram(custom(&[1.0], n as f64)),
+        8 if n.is_multiple_of(2) => {
+            return Value::Histogram(integers([n as i64 % 9, n as i64 % 5, n as i64]));
+        }
+        _ if n.is_multiple_of(9) => stale_nan(),
+        _ => before,
+    })
+}
+
+#[test]
+fn chunk_of_random_samples_returns_every_bit() {
+    for seed in 0..400 {
+        let rng = SimRng::new(seed);
+        let kind = rng.next_u64() % 10;
+        let jitter = [1, 8, 400, 1 << 40][(rng.next_u64() % 4) as usize];
+        let mut time = rng.next_u64() as i64 / 4;
+        let mut start = START_UNKNOWN;
+        let mut before = 0.0;
+        let mut samples = Vec::new();
+        for _ in 0..1 + rng.next_u64() % 600 {
+            time += 1 + (rng.next_u64() % jitter) as i64;
+            if kind > 6 && rng.next_u64().is_multiple_of(50) {
+                start = time;
+            }
+            let value = random_value(&rng, kind, before);
+            if let Value::Float(v) = value {
+                before = v;
+            }
+            samples.push(Sample { time, start, value });
+        }
+        check(&samples, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn chunk_from_untrusted_bytes_never_panics_and_keeps_its_invariant() {
+    for seed in 0..20_000 {
+        let rng = SimRng::new(seed);
+        let samples: Vec<_> = (0..20)
+            .map(|i| (i * 10, (rng.next_u64() % 5) as f64))
+            .collect();
+        let mut open = OpenChunk::default();
+        floats(&samples).iter().for_each(|s| push(&mut open, s));
+        open.push_histogram(1_000, 3, &integers([1, 2, 3]));
+        let mut bytes = open.close().unwrap().as_bytes().to_vec();
+        for _ in 0..=rng.next_u64() % 3 {
+            let at = (rng.next_u64() % bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+        }
+        bytes.truncate((rng.next_u64() % (bytes.len() as u64 + 1)) as usize);
+        if let Ok(chunk) = Chunk::from_untrusted(&bytes) {
+            let mut columns = Columns::default();
+            chunk.decode(usize::MAX, &mut columns).unwrap();
+            assert!(columns.times.is_sorted(), "seed {seed}");
+            assert_eq!(columns.times.len(), columns.values.len(), "seed {seed}");
+        }
+    }
+}
+
+/// Fails when the format changes: `docs/format/chunk.md` and the data folder's format number go with it.
+#[test]
+fn chunk_golden_bytes_stay() {
+    let samples = floats(&[
+        (1_000, 1.0),
+        (16_000, 2.0),
+        (31_000, 2.0),
+        (46_001, 2.5),
+        (61_003, -0.0),
+        (76_003, 1e15),
+    ]);
+    let golden: Vec<u8> = [
+        // Six samples, the last at 76,003; the first at 1,000.
+        &[6, 0][..],
+        &[0xe3, 0x28, 1, 0, 0, 0, 0, 0],
+        &[0xe8, 3, 0, 0, 0, 0, 0, 0],
+        // No distance yet, and one step of 1.
+        &[0xc0, 2],
+        // A change of 15,000 and another step; then both repeat.
+        &[0xf1, 0x30, 0x75, 2],
+        &[0xc0, 0xa0],
+        // One millisecond late: 25 / 10^1.
+        &[2, 0xf0, 1, 50],
+        // Negative zero as raw bits: 2.5 xor -0.0.
+        &[2, 0xef, 0, 0, 0, 0, 0, 0, 0x04, 0xc0],
+        // Back to integers, seven bytes of it.
+        &[3, 0xf0, 0, 0xe6, 0, 0, 0x8d, 0x49, 0xfd, 0x1a, 7],
+    ]
+    .concat();
+    assert_eq!(check(&samples, "golden"), golden);
+}

@@ -1,0 +1,75 @@
+//! The byte codes that open chunks and log blocks share: times, values and histograms, exact to the
+//! bit.
+//!
+//! Every code is a run of bytes that begins with an operation byte; `docs/format/chunk.md` draws them.
+//! An encoder appends to a `Vec<u8>`; a decoder reads through [`cursor::Cursor`], which checks every
+//! length, so corrupt bytes end in [`Malformed`] and never in a panic or a large allocation.
+
+pub(crate) mod cursor;
+pub(crate) mod decimal;
+pub(crate) mod histogram;
+pub(crate) mod time;
+pub(crate) mod value;
+
+/// Encoded bytes that no encoder writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed bytes: {0}")]
+pub struct Malformed(pub(crate) &'static str);
+
+/// A signed number as an unsigned one that is small when the number is near zero.
+pub(crate) fn zigzag(n: i64) -> u64 {
+    ((n << 1) ^ (n >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+pub(crate) fn unzigzag(z: u64) -> i64 {
+    (z >> 1) as i64 ^ -((z & 1) as i64)
+}
+
+/// Bytes that `n` needs without its leading zero bytes; at least one.
+pub(crate) fn byte_len(n: u64) -> usize {
+    (8 - (n | 1).leading_zeros() as usize / 8).max(1)
+}
+
+/// Appends the low `len` bytes of `n`, little endian.
+pub(crate) fn push_bytes(out: &mut Vec<u8>, n: u64, len: usize) {
+    out.extend_from_slice(&n.to_le_bytes()[..len]);
+}
+
+/// Appends `n` seven bits a byte, least significant first.
+pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zigzag_of_extremes_returns() {
+        for n in [0, 1, -1, i64::MAX, i64::MIN, 1 << 40] {
+            assert_eq!(unzigzag(zigzag(n)), n);
+        }
+        assert_eq!((zigzag(-1), zigzag(1)), (1, 2));
+    }
+
+    #[test]
+    fn byte_len_counts_significant_bytes() {
+        let cases = [
+            (0, 1),
+            (1, 1),
+            (255, 1),
+            (256, 2),
+            (u64::MAX, 8),
+            (1 << 56, 8),
+            (1 << 55, 7),
+        ];
+        for (n, len) in cases {
+            assert_eq!(byte_len(n), len, "{n}");
+        }
+    }
+}

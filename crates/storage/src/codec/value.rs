@@ -1,0 +1,164 @@
+//! Float values: runs of repeats, small steps of decimal-scaled integers, and raw bits as the last
+//! resort.
+//!
+//! ```text
+//! 00..9f       zigzag of the integer's step, -80..=79
+//! a0..bf       a run of 1..=32 repeats of the newest bits; the last run grows in place
+//! c0..df XX    zigzag of the integer's step, 13 bits
+//! e0..e7 X*    zigzag of the integer's step, 1..=8 bytes
+//! e8..ef X*    the low 1..=8 bytes of the bits, exclusive-or with the newest bits
+//! f0 SS        the scale is SS from here on, and the integer before is 0
+//! ```
+//!
+//! Invariant: bits come back as they went in, for every f64.
+
+use super::cursor::Cursor;
+use super::decimal::Scale;
+use super::time::push_repeat;
+use super::{Malformed, byte_len, push_bytes, unzigzag, zigzag};
+
+const RUN: u8 = 0xa0;
+const RUN_MAX: u8 = 32;
+const THIRTEEN_BITS: u8 = 0xc0;
+const BYTES: u8 = 0xe0;
+const XOR: u8 = 0xe8;
+const XOR_LAST: u8 = 0xef;
+const SCALE: u8 = 0xf0;
+
+/// Values for which no scale was found before the search is given up: a column of full-precision floats
+/// would search in vain for each of them, 31 multiplications a time.
+const MISSES_MAX: u8 = 4;
+
+/// What the next value is measured against. An encoder and its decoder go through the same states, but for
+/// `misses`, which only the encoder uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ValueState {
+    /// The newest float.
+    pub(crate) bits: u64,
+    int: i64,
+    scale: Scale,
+    misses: u8,
+}
+
+impl ValueState {
+    /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
+    #[inline]
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, run_at: &mut u16, value: f64) {
+        let bits = value.to_bits();
+        if bits == self.bits {
+            return push_repeat(out, run_at, RUN, RUN_MAX);
+        }
+        *run_at = 0;
+        match self.scale.int(value) {
+            Some(int) => self.push_int(out, int),
+            None => self.push_misfit(out, value),
+        }
+        self.bits = bits;
+    }
+
+    /// Appends `value`, for which the caller knows scale and integer, if there are any.
+    #[inline]
+    pub(crate) fn push_known(
+        &mut self,
+        out: &mut Vec<u8>,
+        run_at: &mut u16,
+        value: f64,
+        known: Option<(Scale, i64)>,
+    ) {
+        let bits = value.to_bits();
+        if bits == self.bits {
+            return push_repeat(out, run_at, RUN, RUN_MAX);
+        }
+        *run_at = 0;
+        match known {
+            Some((scale, int)) => {
+                if scale != self.scale {
+                    self.push_scale(out, scale);
+                }
+                self.push_int(out, int);
+            }
+            None => self.push_bits(out, bits),
+        }
+        self.bits = bits;
+    }
+
+    /// Scale and integer of the newest value, if it has them.
+    #[inline]
+    pub(crate) fn known(&self) -> Option<(Scale, i64)> {
+        let is_newest = self.scale.float(self.int).to_bits() == self.bits;
+        is_newest.then_some((self.scale, self.int))
+    }
+
+    fn push_scale(&mut self, out: &mut Vec<u8>, scale: Scale) {
+        out.extend_from_slice(&[SCALE, scale.code()]);
+        self.scale = scale;
+        self.int = 0;
+    }
+
+    fn push_bits(&mut self, out: &mut Vec<u8>, bits: u64) {
+        let xor = bits ^ self.bits;
+        let len = byte_len(xor);
+        out.push(XOR + len as u8 - 1);
+        push_bytes(out, xor, len);
+    }
+
+    #[inline]
+    fn push_int(&mut self, out: &mut Vec<u8>, int: i64) {
+        let step = zigzag(int.wrapping_sub(self.int));
+        self.int = int;
+        if step < u64::from(RUN) {
+            out.push(step as u8);
+        } else if step < 1 << 13 {
+            out.extend_from_slice(&[THIRTEEN_BITS | (step >> 8) as u8, step as u8]);
+        } else {
+            let len = byte_len(step);
+            out.push(BYTES + len as u8 - 1);
+            push_bytes(out, step, len);
+        }
+    }
+
+    /// A value for which the scale does not do: another scale, or the bits.
+    #[cold]
+    fn push_misfit(&mut self, out: &mut Vec<u8>, value: f64) {
+        if self.misses < MISSES_MAX
+            && let Some((scale, int)) = Scale::find(value)
+        {
+            self.push_scale(out, scale);
+            return self.push_int(out, int);
+        }
+        // Infinities and NaNs, staleness markers above all, say nothing about the values around them.
+        if value.is_finite() {
+            self.misses = self.misses.saturating_add(1);
+        }
+        self.push_bits(out, value.to_bits());
+    }
+
+    /// Follows an operation. For a run it returns how many repeats of [`ValueState::bits`] are due;
+    /// otherwise the state has moved on to the next value and it returns zero.
+    #[inline]
+    pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+        let step = match op {
+            ..RUN => u64::from(op),
+            RUN..THIRTEEN_BITS => return Ok(u32::from(op - RUN) + 1),
+            THIRTEEN_BITS..BYTES => u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?),
+            BYTES..XOR => cursor.number(usize::from(op - BYTES) + 1)?,
+            XOR..=XOR_LAST => {
+                self.bits ^= cursor.number(usize::from(op - XOR) + 1)?;
+                return Ok(0);
+            }
+            SCALE => {
+                self.scale = Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
+                self.int = 0;
+                let op = cursor.byte()?;
+                if !(..RUN).contains(&op) && !(THIRTEEN_BITS..XOR).contains(&op) {
+                    return Err(Malformed("scale without an integer"));
+                }
+                return self.apply(op, cursor);
+            }
+            _ => return Err(Malformed("unknown value code")),
+        };
+        self.int = self.int.wrapping_add(unzigzag(step));
+        self.bits = self.scale.float(self.int).to_bits();
+        Ok(0)
+    }
+}

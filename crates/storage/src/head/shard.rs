@@ -1,0 +1,230 @@
+//! One shard: its series, how to find them, and which of their samples are not visible to all yet.
+
+use super::paged::Paged;
+use super::series::Series;
+use super::table::Table;
+use crate::chunk::Chunk;
+use crate::fingerprint::Fingerprint;
+use firn_model::sample::TimeRange;
+use std::collections::VecDeque;
+
+/// Samples that a batch appended to one series.
+#[derive(Clone, Copy, Debug)]
+struct Appended {
+    local: u32,
+    samples: u32,
+}
+
+/// A batch that some reader must not see.
+#[derive(Debug)]
+struct Pending {
+    sequence: u64,
+    series: Vec<Appended>,
+}
+
+/// A shard. Series keep their number, `local`, until they are removed; then it is given again.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    table: Table,
+    prints: Paged<Fingerprint>,
+    series: Paged<Option<Series>>,
+    free: Vec<u32>,
+    /// By ascending sequence number.
+    pending: VecDeque<Pending>,
+    /// The list of the batch being applied.
+    applying: Vec<Appended>,
+    /// Lists of batches that went by, to be used again.
+    spare: Vec<Vec<Appended>>,
+    /// Batches that looked series up and have not written to them yet: none may be removed meanwhile.
+    pub(crate) appending: usize,
+    /// Bytes of chunks.
+    pub(crate) chunk_bytes: usize,
+    /// Series with a recent sample when they were last counted.
+    pub(crate) active: usize,
+}
+
+impl Shard {
+    /// The series with this fingerprint; `guess` is tried first.
+    #[inline]
+    pub(crate) fn find(&self, print: Fingerprint, guess: u32) -> Option<u32> {
+        if self.prints.get(guess as usize) == Some(&print) {
+            return Some(guess);
+        }
+        self.table.find(print, |local| {
+            self.prints.get(local as usize) == Some(&print)
+        })
+    }
+
+    /// The number that the next new series gets.
+    pub(crate) fn next_local(&self) -> u32 {
+        match self.free.last() {
+            Some(local) => *local,
+            None => self.series.len() as u32,
+        }
+    }
+
+    /// Adds a series; returns its number.
+    pub(crate) fn insert(&mut self, print: Fingerprint, series: Series) -> u32 {
+        let local = self.next_local();
+        self.chunk_bytes += series.memory_bytes();
+        if self.free.pop().is_some() {
+            if let Some(place) = self.prints.get_mut(local as usize) {
+                *place = print;
+            }
+            if let Some(place) = self.series.get_mut(local as usize) {
+                *place = Some(series);
+            }
+        } else {
+            self.prints.push(print);
+            self.series.push(Some(series));
+        }
+        let prints = &self.prints;
+        let print_of = |local: u32| prints.get(local as usize).copied().unwrap_or_default();
+        self.table.insert(print, local, print_of);
+        local
+    }
+
+    /// Removes a series.
+    pub(crate) fn remove(&mut self, local: u32) {
+        let Some(place) = self.series.get_mut(local as usize) else {
+            return;
+        };
+        if let Some(series) = place.take()
+            && let Some(print) = self.prints.get_mut(local as usize)
+        {
+            self.chunk_bytes -= series.memory_bytes();
+            self.table.remove(std::mem::take(print), local);
+            self.free.push(local);
+        }
+    }
+
+    /// The series with this number.
+    #[inline]
+    pub(crate) fn series(&self, local: u32) -> Option<&Series> {
+        self.series.get(local as usize)?.as_ref()
+    }
+
+    /// The series with this number, to change it.
+    #[inline]
+    pub(crate) fn series_mut(&mut self, local: u32) -> Option<&mut Series> {
+        self.series.get_mut(local as usize)?.as_mut()
+    }
+
+    /// The series with this number, if it is still the one with this slot.
+    pub(crate) fn series_of_slot(&self, local: u32, slot: u32) -> Option<&Series> {
+        self.series(local).filter(|s| s.slot == slot)
+    }
+
+    /// All series, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Series)> {
+        let numbered = self.series.iter().enumerate();
+        numbered.filter_map(|(local, s)| Some((local as u32, s.as_ref()?)))
+    }
+
+    /// One past the highest number.
+    pub(crate) fn end(&self) -> u32 {
+        self.series.len() as u32
+    }
+
+    /// Notes that the batch being applied appended to a series.
+    #[inline]
+    pub(crate) fn note(&mut self, local: u32, samples: u32) {
+        self.applying.push(Appended { local, samples });
+    }
+
+    /// Ends a batch: its samples are hidden from readers below `sequence`. What lies at or below `floor`
+    /// is not hidden from anybody any more.
+    pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
+        self.forget_pending(floor);
+        if !self.applying.is_empty() {
+            let empty = self.spare.pop().unwrap_or_default();
+            self.pending.push_back(Pending {
+                sequence,
+                series: std::mem::replace(&mut self.applying, empty),
+            });
+        }
+    }
+
+    /// Forgets the batches that every reader may see.
+    pub(crate) fn forget_pending(&mut self, floor: u64) {
+        while let Some(mut old) = self.pending.pop_front_if(|p| p.sequence <= floor) {
+            old.series.clear();
+            // As many as a busy shard needs; more would only hold memory.
+            if self.spare.len() < 4 {
+                self.spare.push(old.series);
+            }
+        }
+    }
+
+    /// How many of the newest samples of a series a reader at `watermark` must not see.
+    pub(crate) fn hidden(&self, local: u32, series: &Series, watermark: u64) -> usize {
+        // Wrapping: a number from four billion batches ago costs a look at the list, nothing else.
+        let ahead = series.last_sequence.wrapping_sub(watermark as u32) as i32;
+        if ahead <= 0 {
+            return 0;
+        }
+        let newer = self.pending.iter().rev();
+        newer
+            .take_while(|p| p.sequence > watermark)
+            .flat_map(|p| &p.series)
+            .filter(|a| a.local == local)
+            .map(|a| a.samples as usize)
+            .sum()
+    }
+
+    /// Bytes of memory of everything but chunks.
+    pub(crate) fn table_bytes(&self) -> usize {
+        self.table.memory_bytes()
+            + self.prints.memory_bytes()
+            + self.series.memory_bytes()
+            + self.free.capacity() * 4
+    }
+}
+
+/// What a reader takes away of one series: chunks that overlap its range, and how many samples of the
+/// last one it may look at.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    /// Oldest first.
+    pub(crate) chunks: Vec<Chunk>,
+    /// Samples to read of the last chunk; all of the others.
+    pub(crate) last_samples: usize,
+}
+
+impl Copied {
+    /// Copies what overlaps `range` of `series` without its newest `hidden` samples. `None` if nothing does.
+    pub(crate) fn of(series: &Series, range: TimeRange, hidden: usize) -> Option<Self> {
+        let mut copied = Self::default();
+        let mut hidden = hidden;
+        // Newest first, because that is where samples are hidden.
+        let open = &series.open;
+        let span = TimeRange::new(open.first_time(), open.last_time());
+        let seen = see(open.sample_count(), &mut hidden);
+        if seen > 0 && span.overlaps(&range) {
+            copied.last_samples = seen;
+            copied.chunks.extend(open.snapshot());
+        }
+        for chunk in series.closed().iter().rev() {
+            let span = chunk.range();
+            if span.max < range.min {
+                break;
+            }
+            let seen = see(chunk.sample_count(), &mut hidden);
+            if seen > 0 && span.overlaps(&range) {
+                if copied.chunks.is_empty() {
+                    copied.last_samples = seen;
+                }
+                copied.chunks.push(chunk.clone());
+            }
+        }
+        copied.chunks.reverse();
+        (!copied.chunks.is_empty()).then_some(copied)
+    }
+}
+
+/// How many of a chunk's samples may be seen when `hidden` of the newest may not; counts them off.
+fn see(count: usize, hidden: &mut usize) -> usize {
+    let hidden_here = count.min(*hidden);
+    *hidden -= hidden_here;
+    count - hidden_here
+}

@@ -1,0 +1,157 @@
+//! Atomic visibility: which batches are complete, and up to where readers may look.
+//!
+//! Every batch has a sequence number. It is taken under a shard's lock and shards are entered in one
+//! order, so each shard applies batches in the order of their numbers. A batch is *complete* when its log
+//! block is durable; the *watermark* is the largest number below which all are complete. A reader cuts every
+//! series at the watermark it began with, so it sees all of a batch or nothing; a ticket resolves when the
+//! watermark has passed its batch, so what was acked is seen by every later reader.
+//!
+//! After a block could not be made durable its number never completes: the watermark stands, reads go
+//! on, and every ticket fails.
+
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
+use firn_model::store::{Appended, TicketResolver};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+struct State {
+    /// Complete numbers above the watermark.
+    complete: BTreeSet<u64>,
+    waiting: BTreeMap<u64, (TicketResolver, Appended)>,
+    /// Watermarks of readers that are still copying, with how many have it.
+    readers: BTreeMap<u64, usize>,
+    /// Durable blocks by position, with the numbers of their batches, that are not all visible yet.
+    durable: VecDeque<(Position, u64)>,
+    visible_position: Position,
+    failure: Option<Error>,
+}
+
+/// The watermark of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Watermark {
+    taken: AtomicU64,
+    visible: AtomicU64,
+    /// No reader needs to be told apart what lies at or below.
+    floor: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Watermark {
+    /// Takes the next number. The caller holds the lock of the first shard.
+    pub(crate) fn next(&self) -> u64 {
+        self.taken.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What no reader needs to be told apart from what is visible to all.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Begins to read at the watermark.
+    pub(crate) fn read(&self) -> Reading<'_> {
+        let mut state = self.lock();
+        let sequence = self.visible.load(Ordering::Acquire);
+        *state.readers.entry(sequence).or_default() += 1;
+        Reading {
+            watermark: self,
+            sequence,
+        }
+    }
+
+    /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket resolves when
+    /// all before are complete too.
+    pub(crate) fn complete(
+        &self,
+        sequence: u64,
+        position: Option<Position>,
+        resolver: TicketResolver,
+        appended: Appended,
+    ) {
+        let mut state = self.lock();
+        if let Some(failure) = state.failure.clone() {
+            drop(state);
+            return resolver.resolve(Err(failure));
+        }
+        state.complete.insert(sequence);
+        state.waiting.insert(sequence, (resolver, appended));
+        state
+            .durable
+            .extend(position.map(|position| (position, sequence)));
+        let mut visible = self.visible.load(Ordering::Relaxed);
+        while state.complete.remove(&(visible + 1)) {
+            visible += 1;
+        }
+        // Release: a reader that sees the number sees the samples.
+        self.visible.store(visible, Ordering::Release);
+        while let Some((position, _)) = state.durable.pop_front_if(|(_, s)| *s <= visible) {
+            state.visible_position = position;
+        }
+        let later = state.waiting.split_off(&(visible + 1));
+        let done = std::mem::replace(&mut state.waiting, later);
+        self.publish_floor(&state);
+        drop(state);
+        for (resolver, appended) in done.into_values() {
+            resolver.resolve(Ok(appended));
+        }
+    }
+
+    /// A batch can never be complete, and so none after it.
+    pub(crate) fn fail(&self, error: Error, resolver: TicketResolver) {
+        let mut state = self.lock();
+        let failure = Error::new(
+            ErrorKind::Unavailable,
+            format!("an earlier write was not made durable: {error}"),
+        );
+        state.failure.get_or_insert(failure.clone());
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        resolver.resolve(Err(error));
+        for (resolver, _) in waiting.into_values() {
+            resolver.resolve(Err(failure.clone()));
+        }
+    }
+
+    /// Every block up to here is visible.
+    pub(crate) fn visible_position(&self) -> Position {
+        self.lock().visible_position
+    }
+
+    /// Everything up to `position` was there before the first batch.
+    pub(crate) fn start_at(&self, position: Position) {
+        self.lock().visible_position = position;
+    }
+
+    fn publish_floor(&self, state: &State) {
+        let visible = self.visible.load(Ordering::Relaxed);
+        let oldest = state.readers.keys().next().copied();
+        self.floor
+            .store(oldest.unwrap_or(visible), Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader that copies what was visible when it began.
+pub(crate) struct Reading<'a> {
+    watermark: &'a Watermark,
+    /// The watermark it began with.
+    pub(crate) sequence: u64,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let mut state = self.watermark.lock();
+        if let Some(count) = state.readers.get_mut(&self.sequence) {
+            *count -= 1;
+            if *count == 0 {
+                state.readers.remove(&self.sequence);
+            }
+        }
+        self.watermark.publish_floor(&state);
+    }
+}

@@ -1,0 +1,243 @@
+//! Which series have samples in which two hours of data time: one bit each.
+//!
+//! A bit is set when a series is first written in an epoch, before the sample is visible. A look-up
+//! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost nothing,
+//! and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
+
+use super::runs::{Run, Runs};
+use arc_swap::ArcSwap;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The length of an epoch: the block span of Prometheus, and about one chunk of a 15 s scrape.
+pub(crate) const EPOCH_MS: i64 = 2 * 3_600_000;
+
+const PAGE_WORDS: usize = 64;
+const PAGE_SLOTS: u32 = 64 * PAGE_WORDS as u32;
+
+type Page = [AtomicU64; PAGE_WORDS];
+type Pages = Vec<Option<Arc<Page>>>;
+
+/// The epoch of a timestamp.
+#[inline]
+pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
+    time.div_euclid(EPOCH_MS)
+}
+
+#[derive(Debug)]
+struct Epoch {
+    number: i64,
+    pages: ArcSwap<Pages>,
+}
+
+/// The bits of all epochs.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    /// Ascending by number.
+    epochs: ArcSwap<Vec<Arc<Epoch>>>,
+    /// Held to add epochs or pages, never to set a bit that has its page.
+    growing: Mutex<()>,
+}
+
+impl Membership {
+    /// Says that `slot` has a sample in `epoch`.
+    pub(crate) fn set(&self, slot: u32, epoch: i64) {
+        let page = (slot / PAGE_SLOTS) as usize;
+        let bit = slot % PAGE_SLOTS;
+        loop {
+            let epochs = self.epochs.load();
+            if let Ok(at) = epochs.binary_search_by_key(&epoch, |e| e.number)
+                && let Some(Some(words)) = epochs[at].pages.load().get(page)
+            {
+                let word = &words[(bit / 64) as usize];
+                // Relaxed: the watermark that makes the sample visible orders this too.
+                word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+                return;
+            }
+            self.grow(epoch, page);
+        }
+    }
+
+    #[cold]
+    fn grow(&self, epoch: i64, page: usize) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut epochs = Vec::clone(&self.epochs.load());
+        let at = match epochs.binary_search_by_key(&epoch, |e| e.number) {
+            Ok(at) => at,
+            Err(at) => {
+                let fresh = Epoch {
+                    number: epoch,
+                    pages: ArcSwap::default(),
+                };
+                epochs.insert(at, Arc::new(fresh));
+                at
+            }
+        };
+        let mut pages = Vec::clone(&epochs[at].pages.load());
+        if pages.len() <= page {
+            pages.resize(page + 1, None);
+        }
+        pages[page].get_or_insert_with(|| Arc::new([const { AtomicU64::new(0) }; PAGE_WORDS]));
+        epochs[at].pages.store(Arc::new(pages));
+        self.epochs.store(Arc::new(epochs));
+    }
+
+    /// Forgets the epochs before `epoch`. Whether there were any.
+    pub(crate) fn drop_before(&self, epoch: i64) -> bool {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let epochs = self.epochs.load();
+        let kept: Vec<_> = epochs
+            .iter()
+            .filter(|e| e.number >= epoch)
+            .cloned()
+            .collect();
+        let any = kept.len() < epochs.len();
+        if any {
+            self.epochs.store(Arc::new(kept));
+        }
+        any
+    }
+
+    /// Takes the bits of `slot` away.
+    pub(crate) fn clear(&self, slot: u32) {
+        for epoch in self.epochs.load().iter() {
+            if let Some(Some(words)) = epoch.pages.load().get((slot / PAGE_SLOTS) as usize) {
+                let word = &words[(slot % PAGE_SLOTS / 64) as usize];
+                word.fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The bits of the epochs that `range` touches, as they are now.
+    pub(crate) fn of_range(&self, range: TimeRange) -> Members {
+        let (first, last) = (epoch_of(range.min), epoch_of(range.max));
+        let epochs = self.epochs.load();
+        Members(
+            epochs
+                .iter()
+                .filter(|e| (first..=last).contains(&e.number))
+                .map(|e| e.pages.load_full())
+                .collect(),
+        )
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let page_bytes = |e: &Arc<Epoch>| {
+            let pages = e.pages.load();
+            pages.len() * 8 + pages.iter().flatten().count() * (size_of::<Page>() + 16)
+        };
+        self.epochs.load().iter().map(page_bytes).sum()
+    }
+}
+
+/// The series with a sample in some range of time.
+#[derive(Debug)]
+pub(crate) struct Members(Vec<Arc<Pages>>);
+
+impl Members {
+    /// Bits of the 64 slots from `word * 64` on.
+    fn word(&self, word: u32) -> u64 {
+        let (page, at) = ((word / 64) as usize, (word % 64) as usize);
+        let mut bits = 0;
+        for pages in &self.0 {
+            if let Some(Some(words)) = pages.get(page) {
+                bits |= words[at].load(Ordering::Relaxed);
+            }
+        }
+        bits
+    }
+
+    /// Whether `slot` is one of them.
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.word(slot / 64) >> (slot % 64) & 1 == 1
+    }
+
+    /// Those of `runs`.
+    pub(crate) fn filter(&self, runs: &Runs) -> Runs {
+        let mut kept = Runs::default();
+        for run in runs.as_slice() {
+            let mut slot = run.start;
+            while slot < run.end {
+                let end = run.end.min((slot / 64 + 1) * 64);
+                push_bits(&mut kept, self.word(slot / 64), slot, end);
+                slot = end;
+            }
+        }
+        kept
+    }
+
+    /// Whether there is any of `runs`.
+    pub(crate) fn any(&self, runs: &Runs) -> bool {
+        runs.slots().any(|slot| self.contains(slot))
+    }
+}
+
+/// Adds the slots from `start` to before `end`, all of one word, that have their bit.
+fn push_bits(kept: &mut Runs, word: u64, start: u32, end: u32) {
+    let mut slot = start;
+    while slot < end {
+        let bits = word >> (slot % 64);
+        if bits == 0 {
+            return;
+        }
+        slot += bits.trailing_zeros();
+        let ones = (word >> (slot % 64)).trailing_ones();
+        let run_end = (slot + ones).min(end);
+        kept.push(Run {
+            start: slot.min(end),
+            end: run_end,
+        });
+        slot = run_end.max(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn membership_of_random_bits_filters_as_sets_do() {
+        for seed in 0..200 {
+            let rng = SimRng::new(seed);
+            let membership = Membership::default();
+            let mut expected = Vec::new();
+            let slots = 1 + rng.next_u64() % 10_000;
+            for _ in 0..rng.next_u64() % 3_000 {
+                let slot = (rng.next_u64() % slots) as u32;
+                let time = (rng.next_u64() % 5) as i64 * EPOCH_MS - EPOCH_MS;
+                membership.set(slot, epoch_of(time));
+                if (0..2 * EPOCH_MS).contains(&time) {
+                    expected.push(slot);
+                }
+            }
+            expected.sort_unstable();
+            expected.dedup();
+            let members = membership.of_range(TimeRange::new(0, 2 * EPOCH_MS - 1));
+            let all = members.filter(&Runs::span(0, slots as u32 + 70));
+            assert_eq!(all.slots().collect::<Vec<_>>(), expected, "seed {seed}");
+            let (low, high) = (slots as u32 / 3, slots as u32 / 2);
+            let some = members.filter(&Runs::span(low, high));
+            let in_span: Vec<u32> = expected
+                .iter()
+                .copied()
+                .filter(|s| (low..high).contains(s))
+                .collect();
+            assert_eq!(some.slots().collect::<Vec<_>>(), in_span, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn membership_drop_before_forgets_whole_epochs() {
+        let membership = Membership::default();
+        membership.set(1, -1);
+        membership.set(2, 0);
+        assert!(membership.drop_before(0));
+        assert!(!membership.drop_before(0));
+        let members = membership.of_range(TimeRange::ALL);
+        assert!(!members.contains(1) && members.contains(2));
+    }
+}

@@ -1,0 +1,295 @@
+//! The slots of the series that have a term: appended by one writer, read without a lock.
+//!
+//! ```text
+//! first run | more: sealed runs (bytes) | tail of runs (atomics, the last one grows in place)
+//! ```
+//!
+//! Most terms belong to one run of series and hold nothing but `first`. Slots only ever ascend, so a run is
+//! one atomic word that a reader sees before or after it grew, never in between; what lies at or above the
+//! reader's limit is cut off. Sealed runs are `gap << 1 | longer than one` and the length, as varints: two
+//! bytes where a target's series have the term in one place each.
+
+use super::runs::{Run, Runs};
+use crate::codec::cursor::Cursor;
+use crate::codec::push_uvarint;
+use arc_swap::ArcSwapOption;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer swap.
+const TAIL_RUNS: usize = 32;
+
+/// One list. All changes are made by one writer at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Postings {
+    count: AtomicU32,
+    first: AtomicU64,
+    more: ArcSwapOption<More>,
+}
+
+/// What follows the first run.
+#[derive(Debug)]
+struct More {
+    /// Set by a rewrite: the first run is in here too and the field is void.
+    is_whole: bool,
+    sealed: Vec<Sealed>,
+    sealed_end: u32,
+    tail: Box<[AtomicU64]>,
+    tail_len: AtomicU32,
+}
+
+/// Runs as bytes, measured against the end of the runs before.
+#[derive(Clone, Debug)]
+struct Sealed {
+    runs: u32,
+    bytes: Arc<[u8]>,
+}
+
+fn pack(run: Run) -> u64 {
+    u64::from(run.start) << 32 | u64::from(run.end)
+}
+
+fn unpack(word: u64) -> Run {
+    Run {
+        start: (word >> 32) as u32,
+        end: word as u32,
+    }
+}
+
+impl Postings {
+    /// Series in the list, exact.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) as usize
+    }
+
+    /// Appends slots behind all that are there.
+    pub(crate) fn append(&self, run: Run) {
+        self.count.fetch_add(run.end - run.start, Ordering::Relaxed);
+        let Some(more) = self.more.load_full() else {
+            let first = unpack(self.first.load(Ordering::Relaxed));
+            if first.start == first.end {
+                self.first.store(pack(run), Ordering::Release);
+            } else if first.end == run.start {
+                let grown = Run {
+                    start: first.start,
+                    ..run
+                };
+                self.first.store(pack(grown), Ordering::Release);
+            } else {
+                self.more.store(Some(Arc::new(More::new(false, 2, run))));
+            }
+            return;
+        };
+        if !more.append(run) {
+            self.more.store(Some(Arc::new(more.grown(run))));
+        }
+    }
+
+    /// The slots below `limit`.
+    pub(crate) fn read(&self, limit: u32) -> Runs {
+        // Before the first run: once the list is whole, that field is never to be looked at again.
+        let more = self.more.load();
+        let mut runs = Runs::default();
+        let mut push = |run: Run| {
+            runs.push(Run {
+                start: run.start,
+                end: run.end.min(limit),
+            });
+        };
+        if more.as_ref().is_none_or(|m| !m.is_whole) {
+            push(unpack(self.first.load(Ordering::Acquire)));
+        }
+        if let Some(more) = &*more {
+            more.each(&mut push);
+        }
+        runs
+    }
+
+    /// Takes the slots of `gone` out. Readers see the list before or after.
+    pub(crate) fn remove(&self, gone: &Runs) {
+        let before = self.read(u32::MAX);
+        let left = before.and_not(gone);
+        let removed = (before.len() - left.len()) as u32;
+        if removed == 0 {
+            return;
+        }
+        self.more.store(Some(Arc::new(More::whole(&left))));
+        self.count.fetch_sub(removed, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory behind the struct.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.more.load().as_ref().map_or(0, |m| {
+            let sealed: usize = m.sealed.iter().map(|s| s.bytes.len() + 40).sum();
+            size_of::<More>() + m.tail.len() * 8 + sealed
+        })
+    }
+}
+
+impl More {
+    fn new(is_whole: bool, capacity: usize, run: Run) -> Self {
+        let tail: Box<[AtomicU64]> = (0..capacity).map(|_| AtomicU64::new(0)).collect();
+        tail[0].store(pack(run), Ordering::Relaxed);
+        Self {
+            is_whole,
+            sealed: Vec::new(),
+            sealed_end: 0,
+            tail,
+            tail_len: AtomicU32::new(1),
+        }
+    }
+
+    /// A list of its own that holds `runs`; without any, one empty run stands for none.
+    fn whole(runs: &Runs) -> Self {
+        let none = Run { start: 0, end: 0 };
+        let mut runs = runs.as_slice().iter().copied();
+        let mut more = Self::new(true, TAIL_RUNS, runs.next().unwrap_or(none));
+        for run in runs {
+            if !more.append(run) {
+                more = more.grown(run);
+            }
+        }
+        more
+    }
+
+    /// Whether there was room.
+    fn append(&self, run: Run) -> bool {
+        let len = self.tail_len.load(Ordering::Relaxed) as usize;
+        let last = unpack(self.tail[len - 1].load(Ordering::Relaxed));
+        if last.end == run.start {
+            let grown = Run {
+                start: last.start,
+                ..run
+            };
+            self.tail[len - 1].store(pack(grown), Ordering::Release);
+            return true;
+        }
+        let Some(free) = self.tail.get(len) else {
+            return false;
+        };
+        free.store(pack(run), Ordering::Relaxed);
+        self.tail_len.store(len as u32 + 1, Ordering::Release);
+        true
+    }
+
+    /// The same with `run` behind it: in a longer tail, or in a new one once the tail is sealed.
+    fn grown(&self, run: Run) -> Self {
+        if self.tail.len() < TAIL_RUNS {
+            let more = Self::new(self.is_whole, self.tail.len() * 2, run);
+            for (to, from) in more.tail.iter().zip(&self.tail) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            more.tail[self.tail.len()].store(pack(run), Ordering::Relaxed);
+            more.tail_len
+                .store(self.tail.len() as u32 + 1, Ordering::Relaxed);
+            return Self {
+                sealed: self.sealed.clone(),
+                sealed_end: self.sealed_end,
+                ..more
+            };
+        }
+        let (newest, sealed_end) = self.seal_tail();
+        let mut sealed = self.sealed.clone();
+        sealed.push(newest);
+        merge_equals(&mut sealed);
+        Self {
+            sealed,
+            sealed_end,
+            ..Self::new(self.is_whole, TAIL_RUNS, run)
+        }
+    }
+
+    fn seal_tail(&self) -> (Sealed, u32) {
+        let mut bytes = Vec::with_capacity(self.tail.len() * 3);
+        let mut end = self.sealed_end;
+        for word in &self.tail {
+            let run = unpack(word.load(Ordering::Relaxed));
+            let len = run.end - run.start;
+            push_uvarint(
+                &mut bytes,
+                u64::from(run.start - end) << 1 | u64::from(len != 1),
+            );
+            if len != 1 {
+                push_uvarint(&mut bytes, u64::from(len));
+            }
+            end = run.end;
+        }
+        let sealed = Sealed {
+            runs: self.tail.len() as u32,
+            bytes: bytes.into(),
+        };
+        (sealed, end)
+    }
+
+    fn each(&self, push: &mut impl FnMut(Run)) {
+        let mut end = 0u32;
+        for sealed in &self.sealed {
+            let mut cursor = Cursor::new(&sealed.bytes);
+            while let Ok(code) = cursor.uvarint() {
+                let start = end + (code >> 1) as u32;
+                let len = if code & 1 == 0 {
+                    1
+                } else {
+                    cursor.uvarint().unwrap_or(0) as u32
+                };
+                end = start + len;
+                push(Run { start, end });
+            }
+        }
+        let len = self.tail_len.load(Ordering::Acquire) as usize;
+        for word in &self.tail[..len] {
+            push(unpack(word.load(Ordering::Acquire)));
+        }
+    }
+}
+
+/// Joins sealed parts of equal size, newest first, so that there are few of them and each run is copied
+/// a logarithmic number of times.
+fn merge_equals(sealed: &mut Vec<Sealed>) {
+    while let [.., before, last] = sealed.as_slice()
+        && before.runs <= last.runs
+    {
+        let joined = Sealed {
+            runs: before.runs + last.runs,
+            bytes: [&before.bytes[..], &last.bytes[..]].concat().into(),
+        };
+        sealed.truncate(sealed.len() - 2);
+        sealed.push(joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn postings_of_random_appends_and_removals_equal_runs() {
+        for seed in 0..300 {
+            let rng = SimRng::new(seed);
+            let postings = Postings::default();
+            let mut expected = Runs::default();
+            let mut next = (rng.next_u64() % 3) as u32;
+            let gap = 1 + rng.next_u64() % 400;
+            for _ in 0..1 + rng.next_u64() % 500 {
+                let start = next + (rng.next_u64() % gap) as u32;
+                let end = start + 1 + (rng.next_u64() % 8 / 6 * 300) as u32;
+                postings.append(Run { start, end });
+                expected.push(Run { start, end });
+                next = end;
+                if rng.next_u64().is_multiple_of(100) {
+                    let start = (rng.next_u64() % u64::from(next)) as u32;
+                    let gone = Runs::span(start, start + 200);
+                    postings.remove(&gone);
+                    expected = expected.and_not(&gone);
+                }
+            }
+            assert_eq!(postings.read(u32::MAX), expected, "seed {seed}");
+            assert_eq!(postings.count(), expected.len(), "seed {seed}");
+            let limit = (rng.next_u64() % u64::from(next + 1)) as u32;
+            let below = expected.and(&Runs::span(0, limit));
+            assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");
+        }
+    }
+}

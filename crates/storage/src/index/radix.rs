@@ -1,0 +1,45 @@
+//! A growing array that is read without a lock: its cells are made where they are first asked for and
+//! never move.
+
+use std::sync::OnceLock;
+
+const LEAF_BITS: u32 = 12;
+const LEAF_CELLS: usize = 1 << LEAF_BITS;
+
+type Leaf<T> = Box<[OnceLock<T>]>;
+
+/// Up to 2^24 cells, in leaves of 4,096.
+#[derive(Debug)]
+pub(crate) struct Radix<T> {
+    leaves: Box<[OnceLock<Leaf<T>>]>,
+}
+
+impl<T> Default for Radix<T> {
+    fn default() -> Self {
+        Self {
+            leaves: empty(1 << (24 - LEAF_BITS)),
+        }
+    }
+}
+
+fn empty<U>(cells: usize) -> Leaf<U> {
+    (0..cells).map(|_| OnceLock::new()).collect()
+}
+
+impl<T> Radix<T> {
+    /// The cell with number `at`, if it was made.
+    #[inline]
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+        self.leaves
+            .get((at >> LEAF_BITS) as usize)?
+            .get()?
+            .get(at as usize % LEAF_CELLS)?
+            .get()
+    }
+
+    /// The cell with number `at`; panics at 2^24.
+    pub(crate) fn get_or_init(&self, at: u32, make: impl FnOnce() -> T) -> &T {
+        let leaf = self.leaves[(at >> LEAF_BITS) as usize].get_or_init(|| empty(LEAF_CELLS));
+        leaf[at as usize % LEAF_CELLS].get_or_init(make)
+    }
+}

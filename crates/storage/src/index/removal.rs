@@ -1,0 +1,115 @@
+//! Forgetting series: first out of the postings, later out of memory.
+//!
+//! A reader that found a slot may look at its labels for as long as it likes, so what it may look at stays
+//! until every reader that began before the removal is done. Readers hold the [`Generation`] of their
+//! beginning; a removal begins a new one, and its [`Garbage`] is swept when the old one has no holder.
+
+use super::series_pages::{PAGE_SLOTS, PageBuilder};
+use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+/// A stretch of time between two removals.
+#[derive(Debug, Default)]
+pub(crate) struct Generation;
+
+/// What a removal leaves behind for readers that began before it.
+#[derive(Debug)]
+pub(crate) struct Garbage {
+    generation: Arc<Generation>,
+    slots: Vec<u32>,
+    terms: Vec<u32>,
+}
+
+impl Index {
+    /// Forgets the membership of epochs before `epoch`; whether there was any.
+    pub(crate) fn drop_epochs_before(&self, epoch: i64) -> bool {
+        self.membership.drop_before(epoch)
+    }
+
+    /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any more.
+    pub(crate) fn remove(&self, gone: &[u32]) -> Garbage {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        // It remembers terms that may go.
+        writer.forget();
+        let mut by_term: BTreeMap<u32, Runs> = BTreeMap::new();
+        let mut by_label: BTreeMap<u32, Runs> = BTreeMap::new();
+        let mut cursor = SeriesCursor::new(self);
+        for slot in gone {
+            self.membership.clear(*slot);
+            let run = Run {
+                start: *slot,
+                end: slot + 1,
+            };
+            cursor.terms(*slot, |term| {
+                by_term.entry(term).or_default().push(run);
+                by_label.entry(self.label_of(term)).or_default().push(run);
+            });
+        }
+        for (label, slots) in by_label {
+            if let Some(label) = self.labels.get(label) {
+                label.present.remove(&slots);
+            }
+        }
+        let mut terms = Vec::new();
+        for (id, slots) in by_term {
+            if self.remove_from_term(id, &slots) {
+                terms.push(id);
+            }
+        }
+        self.live.fetch_sub(gone.len() as u32, Ordering::Relaxed);
+        Garbage {
+            generation: self.generation.swap(Arc::default()),
+            slots: gone.to_vec(),
+            terms,
+        }
+    }
+
+    /// Whether no series has the term any more.
+    fn remove_from_term(&self, id: u32, slots: &Runs) -> bool {
+        let Some(term) = self.term(id) else {
+            return false;
+        };
+        term.postings.remove(slots);
+        let is_unused = term.postings.count() == 0;
+        if is_unused && let Some(label) = self.labels.get(term.label) {
+            label.values.remove(self.keys.hash(&term.value), id);
+            label.distinct.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_unused
+    }
+
+    /// Frees what a removal left, unless someone may still look at it.
+    pub(crate) fn sweep(&self, garbage: Garbage) -> Option<Garbage> {
+        if Arc::strong_count(&garbage.generation) > 1 {
+            return Some(garbage);
+        }
+        for id in garbage.terms {
+            if let Some(page) = self.terms.get(id / TERM_PAGE) {
+                page.terms[(id % TERM_PAGE) as usize].store(None);
+            }
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages: BTreeSet<u32> = garbage.slots.iter().map(|s| s / PAGE_SLOTS).collect();
+        for number in pages {
+            let Some(cell) = self.series.get(number) else {
+                continue;
+            };
+            let is_gone = |at: usize| {
+                let slot = number * PAGE_SLOTS + at as u32;
+                garbage.slots.binary_search(&slot).is_ok()
+            };
+            let mut left = PageBuilder::from_page(&cell.load(), is_gone);
+            if let Some(under_way) = writer.page_under_way(number) {
+                std::mem::swap(under_way, &mut left);
+                cell.store(Arc::new(under_way.build()));
+            } else if left.is_vacant() {
+                cell.store(Arc::default());
+            } else {
+                cell.store(Arc::new(left.build()));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,90 @@
+//! Figures about the index: the tables of the status page and the bytes it holds.
+
+use super::{Index, Term, TermPage};
+use firn_model::labels::METRIC_NAME;
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
+
+/// A name and a number.
+pub(crate) type Line = (String, u64);
+
+/// The tables of Prometheus's status page, each sorted by descending number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    /// Distinct pairs of name and value.
+    pub(crate) label_pairs: u64,
+    /// Series of each metric.
+    pub(crate) series_by_metric: Vec<Line>,
+    /// Distinct values of each label.
+    pub(crate) values_by_label: Vec<Line>,
+    /// Bytes of each label's values, once for every series.
+    pub(crate) bytes_by_label: Vec<Line>,
+    /// Series of each `name=value`.
+    pub(crate) series_by_pair: Vec<Line>,
+}
+
+impl Index {
+    /// The tables with at most `top` lines each.
+    pub(crate) fn tables(&self, top: usize) -> Tables {
+        let mut tables = Tables::default();
+        for (_, label) in self.all_labels() {
+            let mut values = 0;
+            let mut bytes = 0;
+            for term in label
+                .values
+                .ids()
+                .into_iter()
+                .filter_map(|id| self.term(id))
+            {
+                let series = term.postings.count() as u64;
+                let value = String::from_utf8_lossy(&term.value);
+                values += 1;
+                bytes += term.value.len() as u64 * series;
+                if &*label.name == METRIC_NAME {
+                    keep_top(&mut tables.series_by_metric, top, series, || {
+                        value.to_string()
+                    });
+                }
+                let pair = || format!("{}={value}", label.name);
+                keep_top(&mut tables.series_by_pair, top, series, pair);
+            }
+            if values > 0 {
+                let name = || label.name.to_string();
+                tables.label_pairs += values;
+                keep_top(&mut tables.values_by_label, top, values, name);
+                keep_top(&mut tables.bytes_by_label, top, bytes, name);
+            }
+        }
+        tables
+    }
+
+    /// Bytes of memory, to within the allocator's rounding.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let mut bytes = self.membership.memory_bytes();
+        for (_, label) in self.all_labels() {
+            bytes += label.name.len() + 128;
+            bytes += label.values.memory_bytes() + label.present.memory_bytes();
+        }
+        let terms = self.term_count.load(Ordering::Acquire);
+        bytes += terms.div_ceil(super::TERM_PAGE) as usize * size_of::<TermPage>();
+        for term in (0..terms).filter_map(|id| self.term(id)) {
+            // The counts of the `Arc`.
+            bytes += size_of::<Term>() + 16 + term.value.len() + term.postings.memory_bytes();
+        }
+        let pages = self.published().div_ceil(super::series_pages::PAGE_SLOTS);
+        for page in (0..pages).filter_map(|number| self.series.get(number)) {
+            bytes += page.load().memory_bytes();
+        }
+        bytes
+    }
+}
+
+/// Inserts a line where it belongs and keeps the first `top`; names are made only for those.
+fn keep_top(lines: &mut Vec<Line>, top: usize, value: u64, name: impl FnOnce() -> String) {
+    let is_in = lines.len() < top || lines.last().is_some_and(|(_, least)| *least < value);
+    if top > 0 && is_in {
+        let at = lines.partition_point(|(_, v)| Reverse(*v) <= Reverse(value));
+        lines.insert(at, (name(), value));
+        lines.truncate(top);
+    }
+}

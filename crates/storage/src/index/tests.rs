@@ -1,0 +1,210 @@
+use super::*;
+use firn_model::cancel::Cancel;
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use std::collections::BTreeSet;
+
+fn index() -> Index {
+    Index::new(Arc::new(HashKeys::new(&SimRng::new(7))))
+}
+
+fn birth(index: &Index, series: &[Labels]) {
+    let mut births = index.births();
+    for labels in series {
+        let slot = births.next_slot();
+        births.add(labels.as_ref(), Place(slot)).unwrap();
+        index.mark(slot, 0);
+    }
+}
+
+/// A fleet in which labels come and go and values repeat.
+fn random_labels(rng: &SimRng, number: u64) -> Labels {
+    let mut pairs = vec![
+        ("__name__", format!("m{}", rng.next_u64() % 5)),
+        ("id", number.to_string()),
+        ("pod", format!("app-{}", number / 7)),
+    ];
+    if rng.next_u64().is_multiple_of(2) {
+        pairs.push(("le", format!("{}", rng.next_u64() % 4)));
+    }
+    if rng.next_u64().is_multiple_of(3) {
+        pairs.push(("zone", format!("z{}", rng.next_u64() % 2)));
+    }
+    Labels::from_pairs(pairs)
+}
+
+fn random_matcher(rng: &SimRng) -> Matcher {
+    use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+    let (name, values): (_, &[&str]) = match rng.next_u64() % 5 {
+        0 => ("__name__", &["m1", "m[0-2]", ".+", "", "m9"]),
+        1 => ("pod", &["app-3", "app-1.*", ".*", "app-(0|2)", ""]),
+        2 => ("le", &["1", "", ".+", "1|2", "(1)?", ".*"]),
+        3 => ("id", &["12", "1.", "", ".*3"]),
+        _ => ("nowhere", &["", "x", ".*", ".+"]),
+    };
+    let value = values[(rng.next_u64() % values.len() as u64) as usize];
+    let op = [Equal, NotEqual, Regex, NotRegex][(rng.next_u64() % 4) as usize];
+    Matcher::new(name, op, value.as_bytes()).unwrap()
+}
+
+fn matches(labels: &Labels, matchers: &[Matcher]) -> bool {
+    matchers.iter().all(|m| m.matches(labels.get(m.name())))
+}
+
+#[test]
+fn index_lookup_of_random_matchers_equals_filtering_all_series() {
+    for seed in 0..120 {
+        let rng = SimRng::new(seed);
+        let index = index();
+        let mut alive = Vec::new();
+        let mut garbage = Vec::new();
+        for _ in 0..1 + rng.next_u64() % 12 {
+            let start = index.published();
+            let count = 1 + rng.next_u64() % 90;
+            let series: Vec<Labels> = (0..count)
+                .map(|i| random_labels(&rng, u64::from(start) + i))
+                .collect();
+            birth(&index, &series);
+            alive.extend((start..).zip(series));
+            if rng.next_u64().is_multiple_of(3) {
+                let gone: BTreeSet<u32> = alive
+                    .iter()
+                    .map(|(slot, _)| *slot)
+                    .filter(|slot| slot % 5 < 2 && !rng.one_in(8))
+                    .collect();
+                alive.retain(|(slot, _)| !gone.contains(slot));
+                garbage.push(index.remove(&gone.into_iter().collect::<Vec<_>>()));
+            }
+            if rng.next_u64().is_multiple_of(3) {
+                garbage = garbage.into_iter().filter_map(|g| index.sweep(g)).collect();
+                assert!(garbage.is_empty(), "nobody reads, seed {seed}");
+            }
+        }
+        check_lookups(&index, &alive, &rng, seed);
+    }
+}
+
+fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64) {
+    assert_eq!(index.series_count(), alive.len(), "seed {seed}");
+    for (slot, labels) in alive {
+        assert_eq!(
+            index.series_labels(*slot),
+            *labels,
+            "slot {slot}, seed {seed}"
+        );
+    }
+    for _ in 0..30 {
+        let matchers: Vec<_> = (0..rng.next_u64() % 4)
+            .map(|_| random_matcher(rng))
+            .collect();
+        let expected: Vec<&(u32, Labels)> = alive
+            .iter()
+            .filter(|(_, l)| matches(l, &matchers))
+            .collect();
+        let slots: Vec<u32> = expected.iter().map(|(slot, _)| *slot).collect();
+        let cancel = Cancel::new();
+        let all = TimeRange::ALL;
+        let found = index.lookup(&matchers, all, &cancel).unwrap();
+        let found: Vec<u32> = found.slots().collect();
+        assert_eq!(found, slots, "{matchers:?}, seed {seed}");
+        let names: BTreeSet<String> = expected
+            .iter()
+            .flat_map(|(_, l)| l.iter().map(|(n, _)| n.to_owned()).collect::<Vec<_>>())
+            .collect();
+        let got = index.label_names(&matchers, all, &cancel).unwrap();
+        assert_eq!(
+            got,
+            names.into_iter().collect::<Vec<_>>(),
+            "{matchers:?}, seed {seed}"
+        );
+        let values: BTreeSet<Vec<u8>> = expected
+            .iter()
+            .map(|(_, l)| l.get("le").to_vec())
+            .filter(|v| !v.is_empty())
+            .collect();
+        let got = index.label_values("le", &matchers, all, &cancel).unwrap();
+        assert_eq!(
+            got,
+            values.into_iter().collect::<Vec<_>>(),
+            "{matchers:?}, seed {seed}"
+        );
+        let column = index.label_column("le", &slots);
+        for ((_, labels), id) in expected.iter().zip(&column.ids) {
+            assert_eq!(
+                *column.values[*id as usize],
+                *labels.get("le"),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn index_lookup_outside_of_a_series_epochs_leaves_it_out() {
+    let index = index();
+    birth(&index, &[Labels::from_pairs([("__name__", "up")])]);
+    let lookup = |range| index.lookup(&[], range, &Cancel::new()).unwrap().len();
+    assert_eq!(lookup(TimeRange::new(0, 1)), 1);
+    assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 0);
+    index.mark(0, 3);
+    assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 1);
+    assert!(index.drop_epochs_before(4));
+    assert_eq!(lookup(TimeRange::ALL), 0);
+}
+
+#[test]
+fn index_sweep_while_a_reader_holds_the_generation_waits() {
+    let index = index();
+    birth(&index, &[Labels::from_pairs([("__name__", "up")])]);
+    let held = index.generation();
+    let garbage = index.sweep(index.remove(&[0])).unwrap();
+    assert_eq!(index.series_labels(0).get("__name__"), b"up");
+    assert!(index.lookup(&[], TimeRange::ALL, &Cancel::new()).is_ok());
+    drop(held);
+    assert!(index.sweep(garbage).is_none());
+    assert!(index.series_labels(0).is_empty());
+}
+
+#[test]
+fn index_births_after_skip_keep_their_slots() {
+    let index = index();
+    let labels = |i: u32| Labels::from_pairs([("__name__", format!("m{i}"))]);
+    let slots = [0, 1, 255, 256, 700, 701, 1_024];
+    for slot in slots {
+        let mut births = index.births();
+        births.skip_to(slot);
+        births.add(labels(slot).as_ref(), Place(slot + 1)).unwrap();
+    }
+    for slot in 0..1_200 {
+        let is_there = slots.contains(&slot);
+        let place = SeriesCursor::new(&index).place(slot);
+        assert_eq!(place, is_there.then_some(Place(slot + 1)), "{slot}");
+        assert_eq!(
+            index.series_labels(slot),
+            if is_there {
+                labels(slot)
+            } else {
+                Labels::empty()
+            }
+        );
+    }
+}
+
+#[test]
+fn index_tables_count_series_values_and_bytes() {
+    let index = index();
+    let labels = |name: &str, le: &str| Labels::from_pairs([("__name__", name), ("le", le)]);
+    birth(
+        &index,
+        &[labels("a", "1"), labels("a", "20"), labels("b", "1")],
+    );
+    let tables = index.tables(1);
+    let line = |name: &str, value| vec![(name.to_owned(), value)];
+    assert_eq!(tables.series_by_metric, line("a", 2));
+    assert_eq!(tables.values_by_label, line("__name__", 2));
+    assert_eq!(tables.bytes_by_label, line("le", 4));
+    assert_eq!(tables.series_by_pair, line("__name__=a", 2));
+    assert_eq!(tables.label_pairs, 4);
+}

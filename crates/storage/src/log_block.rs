@@ -1,0 +1,164 @@
+//! What the store says to its log: one block for each batch.
+//!
+//! A block holds the series that the batch gave birth to and the samples that were accepted, in columns,
+//! measured only against each other: it replays from itself and the series records of the log before
+//! it or of the checkpoint. `docs/format/log-block.md` draws it. Invariant: replay gives the same head
+//! whatever the order of the blocks and however often one is read, because only accepted samples are
+//! in it, and a sample that is there already is skipped.
+
+mod labels;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use labels::{LabelsDecoder, LabelsEncoder};
+pub(crate) use rows::{Row, Rows};
+
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, histogram, push_uvarint, unzigzag, zigzag};
+use firn_model::histogram::Histogram;
+use firn_model::labels::LabelsRef;
+use firn_model::sample::TimestampMs;
+use std::sync::Arc;
+
+/// The version of the block's layout, its first byte.
+const VERSION: u8 = 1;
+
+/// Builds a block. Reuse one to keep its memory.
+#[derive(Debug, Default)]
+pub(crate) struct LogBlockEncoder {
+    births: Vec<u8>,
+    birth_count: u64,
+    labels: LabelsEncoder,
+    last_slot: u32,
+    /// The accepted float samples.
+    pub(crate) rows: Rows,
+    histograms: Vec<u8>,
+    histogram_count: u64,
+}
+
+impl LogBlockEncoder {
+    /// Adds a series that was born; slots ascend.
+    pub(crate) fn push_birth(&mut self, slot: u32, labels: LabelsRef<'_>) {
+        push_uvarint(&mut self.births, u64::from(slot - self.last_slot));
+        self.last_slot = slot;
+        self.labels.push(&mut self.births, labels);
+        self.birth_count += 1;
+    }
+
+    /// Adds a histogram sample.
+    pub(crate) fn push_histogram(
+        &mut self,
+        slot: u32,
+        time: TimestampMs,
+        start: TimestampMs,
+        value: &Histogram,
+    ) {
+        push_uvarint(&mut self.histograms, u64::from(slot));
+        push_uvarint(&mut self.histograms, zigzag(time));
+        push_uvarint(&mut self.histograms, zigzag(start));
+        histogram::push(&mut self.histograms, None, value);
+        self.histogram_count += 1;
+    }
+
+    /// Whether there is nothing to log.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.birth_count == 0 && self.rows.is_empty() && self.histogram_count == 0
+    }
+
+    /// The block. Empties the encoder.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let columns = self.births.len() + self.rows.memory_bytes() + self.histograms.len();
+        let mut out = Vec::with_capacity(columns + 64);
+        out.push(VERSION);
+        push_uvarint(&mut out, self.birth_count);
+        push_prefixed(&mut out, &self.births);
+        self.rows.finish(&mut out);
+        push_uvarint(&mut out, self.histogram_count);
+        out.extend_from_slice(&self.histograms);
+        self.births.clear();
+        self.birth_count = 0;
+        self.labels.clear();
+        self.last_slot = 0;
+        self.histograms.clear();
+        self.histogram_count = 0;
+        out
+    }
+}
+
+fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// A histogram sample of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HistogramRow {
+    /// Its series.
+    pub(crate) slot: u32,
+    /// Its time.
+    pub(crate) time: TimestampMs,
+    /// Its start timestamp.
+    pub(crate) start: TimestampMs,
+    /// Its value.
+    pub(crate) value: Arc<Histogram>,
+}
+
+/// A block, ready to be read in parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogBlockReader<'a> {
+    birth_count: u64,
+    births: &'a [u8],
+    behind_births: Cursor<'a>,
+}
+
+impl<'a> LogBlockReader<'a> {
+    /// Looks at the outline of `payload`.
+    pub(crate) fn new(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        if cursor.byte()? != VERSION {
+            return Err(Malformed("log block of an unknown version"));
+        }
+        Ok(Self {
+            birth_count: cursor.uvarint()?,
+            births: cursor.prefixed()?,
+            behind_births: cursor,
+        })
+    }
+
+    /// Calls `each` for the series that were born, with canonical labels.
+    pub(crate) fn births(&self, mut each: impl FnMut(u32, LabelsRef<'_>)) -> Result<(), Malformed> {
+        let mut cursor = Cursor::new(self.births);
+        let mut labels = LabelsDecoder::default();
+        let mut slot = 0u64;
+        for _ in 0..self.birth_count {
+            slot = slot.saturating_add(cursor.uvarint()?);
+            let slot = u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?;
+            each(slot, labels.read(&mut cursor)?);
+        }
+        Ok(())
+    }
+
+    /// Appends the samples to `rows` and `histograms`.
+    pub(crate) fn samples(
+        &self,
+        rows: &mut Vec<Row>,
+        histograms: &mut Vec<HistogramRow>,
+    ) -> Result<(), Malformed> {
+        let mut cursor = self.behind_births;
+        rows::read(&mut cursor, rows)?;
+        for _ in 0..cursor.uvarint()? {
+            let slot = cursor.uvarint()?;
+            histograms.push(HistogramRow {
+                slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+                time: unzigzag(cursor.uvarint()?),
+                start: unzigzag(cursor.uvarint()?),
+                value: Arc::new(histogram::read(&mut cursor, None)?),
+            });
+        }
+        if !cursor.is_empty() {
+            return Err(Malformed("log block goes on behind its end"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+use super::*;
+use crate::chunk::OpenChunk;
+use crate::codec::decimal::Scale;
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, ResetHint};
+use firn_model::labels::Labels;
+use firn_model::sample::stale_nan;
+
+type Births = Vec<(u32, Labels)>;
+
+fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
+    let mut encoder = LogBlockEncoder::default();
+    // What was encoded before must not show.
+    encoder.push_birth(9, Labels::from_pairs([("a", "b")]).as_ref());
+    encoder.rows.push(
+        Row {
+            slot: 1,
+            time: 2,
+            start: 3,
+            value: 4.0,
+        },
+        None,
+    );
+    encoder.finish();
+    assert!(encoder.is_empty());
+    for (slot, labels) in births {
+        encoder.push_birth(*slot, labels.as_ref());
+    }
+    for row in rows {
+        encoder.rows.push(*row, Scale::find(row.value));
+    }
+    for h in histograms {
+        encoder.push_histogram(h.slot, h.time, h.start, &h.value);
+    }
+    encoder.finish()
+}
+
+fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
+    let reader = LogBlockReader::new(bytes)?;
+    let mut births = Vec::new();
+    reader.births(|slot, labels| births.push((slot, labels.to_owned())))?;
+    let (mut rows, mut histograms) = (Vec::new(), Vec::new());
+    reader.samples(&mut rows, &mut histograms)?;
+    Ok((births, rows, histograms))
+}
+
+fn bits(row: &Row) -> (u32, i64, i64, u64) {
+    (row.slot, row.time, row.start, row.value.to_bits())
+}
+
+fn check(births: &Births, rows: &[Row], histograms: &[HistogramRow], context: &str) {
+    let (b, r, h) = decode(&encode(births, rows, histograms)).unwrap();
+    assert_eq!(b, *births, "{context}");
+    let all_bits = |rows: &[Row]| rows.iter().map(bits).collect::<Vec<_>>();
+    assert_eq!(all_bits(&r), all_bits(rows), "{context}");
+    assert_eq!(h, histograms, "{context}");
+}
+
+fn histogram(slot: u32) -> HistogramRow {
+    HistogramRow {
+        slot,
+        time: -5,
+        start: 7,
+        value: Arc::new(Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: 0,
+            zero_threshold: 0.5,
+            sum: 3.25,
+            counts: Counts::Float {
+                count: 2.0,
+                zero_count: 2.0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            },
+            positive_spans: Vec::new(),
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }),
+    }
+}
+
+fn random_births(rng: &SimRng) -> Births {
+    let mut slot = rng.below(1_000) as u32;
+    let mut births = Vec::new();
+    for _ in 0..rng.below(40) {
+        slot += 1 + rng.below(3) as u32;
+        let pairs = (0..rng.below(90))
+            .filter(|_| !rng.one_in(4))
+            .map(|i| (format!("label_{i:02}"), format!("v{}", rng.below(2))));
+        births.push((slot, Labels::from_pairs(pairs)));
+    }
+    births
+}
+
+fn random_row(rng: &SimRng, i: u32) -> Row {
+    let value = match rng.below(6) {
+        0 => f64::from_bits(rng.next_u64()),
+        1 => stale_nan(),
+        2 => rng.below(100_000) as f64 / 1_000.0,
+        _ => rng.below(50) as f64,
+    };
+    Row {
+        slot: if rng.one_in(9) {
+            rng.next_u64() as u32
+        } else {
+            i
+        },
+        time: if rng.one_in(9) {
+            rng.next_u64() as i64
+        } else {
+            1_000
+        },
+        start: if rng.one_in(99) {
+            rng.next_u64() as i64
+        } else {
+            0
+        },
+        value,
+    }
+}
+
+#[test]
+fn log_block_of_random_batches_returns_them() {
+    for seed in 0..500 {
+        let rng = SimRng::new(seed);
+        let births = random_births(&rng);
+        let rows: Vec<Row> = (0..rng.below(300) as u32)
+            .map(|i| random_row(&rng, i))
+            .collect();
+        let histograms: Vec<_> = (0..rng.below(3) as u32).map(histogram).collect();
+        check(&births, &rows, &histograms, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn log_block_from_corrupt_bytes_never_panics() {
+    for seed in 0..20_000 {
+        let rng = SimRng::new(seed);
+        let rows: Vec<Row> = (0..20).map(|i| random_row(&rng, i)).collect();
+        let births = vec![
+            (1, Labels::from_pairs([("a", "1"), ("b", "2")])),
+            (2, Labels::from_pairs([("a", "1"), ("b", "3")])),
+        ];
+        let mut bytes = encode(&births, &rows, &[histogram(3)]);
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+        }
+        bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+        if let Ok((births, ..)) = decode(&bytes) {
+            for (_, labels) in births {
+                assert!(
+                    firn_model::labels::is_canonical(labels.as_bytes()),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
+
+/// Neighbours share scrape time and differ little: what the disk sees of a plain fleet.
+#[test]
+fn log_block_of_a_steady_target_takes_a_byte_or_two_a_sample() {
+    let rows: Vec<Row> = (0..2_000)
+        .map(|i| Row {
+            slot: 5_000 + i,
+            time: 1_763_000_000_123,
+            start: 0,
+            value: f64::from(i / 12 * 7_000 + i % 12 * 90),
+        })
+        .collect();
+    let bytes = encode(&Vec::new(), &rows, &[]);
+    assert!(bytes.len() < 2_000 * 5 / 2, "{} bytes", bytes.len());
+}
+
+#[test]
+fn open_chunk_newest_decimal_is_what_the_log_would_find() {
+    let mut open = OpenChunk::default();
+    for (i, value) in [1.0, 2.5, 2.5, stale_nan(), 1.0 / 3.0, 0.25]
+        .into_iter()
+        .enumerate()
+    {
+        open.push_float(i as i64, 0, value);
+        let known = open.newest_decimal().map(|(s, i)| s.float(i).to_bits());
+        let expected = Scale::find(value).map(|_| value.to_bits());
+        assert_eq!(known, expected, "{value}");
+    }
+}
+
+/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go with it.
+#[test]
+fn log_block_golden_bytes_stay() {
+    let births = vec![
+        (7, Labels::from_pairs([("__name__", "up"), ("pod", "a")])),
+        (8, Labels::from_pairs([("__name__", "up"), ("pod", "b")])),
+    ];
+    let row = |slot, value| Row {
+        slot,
+        time: 1_000,
+        start: 0,
+        value,
+    };
+    let golden: Vec<u8> = [
+        // Version, two births in 28 bytes.
+        &[1, 2, 28][..],
+        b"\x07\xc0\x08__name__\x02up\xc0\x03pod\x01a\x00",
+        b"\x01\x01\x80\x01b\x00",
+        // Two rows: slots 7 and 8, one time, a step of 1 and a repeat.
+        &[2],
+        &[2, 14, 11],
+        &[4, 0xe7, 0xd0, 0xe7, 0xcf],
+        &[2, 2, 0xa0],
+        // No starts, no histograms.
+        &[0, 0],
+    ]
+    .concat();
+    assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
+}

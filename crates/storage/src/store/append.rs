@@ -1,0 +1,455 @@
+//! The way of a batch into the head and to the log.
+//!
+//! ```text
+//! fingerprints -> look up, shard by shard -> births, in batch order -> append, shard by shard,
+//! under one sequence number -> one log block -> durable -> complete
+//! ```
+//!
+//! Births come in the order of the batch, so that series of a target get neighbouring slots. The
+//! second pass enters every shard in the same order and holds one lock until it has the next: no batch
+//! overtakes another, so each shard sees sequence numbers ascend, and several batches are under way
+//! in different shards.
+
+use super::{Store, lock};
+use crate::codec::decimal::Scale;
+use crate::fingerprint::Fingerprint;
+use crate::head::series::{Series, Value, Verdict, Window};
+use crate::head::shard::Shard;
+use crate::index::{EPOCH_MS, Place, epoch_of};
+use crate::log_block::{LogBlockEncoder, Row};
+use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::log::DurableLog;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::{AppendBounds, Appended, Rejected, Rejection, Ticket};
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+/// A series that is not in the head.
+const UNKNOWN: u32 = u32::MAX;
+
+/// What became of a sample, and what the log needs to know of its value.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    int: i64,
+    scale: Option<Scale>,
+    verdict: Verdict,
+}
+
+const REFUSED: Outcome = Outcome {
+    int: 0,
+    scale: None,
+    verdict: Verdict::Refused(Rejection::SeriesLimit),
+};
+
+/// Memory of a batch under way, used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    prints: Vec<Fingerprint>,
+    shard_of: Vec<u32>,
+    /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
+    grouped: Vec<u32>,
+    ends: Vec<u32>,
+    locals: Vec<u32>,
+    slots: Vec<u32>,
+    /// Where each series' float samples begin in `floats`, its histograms in `histograms`.
+    starts: Vec<(u32, u32)>,
+    floats: Vec<Outcome>,
+    histograms: Vec<Verdict>,
+    births: Vec<u32>,
+    encoder: LogBlockEncoder,
+}
+
+impl Store {
+    pub(super) fn append_batch(&self, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        if let Err(e) = self.log.admit() {
+            return Ticket::ready(Err(e));
+        }
+        let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
+        let newest = self.newest();
+        let window = Window {
+            min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.options.lateness_max_ms)),
+            max: bounds.time_max,
+        };
+        scratch.begin(self, batch);
+        self.look_up(&mut scratch);
+        self.give_birth(&mut scratch, batch, window);
+        let sequence = self.apply(&mut scratch, batch, window);
+        let appended = scratch.encode(batch);
+        self.metrics.appended_samples.add(appended.stored as u64);
+        let ticket = self.hand_to_log(sequence, &mut scratch.encoder, appended);
+        let mut spare = lock(&self.scratch);
+        // One for each thread that appends at a time is enough.
+        if spare.len() < self.env.compute.threads() {
+            spare.push(scratch);
+        }
+        ticket
+    }
+
+    /// Finds the series of the batch; those that are not there stay unknown.
+    fn look_up(&self, scratch: &mut Scratch) {
+        for (number, shard) in self.shards.iter().enumerate() {
+            let group = scratch.group(number);
+            if group.is_empty() {
+                continue;
+            }
+            let mut shard = lock(shard);
+            shard.appending += 1;
+            let mut guess = 0;
+            for i in group {
+                let i = scratch.grouped[i] as usize;
+                let found = shard.find(scratch.prints[i], guess);
+                if let Some(local) = found {
+                    scratch.locals[i] = local;
+                    // Batches of a target come in one order, which was the order of birth.
+                    guess = local + 1;
+                    scratch.slots[i] = shard.series(local).map_or(UNKNOWN, |s| s.slot);
+                }
+            }
+        }
+    }
+
+    /// Gives the unknown series that have a sample in the window their places in shards and index.
+    fn give_birth(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
+        let is_unknown = |i: &usize| scratch.locals[*i] == UNKNOWN;
+        let unknown: Vec<usize> = (0..batch.series_count()).filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let mut births = self.index.births();
+        let mut room = self
+            .options
+            .series_max
+            .saturating_sub(self.index.series_count());
+        for i in unknown {
+            let series = batch.series(i);
+            if !has_sample_in(series, window) {
+                continue;
+            }
+            let number = scratch.shard_of[i] as usize;
+            let mut shard = lock(&self.shards[number]);
+            let print = scratch.prints[i];
+            if let Some(local) = shard.find(print, UNKNOWN) {
+                // Another batch was faster, or the series is in this one twice.
+                scratch.locals[i] = local;
+                scratch.slots[i] = shard.series(local).map_or(UNKNOWN, |s| s.slot);
+                continue;
+            }
+            let slot = births.next_slot();
+            let place = self.place(number, shard.next_local());
+            if room == 0 || births.add(series.labels, place).is_err() {
+                continue;
+            }
+            room -= 1;
+            scratch.locals[i] = shard.insert(print, Series::new(slot));
+            scratch.slots[i] = slot;
+            scratch.births.push(i as u32);
+        }
+        self.metrics.born_series.add(scratch.births.len() as u64);
+    }
+
+    /// Appends the samples under one sequence number, which it returns.
+    fn apply(&self, scratch: &mut Scratch, batch: &Batch, window: Window) -> u64 {
+        let mut newest = i64::MIN;
+        let mut sequence = 0;
+        let mut held: Option<MutexGuard<'_, Shard>> = None;
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut shard = lock(shard);
+            // Only now may those behind go on: none of them overtakes this batch.
+            drop(held.take());
+            if number == 0 {
+                sequence = self.watermark.next();
+            }
+            let group = scratch.group(number);
+            if !group.is_empty() {
+                shard.appending -= 1;
+                for i in group {
+                    let i = scratch.grouped[i] as usize;
+                    self.append_series(&mut shard, scratch, i, batch.series(i), window, sequence);
+                    newest = newest.max(scratch.newest_stored(i, batch.series(i)));
+                }
+                shard.end_batch(sequence, self.watermark.floor());
+            }
+            held = Some(shard);
+        }
+        self.newest.fetch_max(newest, Ordering::Relaxed);
+        sequence
+    }
+
+    fn append_series(
+        &self,
+        shard: &mut Shard,
+        scratch: &mut Scratch,
+        i: usize,
+        samples: SeriesSamples<'_>,
+        window: Window,
+        sequence: u64,
+    ) {
+        let local = scratch.locals[i];
+        let (floats, histograms) = scratch.starts[i];
+        let Some(series) = shard.series_mut(local) else {
+            return scratch.refuse_unborn(i, samples, window);
+        };
+        let closed = series.closed().len();
+        let before_bytes = series.bytes_since(closed);
+        let mut stored = 0;
+        for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
+            let epoch = EpochBefore::of(series);
+            let verdict = series.append(window, *time, start, Value::Float(*value));
+            let outcome = &mut scratch.floats[floats as usize + k];
+            outcome.verdict = verdict;
+            if verdict == Verdict::Stored {
+                stored += 1;
+                let known = series.open.newest_decimal();
+                outcome.scale = known.map(|(scale, _)| scale);
+                outcome.int = known.map_or(0, |(_, int)| int);
+                self.mark_if_new(series.slot, epoch, *time);
+            }
+        }
+        for (k, sample) in samples.histograms.iter().enumerate() {
+            let epoch = EpochBefore::of(series);
+            let value = Value::Histogram(&sample.histogram);
+            let verdict = series.append(window, sample.time, sample.start_time, value);
+            scratch.histograms[histograms as usize + k] = verdict;
+            if verdict == Verdict::Stored {
+                stored += 1;
+                self.mark_if_new(series.slot, epoch, sample.time);
+            }
+        }
+        if stored > 0 {
+            series.last_sequence = sequence as u32;
+            let after_bytes = series.bytes_since(closed);
+            shard.chunk_bytes = shard.chunk_bytes + after_bytes - before_bytes;
+            shard.note(local, stored);
+        }
+    }
+
+    /// Says that the series has a sample in the epoch of `time`, unless its last one was in it too.
+    #[inline]
+    fn mark_if_new(&self, slot: u32, before: EpochBefore, time: TimestampMs) {
+        if time >= before.end || before.is_none {
+            self.index.mark(slot, epoch_of(time));
+        }
+    }
+
+    /// One block for the batch; the ticket resolves when it is durable and visible.
+    fn hand_to_log(
+        &self,
+        sequence: u64,
+        encoder: &mut LogBlockEncoder,
+        appended: Appended,
+    ) -> Ticket {
+        let (ticket, resolver) = Ticket::new();
+        if encoder.is_empty() {
+            self.watermark.complete(sequence, None, resolver, appended);
+            return ticket;
+        }
+        let payload = encoder.finish();
+        let bytes = payload.len() as u64;
+        self.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let watermark = self.watermark.clone();
+        self.log.append(
+            payload,
+            Box::new(move |outcome| match outcome {
+                Ok(position) => {
+                    watermark.complete(sequence, Some(position), resolver, appended);
+                }
+                Err(e) => watermark.fail(e, resolver),
+            }),
+        );
+        ticket
+    }
+}
+
+/// Where the epoch of a series' newest sample ends.
+#[derive(Clone, Copy)]
+struct EpochBefore {
+    end: TimestampMs,
+    is_none: bool,
+}
+
+impl EpochBefore {
+    #[inline]
+    fn of(series: &Series) -> Self {
+        Self {
+            end: (epoch_of(series.open.last_time()) + 1).saturating_mul(EPOCH_MS),
+            is_none: !series.has_newest(),
+        }
+    }
+}
+
+fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
+    let floats = series.times.iter().copied();
+    let histograms = series.histograms.iter().map(|h| h.time);
+    floats
+        .chain(histograms)
+        .any(|t| (window.min..=window.max).contains(&t))
+}
+
+impl Scratch {
+    /// Computes the fingerprints and groups the series by shard.
+    fn begin(&mut self, store: &Store, batch: &Batch) {
+        let series = batch.series_count();
+        self.prints.clear();
+        self.shard_of.clear();
+        self.starts.clear();
+        self.births.clear();
+        self.ends.clear();
+        self.ends.resize(store.shards.len() + 1, 0);
+        let (mut floats, mut histograms) = (0, 0);
+        for samples in batch.iter() {
+            let print = store.keys.fingerprint(samples.labels.as_bytes());
+            let shard = store.shard_of(print);
+            self.prints.push(print);
+            self.shard_of.push(shard as u32);
+            self.ends[shard + 1] += 1;
+            self.starts.push((floats, histograms));
+            floats += samples.times.len() as u32;
+            histograms += samples.histograms.len() as u32;
+        }
+        for shard in 1..self.ends.len() {
+            self.ends[shard] += self.ends[shard - 1];
+        }
+        self.grouped.clear();
+        self.grouped.resize(series, 0);
+        for (i, shard) in self.shard_of.iter().enumerate() {
+            let at = &mut self.ends[*shard as usize];
+            self.grouped[*at as usize] = i as u32;
+            *at += 1;
+        }
+        self.locals.clear();
+        self.locals.resize(series, UNKNOWN);
+        self.slots.clear();
+        self.slots.resize(series, UNKNOWN);
+        self.floats.clear();
+        self.floats.resize(floats as usize, REFUSED);
+        self.histograms.clear();
+        self.histograms.resize(histograms as usize, REFUSED.verdict);
+    }
+
+    /// Where the series of a shard stand in `grouped`.
+    fn group(&self, shard: usize) -> std::ops::Range<usize> {
+        let start = shard.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[shard] as usize
+    }
+
+    /// A series that was not born: for want of room, or because none of its samples lies in the window.
+    fn refuse_unborn(&mut self, i: usize, samples: SeriesSamples<'_>, window: Window) {
+        let verdict = |time: TimestampMs| {
+            Verdict::Refused(if time < window.min {
+                Rejection::TooOld
+            } else if time > window.max {
+                Rejection::TooFarInFuture
+            } else {
+                Rejection::SeriesLimit
+            })
+        };
+        let (floats, histograms) = self.starts[i];
+        let outcomes = &mut self.floats[floats as usize..];
+        for (outcome, time) in outcomes.iter_mut().zip(samples.times) {
+            outcome.verdict = verdict(*time);
+        }
+        let verdicts = &mut self.histograms[histograms as usize..];
+        for (outcome, sample) in verdicts.iter_mut().zip(samples.histograms) {
+            *outcome = verdict(sample.time);
+        }
+    }
+
+    /// The newest time that was stored of a series, or the least there is.
+    fn newest_stored(&self, i: usize, samples: SeriesSamples<'_>) -> TimestampMs {
+        let (floats, histograms) = self.starts[i];
+        let is_stored = |verdict: Verdict| verdict == Verdict::Stored;
+        // The last stored one of a series is its newest.
+        let float = (0..samples.times.len())
+            .rev()
+            .find(|k| is_stored(self.floats[floats as usize + k].verdict))
+            .map(|k| samples.times[k]);
+        let histogram = (0..samples.histograms.len())
+            .rev()
+            .find(|k| is_stored(self.histograms[histograms as usize + k]))
+            .map(|k| samples.histograms[k].time);
+        float.max(histogram).unwrap_or(i64::MIN)
+    }
+
+    /// Encodes what was accepted, in the order of the batch, and counts what was not.
+    fn encode(&mut self, batch: &Batch) -> Appended {
+        let mut appended = Appended::default();
+        for i in &self.births {
+            let labels = batch.series(*i as usize).labels;
+            self.encoder.push_birth(self.slots[*i as usize], labels);
+        }
+        for (i, samples) in batch.iter().enumerate() {
+            let (slot, (floats, histograms)) = (self.slots[i], self.starts[i]);
+            for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+                let outcome = self.floats[floats as usize + k];
+                if outcome.verdict == Verdict::Stored {
+                    let row = Row {
+                        slot,
+                        time: *time,
+                        start: samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN),
+                        value: *value,
+                    };
+                    let known = outcome.scale.map(|scale| (scale, outcome.int));
+                    self.encoder.rows.push(row, known);
+                }
+                count(&mut appended, outcome.verdict, samples, *time);
+            }
+            for (k, sample) in samples.histograms.iter().enumerate() {
+                let verdict = self.histograms[histograms as usize + k];
+                if verdict == Verdict::Stored {
+                    let (time, start) = (sample.time, sample.start_time);
+                    self.encoder
+                        .push_histogram(slot, time, start, &sample.histogram);
+                }
+                count(&mut appended, verdict, samples, sample.time);
+            }
+        }
+        appended
+    }
+}
+
+#[inline]
+fn count(appended: &mut Appended, verdict: Verdict, samples: SeriesSamples<'_>, time: TimestampMs) {
+    match verdict {
+        Verdict::Stored | Verdict::Known => appended.stored += 1,
+        Verdict::Refused(rejection) => refuse(appended, rejection, samples, time),
+    }
+}
+
+#[cold]
+fn refuse(
+    appended: &mut Appended,
+    rejection: Rejection,
+    samples: SeriesSamples<'_>,
+    time: TimestampMs,
+) {
+    let known = appended.rejected.iter_mut();
+    match known.into_iter().find(|r| r.rejection == rejection) {
+        Some(rejected) => rejected.count += 1,
+        None => appended.rejected.push(Rejected {
+            rejection,
+            count: 1,
+            first_labels: samples.labels.to_owned(),
+            first_time: time,
+        }),
+    }
+}
+
+impl Store {
+    /// The shard of a fingerprint: its high bits, scaled.
+    #[inline]
+    pub(super) fn shard_of(&self, print: Fingerprint) -> usize {
+        ((u128::from(print.high) * self.shards.len() as u128) >> 64) as usize
+    }
+
+    /// How the index writes where a series lives.
+    pub(super) fn place(&self, shard: usize, local: u32) -> Place {
+        Place(local * self.shards.len() as u32 + shard as u32)
+    }
+
+    /// The inverse of [`Store::place`].
+    pub(super) fn shard_and_local(&self, place: Place) -> (usize, u32) {
+        let shards = self.shards.len() as u32;
+        ((place.0 % shards) as usize, place.0 / shards)
+    }
+}

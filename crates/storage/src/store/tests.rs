@@ -1,0 +1,272 @@
+//! The store beside a model of plain maps, on a simulated disk.
+
+mod model;
+mod threads;
+
+use super::*;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::sim::{self, Sim};
+use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use firn_model::store::{Appended, Rejection};
+
+const ALWAYS: AppendBounds = AppendBounds { time_max: i64::MAX };
+
+fn options() -> StoreOptions {
+    StoreOptions {
+        shards: 1,
+        ..StoreOptions::new("/data")
+    }
+}
+
+fn open(sim: &Sim, options: StoreOptions) -> Arc<Store> {
+    Store::open(sim.env.clone(), options).unwrap()
+}
+
+fn labels(name: &str) -> Labels {
+    Labels::from_pairs([("__name__", name), ("job", "test")])
+}
+
+fn batch(series: &[(&str, &[(i64, f64)])]) -> Batch {
+    let mut batch = Batch::default();
+    for (name, samples) in series {
+        batch.push_series(labels(name).as_ref(), samples);
+    }
+    batch
+}
+
+fn append(store: &Store, batch: &Batch, bounds: AppendBounds) -> Appended {
+    let ticket = store.append(&TenantId::anonymous(), batch, bounds);
+    ticket.wait().unwrap()
+}
+
+fn select(store: &Store, matchers: &[Matcher], range: TimeRange) -> Arc<dyn Selection> {
+    let request = SelectRequest {
+        tenant: &TenantId::anonymous(),
+        matchers,
+        range,
+        cancel: &Cancel::new(),
+    };
+    store.select(request).unwrap()
+}
+
+/// Everything in `range` as (name, samples), in the order of the selection.
+fn contents(store: &Store, range: TimeRange) -> Vec<(String, Vec<(i64, f64)>)> {
+    let selection = select(store, &[], range);
+    let mut batch = SeriesBatch::default();
+    selection.read(0..selection.len(), &mut batch).unwrap();
+    (0..selection.len())
+        .map(|i| {
+            let columns = batch.series(i);
+            let name = selection.labels(i).get("__name__").to_vec();
+            let samples = columns
+                .times
+                .iter()
+                .copied()
+                .zip(columns.values.iter().copied());
+            (String::from_utf8(name).unwrap(), samples.collect())
+        })
+        .collect()
+}
+
+fn rejections(appended: &Appended) -> Vec<(Rejection, usize, i64)> {
+    let each = appended.rejected.iter();
+    each.map(|r| (r.rejection, r.count, r.first_time)).collect()
+}
+
+#[test]
+fn store_append_refuses_by_reason_and_stores_the_rest() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    const HOUR: i64 = 3_600_000;
+    let first = batch(&[("a", &[(0, 1.0), (10 * HOUR, 2.0)]), ("b", &[(-HOUR, 5.0)])]);
+    let appended = append(&store, &first, ALWAYS);
+    assert_eq!((appended.stored, appended.rejected.len()), (3, 0));
+    let second = batch(&[
+        (
+            "a",
+            &[(10 * HOUR, 2.0), (10 * HOUR, 3.0), (10 * HOUR - 1, 2.0)],
+        ),
+        ("b", &[(9 * HOUR - 1, 6.0), (9 * HOUR, 7.0), (-HOUR, 5.0)]),
+        ("c", &[(9 * HOUR - 1, 6.0)]),
+        ("d", &[(11 * HOUR + 1, 1.0), (11 * HOUR, 1.0)]),
+    ]);
+    let bounds = AppendBounds {
+        time_max: 11 * HOUR,
+    };
+    let appended = append(&store, &second, bounds);
+    assert_eq!(appended.stored, 3);
+    let expected = [
+        (Rejection::DuplicateTimestamp, 1, 10 * HOUR),
+        (Rejection::OutOfOrder, 1, 10 * HOUR - 1),
+        (Rejection::TooOld, 3, 9 * HOUR - 1),
+        (Rejection::TooFarInFuture, 1, 11 * HOUR + 1),
+    ];
+    assert_eq!(rejections(&appended), expected);
+    assert_eq!(appended.rejected[2].first_labels, labels("b"));
+    let held = [
+        ("a".to_owned(), vec![(0, 1.0), (10 * HOUR, 2.0)]),
+        ("b".to_owned(), vec![(-HOUR, 5.0), (9 * HOUR, 7.0)]),
+        ("d".to_owned(), vec![(11 * HOUR, 1.0)]),
+    ];
+    assert_eq!(contents(&store, TimeRange::ALL), held);
+    // In the tick after the last of the head, all of it is older than an hour.
+    assert_eq!(contents(&store, TimeRange::new(1, 10 * HOUR)).len(), 2);
+}
+
+#[test]
+fn store_append_beyond_series_max_refuses_new_series_only() {
+    let sim = sim::env(1);
+    let limited = StoreOptions {
+        series_max: 2,
+        ..options()
+    };
+    let store = open(&sim, limited.clone());
+    let appended = append(
+        &store,
+        &batch(&[("a", &[(1, 1.0)]), ("b", &[(1, 1.0)])]),
+        ALWAYS,
+    );
+    assert_eq!(appended.stored, 2);
+    let next = batch(&[("c", &[(2, 1.0), (3, 1.0)]), ("a", &[(2, 1.0)])]);
+    let appended = append(&store, &next, ALWAYS);
+    assert_eq!(appended.stored, 1);
+    assert_eq!(rejections(&appended), [(Rejection::SeriesLimit, 2, 2)]);
+    drop(store);
+    assert_eq!(open(&sim, limited).stats(1).series, 2);
+}
+
+#[test]
+fn store_append_of_one_series_twice_in_a_batch_is_one_series() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    let twice = batch(&[("a", &[(1, 1.0)]), ("b", &[(1, 2.0)]), ("a", &[(2, 3.0)])]);
+    assert_eq!(append(&store, &twice, ALWAYS).stored, 3);
+    drop(store);
+    let held = [
+        ("a".to_owned(), vec![(1, 1.0), (2, 3.0)]),
+        ("b".to_owned(), vec![(1, 2.0)]),
+    ];
+    assert_eq!(contents(&open(&sim, options()), TimeRange::ALL), held);
+}
+
+#[test]
+fn store_of_one_tenant_keeps_no_other() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    append(&store, &batch(&[("a", &[(1, 1.0)])]), ALWAYS);
+    let other = TenantId::new("other").unwrap();
+    let refused = store
+        .append(&other, &batch(&[("a", &[(2, 1.0)])]), ALWAYS)
+        .wait();
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
+    let request = SelectRequest {
+        tenant: &other,
+        matchers: &[],
+        range: TimeRange::ALL,
+        cancel: &Cancel::new(),
+    };
+    assert!(store.select(request).unwrap().is_empty());
+    assert!(store.label_names(request).unwrap().is_empty());
+    assert!(store.label_values("job", request).unwrap().is_empty());
+}
+
+#[test]
+fn store_after_close_holds_everything_in_a_checkpoint_and_no_log() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    append(
+        &store,
+        &batch(&[("a", &[(1, 1.0), (2, 2.5)]), ("b", &[(1, f64::INFINITY)])]),
+        ALWAYS,
+    );
+    let held = contents(&store, TimeRange::ALL);
+    store.close().unwrap();
+    let refused = store.append(
+        &TenantId::anonymous(),
+        &batch(&[("a", &[(3, 1.0)])]),
+        ALWAYS,
+    );
+    assert!(refused.wait().is_err());
+    drop(store);
+    let names = |folder: &str| sim.env.disk.list(std::path::Path::new(folder)).unwrap();
+    assert_eq!(
+        (names("/data/wal").len(), names("/data/checkpoints").len()),
+        (0, 1)
+    );
+    let store = open(&sim, options());
+    assert_eq!(contents(&store, TimeRange::ALL), held);
+    assert_eq!(
+        append(&store, &batch(&[("a", &[(2, 2.5), (3, 3.0)])]), ALWAYS).stored,
+        2
+    );
+    drop(store);
+    let store = open(&sim, options());
+    assert_eq!(
+        contents(&store, TimeRange::ALL)[0].1,
+        [(1, 1.0), (2, 2.5), (3, 3.0)]
+    );
+    assert_eq!(store.stats(1).series, 2);
+}
+
+#[test]
+fn store_stats_count_what_is_there() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    const HOUR: i64 = 3_600_000;
+    append(
+        &store,
+        &batch(&[("a", &[(5, 1.0), (HOUR, 2.0)]), ("b", &[(7, 1.0)])]),
+        ALWAYS,
+    );
+    for _ in 0..8 {
+        store.tick();
+    }
+    let stats = store.stats(1);
+    assert_eq!((stats.series, stats.active_series, stats.chunks), (2, 1, 2));
+    assert_eq!((stats.min_time, stats.max_time), (Some(5), Some(HOUR)));
+    assert_eq!(stats.label_pairs, 3);
+    let line = |name: &str, value| {
+        vec![Stat {
+            name: name.to_owned(),
+            value,
+        }]
+    };
+    assert_eq!(stats.series_count_by_label_value_pair, line("job=test", 2));
+}
+
+#[test]
+fn selection_made_before_a_removal_still_knows_its_series() {
+    const HOUR: i64 = 3_600_000;
+    let sim = sim::env(1);
+    let store = open(
+        &sim,
+        StoreOptions {
+            retention_ms: 4 * HOUR,
+            ..options()
+        },
+    );
+    append(
+        &store,
+        &batch(&[("old", &[(0, 1.0)]), ("new", &[(0, 1.0)])]),
+        ALWAYS,
+    );
+    let matcher = Matcher::new("__name__", MatchOp::Equal, b"old").unwrap();
+    let before = select(&store, std::slice::from_ref(&matcher), TimeRange::ALL);
+    append(&store, &batch(&[("new", &[(24 * HOUR, 1.0)])]), ALWAYS);
+    for _ in 0..4 {
+        store.tick();
+    }
+    assert_eq!(store.stats(0).series, 1);
+    assert!(select(&store, std::slice::from_ref(&matcher), TimeRange::ALL).is_empty());
+    assert_eq!(before.labels(0), labels("old"));
+    assert_eq!(*before.label_column("job").values[0], *b"test");
+    append(&store, &batch(&[("old", &[(24 * HOUR, 2.0)])]), ALWAYS);
+    let names: Vec<_> = contents(&store, TimeRange::ALL)
+        .into_iter()
+        .map(|(n, _)| n)
+        .collect();
+    assert_eq!(names, ["new", "old"], "a series that returns is born again");
+}

@@ -1,0 +1,305 @@
+//! Random histories of appends, restarts, crashes, checkpoints and time passing, beside plain maps.
+
+use super::*;
+use firn_model::batch::HistogramSample;
+use firn_model::env::Rng;
+use firn_model::env::sim::{Deferred, SimRng, env_with};
+use firn_model::histogram::{Counts, Histogram, ResetHint};
+use std::collections::BTreeMap;
+
+const HOUR: i64 = 3_600_000;
+const RETENTION_MS: i64 = 30 * HOUR;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    /// By its bits, so that NaNs are equal to themselves.
+    Float(u64),
+    Histogram(Histogram),
+}
+
+type Samples = BTreeMap<i64, Value>;
+type Contents = BTreeMap<Labels, Samples>;
+
+struct World {
+    seed: u64,
+    rng: SimRng,
+    sim: Sim,
+    jobs: Arc<Deferred>,
+    store: Option<Arc<Store>>,
+    options: StoreOptions,
+    /// What a reader must see, and what the head took.
+    visible: Contents,
+    applied: Contents,
+    in_flight: Vec<(Ticket, Appended)>,
+    now: i64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let rng = SimRng::new(seed);
+        let jobs = Arc::new(Deferred::default());
+        let sim = env_with(seed, jobs.clone());
+        let options = StoreOptions {
+            shards: 1 + rng.below(4) as usize,
+            retention_ms: RETENTION_MS,
+            checkpoint_log_bytes: 200,
+            ..StoreOptions::new("/data")
+        };
+        let store = open(&sim, options.clone());
+        Self {
+            seed,
+            now: rng.below(100) as i64 * HOUR - 50 * HOUR,
+            rng,
+            sim,
+            jobs,
+            store: Some(store),
+            options,
+            visible: Contents::new(),
+            applied: Contents::new(),
+            in_flight: Vec::new(),
+        }
+    }
+
+    fn store(&self) -> Arc<Store> {
+        self.store.clone().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        self.applied = self.visible.clone();
+        self.store = Some(open(&self.sim, self.options.clone()));
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(40) {
+            0 => {
+                self.settle();
+                let store = self.store();
+                store.close().unwrap();
+                drop(store);
+                self.reopen();
+            }
+            1 => {
+                // Blocks that were not written yet are lost, and so are their batches.
+                self.jobs.discard();
+                self.in_flight.clear();
+                self.store = None;
+                self.sim.disk.crash();
+                self.reopen();
+            }
+            2 => {
+                self.settle();
+                self.sim.disk.kill();
+                self.reopen();
+            }
+            3 => self.now += self.rng.below(20) as i64 * HOUR,
+            4..8 => {
+                self.store().tick();
+                self.settle();
+            }
+            8..14 => self.settle(),
+            14..20 => self.check(),
+            _ => {
+                self.now += self.rng.below(30_000) as i64;
+                self.append();
+            }
+        }
+    }
+
+    /// Lets the blocks under way become durable: their tickets resolve as the model says.
+    fn settle(&mut self) {
+        self.jobs.run();
+        for (ticket, expected) in self.in_flight.drain(..) {
+            assert_eq!(ticket.wait().unwrap(), expected, "seed {}", self.seed);
+        }
+        self.visible = self.applied.clone();
+    }
+
+    fn append(&mut self) {
+        let newest = self
+            .applied
+            .values()
+            .filter_map(|s| s.keys().next_back())
+            .max();
+        let oldest = newest.map_or(i64::MIN, |t| t - self.options.lateness_max_ms);
+        let bounds = AppendBounds {
+            time_max: self.now + 60_000,
+        };
+        let mut batch = Batch::default();
+        let mut expected = Appended::default();
+        for _ in 0..self.rng.below(12) {
+            let name = format!("m{}", self.rng.below(30));
+            let labels = Labels::from_pairs([("__name__", &name), ("l", &name[..2].to_owned())]);
+            batch.label_bytes().extend_from_slice(labels.as_bytes());
+            let samples: Vec<(i64, Value)> = (0..1 + self.rng.below(3))
+                .map(|_| self.sample(&labels, oldest))
+                .collect();
+            // Floats come first in a batch, whatever their times.
+            let (floats, histograms): (Vec<_>, Vec<_>) = samples
+                .into_iter()
+                .partition(|(_, v)| matches!(v, Value::Float(_)));
+            for (time, value) in floats.into_iter().chain(histograms) {
+                match &value {
+                    Value::Float(bits) => batch.push_float(time, f64::from_bits(*bits)),
+                    Value::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                        time,
+                        start_time: 0,
+                        histogram: histogram.clone(),
+                    }),
+                }
+                self.expect(&mut expected, &labels, (time, value), oldest, bounds);
+            }
+            batch.end_series();
+        }
+        let ticket = self.store().append(&TenantId::anonymous(), &batch, bounds);
+        self.in_flight.push((ticket, expected));
+    }
+
+    fn sample(&mut self, labels: &Labels, oldest: i64) -> (i64, Value) {
+        let newest = self.applied.get(labels).and_then(|s| s.last_key_value());
+        if let Some((time, value)) = newest
+            && *time >= oldest
+            && self.rng.one_in(8)
+        {
+            return (*time, value.clone());
+        }
+        let time = match self.rng.below(10) {
+            0 => self.now - self.rng.below(3 * HOUR as u64) as i64,
+            1 => self.now + self.rng.below(120_000) as i64,
+            _ => self.now + self.rng.below(5) as i64,
+        };
+        let value = match self.rng.below(12) {
+            0 => Value::Float(self.rng.next_u64()),
+            1 => Value::Histogram(histogram(self.rng.below(4) as f64)),
+            _ => Value::Float((self.rng.below(4) as f64).to_bits()),
+        };
+        (time, value)
+    }
+
+    /// What the store must do with a sample.
+    fn expect(
+        &mut self,
+        expected: &mut Appended,
+        labels: &Labels,
+        (time, value): (i64, Value),
+        oldest: i64,
+        bounds: AppendBounds,
+    ) {
+        let known = self.applied.get(labels).and_then(|s| s.last_key_value());
+        let rejection = match known {
+            Some((last, same)) if *last == time && *same == value => None,
+            _ if time < oldest => Some(Rejection::TooOld),
+            Some((last, _)) if *last == time => Some(Rejection::DuplicateTimestamp),
+            Some((last, _)) if *last > time => Some(Rejection::OutOfOrder),
+            _ if time > bounds.time_max => Some(Rejection::TooFarInFuture),
+            _ => None,
+        };
+        let Some(rejection) = rejection else {
+            expected.stored += 1;
+            self.applied
+                .entry(labels.clone())
+                .or_default()
+                .insert(time, value);
+            return;
+        };
+        let same = expected
+            .rejected
+            .iter_mut()
+            .find(|r| r.rejection == rejection);
+        match same {
+            Some(rejected) => rejected.count += 1,
+            None => expected.rejected.push(firn_model::store::Rejected {
+                rejection,
+                count: 1,
+                first_labels: labels.clone(),
+                first_time: time,
+            }),
+        }
+    }
+
+    /// Compares what is visible in some range; what left the retention may be there still.
+    fn check(&mut self) {
+        let context = format!("seed {}", self.seed);
+        let newest = self
+            .applied
+            .values()
+            .filter_map(|s| s.keys().next_back())
+            .max();
+        let kept_from = newest.map_or(i64::MIN, |t| t - RETENTION_MS);
+        let range = match self.rng.below(3) {
+            0 => TimeRange::ALL,
+            1 => TimeRange::new(self.now - self.rng.below(40) as i64 * HOUR, self.now),
+            _ => TimeRange::new(i64::MIN, self.now - 20 * HOUR),
+        };
+        let selection = select(&self.store(), &[], range);
+        let mut columns = SeriesBatch::default();
+        selection.read(0..selection.len(), &mut columns).unwrap();
+        let mut found = Contents::new();
+        for i in 0..selection.len() {
+            let samples = samples_of(&columns, i);
+            let expected = self.visible.get(&selection.labels(i));
+            for (time, value) in &samples {
+                assert!(range.contains(*time), "{time}, {context}");
+                let wanted = expected.and_then(|e| e.get(time));
+                assert_eq!(
+                    wanted,
+                    Some(value),
+                    "{}, {time}, {context}",
+                    selection.labels(i)
+                );
+            }
+            assert!(
+                found.insert(selection.labels(i), samples).is_none(),
+                "{context}"
+            );
+        }
+        for (labels, samples) in &self.visible {
+            for (time, value) in samples.range(kept_from.max(range.min)..) {
+                if *time <= range.max {
+                    let seen = found.get(labels).and_then(|s| s.get(time));
+                    assert_eq!(seen, Some(value), "{labels}, {time}, {context}");
+                }
+            }
+        }
+    }
+}
+
+fn samples_of(batch: &SeriesBatch, i: usize) -> Samples {
+    let columns = batch.series(i);
+    let values = columns.values.iter().map(|v| Value::Float(v.to_bits()));
+    let mut samples: Vec<_> = columns.times.iter().copied().zip(values).collect();
+    for (at, histogram) in columns.histograms {
+        samples[*at as usize].1 = Value::Histogram(Histogram::clone(histogram));
+    }
+    samples.into_iter().collect()
+}
+
+fn histogram(count: f64) -> Histogram {
+    Histogram {
+        reset_hint: ResetHint::Unknown,
+        schema: 2,
+        zero_threshold: 0.0,
+        sum: count * 3.0,
+        counts: Counts::Float {
+            count,
+            zero_count: count,
+            positive: Vec::new(),
+            negative: Vec::new(),
+        },
+        positive_spans: Vec::new(),
+        negative_spans: Vec::new(),
+        custom_values: Vec::new(),
+    }
+}
+
+#[test]
+fn store_in_random_histories_holds_what_the_model_holds() {
+    for seed in 0..50 {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            world.step();
+        }
+        world.settle();
+        world.check();
+    }
+}

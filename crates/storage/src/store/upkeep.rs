@@ -1,0 +1,130 @@
+//! Background work: one rotating sweep over all series, and a checkpoint when the log has grown.
+//!
+//! A tick sweeps a fixed share of the series, so the whole head is seen every [`SWEEP_TICKS`] ticks whatever
+//! its size, and no tick does more than its share. The sweep counts what the gauges show, drops chunks
+//! that left the retention and removes series without any. Retention follows data time.
+
+use super::{Store, SyncMode, lock};
+use crate::index::{Garbage, epoch_of};
+use firn_model::log::Position;
+use firn_model::sample::TimestampMs;
+use std::sync::atomic::Ordering;
+
+/// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
+const SWEEP_TICKS: usize = 8;
+
+/// Series looked at under one lock: some 10 us.
+const SLICE: u32 = 1_024;
+
+/// A series is active if its newest sample is so near to the newest of the store.
+const ACTIVE_MS: i64 = 20 * 60_000;
+
+/// What the background job keeps between ticks.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    /// Everything up to here is in a checkpoint.
+    pub(super) checkpoint_position: Position,
+    garbage: Vec<Garbage>,
+    shard: usize,
+    local: u32,
+    active: usize,
+}
+
+impl Store {
+    /// Does what is due.
+    pub(super) fn keep_up(&self) {
+        let mut upkeep = lock(&self.upkeep);
+        let garbage = std::mem::take(&mut upkeep.garbage);
+        upkeep.garbage = garbage
+            .into_iter()
+            .filter_map(|g| self.index.sweep(g))
+            .collect();
+        self.sweep_share(&mut upkeep);
+        if self.options.sync == SyncMode::Interval
+            && let Err(e) = self.log.sync()
+        {
+            tracing::error!(error = %e, "sync log");
+        }
+        let logged = self.logged_bytes.load(Ordering::Relaxed);
+        let last = self.checkpoint_bytes.load(Ordering::Relaxed);
+        if logged > self.options.checkpoint_log_bytes.max(last)
+            && let Err(e) = self.write_checkpoint(&mut upkeep)
+        {
+            self.metrics.checkpoint_failures.inc();
+            tracing::error!(error = %e, "write checkpoint");
+        }
+    }
+
+    /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
+    pub fn active_series(&self) -> usize {
+        self.shards.iter().map(|s| lock(s).active).sum()
+    }
+
+    /// Sweeps this tick's share.
+    fn sweep_share(&self, upkeep: &mut Upkeep) {
+        let Some(newest) = self.newest() else { return };
+        let cutoff = newest.saturating_sub(self.options.retention_ms);
+        self.index.drop_epochs_before(epoch_of(cutoff));
+        let slices = self.index.series_count() / SLICE as usize + self.shards.len();
+        let mut gone = Vec::new();
+        for _ in 0..slices.div_ceil(SWEEP_TICKS) {
+            self.sweep_slice(upkeep, newest, cutoff, &mut gone);
+        }
+        if !gone.is_empty() {
+            gone.sort_unstable();
+            self.metrics.removed_series.add(gone.len() as u64);
+            upkeep.garbage.push(self.index.remove(&gone));
+        }
+        let mut chunks = 0;
+        let mut tables = 0;
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.forget_pending(self.watermark.floor());
+            chunks += shard.chunk_bytes;
+            tables += shard.table_bytes();
+        }
+        self.metrics.chunk_memory.set(chunks as i64);
+        self.metrics.table_memory.set(tables as i64);
+        if upkeep.shard == 0 && upkeep.local == 0 {
+            let bytes = self.index.memory_bytes();
+            self.metrics.index_memory.set(bytes as i64);
+        }
+    }
+
+    /// Sweeps one slice of one shard and moves on to the next.
+    fn sweep_slice(
+        &self,
+        upkeep: &mut Upkeep,
+        newest: TimestampMs,
+        cutoff: TimestampMs,
+        gone: &mut Vec<u32>,
+    ) {
+        let mut shard = lock(&self.shards[upkeep.shard]);
+        let end = shard.end().min(upkeep.local + SLICE);
+        for local in upkeep.local..end {
+            let Some(series) = shard.series_mut(local) else {
+                continue;
+            };
+            if series.open.last_time() >= newest.saturating_sub(ACTIVE_MS) {
+                upkeep.active += 1;
+            }
+            let freed = series.drop_before(cutoff);
+            // Without a sample in any epoch that is kept, no look-up finds it any more.
+            let is_gone = series.has_newest()
+                && series.chunk_count() == 0
+                && epoch_of(series.open.last_time()) < epoch_of(cutoff);
+            let slot = series.slot;
+            shard.chunk_bytes -= freed;
+            if is_gone && shard.appending == 0 {
+                shard.remove(local);
+                gone.push(slot);
+            }
+        }
+        upkeep.local = end;
+        if end == shard.end() {
+            shard.active = std::mem::take(&mut upkeep.active);
+            upkeep.local = 0;
+            upkeep.shard = (upkeep.shard + 1) % self.shards.len();
+        }
+    }
+}
