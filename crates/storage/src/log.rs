@@ -109,14 +109,18 @@ impl Catalog {
         self.count(&segments);
     }
 
-    /// Forgets the segments that hold nothing from `to` on; never the newest one.
-    fn remove_before(&self, to: Position) -> Vec<Position> {
+    /// The oldest segment, if it holds nothing from `to` on and is not the newest one.
+    fn oldest_before(&self, to: Position) -> Option<Position> {
+        match **lock(&self.segments) {
+            [(oldest, _), (next, _), ..] if next <= to => Some(oldest),
+            _ => None,
+        }
+    }
+
+    fn forget(&self, first: Position) {
         let mut segments = lock(&self.segments);
-        let covered = segments.iter().skip(1).take_while(|next| next.0 <= to);
-        let count = covered.count();
-        let removed = segments.drain(..count).map(|s| s.0).collect();
+        segments.retain(|segment| segment.0 != first);
         self.count(&segments);
-        removed
     }
 
     fn count(&self, segments: &[(Position, u64)]) {
@@ -331,14 +335,11 @@ impl LocalLog {
     }
 
     fn remove_before(&self, to: Position) -> Result<(), StorageError> {
-        let disk = &self.0.env.disk;
-        for first in self.0.catalog.remove_before(to) {
-            let path = self.0.dir.join(segment::file_name(first));
-            disk.remove_file(&path)
-                .map_err(StorageError::io("remove segment", &path))?;
-            // One by one: if a crash undid an older removal and not a newer one, a gap would show.
-            disk.sync_dir(&self.0.dir)
-                .map_err(StorageError::io("sync folder", &self.0.dir))?;
+        // One is gone for good before the next one is touched: if a crash undid an older removal and
+        // not a newer one, there would be a gap.
+        while let Some(first) = self.0.catalog.oldest_before(to) {
+            segment::remove(&*self.0.env.disk, &self.0.dir, first)?;
+            self.0.catalog.forget(first);
         }
         Ok(())
     }

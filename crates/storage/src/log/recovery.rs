@@ -101,9 +101,7 @@ fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, Stor
     }
     if header != HeaderState::Sound && survey.last < first {
         tracing::info!(segment = %path.display(), "remove segment that was never finished");
-        env.disk
-            .remove_file(&path)
-            .map_err(StorageError::io("remove segment", &path))?;
+        segment::remove(&*env.disk, dir, first)?;
         return Ok(Newest {
             file: None,
             bytes: 0,

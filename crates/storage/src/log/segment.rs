@@ -10,6 +10,7 @@ use super::scan::{Found, Scanner};
 use crate::error::StorageError;
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::log::{LogBlock, Position};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,6 +47,20 @@ fn parse_name(name: &Path) -> Option<Position> {
     let digits = name.to_str()?.strip_suffix(SUFFIX)?;
     let first = Position(digits.parse().ok()?);
     (file_name(first) == name.to_str()?).then_some(first)
+}
+
+/// Removes the segment that begins with `first`, which an earlier attempt may have removed already; it
+/// is gone for good on return.
+pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(), StorageError> {
+    let path = dir.join(file_name(first));
+    match disk.remove_file(&path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(StorageError::io("remove segment", &path)(e));
+        }
+        _ => {}
+    }
+    disk.sync_dir(dir)
+        .map_err(StorageError::io("sync folder", dir))
 }
 
 /// Reads the header of an open segment.

@@ -98,14 +98,14 @@ impl File for SimFile {
         if state.syncs_lie && !fails {
             return Ok(());
         }
-        let mercy = if fails {
-            Mercy::AnyPart
-        } else {
-            Mercy::Everything
-        };
         let pending = std::mem::take(&mut state.files[self.inode].pending);
         let mut durable = std::mem::take(&mut state.files[self.inode].durable);
         for change in pending {
+            // Bytes may be forgotten; lengths are in the file system's journal.
+            let mercy = match (&change, fails) {
+                (Change::Write { .. }, true) => Mercy::AnyPart,
+                _ => Mercy::Everything,
+            };
             state.keep_part(change, mercy, &mut durable);
         }
         state.files[self.inode].durable = durable;
