@@ -42,9 +42,6 @@ pub trait File: Send + Sync {
     /// Cuts or extends the file.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Asks for `bytes` of space without changing what a reader sees before the end of the file.
-    fn allocate(&self, bytes: u64) -> io::Result<()>;
-
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
 

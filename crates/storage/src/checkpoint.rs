@@ -383,3 +383,6 @@ fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,7 @@ fn check_format(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     }
     Err(StorageError::Format {
         path: path.to_path_buf(),
-        found: found.unwrap_or("of no known kind").to_owned(),
+        found: found.unwrap_or("unknown").to_owned(),
         known: DATA_FORMAT,
     })
 }
@@ -137,4 +137,108 @@ fn write_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
     file.sync_data()?;
     disk.rename(&temporary, &root.join(FORMAT))?;
     disk.sync_dir(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::{self, Sim};
+
+    const ROOT: &str = "var/firn";
+
+    /// Opens the folder of `sim`; what it refuses with, if it does.
+    #[track_caller]
+    fn check(sim: &Sim, expected: Result<(), &str>) {
+        let opened = DataDir::open(&sim.env, Path::new(ROOT));
+        let outcome = opened.map(|_| ()).map_err(|e| e.to_string());
+        assert_eq!(outcome, expected.map_err(str::to_owned));
+    }
+
+    fn with_file(name: &str, contents: &[u8]) -> Sim {
+        let sim = sim::env(1);
+        sim.env.disk.create_dir_all(Path::new(ROOT)).unwrap();
+        sim.disk.overwrite(&Path::new(ROOT).join(name), contents);
+        sim
+    }
+
+    #[test]
+    fn new_folder_is_laid_out_and_opens_again_after_a_crash() {
+        let sim = sim::env(1);
+        check(&sim, Ok(()));
+        sim.disk.crash();
+        check(&sim, Ok(()));
+        let names = sim.env.disk.list(Path::new(ROOT)).unwrap();
+        let expected = ["FORMAT", "LOCK", "checkpoints", "wal"];
+        assert_eq!(names, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn new_folder_cut_off_by_power_loss_anywhere_opens_afterwards() {
+        for changes in 0..10 {
+            let sim = sim::env(changes);
+            sim.disk.power_off_after(changes);
+            let _ = DataDir::open(&sim.env, Path::new(ROOT));
+            sim.disk.crash();
+            check(&sim, Ok(()));
+        }
+    }
+
+    #[test]
+    fn folder_in_use_is_refused_until_its_owner_is_gone() {
+        let sim = sim::env(1);
+        let owner = DataDir::open(&sim.env, Path::new(ROOT)).unwrap();
+        check(
+            &sim,
+            Err("data folder var/firn is locked: another process is using it"),
+        );
+        drop(owner);
+        check(&sim, Ok(()));
+    }
+
+    #[test]
+    fn folder_that_is_read_only_is_refused() {
+        let sim = sim::env(1);
+        sim.disk.set_read_only(true);
+        check(
+            &sim,
+            Err("data folder var/firn is not writable: read-only filesystem or storage medium"),
+        );
+    }
+
+    #[test]
+    fn folder_of_another_format_is_refused() {
+        check(
+            &with_file("FORMAT", b"firn data format 2\n"),
+            Err("var/firn/FORMAT has format 2, this version reads format 1"),
+        );
+        check(
+            &with_file("FORMAT", b"\xff\xfe"),
+            Err("var/firn/FORMAT has format unknown, this version reads format 1"),
+        );
+    }
+
+    #[test]
+    fn folder_as_recorded_opens() {
+        let golden = include_bytes!("../tests/fixtures/format-1/FORMAT");
+        check(&with_file("FORMAT", golden), Ok(()));
+        let sim = sim::env(1);
+        check(&sim, Ok(()));
+        let written = sim.disk.contents(&Path::new(ROOT).join(FORMAT));
+        assert_eq!(written.as_deref(), Some(&golden[..]));
+    }
+
+    #[test]
+    fn folder_of_something_else_is_refused_untouched() {
+        let sim = with_file("chunks_head", b"");
+        check(
+            &sim,
+            Err(
+                "folder var/firn is not empty and is not a firn data folder: \
+                 it holds chunks_head",
+            ),
+        );
+        let names = sim.env.disk.list(Path::new(ROOT)).unwrap();
+        assert_eq!(names, [Path::new("chunks_head")]);
+        check(&with_file("lost+found", b""), Ok(()));
+    }
 }

@@ -18,6 +18,9 @@ pub(crate) mod scan;
 mod segment;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use block::PAYLOAD_BYTES_MAX;
 pub use metrics::LogMetrics;
 pub use segment::SegmentInfo;

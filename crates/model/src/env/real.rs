@@ -165,16 +165,6 @@ impl File for SystemFile {
         self.0.set_len(bytes)
     }
 
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        use rustix::fs::FallocateFlags;
-        Ok(rustix::fs::fallocate(
-            &self.0,
-            FallocateFlags::KEEP_SIZE,
-            0,
-            bytes,
-        )?)
-    }
-
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }

@@ -122,14 +122,16 @@ impl Scanner {
         &self.window[start..start + count]
     }
 
-    /// Moves the window to `offset`, at least `count` bytes long.
+    /// Moves the window over `count` bytes at `offset`. It begins with a sector, so that an unreadable
+    /// one costs no more than itself.
     fn load(&mut self, offset: u64, count: usize) {
-        let left = self.end - offset;
-        let bytes = left.min(WINDOW_BYTES.max(count) as u64) as usize;
+        let start = offset - offset % SECTOR_BYTES as u64;
+        let least = (offset - start) as usize + count;
+        let bytes = (self.end - start).min(WINDOW_BYTES.max(least) as u64) as usize;
         self.window.clear();
         self.window.resize(bytes, 0);
-        self.window_start = offset;
-        match self.file.read_at(offset, &mut self.window) {
+        self.window_start = start;
+        match self.file.read_at(start, &mut self.window) {
             Ok(read) => self.unreadable |= read < bytes,
             Err(_) => self.load_by_sector(),
         }

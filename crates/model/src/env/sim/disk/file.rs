@@ -124,15 +124,6 @@ impl File for SimFile {
         fate.outcome()
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        let (state, fate) = self.disk_for_change()?;
-        let free = state.capacity_bytes.saturating_sub(state.used_bytes());
-        match bytes > free {
-            true => Err(ErrorKind::StorageFull.into()),
-            false => fate.outcome(),
-        }
-    }
-
     fn len(&self) -> Result<u64> {
         let state = self.disk()?;
         Ok(state.files[self.inode].seen.len() as u64)

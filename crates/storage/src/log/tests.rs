@@ -1,0 +1,362 @@
+//! The log's behaviour case by case; random histories are in `tests/log_simulation.rs`.
+
+use super::*;
+use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
+use firn_model::env::{Compute, File, OpenMode, real};
+use firn_model::error::ErrorKind;
+use firn_model::log::LogBlock;
+
+const DIR: &str = "wal";
+const FIRST_SEGMENT: &str = "wal/00000000000000000001.wal";
+
+type Answers = Arc<Mutex<Vec<Result<Position, Error>>>>;
+
+fn world() -> Sim {
+    world_with(Arc::new(Inline))
+}
+
+fn world_with(compute: Arc<dyn Compute>) -> Sim {
+    let sim = sim::env_with(1, compute);
+    sim.env.disk.create_dir_all(Path::new(DIR)).unwrap();
+    sim
+}
+
+fn open(sim: &Sim, options: LogOptions) -> Result<LocalLog, StorageError> {
+    let metrics = Arc::new(LogMetrics::default());
+    LocalLog::open(&sim.env, Path::new(DIR), options, metrics)
+}
+
+fn append(log: &LocalLog, payload: &[u8]) -> Answers {
+    let answers = Answers::default();
+    let sink = answers.clone();
+    log.append(
+        payload.to_vec(),
+        Box::new(move |outcome| lock(&sink).push(outcome)),
+    );
+    answers
+}
+
+/// The payloads in the log as text, damage as `!`.
+fn contents(log: &LocalLog) -> Vec<String> {
+    let mut items = Vec::new();
+    log.tail(Position(0), &mut |item: Result<LogBlock, Error>| {
+        items.push(match item {
+            Ok(block) => String::from_utf8(block.payload).unwrap(),
+            Err(e) if e.kind == ErrorKind::Corrupt => "!".to_owned(),
+            Err(e) => panic!("{e}"),
+        });
+    })
+    .unwrap();
+    items
+}
+
+/// A log of blocks `a` to `e`, one group each, stopped; then `change` is made to the bytes of its only
+/// segment. What is read after a restart, what follows it, and what a further restart says.
+#[track_caller]
+fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    for payload in ["a", "b", "c", "d", "e"] {
+        append(&log, payload.as_bytes());
+    }
+    log.close().unwrap();
+    let mut bytes = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
+    change(&mut bytes);
+    sim.disk.overwrite(Path::new(FIRST_SEGMENT), &bytes);
+
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&log), expected);
+    let added = append(&log, b"new");
+    assert!(lock(&added)[0].is_ok());
+    sim.disk.crash();
+    let mut expected = expected.to_vec();
+    expected.push("new");
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&log), expected);
+}
+
+/// The first byte of block `index` of [`check_damage`]: each has a payload of one byte.
+fn block_at(index: usize) -> usize {
+    FILE_HEADER + index * (block::BLOCK_HEADER_BYTES + 1)
+}
+
+const FILE_HEADER: usize = file_header::FILE_HEADER_BYTES as usize;
+
+#[test]
+fn log_after_a_clean_stop_holds_all() {
+    check_damage(|_| {}, &["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn log_with_a_torn_last_block_loses_only_that() {
+    check_damage(|b| b.truncate(b.len() - 1), &["a", "b", "c", "d"]);
+    check_damage(|b| b.truncate(block_at(4) + 3), &["a", "b", "c", "d"]);
+    check_damage(|b| *b.last_mut().unwrap() ^= 1, &["a", "b", "c", "d"]);
+}
+
+#[test]
+fn log_with_a_tail_that_is_no_block_holds_all() {
+    check_damage(|b| b.extend([0; 5000]), &["a", "b", "c", "d", "e"]);
+    check_damage(|b| b.extend(b"garbage"), &["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn log_with_a_damaged_middle_reports_it_and_holds_the_rest() {
+    check_damage(|b| b[block_at(1)] ^= 1, &["a", "!", "c", "d", "e"]);
+    check_damage(|b| b[block_at(2) - 1] ^= 1, &["a", "!", "c", "d", "e"]);
+    check_damage(|b| b[block_at(0) + 8] ^= 1, &["!", "b", "c", "d", "e"]);
+    let stretch = block_at(1)..block_at(3) - 1;
+    check_damage(|b| b[stretch].fill(0), &["a", "!", "d", "e"]);
+}
+
+#[test]
+fn log_with_a_damaged_file_header_reports_it_and_holds_all() {
+    check_damage(|b| b[9] ^= 1, &["!", "a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn log_with_a_copied_block_takes_it_for_damage() {
+    let copy = |b: &mut Vec<u8>| b.copy_within(block_at(3)..block_at(4), block_at(1));
+    check_damage(copy, &["a", "!", "c", "d", "e"]);
+}
+
+#[test]
+fn log_in_a_newer_format_is_refused() {
+    let sim = world();
+    drop(open(&sim, LogOptions::default()).unwrap());
+    let mut bytes = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
+    bytes[8] = 2;
+    let crc = crc32c::crc32c(&bytes[..20]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    sim.disk.overwrite(Path::new(FIRST_SEGMENT), &bytes);
+    let refusal = open(&sim, LogOptions::default()).err().unwrap();
+    assert_eq!(
+        refusal.to_string(),
+        format!("{FIRST_SEGMENT} has format 2, this version reads format 1")
+    );
+}
+
+/// After the fault every append is refused, the blocks before it are still read, and a restart
+/// takes blocks again.
+#[track_caller]
+fn check_poison(fault: impl FnOnce(&Sim), cause: &str) {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    append(&log, b"before");
+    fault(&sim);
+    for _ in 0..2 {
+        let refusal = lock(&append(&log, b"lost"))[0].clone().unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::Unavailable);
+        let expected = format!("the log takes no writes until restart: {cause}");
+        assert_eq!(refusal.message, expected);
+        assert_eq!(log.admit().unwrap_err().message, expected);
+    }
+    assert_eq!(contents(&log), ["before"]);
+    assert_eq!(log.0.metrics.poisoned.get(), 1);
+    sim.disk.set_capacity_bytes(u64::MAX);
+    sim.disk.crash();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert!(lock(&append(&log, b"after"))[0].is_ok());
+}
+
+#[test]
+fn log_after_a_failed_write_sync_or_full_disk_is_poisoned() {
+    check_poison(
+        |sim| sim.disk.fail_after(Operation::Sync, 0),
+        &format!("sync segment {FIRST_SEGMENT}: input/output error"),
+    );
+    check_poison(
+        |sim| sim.disk.fail_after(Operation::Write, 0),
+        &format!("write segment {FIRST_SEGMENT}: input/output error"),
+    );
+    check_poison(
+        |sim| sim.disk.set_capacity_bytes(60),
+        &format!("write segment {FIRST_SEGMENT}: no storage space"),
+    );
+}
+
+#[test]
+fn log_on_a_nearly_full_disk_refuses_until_there_is_space() {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    sim.disk.set_capacity_bytes(1 << 20);
+    let refusals = (0..ADMISSIONS_PER_LOOK).filter(|_| log.admit().is_err());
+    assert_eq!(refusals.count(), 1);
+    let refusal = log.admit().unwrap_err();
+    assert_eq!(refusal.kind, ErrorKind::Unavailable);
+    assert_eq!(
+        refusal.message,
+        "disk of wal is full: 1048552 bytes free, 134217728 required"
+    );
+    sim.disk.set_capacity_bytes(1 << 30);
+    assert_eq!(log.admit(), Ok(()));
+    assert!(lock(&append(&log, b"a"))[0].is_ok());
+}
+
+#[test]
+fn log_closed_refuses_blocks() {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    log.close().unwrap();
+    let refusal = lock(&append(&log, b"a"))[0].clone().unwrap_err();
+    assert_eq!(refusal.message, "the log is closed");
+}
+
+#[test]
+fn block_beyond_the_limit_is_refused() {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    let refusal = lock(&append(&log, &vec![0; PAYLOAD_BYTES_MAX + 1]))[0].clone();
+    assert_eq!(
+        refusal.unwrap_err().message,
+        "log block too large: 67108865 bytes, limit 67108864"
+    );
+}
+
+#[test]
+fn blocks_queued_while_a_group_waits_share_one_sync() {
+    let deferred = Arc::new(Deferred::default());
+    let sim = world_with(deferred.clone());
+    let log = open(&sim, LogOptions::default()).unwrap();
+    let answers = [b"a", b"b", b"c"].map(|payload| append(&log, payload));
+    assert!(answers.iter().all(|a| lock(a).is_empty()));
+    deferred.run();
+    let positions = answers.map(|a| lock(&a)[0].clone());
+    assert_eq!(positions, [1, 2, 3].map(|p| Ok(Position(p))));
+    assert_eq!(log.0.metrics.groups.get(), 1);
+    let syncs: u64 = log.0.metrics.fsync_duration.bucket_counts().iter().sum();
+    assert_eq!(syncs, 1);
+}
+
+/// Appends five blocks with 100 ms between them.
+#[track_caller]
+fn check_syncs(sync: SyncMode, expected: u64) {
+    let sim = world();
+    let log = open(
+        &sim,
+        LogOptions {
+            sync,
+            ..LogOptions::default()
+        },
+    );
+    let log = log.unwrap();
+    for _ in 0..5 {
+        sim.clock.advance_ms(100);
+        assert!(lock(&append(&log, b"a"))[0].is_ok());
+    }
+    let syncs: u64 = log.0.metrics.fsync_duration.bucket_counts().iter().sum();
+    assert_eq!(syncs, expected);
+}
+
+#[test]
+fn sync_mode_decides_how_often_the_log_syncs() {
+    check_syncs(SyncMode::Always, 5);
+    check_syncs(SyncMode::Interval(Duration::from_millis(200)), 2);
+    check_syncs(SyncMode::None, 0);
+}
+
+#[test]
+fn log_opened_behind_a_checkpoint_holds_nothing_it_covers() {
+    let sim = world();
+    let mut options = LogOptions {
+        segment_bytes: 60,
+        ..LogOptions::default()
+    };
+    let log = open(&sim, options).unwrap();
+    for payload in ["a", "b", "c", "d", "e"] {
+        append(&log, payload.as_bytes());
+    }
+    log.close().unwrap();
+    options.start_after = Position(4);
+    let log = open(&sim, options).unwrap();
+    assert_eq!(contents(&log), ["e"]);
+    assert_eq!(log.last_position(), Position(5));
+    // The log lost its end, but the checkpoint had it.
+    options.start_after = Position(9);
+    let log = open(&sim, options).unwrap();
+    assert_eq!(contents(&log), Vec::<String>::new());
+    assert_eq!(*lock(&append(&log, b"j")), [Ok(Position(10))]);
+}
+
+#[test]
+fn log_with_many_writers_acknowledges_every_block_once() {
+    let sim = world_with(real::env().unwrap().compute);
+    let options = LogOptions {
+        queue_bytes_max: 1000,
+        segment_bytes: 10_000,
+        ..LogOptions::default()
+    };
+    let log = open(&sim, options).unwrap();
+    let answers = Answers::default();
+    sim.env.compute.for_each(8, &|_| {
+        for _ in 0..50 {
+            let sink = answers.clone();
+            log.append(
+                vec![b'x'; 200],
+                Box::new(move |outcome| lock(&sink).push(outcome)),
+            );
+        }
+    });
+    log.close().unwrap();
+    let expected: Vec<_> = (1..=400).map(|p| Ok(Position(p))).collect();
+    assert_eq!(*lock(&answers), expected);
+    assert_eq!(contents(&log).len(), 400);
+}
+
+#[test]
+fn segment_as_recorded_is_read_and_written_alike() {
+    let golden = include_bytes!("../../tests/fixtures/format-1/00000000000000000001.wal");
+    let sim = world();
+    sim.disk.overwrite(Path::new(FIRST_SEGMENT), golden);
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&log), ["first block", "", "third block"]);
+    sim.disk.kill();
+
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    for payload in ["first block", "", "third block"] {
+        append(&log, payload.as_bytes());
+    }
+    let written = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
+    assert_eq!(written, golden);
+}
+
+#[test]
+fn sector_that_cannot_be_read_costs_only_its_blocks() {
+    struct BadSector(Arc<dyn File>);
+    impl File for BadSector {
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+            if offset < 8192 && offset + into.len() as u64 > 4096 {
+                return Err(std::io::Error::other("input/output error"));
+            }
+            self.0.read_at(offset, into)
+        }
+        fn write_all_at(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+            self.0.write_all_at(offset, bytes)
+        }
+        fn sync_data(&self) -> std::io::Result<()> {
+            self.0.sync_data()
+        }
+        fn set_len(&self, bytes: u64) -> std::io::Result<()> {
+            self.0.set_len(bytes)
+        }
+        fn len(&self) -> std::io::Result<u64> {
+            self.0.len()
+        }
+    }
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    for _ in 0..30 {
+        append(&log, &[b'x'; 475]);
+    }
+    let path = Path::new(FIRST_SEGMENT);
+    let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
+    let bytes = file.len().unwrap();
+    let range = file_header::FILE_HEADER_BYTES..bytes;
+    let mut scanner = scan::Scanner::new(Arc::new(BadSector(file)), Position(1), range);
+    let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
+    let blocks = |f: &&scan::Found| matches!(f, scan::Found::Block { .. });
+    // Blocks 9 to 17 of 500 bytes touch bytes 4096 to 8191.
+    assert_eq!(found.iter().filter(blocks).count(), 21);
+    assert!(scanner.unreadable());
+}
