@@ -33,12 +33,13 @@ pub(crate) struct Repairs {
     pub(crate) bounds: (f64, f64),
     /// The largest change.
     pub(crate) difference_max: f64,
-    /// How many histograms were changed.
-    pub(crate) count: u64,
+    /// How many histograms were changed, as upstream counts them.
+    pub(crate) count: i64,
 }
 
 impl Repairs {
-    fn merge(self, other: Self) -> Self {
+    /// Both together.
+    pub(crate) fn merge(self, other: Self) -> Self {
         Self {
             times: (
                 self.times.0.min(other.times.0),
@@ -49,7 +50,7 @@ impl Repairs {
                 self.bounds.1.max(other.bounds.1),
             ),
             difference_max: self.difference_max.max(other.difference_max),
-            count: self.count + other.count,
+            count: self.count.wrapping_add(other.count),
         }
     }
 

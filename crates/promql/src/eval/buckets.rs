@@ -4,6 +4,7 @@
 //! each step then takes the buckets that have a value.
 
 mod classic;
+mod repair_log;
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, Repairs};
@@ -20,6 +21,7 @@ use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
 use classic::{Bucket, fraction, quantile};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use repair_log::RepairLog;
 use std::ops::Range;
 
 /// The label of a bucket's upper bound.
@@ -47,13 +49,16 @@ pub(crate) fn vector(
         FunctionId::HistogramQuantile => {
             let quantiles = quantiles(evaluator, &args[0], grid)?;
             let histograms = Histograms::read(evaluator, function, &args[1], grid)?;
-            histograms.answer(evaluator, &Question::Quantile(quantiles), args[1].span)?
+            let (frame, log) = histograms.answer(evaluator, &Question::Quantile(quantiles))?;
+            log.remark(args[1].span, &mut evaluator.notes);
+            frame
         }
         FunctionId::HistogramFraction => {
             let lower = evaluator.scalar(&args[0], grid)?;
             let upper = evaluator.scalar(&args[1], grid)?;
             let histograms = Histograms::read(evaluator, function, &args[2], grid)?;
-            histograms.answer(evaluator, &Question::Fraction(lower, upper), args[2].span)?
+            let question = Question::Fraction(lower, upper);
+            histograms.answer(evaluator, &question)?.0
         }
         _ => many_quantiles(evaluator, function, args, grid)?,
     };
@@ -94,11 +99,12 @@ fn many_quantiles(
         asked.push(quantiles(evaluator, arg, grid)?);
     }
     let histograms = Histograms::read(evaluator, function, &args[0], grid)?;
-    let mut out = Frame::new(grid.count);
+    let (mut out, mut log) = (Frame::new(grid.count), RepairLog::default());
     for quantiles in asked {
         let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
         let question = Question::Quantile(quantiles);
-        let answers = histograms.answer(evaluator, &question, args[0].span)?;
+        let (answers, repairs) = histograms.answer(evaluator, &question)?;
+        log.merge(repairs);
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();
@@ -106,6 +112,7 @@ fn many_quantiles(
             append_named(&mut out, &answers, &label, &name, &names);
         }
     }
+    log.remark(args[0].span, &mut evaluator.notes);
     Ok(out)
 }
 
@@ -248,51 +255,22 @@ impl Histograms {
         if self.delayed { &member.name } else { b"" }
     }
 
-    /// The answer of every histogram.
+    /// The answer of every histogram, and what had to be repaired for it.
     fn answer(
         &self,
         evaluator: &mut Evaluator<'_>,
         question: &Question,
-        span: Span,
-    ) -> Result<Frame, QueryError> {
-        let steps = self.frame.steps();
+    ) -> Result<(Frame, RepairLog), QueryError> {
         let account = evaluator.account;
-
         let task = |part: Range<usize>| {
             account.check()?;
-            let mut notes = Annotations::default();
-            let mut frame = Frame::new(steps);
-            let (mut values, mut buckets) = (Vec::new(), Vec::new());
-            for member in &self.histograms[part] {
-                values.clear();
-                for step in 0..steps {
-                    self.gather(member, step, &mut buckets);
-                    let (value, repairs) = ask(question, step, &mut buckets);
-                    values.push(value);
-                    if let Some(mut repairs) = repairs {
-                        let time = self.grid.time(step);
-                        repairs.times = (time, time);
-                        let name = self.shown_name(member);
-                        notes.add(Annotation::forced_monotonicity(span, name, repairs));
-                    }
-                }
-                let head = Head {
-                    labels: member.labels.clone(),
-                    drops_name: true,
-                };
-                let row = Row {
-                    values: &values,
-                    histograms: &[],
-                };
-                frame.push(head, row);
-            }
-            Ok((frame, notes))
+            Ok(self.answer_part(&self.histograms[part], question))
         };
-        let mut out = Frame::new(steps);
-        let all_notes = &mut evaluator.notes;
-        let merge = |(frame, notes)| {
+        let mut out = Frame::new(self.frame.steps());
+        let mut log = RepairLog::default();
+        let merge = |(frame, repairs): (Frame, RepairLog)| {
             out.append(frame);
-            all_notes.merge(notes);
+            log.merge(repairs);
             Ok(())
         };
         let count = self.histograms.len();
@@ -303,7 +281,36 @@ impl Histograms {
             task,
             merge,
         )?;
-        Ok(out)
+        Ok((out, log))
+    }
+
+    fn answer_part(&self, part: &[Member], question: &Question) -> (Frame, RepairLog) {
+        let steps = self.frame.steps();
+        let (mut frame, mut log) = (Frame::new(steps), RepairLog::default());
+        let (mut values, mut buckets) = (Vec::new(), Vec::new());
+        for member in part {
+            values.clear();
+            for step in 0..steps {
+                self.gather(member, step, &mut buckets);
+                let (value, repairs) = ask(question, step, &mut buckets);
+                values.push(value);
+                if let Some(mut repairs) = repairs {
+                    let time = self.grid.time(step);
+                    repairs.times = (time, time);
+                    log.add(self.shown_name(member), steps, step, repairs);
+                }
+            }
+            let head = Head {
+                labels: member.labels.clone(),
+                drops_name: true,
+            };
+            let row = Row {
+                values: &values,
+                histograms: &[],
+            };
+            frame.push(head, row);
+        }
+        (frame, log)
     }
 
     /// The buckets that have a value at a step.

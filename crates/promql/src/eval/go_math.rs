@@ -1,5 +1,7 @@
 //! Float functions where Go's answer is not the standard library's, and order among floats.
 
+use std::f64::consts::LN_2;
+
 /// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
@@ -18,6 +20,36 @@ pub(crate) fn max(a: f64, b: f64) -> f64 {
 /// Go's `math.Min`.
 pub(crate) fn min(a: f64, b: f64) -> f64 {
     -max(-a, -b)
+}
+
+/// From here on the square in the formulas below is all that counts, and may overflow.
+const LARGE: f64 = (1u64 << 28) as f64;
+
+/// The inverse hyperbolic sine, also where the square of `x` overflows (FreeBSD `s_asinh.c`).
+pub(crate) fn asinh(x: f64) -> f64 {
+    let size = x.abs();
+    let value = if size > LARGE {
+        size.ln() + LN_2
+    } else if size > 2.0 {
+        (2.0 * size + 1.0 / ((size * size + 1.0).sqrt() + size)).ln()
+    } else {
+        (size + size * size / (1.0 + (1.0 + size * size).sqrt())).ln_1p()
+    };
+    value.copysign(x)
+}
+
+/// The inverse hyperbolic cosine, also where the square of `x` overflows (FreeBSD `e_acosh.c`).
+pub(crate) fn acosh(x: f64) -> f64 {
+    if x.is_nan() || x < 1.0 {
+        f64::NAN
+    } else if x >= LARGE {
+        x.ln() + LN_2
+    } else if x > 2.0 {
+        (2.0 * x - 1.0 / (x + (x * x - 1.0).sqrt())).ln()
+    } else {
+        let above = x - 1.0;
+        (above + (2.0 * above + above * above).sqrt()).ln_1p()
+    }
 }
 
 /// Sorts upwards with NaN first, as upstream's heap of values does.
@@ -58,6 +90,16 @@ mod tests {
         assert!(max(f64::NAN, 1.0).is_nan() && min(1.0, f64::NAN).is_nan());
         assert!(max(-0.0, 0.0).is_sign_positive() && min(0.0, -0.0).is_sign_negative());
         assert_eq!((max(1.0, 2.0), min(1.0, 2.0)), (2.0, 1.0));
+    }
+
+    #[test]
+    fn hyperbolic_inverses_of_large_values_are_finite() {
+        for x in [1e300, 1e10, 3.0, 1.5] {
+            assert!((acosh(x) - (x.ln() + (1.0 + (1.0 - x.powi(-2)).sqrt()).ln())).abs() < 1e-9);
+            assert!((asinh(-x) + (x.ln() + (1.0 + (1.0 + x.powi(-2)).sqrt()).ln())).abs() < 1e-9);
+        }
+        assert!(acosh(0.5).is_nan() && asinh(f64::NAN).is_nan());
+        assert_eq!(asinh(-0.0).to_bits(), (-0.0f64).to_bits());
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! What was repaired in the counts of classic histograms, step by step.
+//!
+//! Upstream adds the remarks of a step to those of the steps before twice, so that the number of
+//! histograms it reports about doubles with each further step. The number is part of a text that users
+//! compare, so it is counted the same way here, overflow included.
+
+use crate::ast::Span;
+use crate::eval::annotations::{Annotation, Annotations, Repairs};
+
+/// The repairs of histograms by metric name.
+#[derive(Debug, Default)]
+pub(super) struct RepairLog(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    name: Vec<u8>,
+    repairs: Repairs,
+    /// How many histograms were repaired at each step.
+    by_step: Vec<i64>,
+}
+
+impl RepairLog {
+    /// Adds the repair of a histogram at one of `steps` steps.
+    pub(super) fn add(&mut self, name: &[u8], steps: usize, step: usize, repairs: Repairs) {
+        if let Some(known) = self.0.iter_mut().find(|e| e.name == name) {
+            known.repairs = known.repairs.merge(repairs);
+            known.by_step[step] += 1;
+            return;
+        }
+        let mut by_step = vec![0; steps];
+        by_step[step] = 1;
+        self.0.push(Entry {
+            name: name.to_vec(),
+            repairs,
+            by_step,
+        });
+    }
+
+    /// Adds all of another log.
+    pub(super) fn merge(&mut self, other: RepairLog) {
+        for entry in other.0 {
+            let Some(known) = self.0.iter_mut().find(|e| e.name == entry.name) else {
+                self.0.push(entry);
+                continue;
+            };
+            known.repairs = known.repairs.merge(entry.repairs);
+            for (count, more) in known.by_step.iter_mut().zip(entry.by_step) {
+                *count += more;
+            }
+        }
+    }
+
+    /// Says what was repaired.
+    pub(super) fn remark(self, span: Span, notes: &mut Annotations) {
+        for Entry {
+            name,
+            mut repairs,
+            by_step,
+        } in self.0
+        {
+            repairs.count = reported_count(&by_step);
+            notes.add(Annotation::forced_monotonicity(span, &name, repairs));
+        }
+    }
+}
+
+/// The count of upstream's remark; every step after the first repair doubles it.
+fn reported_count(by_step: &[i64]) -> i64 {
+    let mut steps = by_step.iter().skip_while(|count| **count == 0);
+    let first = steps.next().copied().unwrap_or(0);
+    steps.fold(first, |count, more| {
+        count.wrapping_add(*more).wrapping_mul(2)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reported_count_doubles_with_each_step_as_upstream() {
+        for (by_step, want) in [
+            (&[0, 1][..], 1),
+            (&[1, 1], 4),
+            (&[1, 1, 1, 1, 1], 46),
+            (&[3], 3),
+            (&[1, 0], 2),
+            (&[1; 70], -2),
+        ] {
+            assert_eq!(reported_count(by_step), want, "{by_step:?}");
+        }
+    }
+}
