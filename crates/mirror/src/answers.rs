@@ -4,6 +4,7 @@
 //! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`.
 
 pub mod data;
+pub mod expressions;
 pub mod queries;
 
 use crate::api::{Ask, Client};

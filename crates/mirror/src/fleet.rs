@@ -14,7 +14,7 @@
 //! anything or looks at a clock.
 
 mod catalog;
-mod random;
+pub(crate) mod random;
 mod traffic;
 
 use catalog::{FAMILIES, Model, NODE_ADDRESS};

@@ -3,8 +3,10 @@
 //! ```text
 //! when at 30m, from 5m to 55m step 10m     how what follows is asked; times count from the data's start
 //! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
+//! random 300 seed 7                        so many random expressions
 //! ```
 
+use crate::answers::expressions::random_expressions;
 use crate::api::Ask;
 use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
@@ -36,11 +38,20 @@ pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError>
                 .ok_or_else(refuse)?;
             continue;
         }
-        for expression in alternatives(line).ok_or_else(refuse)? {
+        let expressions = match line.strip_prefix("random ") {
+            Some(what) => parse_random(what).ok_or_else(refuse)?,
+            None => alternatives(line).ok_or_else(refuse)?,
+        };
+        for expression in expressions {
             asks.extend(whens.iter().map(|when| ask(&expression, *when, start_ms)));
         }
     }
     Ok(asks)
+}
+
+fn parse_random(text: &str) -> Option<Vec<String>> {
+    let (count, seed) = text.split_once(" seed ")?;
+    Some(random_expressions(seed.parse().ok()?, count.parse().ok()?))
 }
 
 fn parse_when(text: &str) -> Option<When> {
