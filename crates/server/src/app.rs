@@ -38,6 +38,8 @@ pub struct State {
     pub(crate) bodies: Budget,
     /// Queries that may be evaluated; waiters are served in the order in which they came.
     pub(crate) query_slots: Arc<Semaphore>,
+    /// Writes that may be decoded.
+    pub(crate) write_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
     pub(crate) profiling: AtomicBool,
     backend: OnceLock<Arc<Backend>>,
@@ -69,6 +71,7 @@ impl App {
                 .memory
                 .child("request bodies", limits.bodies_bytes_max),
             query_slots: Arc::new(Semaphore::new(limits.queries_max)),
+            write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
             metrics: ServerMetrics::default(),
             profiling: AtomicBool::new(false),
             backend: OnceLock::new(),
@@ -105,6 +108,9 @@ impl State {
     /// Metrics of everything that is there by now.
     pub(crate) fn collect(&self, sink: &mut dyn Sink) {
         self.metrics.collect(sink);
+        if let Some(backend) = self.backend.get() {
+            backend.pipeline.metrics().collect(sink);
+        }
         let backend = self.backend.get().map(|b| b.collectors.as_slice());
         for collector in self
             .parts

@@ -10,28 +10,20 @@ use crate::metrics::Endpoint;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, header};
-use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
 use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// A body and the memory that it holds.
-#[derive(Debug)]
-pub(crate) struct Received {
-    pub(crate) bytes: Vec<u8>,
-    _held: Reservation,
-}
-
-/// Reads a body of at most `bytes_max`.
+/// Reads a body of at most `bytes_max`. `hold` reserves memory, so many bytes more at each call.
 pub(crate) async fn read(
     app: &App,
     endpoint: Endpoint,
     mut body: Body,
     bytes_max: usize,
-) -> Result<Received, Failure> {
+    mut hold: impl FnMut(usize) -> Result<(), Failure>,
+) -> Result<Vec<u8>, Failure> {
     let start = Instant::now();
-    let mut held = app.bodies.reserve(0).map_err(overloaded)?;
     let mut bytes = Vec::new();
     loop {
         let deadline = start + allowed_time(app, bytes.len());
@@ -45,18 +37,26 @@ pub(crate) async fn read(
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if bytes.len() + data.len() > bytes_max {
-            let message = format!("request body is too long: limit {bytes_max} bytes");
+        let needed = bytes.len() + data.len();
+        if needed > bytes_max {
+            let message = format!("request body exceeds the {bytes_max} bytes limit");
             return Err(Failure::new(Cause::BodyTooLarge, message));
         }
-        grow(&mut bytes, data.len(), bytes_max, &mut held)?;
+        if needed > bytes.capacity() {
+            // At least doubled, so that a body is copied twice at most.
+            let capacity = needed
+                .max(bytes.capacity().saturating_mul(2))
+                .min(bytes_max);
+            hold(capacity - bytes.capacity())?;
+            bytes.reserve_exact(capacity - bytes.len());
+        }
         bytes.extend_from_slice(&data);
     }
     app.metrics
         .endpoint(endpoint)
         .request_bytes
         .add(bytes.len() as u64);
-    Ok(Received { bytes, _held: held })
+    Ok(bytes)
 }
 
 /// A body of so many bytes may have taken this long.
@@ -64,26 +64,6 @@ fn allowed_time(app: &App, bytes: usize) -> Duration {
     let limits = app.limits();
     let paced = bytes as f64 / limits.body_bytes_per_second_min as f64;
     limits.body_grace + Duration::from_secs_f64(paced)
-}
-
-/// Makes room for `more` bytes: at least doubles, so that a body is copied at most twice.
-fn grow(
-    bytes: &mut Vec<u8>,
-    more: usize,
-    bytes_max: usize,
-    held: &mut Reservation,
-) -> Result<(), Failure> {
-    let needed = bytes.len() + more;
-    if needed <= bytes.capacity() {
-        return Ok(());
-    }
-    let capacity = needed
-        .max(bytes.capacity().saturating_mul(2))
-        .min(bytes_max);
-    held.grow(capacity - held.bytes().min(capacity))
-        .map_err(overloaded)?;
-    bytes.reserve_exact(capacity - bytes.len());
-    Ok(())
 }
 
 /// Too many bodies at once is nothing that the sender did wrong: it should try again.
@@ -102,11 +82,10 @@ pub(crate) async fn read_form(
     if head.method != Method::POST || !is_form(&head.headers) {
         return Ok(Form::parse("", url_query));
     }
-    let received = read(app, endpoint, body, app.limits().form_body_bytes_max).await?;
-    Ok(Form::parse(
-        &String::from_utf8_lossy(&received.bytes),
-        url_query,
-    ))
+    let mut held = app.bodies.reserve(0).map_err(overloaded)?;
+    let hold = |bytes| held.grow(bytes).map_err(overloaded);
+    let bytes = read(app, endpoint, body, app.limits().form_body_bytes_max, hold).await?;
+    Ok(Form::parse(&String::from_utf8_lossy(&bytes), url_query))
 }
 
 fn is_form(headers: &axum::http::HeaderMap) -> bool {

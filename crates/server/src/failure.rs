@@ -18,6 +18,8 @@ pub(crate) enum Cause {
     BodyTooLarge,
     /// The body came too slowly.
     BodyTooSlow,
+    /// The body is of a type or encoding that is not read here.
+    MediaType,
     /// The tenant is not named.
     Unauthenticated,
     /// The operation is switched off, or another site's page asked for it.
@@ -63,6 +65,7 @@ fn verdict(cause: Cause) -> Verdict {
         }
         Cause::BodyTooLarge => (413, "bad_data", None),
         Cause::BodyTooSlow => (408, "timeout", None),
+        Cause::MediaType => (415, "bad_data", None),
         Cause::Unauthenticated => (401, "bad_data", None),
         Cause::Forbidden => (403, "bad_data", None),
     };

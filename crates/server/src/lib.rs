@@ -4,6 +4,9 @@
 //! socket -> routes -> call (params, tenant) -> handler -> compute threads -> streamed JSON
 //! ```
 //!
+//! Writes go from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
+//! [`firn_model::store::Select`] and [`engine::Engine`].
+//!
 //! Invariants: whatever a client sends, memory, threads and time stay within [`limits::Limits`]; no
 //! blocking work runs on the async runtime and no lock is held across an await; an error becomes a
 //! status in one place. What PromQL means and how samples are kept is left to `promql` and
@@ -14,7 +17,6 @@ mod app;
 mod body;
 mod call;
 pub mod engine;
-mod exposition;
 mod failure;
 mod form;
 mod histogram_json;
@@ -26,13 +28,16 @@ mod metadata;
 mod metrics;
 mod operations;
 mod origin;
+mod page;
 pub mod parts;
 mod produce;
 mod query;
+mod request_line;
 mod routes;
 mod socket;
 mod status;
 mod times;
+mod write;
 
 pub use app::{App, State};
 pub use listener::serve;

@@ -30,12 +30,13 @@ pub struct Limits {
     /// How long a client may read nothing of an answer before its connection is closed, which
     /// frees the answer's memory.
     pub response_stall_max: Duration,
-    /// Bytes of a compressed remote-write body; upstream's limit. Senders make a few hundred KiB.
+    /// Bytes of a compressed remote-write body; upstream's limit, which the pipeline has too. Senders
+    /// make a few hundred KiB.
     pub write_body_bytes_max: usize,
     /// Bytes of a form; Go's limit, which upstream inherits.
     pub form_body_bytes_max: usize,
-    /// Bytes of all bodies being received or decoded: what a thousand senders with ordinary bodies
-    /// need, and an eighth of the memory at most.
+    /// Bytes of all forms being received; those of writes are admitted by the pipeline. Four of the
+    /// longest at one time, and thousands of ordinary ones.
     pub bodies_bytes_max: usize,
     /// Writes that are decoded at one time: two a core keep the cores busy while one waits for a
     /// lock; more only add memory and latency.
@@ -72,7 +73,7 @@ impl Limits {
             response_stall_max: Duration::from_secs(30),
             write_body_bytes_max: 32 * MIB,
             form_body_bytes_max: 10 * MIB,
-            bodies_bytes_max: (memory_bytes / 8).clamp(40 * MIB, 512 * MIB),
+            bodies_bytes_max: 40 * MIB,
             writes_decoding_max: 2 * std::thread::available_parallelism().map_or(1, |n| n.get()),
             queries_max: 20,
             query_timeout: Duration::from_secs(120),

@@ -3,7 +3,6 @@
 
 use crate::app::App;
 use crate::call::not_ready;
-use crate::exposition::{self, TextSink};
 use crate::failure::{Cause, Failure};
 use crate::form::Form;
 use crate::origin;
@@ -16,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::env::Work;
 use firn_model::error::{Error, ErrorKind};
+use firn_wire::exposition::{CONTENT_TYPE, TextSink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -50,10 +50,10 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
-    let mut sink = TextSink::default();
+    let mut sink = TextSink::new();
     app.collect(&mut sink);
     let encoding = Encoding::of_request(request.headers());
-    respond(sink.into_bytes(), exposition::CONTENT_TYPE, encoding)
+    respond(sink.into_text().into_bytes(), CONTENT_TYPE, encoding)
 }
 
 /// What was built, as upstream's `/version`.

@@ -4,6 +4,7 @@
 //! what arrives when the replay is done.
 
 use crate::limits::Limits;
+use firn_ingest::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
@@ -57,9 +58,11 @@ pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 pub struct Backend {
     /// Answers look-ups.
     pub store: Arc<dyn Select>,
+    /// Takes in writes.
+    pub pipeline: Arc<Pipeline>,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
-    /// Metrics of the store and the write pipeline.
+    /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
 }
 

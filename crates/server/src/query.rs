@@ -82,7 +82,12 @@ fn with_thousands(n: i64) -> String {
 
 /// The query in the language's uniform layout.
 pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
-    let formatted = call.app.parts.engine.format(call.form.get("query"));
+    let features = call.app.parts.query.features;
+    let formatted = call
+        .app
+        .parts
+        .engine
+        .format(call.form.get("query"), features);
     let text = formatted.map_err(|e| Failure::parameter("query", e))?;
     let mut data = Vec::new();
     json::push_html_string(&mut data, text.as_bytes());

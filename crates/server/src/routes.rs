@@ -5,7 +5,7 @@ use crate::call::{self, Call};
 use crate::failure::{Cause, Failure};
 use crate::measured::measure;
 use crate::metrics::Endpoint;
-use crate::{metadata, operations, origin, query, status};
+use crate::{metadata, operations, origin, page, query, status, write};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -24,15 +24,19 @@ const POST_PUT: MethodFilter = MethodFilter::POST.or(MethodFilter::PUT);
 pub fn router(app: App) -> Router {
     let all = Router::new()
         .nest("/api/v1", api())
-        .merge(operations_routes());
+        .merge(operations_routes())
+        .merge(page_routes());
     let prefix = app.parts.web.route_prefix.clone();
     let prefixed = if prefix.is_empty() {
         all
     } else {
-        let target = format!("{prefix}/");
+        let home = format!("{prefix}/");
+        let target = home.clone();
+        let redirected = || on(GET, move || redirect(target));
         Router::new()
-            .route("/", on(GET, move || redirect(target.clone())))
-            .nest(&prefix, all)
+            .route("/", redirected.clone()())
+            .route(&prefix, redirected())
+            .nest(&home, all)
     };
     let panics = app.clone();
     prefixed
@@ -45,7 +49,7 @@ pub fn router(app: App) -> Router {
 }
 
 fn api() -> Router<App> {
-    use Endpoint::{FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status};
+    use Endpoint::{FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Write};
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
         .route(
@@ -66,6 +70,10 @@ fn api() -> Router<App> {
             api_route(GET, LabelValues, metadata::label_values),
         )
         .route(
+            "/write",
+            plain_route(MethodFilter::POST, Write, write::remote_write),
+        )
+        .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
         )
@@ -76,7 +84,6 @@ fn api() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
-        .route("/{*any}", on(MethodFilter::OPTIONS, options))
 }
 
 fn operations_routes() -> Router<App> {
@@ -113,18 +120,27 @@ fn operations_routes() -> Router<App> {
         )
 }
 
+fn page_routes() -> Router<App> {
+    let index = || plain_route(GET, Endpoint::Page, page::index);
+    let asset = || plain_route(GET, Endpoint::Page, page::asset);
+    Router::new()
+        .route("/", index())
+        .route("/graph", index())
+        .route("/query", index())
+        .route("/favicon.svg", asset())
+        .route("/assets/{name}", asset())
+}
+
 /// A route of the JSON API.
 fn api_route<H, F>(filter: MethodFilter, endpoint: Endpoint, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<Response, Failure>> + Send + 'static,
 {
-    on(
-        filter,
-        async move |State(app): State<App>, request: Request| {
-            call::answer(app, endpoint, request, handler).await
-        },
-    )
+    let work = async move |State(app): State<App>, request: Request| {
+        call::answer(app, endpoint, request, handler).await
+    };
+    on(filter, work).options(options)
 }
 
 /// A route whose handler makes the whole response.

@@ -9,6 +9,7 @@
 //! the server works on it.
 
 use crate::limits::Limits;
+use crate::request_line::RequestLine;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
@@ -51,6 +52,9 @@ impl Drop for Busy {
 pub(crate) struct GuardedSocket {
     inner: TcpStream,
     phase: Phase,
+    request_line: RequestLine,
+    /// Bytes of a rewritten request line that found no room yet.
+    carry: Vec<u8>,
     read_timer: Timer,
     write_timer: Timer,
     header_read_max: Duration,
@@ -86,6 +90,8 @@ impl GuardedSocket {
         TokioIo::new(Self {
             inner,
             phase,
+            request_line: RequestLine::default(),
+            carry: Vec::new(),
             read_timer: Timer::default(),
             write_timer: Timer::default(),
             header_read_max: limits.header_read_max,
@@ -105,6 +111,27 @@ impl GuardedSocket {
             }
         };
         self.read_timer.poll(cx, phase, allowed)
+    }
+
+    /// Notes that bytes came, which stand in `buf` from `start` on.
+    fn received(&mut self, buf: &mut ReadBuf<'_>, start: usize) {
+        if buf.filled().len() == start {
+            return;
+        }
+        // The first byte of a request ends the pause before it.
+        let phase = &self.phase.0;
+        if phase
+            .compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.request_line.restart();
+        }
+        if let Some(rewritten) = self.request_line.rewrite(&buf.filled()[start..]) {
+            buf.set_filled(start);
+            let (fitting, rest) = rewritten.split_at(rewritten.len().min(buf.remaining()));
+            buf.put_slice(fitting);
+            self.carry = rest.to_vec();
+        }
     }
 
     /// Keeps the deadline of writing: it runs while the client takes nothing.
@@ -130,15 +157,16 @@ impl AsyncRead for GuardedSocket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.carry.is_empty() {
+            let fitting = this.carry.len().min(buf.remaining());
+            buf.put_slice(&this.carry[..fitting]);
+            this.carry.drain(..fitting);
+            return Poll::Ready(Ok(()));
+        }
         let filled = buf.filled().len();
         match Pin::new(&mut this.inner).poll_read(cx, buf) {
             Poll::Ready(outcome) => {
-                // The first byte of a request ends the pause before it.
-                if buf.filled().len() > filled {
-                    let phase = &this.phase.0;
-                    let _ =
-                        phase.compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed);
-                }
+                this.received(buf, filled);
                 Poll::Ready(outcome)
             }
             Poll::Pending => this.poll_read_timer(cx).map(Err),

@@ -1,0 +1,143 @@
+//! `/api/v1/write`: remote write 1.0.
+//!
+//! ```text
+//! headers -> body (admitted byte by byte) -> decode and append (blocking thread) -> durable -> 204
+//! ```
+//!
+//! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
+//! anything from 500 on that nothing is promised and the sender should try again.
+
+use crate::app::App;
+use crate::body;
+use crate::call::not_ready;
+use crate::failure::{Cause, Failure};
+use crate::metrics::Endpoint;
+use crate::origin;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::Response;
+use firn_ingest::{PendingWrite, Pipeline};
+use firn_model::error::Error;
+use firn_model::tenant::TenantId;
+use std::sync::Arc;
+
+const MEDIA_TYPE: &str = "application/x-protobuf";
+const MESSAGE_V1: &str = "prometheus.WriteRequest";
+const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
+
+/// Takes in a request's samples.
+pub(crate) async fn remote_write(app: App, request: Request) -> Response {
+    let pipeline = match app.backend() {
+        Ok(backend) => backend.pipeline.clone(),
+        Err(state) => return not_ready(state),
+    };
+    match store(&app, pipeline, request).await {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(), Failure> {
+    let (head, body) = request.into_parts();
+    origin::check_same(&app.parts.web, &head.headers)?;
+    let tenant = app.tenant(&head.headers)?;
+    check_media(&head.headers)?;
+    let bytes_max = app.limits().write_body_bytes_max;
+    let mut admission = pipeline.admit(0).map_err(refused)?;
+    let hold = |bytes| admission.grow(bytes).map_err(refused);
+    let bytes = body::read(app, Endpoint::Write, body, bytes_max, hold).await?;
+    let pending = decode(app, pipeline, tenant, bytes).await?;
+    drop(admission);
+    let outcome = pending.await.map_err(Failure::execution)?;
+    match outcome.complaint() {
+        None => Ok(()),
+        Some(complaint) => Err(Failure::bad_data(complaint)),
+    }
+}
+
+/// Decodes and appends on a thread that may wait for a lock. Compute threads would make writes wait
+/// for queries; these are few, so that writes wait for each other and not for the scheduler.
+async fn decode(
+    app: &App,
+    pipeline: Arc<Pipeline>,
+    tenant: TenantId,
+    bytes: Vec<u8>,
+) -> Result<PendingWrite, Failure> {
+    let slot = app.write_slots.clone().acquire_owned().await;
+    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let decoding = tokio::task::spawn_blocking(move || {
+        let pending = pipeline.remote_write(&tenant, &bytes);
+        drop(slot);
+        pending
+    });
+    match decoding.await {
+        Ok(pending) => pending.map_err(refused),
+        Err(e) => {
+            tracing::error!(error = %e, "decode remote write");
+            app.metrics.panics.inc();
+            Err(Failure::internal("the write failed: see the log"))
+        }
+    }
+}
+
+/// An error about the request itself or about room for it.
+fn refused(error: Error) -> Failure {
+    Failure::new(Cause::Request(error.kind), error.message)
+}
+
+/// Accepts what upstream does, but not yet remote write 2.0; in its words.
+fn check_media(headers: &HeaderMap) -> Result<(), Failure> {
+    let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
+    let encoding = text_of(headers, header::CONTENT_ENCODING);
+    if !encoding.is_empty() && encoding != "snappy" {
+        return unsupported(format!(
+            "{encoding} encoding (compression) is not accepted by this server; \
+             only snappy is acceptable"
+        ));
+    }
+    let content_type = text_of(headers, header::CONTENT_TYPE).trim();
+    let mut parts = content_type.split(';');
+    let media_type = parts.next().unwrap_or_default();
+    if !content_type.is_empty() && media_type != MEDIA_TYPE {
+        return unsupported(format!(
+            "expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"
+        ));
+    }
+    for part in parts {
+        match part.trim().split_once('=') {
+            Some(("proto", MESSAGE_V1)) => return Ok(()),
+            Some(("proto", MESSAGE_V2)) => {
+                return unsupported(format!(
+                    "{MESSAGE_V2} protobuf message is not accepted by this server; \
+                     only accepts {MESSAGE_V1}"
+                ));
+            }
+            Some(("proto", other)) => {
+                return unsupported(format!(
+                    "got {content_type} content type; unknown type for remote write protobuf \
+                     message {other}, supported: {MESSAGE_V1}"
+                ));
+            }
+            Some(_) => {}
+            None => {
+                return unsupported(format!(
+                    "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters \
+                     to be key-values, got {part} in {content_type} content-type"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,413 @@
+//! Queries, look-ups and status documents as data, over the router in-process.
+
+// Helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+use support::{Fixture, get, post, send};
+
+/// Every path must be answered with the status and the body.
+async fn check(fixture: &Fixture, cases: &[(&str, u16, &str)]) {
+    for (path, status, body) in cases {
+        let reply = send(fixture, get(path)).await;
+        assert_eq!(
+            (reply.status, reply.body.as_str()),
+            (*status, *body),
+            "{path}"
+        );
+        assert_eq!(reply.header("content-type"), "application/json", "{path}");
+    }
+}
+
+fn error(kind: &str, message: &str) -> String {
+    let message = message.replace('"', "\\\"");
+    format!(r#"{{"status":"error","errorType":"{kind}","error":"{message}"}}"#)
+}
+
+#[tokio::test]
+async fn query_with_sound_parameters_answers_as_upstream() {
+    let fixture = Fixture::ready(|_| {});
+    check(
+        &fixture,
+        &[
+            (
+                "/api/v1/query?query=vector+2&time=1435781451.781",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"resultType":"vector","result":["#,
+                    r#"{"metric":{"__name__":"up","i":"0"},"value":[1435781451.781,"0"]},"#,
+                    r#"{"metric":{"__name__":"up","i":"1"},"value":[1435781451.781,"1"]}]}}"#
+                ),
+            ),
+            (
+                "/api/v1/query?query=vector+3&time=1&limit=1",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"resultType":"vector","result":["#,
+                    r#"{"metric":{"__name__":"up","i":"0"},"value":[1,"0"]}]},"#,
+                    r#""warnings":["results truncated due to limit"]}"#
+                ),
+            ),
+            (
+                "/api/v1/query?query=noted&time=0.5",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"resultType":"scalar","result":[0.5,"1"]},"#,
+                    r#""warnings":["PromQL warning: w"],"infos":["PromQL info: \u003ci\u003e"]}"#
+                ),
+            ),
+            (
+                "/api/v1/query_range?query=matrix+2&start=0&end=60&step=1m",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"resultType":"matrix","result":["#,
+                    r#"{"metric":{"__name__":"up","i":"0"},"values":[[0,"0.5"],[60,"0"]]},"#,
+                    r#"{"metric":{"__name__":"up","i":"1"},"values":[[0,"0.5"],[60,"1"]]}]}}"#
+                ),
+            ),
+            (
+                "/api/v1/query?query=1&time=1&stats=all",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"resultType":"scalar","result":[1,"1"],"#,
+                    r#""stats":{"samples":{"peakSamples":0,"totalQueryableSamples":0}}}}"#
+                ),
+            ),
+            (
+                "/api/v1/format_query?query=sum(a,b)",
+                200,
+                r#"{"status":"success","data":"sum(a,\nb)"}"#,
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn query_with_bad_parameters_is_refused_in_upstreams_words() {
+    let fixture = Fixture::ready(|_| {});
+    let range = "/api/v1/query_range?query=1";
+    let cases = [
+        (
+            "/api/v1/query?query=1&time=x".to_owned(),
+            r#"invalid parameter "time": invalid time value for 'time': cannot parse "x" to a valid timestamp"#,
+        ),
+        (
+            "/api/v1/query?query=1&limit=-1".into(),
+            r#"invalid parameter "limit": limit must be non-negative"#,
+        ),
+        (
+            "/api/v1/query?query=1&timeout=x".into(),
+            r#"invalid parameter "timeout": cannot parse "x" to a valid duration"#,
+        ),
+        (
+            "/api/v1/query?query=1&lookback_delta=x".into(),
+            r#"error parsing lookback delta duration: cannot parse "x" to a valid duration"#,
+        ),
+        (
+            "/api/v1/query?query=parse+error".into(),
+            r#"invalid parameter "query": 1:7: parse error: no"#,
+        ),
+        (
+            format!("{range}&start=x&end=1&step=1"),
+            r#"invalid parameter "start": cannot parse "x" to a valid timestamp"#,
+        ),
+        (
+            format!("{range}&start=0&step=1"),
+            r#"invalid parameter "end": cannot parse "" to a valid timestamp"#,
+        ),
+        (
+            format!("{range}&start=2&end=1&step=1"),
+            r#"invalid parameter "end": end timestamp must not be before start time"#,
+        ),
+        (
+            format!("{range}&start=0&end=1&step="),
+            r#"invalid parameter "step": cannot parse "" to a valid duration"#,
+        ),
+        (
+            format!("{range}&start=0&end=1&step=-1"),
+            concat!(
+                r#"invalid parameter "step": zero or negative query resolution step widths "#,
+                "are not accepted. Try a positive integer"
+            ),
+        ),
+        (
+            format!("{range}&start=0&end=11001&step=1"),
+            concat!(
+                "exceeded maximum resolution of 11,000 points per timeseries. ",
+                "Try decreasing the query resolution (?step=XX)"
+            ),
+        ),
+    ];
+    for (path, message) in cases {
+        check(&fixture, &[(&path, 400, &error("bad_data", message))]).await;
+    }
+    check(
+        &fixture,
+        &[(
+            "/api/v1/query_range?query=1&start=0&end=11000&step=1",
+            200,
+            r#"{"status":"success","data":{"resultType":"scalar","result":[0,"1"]}}"#,
+        )],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn query_that_fails_has_upstreams_status_and_type() {
+    let fixture = Fixture::ready(|_| {});
+    let cases = [
+        ("execution", 422, "execution"),
+        ("limited", 422, "execution"),
+        ("timeout", 503, "timeout"),
+        ("canceled", 499, "canceled"),
+        ("storage", 500, "internal"),
+    ];
+    for (query, status, kind) in cases {
+        let path = format!("/api/v1/query?query={query}");
+        check(&fixture, &[(&path, status, &error(kind, query))]).await;
+    }
+}
+
+#[tokio::test]
+async fn query_options_reach_the_engine() {
+    let fixture = Fixture::ready(|_| {});
+    let form = "query=1&start=2015-06-03T13:21:58.555Z&end=1433337719&step=0.1&lookback_delta=1m";
+    let reply = send(&fixture, post("/api/v1/query_range?step=7", form)).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let _ = send(
+        &fixture,
+        get("/api/v1/query?query=1&time=7&lookback_delta=0"),
+    )
+    .await;
+    let asked = fixture.engine.asked.lock().unwrap().clone();
+    let range = firn_promql::EvalTime::Range {
+        start: 1_433_337_718_555,
+        end: 1_433_337_719_000,
+        step_ms: 100,
+    };
+    let instant = firn_promql::EvalTime::Instant(7_000);
+    assert_eq!(asked, [(range, 60_000), (instant, 300_000)]);
+}
+
+#[tokio::test]
+async fn query_timeout_parameter_cancels_the_evaluation() {
+    let fixture = Fixture::ready(|_| {});
+    check(
+        &fixture,
+        &[(
+            "/api/v1/query?query=block&timeout=50ms",
+            503,
+            &error("timeout", "query timed out in expression evaluation"),
+        )],
+    )
+    .await;
+    support::eventually("cancel", || {
+        *fixture.engine.reasons.lock().unwrap() == [firn_model::cancel::Reason::Timeout]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn query_beyond_the_slots_times_out_in_the_queue() {
+    let fixture = Fixture::ready(|parts| {
+        parts.limits.queries_max = 1;
+        parts.limits.query_timeout = Duration::from_millis(300);
+    });
+    let blocked = send(&fixture, get("/api/v1/query?query=block"));
+    let queued = send(&fixture, get("/api/v1/query?query=1&timeout=20ms"));
+    let (blocked, queued) = tokio::join!(blocked, queued);
+    assert_eq!(blocked.status, 503);
+    assert_eq!(
+        queued.body,
+        error("timeout", "query timed out in query queue")
+    );
+}
+
+#[tokio::test]
+async fn panic_in_a_query_is_a_500_and_the_server_goes_on() {
+    let fixture = Fixture::ready(|_| {});
+    check(
+        &fixture,
+        &[
+            (
+                "/api/v1/query?query=panic",
+                500,
+                &error("internal", "the query failed: see the log"),
+            ),
+            (
+                "/api/v1/query?query=1&time=0",
+                200,
+                r#"{"status":"success","data":{"resultType":"scalar","result":[0,"1"]}}"#,
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn series_and_labels_answer_as_upstream() {
+    let fixture = Fixture::ready(|_| {});
+    check(
+        &fixture,
+        &[
+            (
+                "/api/v1/series?match[]=up",
+                200,
+                concat!(
+                    r#"{"status":"success","data":["#,
+                    r#"{"__name__":"up","job":"b"},{"__name__":"up","job":"a"}]}"#
+                ),
+            ),
+            (
+                "/api/v1/series?match[]=up&match[]={job=\"a\"}&limit=2",
+                200,
+                concat!(
+                    r#"{"status":"success","data":["#,
+                    r#"{"__name__":"http_requests_total","job":"a","path":"/<x>&\"y\""},"#,
+                    r#"{"__name__":"up","job":"a"}],"#,
+                    r#""warnings":["results truncated due to limit"]}"#
+                ),
+            ),
+            (
+                "/api/v1/series?match[]=nothing",
+                200,
+                r#"{"status":"success","data":[]}"#,
+            ),
+            (
+                "/api/v1/labels",
+                200,
+                r#"{"status":"success","data":["__name__","job","path"]}"#,
+            ),
+            (
+                "/api/v1/labels?match[]=up&limit=1",
+                200,
+                concat!(
+                    r#"{"status":"success","data":["__name__"],"#,
+                    r#""warnings":["results truncated due to limit"]}"#
+                ),
+            ),
+            (
+                "/api/v1/label/job/values",
+                200,
+                r#"{"status":"success","data":["a","b"]}"#,
+            ),
+            (
+                "/api/v1/label/U__job/values?match[]=http_requests_total",
+                200,
+                r#"{"status":"success","data":["a"]}"#,
+            ),
+            (
+                "/api/v1/label/path/values",
+                200,
+                r#"{"status":"success","data":["/\u003cx\u003e\u0026\"y\""]}"#,
+            ),
+            (
+                "/api/v1/label/none/values",
+                200,
+                r#"{"status":"success","data":[]}"#,
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn series_and_labels_with_bad_parameters_are_refused_in_upstreams_words() {
+    let fixture = Fixture::ready(|_| {});
+    let cases = [
+        ("/api/v1/series", "no match[] parameter provided"),
+        (
+            "/api/v1/series?x=%zz",
+            r#"error parsing form values: invalid URL escape "%zz""#,
+        ),
+        (
+            "/api/v1/series?match[]={job=~\".*\"}",
+            r#"invalid parameter "match[]": match[] must contain at least one non-empty matcher"#,
+        ),
+        (
+            "/api/v1/labels?match[]={job!=\"x\"}",
+            "match[] must contain at least one non-empty matcher",
+        ),
+        (
+            "/api/v1/labels?start=x",
+            r#"invalid parameter "start": invalid time value for 'start': cannot parse "x" to a valid timestamp"#,
+        ),
+        (
+            "/api/v1/label/%ff/values",
+            "invalid label name: \"\u{fffd}\"",
+        ),
+    ];
+    for (path, message) in cases {
+        check(&fixture, &[(path, 400, &error("bad_data", message))]).await;
+    }
+    let unavailable = error("unavailable", "store is not open");
+    let path = "/api/v1/series?match[]=up&start=2&end=1";
+    check(&fixture, &[(path, 503, &unavailable)]).await;
+}
+
+#[tokio::test]
+async fn status_documents_have_upstreams_fields() {
+    let fixture = Fixture::ready(|_| {});
+    check(
+        &fixture,
+        &[
+            (
+                "/api/v1/status/buildinfo",
+                200,
+                concat!(
+                    r#"{"status":"success","data":{"version":"3.14.0","revision":"r","#,
+                    r#""branch":"b","buildUser":"u","buildDate":"d","goVersion":"rustc","#,
+                    r#""firn_version":"0.1.0"}}"#
+                ),
+            ),
+            (
+                "/api/v1/status/flags",
+                200,
+                r#"{"status":"success","data":{"web.listen-address":"<addr>"}}"#,
+            ),
+            (
+                "/api/v1/status/config",
+                200,
+                r#"{"status":"success","data":{"yaml":"global: {}\n"}}"#,
+            ),
+            (
+                "/api/v1/status/tsdb?limit=0",
+                400,
+                &error("bad_data", "limit must be a positive number"),
+            ),
+            (
+                "/api/v1/status/tsdb?limit=10001",
+                400,
+                &error("bad_data", "limit must not exceed 10000"),
+            ),
+        ],
+    )
+    .await;
+    let tsdb = send(&fixture, get("/api/v1/status/tsdb")).await;
+    let tsdb: serde_json::Value = serde_json::from_str(&tsdb.body).unwrap();
+    assert_eq!(tsdb["data"]["headStats"]["numSeries"], 3);
+    assert_eq!(tsdb["data"]["seriesCountByMetricName"][0]["name"], "up");
+    let runtime = send(&fixture, get("/api/v1/status/runtimeinfo")).await;
+    let start = r#"{"status":"success","data":{"startTime":"1970-01-01T00:00:01Z","CWD":"/data","#;
+    assert!(runtime.body.starts_with(start), "{}", runtime.body);
+    assert!(
+        runtime.body.contains(r#""GOMAXPROCS":2,"GOMEMLIMIT":42,"#),
+        "{}",
+        runtime.body
+    );
+}
+
+#[tokio::test]
+async fn answer_over_the_memory_of_queries_is_refused() {
+    let fixture = Fixture::ready(|parts| parts.limits.queries_bytes_max = 1000);
+    let reply = send(&fixture, get("/api/v1/query?query=vector+1000")).await;
+    assert_eq!(reply.status, 422);
+    assert!(
+        reply.body.contains("all queries memory limit reached"),
+        "{}",
+        reply.body
+    );
+}

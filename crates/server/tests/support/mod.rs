@@ -1,0 +1,440 @@
+//! Stand-ins for the rooms behind the server: a store of label sets, an engine that answers by
+//! script, a log that takes everything.
+
+// Each test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use firn_ingest::{IngestLimits, Pipeline};
+use firn_model::batch::Batch;
+use firn_model::budget::Budget;
+use firn_model::cancel::Reason;
+use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::env::real;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::metrics::{Collect, Sink, Value as Metric};
+use firn_model::store::{
+    Append, AppendBounds, Appended, Rejected, Rejection, Select, SelectRequest, Selection, Ticket,
+};
+use firn_model::tenant::TenantId;
+use firn_promql::value::{
+    MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
+};
+use firn_promql::{Context, EvalTime, Features, Options};
+use firn_server::engine::Engine;
+use firn_server::limits::Limits;
+use firn_server::parts::{
+    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
+};
+use firn_server::{App, router};
+use firn_storage::store::{Stat, StoreStats};
+use http_body_util::BodyExt;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tower::ServiceExt;
+
+/// Memory of the process under test.
+pub const MEMORY_BYTES: usize = 512 << 20;
+
+/// Label sets without samples.
+pub struct FakeStore(pub Vec<Labels>);
+
+impl FakeStore {
+    fn matching(&self, request: &SelectRequest<'_>) -> Vec<Labels> {
+        let is_wanted = |labels: &&Labels| {
+            let matches = |m: &Matcher| m.matches(labels.get(m.name()));
+            request.matchers.iter().all(matches)
+        };
+        self.0.iter().filter(is_wanted).cloned().collect()
+    }
+}
+
+impl Select for FakeStore {
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        if request.range.min > request.range.max {
+            return Err(Error::new(ErrorKind::Unavailable, "store is not open"));
+        }
+        Ok(Arc::new(FakeSelection(self.matching(&request))))
+    }
+
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = Vec::new();
+        for labels in self.matching(&request) {
+            names.extend(labels.iter().map(|(name, _)| name.to_owned()));
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.matching(&request);
+        let mut values: Vec<Vec<u8>> = found.iter().map(|l| l.get(name).to_vec()).collect();
+        values.retain(|value| !value.is_empty());
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+struct FakeSelection(Vec<Labels>);
+
+impl Selection for FakeSelection {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        self.0[series].clone()
+    }
+
+    fn label_column(&self, _name: &str) -> LabelColumn {
+        LabelColumn::default()
+    }
+
+    fn read(&self, _series: Range<usize>, _into: &mut SeriesBatch) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Answers by the query's text.
+#[derive(Default)]
+pub struct FakeEngine {
+    /// Queries that wait to be canceled.
+    pub blocked: AtomicUsize,
+    /// Why those that waited were.
+    pub reasons: Mutex<Vec<Reason>>,
+    /// How queries were asked.
+    pub asked: Mutex<Vec<(EvalTime, i64)>>,
+}
+
+impl FakeEngine {
+    fn value(&self, text: &str, time: EvalTime) -> Value {
+        let labels =
+            |i: usize| Labels::from_pairs([("__name__", "up".into()), ("i", i.to_string())]);
+        let (at, end) = match time {
+            EvalTime::Instant(at) => (at, at),
+            EvalTime::Range { start, end, .. } => (start, end),
+        };
+        match text.split_once(' ').unwrap_or((text, "1")) {
+            ("vector", n) => {
+                let element = |i| VectorElement {
+                    labels: labels(i),
+                    time: at,
+                    value: PointValue::Float(i as f64),
+                };
+                Value::Vector((0..n.parse().unwrap()).map(element).collect())
+            }
+            ("matrix", n) => {
+                let series = |i| MatrixSeries {
+                    labels: labels(i),
+                    floats: vec![(at, 0.5), (end, i as f64)],
+                    histograms: Vec::new(),
+                };
+                Value::Matrix((0..n.parse().unwrap()).map(series).collect())
+            }
+            _ => Value::Scalar(at, 1.0),
+        }
+    }
+
+    fn block(&self, context: &Context<'_>) -> QueryError {
+        self.blocked.fetch_add(1, Ordering::SeqCst);
+        let reason = loop {
+            match context.cancel.reason() {
+                Some(reason) => break reason,
+                None => std::thread::yield_now(),
+            }
+        };
+        self.reasons.lock().unwrap().push(reason);
+        self.blocked.fetch_sub(1, Ordering::SeqCst);
+        QueryError::Canceled("query was canceled in test".into())
+    }
+}
+
+impl Engine for FakeEngine {
+    fn query(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<QueryResult, QueryError> {
+        self.asked.lock().unwrap().push((time, options.lookback_ms));
+        let message = text.to_owned();
+        match text {
+            "parse error" => return Err(QueryError::Parse("1:7: parse error: no".into())),
+            "execution" => return Err(QueryError::Execution(message)),
+            "timeout" => return Err(QueryError::Timeout(message)),
+            "canceled" => return Err(QueryError::Canceled(message)),
+            "limited" => return Err(QueryError::Limited(message)),
+            "storage" => {
+                let e = Error::new(ErrorKind::Corrupt, message);
+                return Err(QueryError::Storage(e));
+            }
+            "block" => return Err(self.block(context)),
+            "panic" => panic!("as the test asked"),
+            _ => {}
+        }
+        let noted = text == "noted";
+        Ok(QueryResult {
+            value: self.value(text, time),
+            warnings: noted
+                .then(|| "PromQL warning: w".to_owned())
+                .into_iter()
+                .collect(),
+            infos: noted
+                .then(|| "PromQL info: <i>".to_owned())
+                .into_iter()
+                .collect(),
+            stats: Stats::default(),
+        })
+    }
+
+    fn selector(&self, text: &str) -> Result<Vec<Matcher>, String> {
+        firn_promql::parser::parse_selector(text).map_err(|e| e.to_string())
+    }
+
+    fn format(&self, text: &str, _features: Features) -> Result<String, String> {
+        match text {
+            "" => Err("1:1: parse error: no expression found in input".into()),
+            text => Ok(text.replace(',', ",\n")),
+        }
+    }
+}
+
+/// Answers by the names of metrics: `late` is rejected, `broken` fails the batch.
+#[derive(Default)]
+pub struct FakeLog {
+    /// Samples stored, by tenant.
+    pub stored: Mutex<Vec<(String, usize)>>,
+}
+
+impl Append for FakeLog {
+    fn append(&self, tenant: &TenantId, batch: &Batch, _bounds: AppendBounds) -> Ticket {
+        let mut appended = Appended::default();
+        for series in batch.iter() {
+            match series.labels.get("__name__") {
+                b"broken" => {
+                    let e = Error::new(ErrorKind::Unavailable, "log is closed");
+                    return Ticket::ready(Err(e));
+                }
+                b"panic" => panic!("as the test asked"),
+                b"late" => appended.rejected.push(Rejected {
+                    rejection: Rejection::OutOfOrder,
+                    count: series.times.len(),
+                    first_labels: series.labels.to_owned(),
+                    first_time: series.times[0],
+                }),
+                _ => appended.stored += series.times.len(),
+            }
+        }
+        let mut stored = self.stored.lock().unwrap();
+        stored.push((tenant.as_str().to_owned(), appended.stored));
+        Ticket::ready(Ok(appended))
+    }
+}
+
+/// The body of a write of one sample for each metric.
+pub fn write_body(metrics: &[&str]) -> Vec<u8> {
+    let mut batch = Batch::default();
+    for name in metrics {
+        let labels = Labels::from_pairs([("__name__", *name)]);
+        batch.push_series(labels.as_ref(), &[(1_000, 1.0)]);
+    }
+    firn_wire::remote_write::encode(&batch)
+}
+
+struct FakeMetrics;
+
+impl Collect for FakeMetrics {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let labels = [("path", "a\"b\\c\nd")];
+        sink.metric("firn_test_bytes", "Help.", &labels, Metric::Gauge(1.5));
+    }
+}
+
+/// A server under test.
+pub struct Fixture {
+    pub app: App,
+    pub engine: Arc<FakeEngine>,
+    pub quits: Arc<AtomicUsize>,
+    pub log: Arc<FakeLog>,
+}
+
+impl Fixture {
+    /// A server that is ready, with `change` applied to its parts.
+    pub fn ready(change: impl FnOnce(&mut AppParts)) -> Self {
+        let fixture = Self::starting(change);
+        fixture.open();
+        fixture
+    }
+
+    /// A server whose replay is not done.
+    pub fn starting(change: impl FnOnce(&mut AppParts)) -> Self {
+        let engine = Arc::new(FakeEngine::default());
+        let quits = Arc::new(AtomicUsize::new(0));
+        let mut parts = parts(engine.clone(), quits.clone());
+        change(&mut parts);
+        Self {
+            app: App::new(parts),
+            engine,
+            quits,
+            log: Arc::default(),
+        }
+    }
+
+    /// Ends the replay.
+    pub fn open(&self) {
+        self.app.open(backend(self.log.clone()));
+    }
+
+    pub fn router(&self) -> axum::Router {
+        router(self.app.clone())
+    }
+}
+
+fn backend(log: Arc<FakeLog>) -> Backend {
+    let series = |name: &str, job: &str, path: &str| {
+        Labels::from_pairs([("__name__", name), ("job", job), ("path", path)])
+    };
+    let store = FakeStore(vec![
+        series("up", "b", ""),
+        series("up", "a", ""),
+        series("http_requests_total", "a", "/<x>&\"y\""),
+    ]);
+    let stats = StoreStats {
+        series: 3,
+        label_pairs: 5,
+        chunks: 4,
+        min_time: Some(1000),
+        max_time: Some(2000),
+        series_count_by_metric_name: vec![Stat {
+            name: "up".into(),
+            value: 2,
+        }],
+        ..StoreStats::default()
+    };
+    let limits = IngestLimits {
+        in_flight_bytes_max: 8 << 20,
+        ..IngestLimits::default()
+    };
+    let memory = Budget::new("writes", MEMORY_BYTES);
+    let clock = real::env().unwrap().clock;
+    Backend {
+        pipeline: Arc::new(Pipeline::new(log, clock, limits, &memory)),
+        store: Arc::new(store),
+        stats: Arc::new(move |_| stats.clone()),
+        collectors: vec![Arc::new(FakeMetrics)],
+    }
+}
+
+fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
+    AppParts {
+        env: real::env().unwrap(),
+        limits: Limits::for_memory(MEMORY_BYTES),
+        memory: Budget::new("process", MEMORY_BYTES),
+        engine,
+        query: QuerySettings {
+            features: Features::default(),
+            lookback_ms: 300_000,
+            samples_max: 50_000_000,
+            default_subquery_step_ms: Arc::new(|| 60_000),
+        },
+        multitenancy: false,
+        web: WebSettings::default(),
+        build: BuildInfo {
+            version: "3.14.0".into(),
+            revision: "r".into(),
+            branch: "b".into(),
+            build_user: "u".into(),
+            build_date: "d".into(),
+            go_version: "rustc".into(),
+            firn_version: "0.1.0".into(),
+        },
+        flags: BTreeMap::from([("web.listen-address".into(), "<addr>".into())]),
+        config: Arc::new(|| "global: {}\n".into()),
+        runtime: Arc::new(|| RuntimeInfo {
+            start_time: 1_000,
+            working_dir: "/data".into(),
+            hostname: "h".into(),
+            reload_config_success: true,
+            last_config_time: 2_000,
+            corruption_count: 0,
+            thread_count: 7,
+            cores: 2,
+            memory_limit_bytes: 42,
+            storage_retention: "15d".into(),
+        }),
+        collectors: Vec::new(),
+        lifecycle: Some(Lifecycle {
+            reload: Arc::new(|| Err("line 3: <bad>".into())),
+            quit: Arc::new(move || quits.fetch_add(1, Ordering::SeqCst) == 0),
+        }),
+        profiler: None,
+    }
+}
+
+/// Waits until `done`, and fails when it takes longer than ten seconds.
+pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} did not happen in time");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// An answer, unpacked.
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// Sends a request to the router.
+pub async fn send(fixture: &Fixture, request: Request<Body>) -> Reply {
+    let response = fixture.router().oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    let mut text = Vec::new();
+    match head.headers.get("content-encoding") {
+        Some(_) => drop(
+            flate2::read::GzDecoder::new(&bytes[..])
+                .read_to_end(&mut text)
+                .unwrap(),
+        ),
+        None => text.extend_from_slice(&bytes),
+    }
+    Reply {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: String::from_utf8(text).unwrap(),
+    }
+}
+
+/// A GET; quotes may stand as they are.
+pub fn get(path: &str) -> Request<Body> {
+    Request::get(path.replace('"', "%22"))
+        .body(Body::empty())
+        .unwrap()
+}
+
+/// A POST of a form.
+pub fn post(path: &str, form: &'static str) -> Request<Body> {
+    let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
+    request.body(Body::from(form)).unwrap()
+}

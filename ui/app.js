@@ -1,0 +1,109 @@
+// The page: panels from the URL, the dashboard while there is none, the theme, and whether the
+// server is ready.
+
+import { ask } from "./api.js";
+import { Dashboard } from "./dashboard.js";
+import { Panel } from "./panel.js";
+
+const THEME_KEY = "firn.theme";
+const THEMES = { system: "◐", light: "☀", dark: "☾" };
+const RETRY_MS = 1000;
+
+const panels = [];
+const find = (id) => document.getElementById(id);
+const dashboard = new Dashboard(find("dashboard"), {
+  onopen: (expr, range) => {
+    panels[0].expr.value = expr;
+    panels[0].set({ range, tab: "graph" });
+    scrollTo(0, 0);
+  },
+});
+
+function changed() {
+  const params = new URLSearchParams(panels.flatMap((panel, i) => (panel.state.expr ? panel.params(i) : [])));
+  const isEmpty = params.size === 0;
+  const url = isEmpty ? location.pathname : `query?${params}`;
+  if (location.search !== (isEmpty ? "" : `?${params}`)) window.history.pushState(null, "", url);
+  document.title = panels[0]?.state.expr ? `${panels[0].state.expr} – Firn` : "Firn";
+  dashboard.show(isEmpty);
+  for (const panel of panels) panel.find(".remove").hidden = panels.length === 1;
+}
+
+function add(state) {
+  const panel = new Panel(state, {
+    onchange: changed,
+    onremove: (gone) => {
+      panels.splice(panels.indexOf(gone), 1);
+      gone.root.remove();
+      changed();
+    },
+  });
+  panels.push(panel);
+  find("panels").append(panel.root);
+  panel.fit();
+  return panel;
+}
+
+// Builds the panels that the URL names.
+function restore() {
+  for (const panel of panels.splice(0)) {
+    panel.stop();
+    panel.root.remove();
+  }
+  const params = new URLSearchParams(location.search);
+  const count = [...params.keys()].filter((name) => /^g\d+\.expr$/.test(name)).length;
+  for (let i = 0; i < Math.max(1, count); i += 1) add(Panel.stateOf(params, i));
+  for (const panel of panels) if (panel.state.expr) panel.run();
+  changed();
+  panels[0].expr.focus();
+}
+
+function applyTheme(theme) {
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = theme === "dark" || (theme === "system" && prefersDark);
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  find("theme").textContent = THEMES[theme];
+  for (const panel of panels) {
+    panel.graph.drawLegend();
+    panel.graph.draw();
+  }
+  for (const { graph } of dashboard.cards.values()) graph.draw();
+}
+
+function startTheme() {
+  let theme = localStorage.getItem(THEME_KEY) ?? "system";
+  if (!(theme in THEMES)) theme = "system";
+  find("theme").addEventListener("click", () => {
+    const order = Object.keys(THEMES);
+    theme = order[(order.indexOf(theme) + 1) % order.length];
+    localStorage.setItem(THEME_KEY, theme);
+    applyTheme(theme);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(theme));
+  applyTheme(theme);
+}
+
+// Waits until the replay is done: before that no query is answered.
+async function ready() {
+  const banner = find("banner");
+  for (;;) {
+    const response = await fetch("-/ready").catch(() => undefined);
+    if (response?.ok) break;
+    banner.textContent = response ? "Firn is starting: it replays its log." : "Firn does not answer.";
+    banner.hidden = false;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+  banner.hidden = true;
+}
+
+async function showBuild() {
+  const { data } = await ask("status/buildinfo");
+  find("build").textContent = `${data.firn_version} · compatible with Prometheus ${data.version}`;
+}
+
+startTheme();
+find("add").addEventListener("click", () => add({}).expr.focus());
+addEventListener("popstate", restore);
+await ready();
+restore();
+showBuild();
