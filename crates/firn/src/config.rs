@@ -107,6 +107,43 @@ impl Default for Config {
     }
 }
 
+/// The config of a server that was given none.
+const BUILT_IN: &str = "\
+scrape_configs:
+- job_name: firn
+  scrape_interval: 5s
+  static_configs:
+  - targets: [localhost:9090]
+";
+
+impl Config {
+    /// What holds when no file is given: Firn scrapes itself.
+    pub fn built_in() -> Config {
+        Config {
+            text: BUILT_IN.to_owned(),
+            ..Config::default()
+        }
+    }
+
+    /// Keys whose values differ in `newer` although they cannot change while the process runs.
+    pub fn fixed_differences(&self, newer: &Config) -> Vec<&'static str> {
+        let differences = [
+            (
+                "storage.tsdb.retention.time",
+                self.retention != newer.retention,
+            ),
+            ("firn.wal_sync", self.wal_sync != newer.wal_sync),
+            ("firn.memory_limit", self.memory_limit != newer.memory_limit),
+            (
+                "firn.multitenancy",
+                self.is_multitenant != newer.is_multitenant,
+            ),
+        ];
+        let different = differences.into_iter().filter(|(_, differs)| *differs);
+        different.map(|(key, _)| key).collect()
+    }
+}
+
 /// Checks the text of a config. An empty one is a config that sets nothing.
 pub fn parse(text: &str) -> Result<Config, YamlError> {
     let Some(mut root) = yaml::parse(text)? else {

@@ -10,12 +10,21 @@ mod documentation;
 mod flags;
 mod logs;
 mod memory;
+mod process;
+mod profile;
+mod query;
+mod script;
 mod serve;
 mod settings;
 mod units;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// jemalloc: the least memory for a heap of many small objects that live and die together, and
+/// heap profiles. Its options stand in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The version of Prometheus whose behaviour this version of Firn has.
 const PROMETHEUS_VERSION: &str = "3.14.0";
@@ -26,6 +35,9 @@ Usage: firn COMMAND
 Commands:
   serve          take writes and answer queries (firn serve --help)
   check config   check config files
+  load           send the load of a fleet to a server (firn load --help)
+  query          ask a server: instant, range, series, labels (firn query)
+  test promql    run PromQL scripts
   --version      print the version
   --help         print this
 ";
@@ -38,7 +50,10 @@ fn main() -> ExitCode {
     };
     match command.to_str().unwrap_or_default() {
         "check" => check::run(rest),
+        "load" => load(rest),
+        "query" => query::run(rest),
         "serve" => serve::run(rest),
+        "test" => script::run(rest),
         "help" | "--help" | "-h" => {
             console::out(USAGE);
             ExitCode::SUCCESS
@@ -56,6 +71,16 @@ fn main() -> ExitCode {
                 USAGE.trim_end()
             ));
             ExitCode::from(2)
+        }
+    }
+}
+
+fn load(args: &[OsString]) -> ExitCode {
+    match firn_mirror::load::run(args.iter().cloned(), &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            console::err(&format!("firn load: {e}"));
+            ExitCode::FAILURE
         }
     }
 }

@@ -9,35 +9,68 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod listen;
+mod parts;
+mod running;
+mod self_scrape;
+mod signals;
+
 use crate::config::{self, Config, ConfigError, WalSync};
 use crate::flags::{self, CommandLine, Request};
 use crate::settings::Settings;
 use crate::units::format_duration;
 use crate::{console, documentation, logs, memory};
-use firn_model::env;
+use firn_ingest::{IngestLimits, Pipeline};
+use firn_model::budget::Budget;
+use firn_model::env::{Env, real};
 use firn_model::error::Error;
+use firn_server::App;
+use firn_server::parts::Backend;
 use firn_storage::store::{Store, StoreOptions, SyncMode};
+use parts::{PartsError, Sources};
+use running::Running;
+use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{Level, info, warn};
 
 /// How often the store is asked to start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Memory that a series may take with its labels, its place in the index and its open chunk: three
+/// times what one with eleven labels takes. Half of the memory may be series, since queries may
+/// take the other half; when it is full, new series are refused and the old ones go on.
+const SERIES_BYTES: usize = 1 << 10;
 
 /// Why the server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 enum ServeError {
     #[error("load config {0}")]
     Config(#[from] ConfigError),
+    #[error("flag --web.config.file: TLS and authentication are not supported: use a proxy")]
+    WebConfig,
+    #[error(transparent)]
+    Parts(#[from] PartsError),
+    #[error("listen on {address}: {error}")]
+    Listen {
+        address: String,
+        error: std::io::Error,
+    },
     #[error("start threads: {0}")]
     Threads(std::io::Error),
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
-    #[error("{0}")]
-    Store(#[from] Error),
+    #[error("a task failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    #[error("open data folder: {0}")]
+    Open(Error),
+    #[error("close data folder: {0}")]
+    Close(Error),
 }
 
 /// Runs `firn serve` with the arguments behind it.
@@ -68,9 +101,12 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
+    if settings.web_config_file.is_some() {
+        return Err(ServeError::WebConfig);
+    }
     let config = match &settings.config_file {
         Some(file) => config::load(file)?,
-        None => Config::default(),
+        None => Config::built_in(),
     };
     logs::start(
         settings.log_level.unwrap_or(Level::INFO),
@@ -81,7 +117,10 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::Threads)?;
-    runtime.block_on(run_server(settings, &config))
+    let outcome = runtime.block_on(run_server(line, config));
+    // A store that is still opening cannot be told to stop, and has nothing to lose.
+    runtime.shutdown_background();
+    outcome
 }
 
 fn warn_of_ignored(line: &CommandLine, config: &Config) {
@@ -93,26 +132,131 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
     }
 }
 
-async fn run_server(settings: &Settings, config: &Config) -> Result<(), ServeError> {
-    let memory_bytes = memory::limit_bytes(config.memory_limit);
-    let options = store_options(settings, config);
-    info!(
-        version = env!("CARGO_PKG_VERSION"),
-        memory_bytes,
-        data = %settings.data_dir.display(),
-        retention = %format_duration(Duration::from_millis(options.retention_ms as u64)),
-        "start"
-    );
-    let env = env::real::env().map_err(ServeError::Threads)?;
-    let store = Store::open(env, options)?;
-    info!("ready");
-    wait_for_stop(&store).await?;
-    info!("stop");
-    store.close()?;
-    Ok(())
+async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {
+    let signals = Signals::new().map_err(ServeError::Signals)?;
+    Node::start(line, config, signals).await?.run().await
 }
 
-fn store_options(settings: &Settings, config: &Config) -> StoreOptions {
+/// A server whose sockets are open.
+struct Node {
+    env: Env,
+    memory: Budget,
+    options: StoreOptions,
+    running: Arc<Running>,
+    app: App,
+    servers: Servers,
+    signals: Signals,
+    /// Receives the wish of an HTTP request to end.
+    quitting: mpsc::Receiver<()>,
+}
+
+impl Node {
+    async fn start(
+        line: &CommandLine,
+        config: Config,
+        signals: Signals,
+    ) -> Result<Self, ServeError> {
+        let settings = &line.settings;
+        let limit_bytes = memory::limit_bytes(config.memory_limit);
+        let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        let options = store_options(settings, &config, limit_bytes);
+        let retention = Duration::from_millis(options.retention_ms as u64);
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            memory_limit_bytes = limit_bytes,
+            data = %settings.data_dir.display(),
+            retention = %format_duration(retention),
+            "start"
+        );
+        let env = real::env().map_err(ServeError::Threads)?;
+        let memory = Budget::new("process", limit_bytes);
+        let file = settings.config_file.clone();
+        let running = Arc::new(Running::new(file, config, env.clock.clone()));
+        // One wish to end is enough; a second finds the place taken.
+        let (quit, quitting) = mpsc::channel(1);
+        let app = App::new(parts::build(Sources {
+            line,
+            running: running.clone(),
+            env: env.clone(),
+            memory: memory.clone(),
+            retention,
+            quit,
+        })?);
+        let servers = Servers::start(bind_all(&settings.listen).await?, &app);
+        Ok(Self {
+            env,
+            memory,
+            options,
+            running,
+            app,
+            servers,
+            signals,
+            quitting,
+        })
+    }
+
+    /// Opens the store, serves until someone wants the process to end, and closes the store.
+    async fn run(mut self) -> Result<(), ServeError> {
+        let store = tokio::select! {
+            opened = open_store(self.env.clone(), self.options.clone()) => opened?,
+            () = self.signals.stop() => return Ok(()),
+        };
+        let pipeline = Arc::new(Pipeline::new(
+            store.clone(),
+            self.env.clock.clone(),
+            IngestLimits::default(),
+            &self.memory,
+        ));
+        self.app.open(backend(&store, &pipeline));
+        info!("ready");
+        let scraper = self
+            .running
+            .is_built_in()
+            .then(|| self_scrape::start(&self.app, self.servers.first_port, pipeline, &self.env));
+        self.serve(&store).await?;
+        info!("stop");
+        let Self {
+            servers,
+            mut signals,
+            ..
+        } = self;
+        let close = async {
+            if let Some(scraper) = scraper {
+                scraper.stop().await;
+            }
+            servers.stop().await;
+            spawn_blocking(move || store.close()).await
+        };
+        tokio::select! {
+            closed = close => closed?.map_err(ServeError::Close),
+            () = signals.stop() => {
+                warn!("second signal: end at once");
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the clockwork going until someone wants the process to end.
+    async fn serve(&mut self, store: &Arc<Store>) -> Result<(), ServeError> {
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => store.tick(),
+                Some(()) = self.quitting.recv() => return Ok(()),
+                wish = self.signals.next() => match wish {
+                    Wish::Stop => return Ok(()),
+                    Wish::Reload => {
+                        let running = self.running.clone();
+                        // What is wrong with the file is logged where it is found.
+                        let _ = spawn_blocking(move || running.reload()).await?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn store_options(settings: &Settings, config: &Config, memory_bytes: usize) -> StoreOptions {
     let defaults = StoreOptions::new(&settings.data_dir);
     let retention = config.retention.or(settings.retention_time);
     StoreOptions {
@@ -122,19 +266,87 @@ fn store_options(settings: &Settings, config: &Config) -> StoreOptions {
             WalSync::None => SyncMode::None,
         },
         retention_ms: retention.map_or(defaults.retention_ms, |d| d.as_millis() as i64),
+        series_max: memory_bytes / 2 / SERIES_BYTES,
         ..defaults
     }
 }
 
-async fn wait_for_stop(store: &Arc<Store>) -> Result<(), ServeError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
-    let mut tick = tokio::time::interval(TICK);
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = tick.tick() => store.tick(),
+async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ServeError> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let failed = |error| ServeError::Listen {
+            address: address.clone(),
+            error,
+        };
+        let listener = listen::bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        info!(address = %bound, "listening");
+        if listen::is_exposed(bound) {
+            warn!(
+                address = %bound,
+                "listening beyond the loopback without TLS or authentication: whoever reaches \
+                 this address can read and write all data"
+            );
         }
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// The tasks that serve the sockets.
+struct Servers {
+    tasks: JoinSet<()>,
+    stopping: watch::Sender<bool>,
+    /// The port of the first address.
+    first_port: u16,
+}
+
+impl Servers {
+    fn start(listeners: Vec<TcpListener>, app: &App) -> Self {
+        let stopping = watch::Sender::new(false);
+        let first = listeners
+            .first()
+            .and_then(|listener| listener.local_addr().ok());
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            let mut stop = stopping.subscribe();
+            let app = app.clone();
+            tasks.spawn(async move {
+                let stopped = async move {
+                    // An error means that the sender is gone, which is a stop too.
+                    let _ = stop.wait_for(|stop| *stop).await;
+                };
+                if let Err(e) = firn_server::serve(listener, app, stopped).await {
+                    warn!(error = %e, "serve");
+                }
+            });
+        }
+        Self {
+            tasks,
+            stopping,
+            first_port: first.map_or(0, |address| address.port()),
+        }
+    }
+
+    /// Takes no more requests and waits for those under way.
+    async fn stop(self) {
+        self.stopping.send_replace(true);
+        self.tasks.join_all().await;
+    }
+}
+
+async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, ServeError> {
+    spawn_blocking(move || Store::open(env, options))
+        .await?
+        .map_err(ServeError::Open)
+}
+
+fn backend(store: &Arc<Store>, pipeline: &Arc<Pipeline>) -> Backend {
+    let figures = store.clone();
+    Backend {
+        store: store.clone(),
+        pipeline: pipeline.clone(),
+        stats: Arc::new(move |top| figures.stats(top)),
+        collectors: vec![store.clone()],
     }
 }

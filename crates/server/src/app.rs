@@ -17,6 +17,7 @@ use firn_model::env::Work;
 use firn_model::error::ErrorKind;
 use firn_model::metrics::{Collect, Sink};
 use firn_model::tenant::TenantId;
+use firn_wire::exposition::TextSink;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -84,6 +85,13 @@ impl App {
     pub fn open(&self, backend: Backend) {
         // Whoever comes second loses: the store is opened once in the life of a process.
         let _ = self.0.backend.set(Arc::new(backend));
+    }
+
+    /// What `/metrics` answers now: also how the process scrapes itself.
+    pub fn exposition(&self) -> Vec<u8> {
+        let mut sink = TextSink::new();
+        self.0.collect(&mut sink);
+        sink.into_text().into_bytes()
     }
 
     /// Says that the process is ending: from here on the server is not ready.

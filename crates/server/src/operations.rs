@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::env::Work;
 use firn_model::error::{Error, ErrorKind};
-use firn_wire::exposition::{CONTENT_TYPE, TextSink};
+use firn_wire::exposition::CONTENT_TYPE;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -50,10 +50,8 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
-    let mut sink = TextSink::new();
-    app.collect(&mut sink);
     let encoding = Encoding::of_request(request.headers());
-    respond(sink.into_text().into_bytes(), CONTENT_TYPE, encoding)
+    respond(app.exposition(), CONTENT_TYPE, encoding)
 }
 
 /// What was built, as upstream's `/version`.

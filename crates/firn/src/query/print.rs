@@ -1,0 +1,199 @@
+//! Answers of the API as promtool prints them: Prometheus's text forms, or the JSON as it came.
+//!
+//! Follows the `String` methods of `prometheus/common/model`.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The data of an instant or a range query.
+pub fn value(data: &Value, is_json: bool) -> String {
+    let result = &data["result"];
+    if is_json {
+        return json(result);
+    }
+    let mut out = String::new();
+    match data["resultType"].as_str() {
+        Some("scalar") => writeln!(out, "scalar: {}", point(result)),
+        Some("string") => writeln!(out, "{}", result[1].as_str().unwrap_or_default()),
+        Some("vector") => items(result).try_for_each(|element| {
+            let metric = metric(&element["metric"]);
+            match element.get("histogram") {
+                Some(pair) => writeln!(out, "{metric} => {}", histogram_point(pair)),
+                None => writeln!(out, "{metric} => {}", point(&element["value"])),
+            }
+        }),
+        _ => items(result).try_for_each(|series| {
+            writeln!(out, "{} =>", metric(&series["metric"]))?;
+            items(&series["values"]).try_for_each(|pair| writeln!(out, "{}", point(pair)))?;
+            let mut histograms = items(&series["histograms"]);
+            histograms.try_for_each(|pair| writeln!(out, "{}", histogram_point(pair)))
+        }),
+    }
+    .expect("to a string");
+    if out.is_empty() { "\n".into() } else { out }
+}
+
+/// The data of a series look-up: label sets, one a line.
+pub fn series(data: &Value, is_json: bool) -> String {
+    if is_json {
+        return json(data);
+    }
+    items(data)
+        .map(|labels| label_set(labels, &[]) + "\n")
+        .collect()
+}
+
+/// The data of a label's values, one a line.
+pub fn label_values(data: &Value, is_json: bool) -> String {
+    if is_json {
+        return json(data);
+    }
+    items(data)
+        .map(|v| format!("{}\n", v.as_str().unwrap_or_default()))
+        .collect()
+}
+
+fn json(data: &Value) -> String {
+    format!("{data}\n")
+}
+
+fn items(data: &Value) -> impl Iterator<Item = &Value> {
+    data.as_array().into_iter().flatten()
+}
+
+/// `name{label="value"}`; a name that old parsers could not read moves into the braces.
+fn metric(labels: &Value) -> String {
+    let name = labels["__name__"].as_str().unwrap_or_default();
+    let has_others = labels
+        .as_object()
+        .is_some_and(|map| map.keys().any(|k| k != "__name__"));
+    if name.is_empty() || !is_bare_name(name) {
+        let quoted = (!name.is_empty()).then(|| quote(name));
+        label_set(labels, quoted.as_slice())
+    } else if has_others {
+        format!("{name}{}", label_set(labels, &[String::new()]))
+    } else {
+        name.to_owned()
+    }
+}
+
+/// `{first, label="value"}`. With `first`, the metric's name is not repeated as a label.
+fn label_set(labels: &Value, first: &[String]) -> String {
+    let mut parts: Vec<String> = first.iter().filter(|f| !f.is_empty()).cloned().collect();
+    for (name, value) in labels.as_object().into_iter().flatten() {
+        if name == "__name__" && !first.is_empty() {
+            continue;
+        }
+        let value = quote(value.as_str().unwrap_or_default());
+        if is_bare_name(name) {
+            parts.push(format!("{name}={value}"));
+        } else {
+            parts.push(format!("{}={value}", quote(name)));
+        }
+    }
+    format!("{{{}}}", parts.join(", "))
+}
+
+fn is_bare_name(name: &str) -> bool {
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || c == ':';
+    name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())
+}
+
+fn quote(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// `value @[time]` of a `[time, "value"]`.
+fn point(pair: &Value) -> String {
+    let value = pair[1].as_str().unwrap_or_default();
+    format!("{} @[{}]", plain_number(value), pair[0])
+}
+
+/// The number without an exponent, as Go's format `f` prints it.
+fn plain_number(text: &str) -> String {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => value.to_string(),
+        _ => text.to_owned(),
+    }
+}
+
+/// `Count: c, Sum: s, Buckets: [...] @[time]` of a `[time, {...}]`.
+fn histogram_point(pair: &Value) -> String {
+    let histogram = &pair[1];
+    let buckets: Vec<String> = items(&histogram["buckets"]).map(bucket).collect();
+    format!(
+        "Count: {}, Sum: {}, Buckets: [{}] @[{}]",
+        plain_number(histogram["count"].as_str().unwrap_or_default()),
+        plain_number(histogram["sum"].as_str().unwrap_or_default()),
+        buckets.join(" "),
+        pair[0]
+    )
+}
+
+/// `(lower,upper]:count`, brackets as the boundary rule says: open left, open right, open both,
+/// closed both.
+fn bucket(bucket: &Value) -> String {
+    let rule = bucket[0].as_u64().unwrap_or(0);
+    let text = |i: usize| plain_number(bucket[i].as_str().unwrap_or_default());
+    let left = if matches!(rule, 1 | 3) { '[' } else { '(' };
+    let right = if matches!(rule, 0 | 3) { ']' } else { ')' };
+    format!("{left}{},{}{right}:{}", text(1), text(2), text(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn value_prints_as_promtool() {
+        for (data, want) in [
+            (
+                json!({"resultType": "scalar", "result": [1.5, "1e+06"]}),
+                "scalar: 1000000 @[1.5]\n",
+            ),
+            (
+                json!({"resultType": "string", "result": [1, "a\"b"]}),
+                "a\"b\n",
+            ),
+            (json!({"resultType": "vector", "result": []}), "\n"),
+            (
+                json!({"resultType": "vector", "result": [
+                    {"metric": {"__name__": "up", "job": "a", "x.y": "b\"c"}, "value": [1, "1"]},
+                    {"metric": {"__name__": "up"}, "value": [1, "NaN"]},
+                    {"metric": {"__name__": "a.b", "job": "a"}, "value": [1, "+Inf"]},
+                    {"metric": {}, "value": [1, "0.5"]},
+                ]}),
+                "up{job=\"a\", \"x.y\"=\"b\\\"c\"} => 1 @[1]\n\
+                 up => NaN @[1]\n\
+                 {\"a.b\", job=\"a\"} => +Inf @[1]\n\
+                 {} => 0.5 @[1]\n",
+            ),
+            (
+                json!({"resultType": "matrix", "result": [
+                    {"metric": {"a": "b"}, "values": [[1, "1"], [2.5, "2"]]},
+                    {"metric": {"__name__": "h"}, "histograms": [[3, {
+                        "count": "3", "sum": "4.5",
+                        "buckets": [[0, "1", "2", "2"], [3, "-0.1", "0.1", "1"]],
+                    }]]},
+                ]}),
+                "{a=\"b\"} =>\n1 @[1]\n2 @[2.5]\n\
+                 h =>\nCount: 3, Sum: 4.5, Buckets: [(1,2]:2 [-0.1,0.1]:1] @[3]\n",
+            ),
+        ] {
+            assert_eq!(value(&data, false), want, "{data}");
+            assert_eq!(value(&data, true), format!("{}\n", data["result"]));
+        }
+    }
+
+    #[test]
+    fn series_and_label_values_print_one_a_line() {
+        let data = json!([{"__name__": "up", "job": "a"}, {"job": "b"}]);
+        assert_eq!(
+            series(&data, false),
+            "{__name__=\"up\", job=\"a\"}\n{job=\"b\"}\n"
+        );
+        assert_eq!(label_values(&json!(["a", "b c"]), false), "a\nb c\n");
+        assert_eq!(label_values(&json!(["a"]), true), "[\"a\"]\n");
+    }
+}

@@ -1,0 +1,247 @@
+//! The parts of the server, built from flags and config.
+
+use super::running::Running;
+use crate::PROMETHEUS_VERSION;
+use crate::flags::CommandLine;
+use crate::process::{self, Process};
+use crate::profile::ProcessProfiler;
+use crate::settings::Settings;
+use crate::units::format_duration;
+use firn_model::budget::Budget;
+use firn_model::env::Env;
+use firn_model::sample::TimestampMs;
+use firn_promql::Features;
+use firn_server::engine::Promql;
+use firn_server::limits::Limits;
+use firn_server::parts::{
+    AppParts, BuildInfo, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+/// Why the server cannot be built from its settings.
+#[derive(Debug, thiserror::Error)]
+pub enum PartsError {
+    /// The pattern of `--web.cors.origin` is not one.
+    #[error("flag --web.cors.origin: {0}")]
+    Cors(#[from] regex::Error),
+    /// `--web.external-url` is not one.
+    #[error("flag --web.external-url: not an http or https URL: {0:?}")]
+    ExternalUrl(String),
+}
+
+/// What the parts are built from.
+pub struct Sources<'a> {
+    /// The command line.
+    pub line: &'a CommandLine,
+    /// The configuration in force.
+    pub running: Arc<Running>,
+    /// Time and threads.
+    pub env: Env,
+    /// All memory.
+    pub memory: Budget,
+    /// How long samples are kept.
+    pub retention: Duration,
+    /// Takes the wish of an HTTP request to end the process.
+    pub quit: mpsc::Sender<()>,
+}
+
+/// Builds the parts.
+pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
+    let Sources {
+        line,
+        running,
+        env,
+        memory,
+        retention,
+        quit,
+    } = sources;
+    let settings = &line.settings;
+    let config = running.config();
+    let interval = running.clone();
+    let text = running.clone();
+    let reload = running.clone();
+    Ok(AppParts {
+        limits: limits(settings, memory.limit_bytes()),
+        engine: Arc::new(Promql),
+        query: QuerySettings {
+            features: language_features(&settings.features),
+            lookback_ms: settings.lookback.as_millis() as i64,
+            samples_max: settings.query_samples_max,
+            default_subquery_step_ms: Arc::new(move || {
+                interval.config().evaluation_interval.as_millis() as i64
+            }),
+        },
+        multitenancy: config.is_multitenant,
+        web: web_settings(settings)?,
+        build: build_info(),
+        flags: line
+            .values
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), v.clone()))
+            .collect(),
+        config: Arc::new(move || text.config().text.clone()),
+        runtime: runtime_info(running.clone(), &env, &memory, retention),
+        collectors: vec![Arc::new(Process::new(memory.limit_bytes() as u64)), running],
+        lifecycle: settings.enable_lifecycle.then(|| Lifecycle {
+            reload: Arc::new(move || reload.reload()),
+            quit: Arc::new(move || quit.try_send(()).is_ok()),
+        }),
+        profiler: Some(Arc::new(ProcessProfiler)),
+        env,
+        memory,
+    })
+}
+
+fn limits(settings: &Settings, memory_bytes: usize) -> Limits {
+    Limits {
+        connections_max: settings.connections_max,
+        idle_max: settings.read_timeout,
+        queries_max: settings.query_concurrency,
+        query_timeout: settings.query_timeout,
+        ..Limits::for_memory(memory_bytes)
+    }
+}
+
+/// The language switches among the features; the others are named in a warning.
+fn language_features(names: &[String]) -> Features {
+    let mut features = Features {
+        duration_expressions: true,
+        ..Features::default()
+    };
+    for name in names {
+        match name.as_str() {
+            "promql-experimental-functions" => features.experimental_functions = true,
+            "promql-extended-range-selectors" => features.extended_range_selectors = true,
+            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            "promql-delayed-name-removal" => features.delayed_name_removal = true,
+            "use-start-timestamps" => features.use_start_timestamps = true,
+            "type-and-unit-labels" => features.type_and_unit_labels = true,
+            name => warn!(feature = name, "feature has no effect in Firn"),
+        }
+    }
+    features
+}
+
+fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
+    let url = &settings.external_url;
+    let (origin, path) = match url.as_str() {
+        "" => (None, ""),
+        url => {
+            let (origin, path) =
+                split_url(url).ok_or_else(|| PartsError::ExternalUrl(url.to_owned()))?;
+            (Some(origin.to_owned()), path)
+        }
+    };
+    let prefix = match settings.route_prefix.as_str() {
+        "" => path,
+        prefix => prefix,
+    };
+    let cors_origin = match settings.cors_origin.as_str() {
+        "" => None,
+        pattern => Some(regex::Regex::new(&format!("^(?:{pattern})$"))?),
+    };
+    Ok(WebSettings {
+        route_prefix: match prefix.trim_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        },
+        external_origin: origin,
+        cors_origin,
+    })
+}
+
+/// Scheme with authority, and path, of an HTTP URL.
+fn split_url(url: &str) -> Option<(&str, &str)> {
+    let authority = ["http://", "https://"]
+        .iter()
+        .find_map(|s| url.strip_prefix(s))?;
+    let end = authority.find(['/', '?', '#']).unwrap_or(authority.len());
+    if end == 0 {
+        return None;
+    }
+    let (origin, rest) = url.split_at(url.len() - authority.len() + end);
+    Some((origin, rest.split(['?', '#']).next().unwrap_or_default()))
+}
+
+/// What was built. Whoever packages Firn sets the variables while it compiles.
+fn build_info() -> BuildInfo {
+    let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
+    BuildInfo {
+        version: PROMETHEUS_VERSION.into(),
+        revision: known(option_env!("FIRN_REVISION")),
+        branch: known(option_env!("FIRN_BRANCH")),
+        build_user: known(option_env!("FIRN_BUILD_USER")),
+        build_date: known(option_env!("FIRN_BUILD_DATE")),
+        go_version: format!("rustc {}", env!("CARGO_PKG_RUST_VERSION")),
+        firn_version: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+fn runtime_info(
+    running: Arc<Running>,
+    env: &Env,
+    memory: &Budget,
+    retention: Duration,
+) -> Provider<RuntimeInfo> {
+    let start_time: TimestampMs = env.clock.now_ms();
+    let memory_limit_bytes = memory.limit_bytes() as u64;
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let working_dir = std::env::current_dir().unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    Arc::new(move || {
+        let (reload_config_success, last_config_time) = running.last_reload();
+        RuntimeInfo {
+            start_time,
+            working_dir: working_dir.display().to_string(),
+            hostname: hostname.trim().to_owned(),
+            reload_config_success,
+            last_config_time,
+            corruption_count: 0,
+            thread_count: process::thread_count(),
+            cores,
+            memory_limit_bytes,
+            storage_retention: format_duration(retention),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn web_settings_derive_prefix_and_origin_as_prometheus() {
+        for (url, prefix, want_prefix, want_origin) in [
+            ("", "", "", None),
+            ("", "/", "", None),
+            ("", "a/b/", "/a/b", None),
+            ("https://x.org/p/", "", "/p", Some("https://x.org")),
+            ("https://x.org:1/p?q", "/", "", Some("https://x.org:1")),
+            ("http://x.org", "", "", Some("http://x.org")),
+        ] {
+            let settings = Settings {
+                external_url: url.into(),
+                route_prefix: prefix.into(),
+                ..Settings::default()
+            };
+            let web = web_settings(&settings).unwrap();
+            assert_eq!(web.route_prefix, want_prefix, "{url} {prefix}");
+            assert_eq!(
+                web.external_origin.as_deref(),
+                want_origin,
+                "{url} {prefix}"
+            );
+        }
+        for url in ["x.org", "ftp://x.org", "http://", "http:///p"] {
+            let external_url = url.to_owned();
+            let settings = Settings {
+                external_url,
+                ..Settings::default()
+            };
+            assert!(web_settings(&settings).is_err(), "{url}");
+        }
+    }
+}

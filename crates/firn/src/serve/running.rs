@@ -1,0 +1,147 @@
+//! The configuration in force, and taking over a new one.
+//!
+//! Invariant: a config that cannot be read changes nothing but the metric that says so.
+
+use crate::config::{self, Config};
+use firn_model::env::Clock;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::sample::TimestampMs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::{error, info, warn};
+
+/// The configuration in force.
+pub struct Running {
+    file: Option<PathBuf>,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    config: Arc<Config>,
+    is_newest_good: bool,
+    taken_over: TimestampMs,
+}
+
+impl Running {
+    /// Starts with `config`, read from `file`.
+    pub fn new(file: Option<PathBuf>, config: Config, clock: Arc<dyn Clock>) -> Self {
+        let state = Mutex::new(State {
+            config: Arc::new(config),
+            is_newest_good: true,
+            taken_over: clock.now_ms(),
+        });
+        Self { file, clock, state }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Arc<Config> {
+        self.with(|state| state.config.clone())
+    }
+
+    /// Whether no file was given.
+    pub fn is_built_in(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Whether the newest configuration was taken over, and when one was.
+    pub fn last_reload(&self) -> (bool, TimestampMs) {
+        self.with(|state| (state.is_newest_good, state.taken_over))
+    }
+
+    /// Reads the file again. What cannot change while the process runs is named in a warning; a bad
+    /// file is an error and changes nothing. May block.
+    pub fn reload(&self) -> Result<(), String> {
+        let Some(file) = &self.file else {
+            info!("no config file to read again");
+            return Ok(());
+        };
+        match config::load(file) {
+            Ok(config) => {
+                self.take_over(config);
+                Ok(())
+            }
+            Err(e) => {
+                self.with(|state| state.is_newest_good = false);
+                error!(error = %e, "keep the old config");
+                Err(e.to_string())
+            }
+        }
+    }
+
+    fn take_over(&self, config: Config) {
+        for key in &config.ignored {
+            warn!(key, "config key has no effect in Firn");
+        }
+        for key in self.config().fixed_differences(&config) {
+            warn!(key, "config key changes with the next start only");
+        }
+        let now = self.clock.now_ms();
+        self.with(|state| {
+            *state = State {
+                config: Arc::new(config),
+                is_newest_good: true,
+                taken_over: now,
+            };
+        });
+        info!("config taken over");
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Collect for Running {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let (is_newest_good, taken_over) = self.last_reload();
+        sink.metric(
+            "firn_config_last_reload_successful",
+            "Whether the newest config was taken over.",
+            &[],
+            Value::Gauge(f64::from(u8::from(is_newest_good))),
+        );
+        sink.metric(
+            "firn_config_last_reload_success_timestamp_seconds",
+            "When a config was last taken over.",
+            &[],
+            Value::Gauge(taken_over as f64 / 1000.0),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimClock;
+    use std::time::Duration;
+
+    #[test]
+    fn reload_of_a_bad_file_keeps_the_old_config() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("firn.yml");
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        write("global: {evaluation_interval: 10s}\n");
+        let clock = Arc::new(SimClock::default());
+        let config = config::load(&file).unwrap();
+        let running = Running::new(Some(file.clone()), config, clock.clone());
+        let interval = || running.config().evaluation_interval;
+        assert_eq!(interval(), Duration::from_secs(10));
+        clock.set_ms(7);
+        write("global: {evaluation_interval: 20}\n");
+        let e = running.reload().unwrap_err();
+        assert!(
+            e.ends_with("1:31: global.evaluation_interval: not a valid duration string: \"20\"")
+        );
+        assert_eq!(
+            (interval(), running.last_reload()),
+            (Duration::from_secs(10), (false, 0))
+        );
+        write("global: {evaluation_interval: 20s}\n");
+        running.reload().unwrap();
+        assert_eq!(
+            (interval(), running.last_reload()),
+            (Duration::from_secs(20), (true, 7))
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Starting, stopping, reloading, and data that outlives the process.
+
+use crate::harness::server::{DEADLINE, Server, command, spawn, wait_for};
+use crate::refusal::Refusal;
+use crate::{Kept, now_ms};
+use rustix::process::Signal;
+use std::time::Instant;
+
+#[test]
+fn server_stopped_and_started_has_its_data() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let kept = Kept::store(&server.http());
+    assert!(server.stop().success());
+    let server = Server::start(data.path(), &[]);
+    kept.check(&server.http(), "a restart");
+    for line in server.log() {
+        assert!(
+            !line.contains("level=ERROR") && !line.contains("level=WARN"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn server_interrupted_ends_cleanly() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = Server::start(data.path(), &[]);
+    server.signal(Signal::INT);
+    assert!(server.wait_end().success());
+}
+
+#[test]
+fn server_without_config_scrapes_itself_at_once() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let http = server.http();
+    wait_for("the first scrape", || {
+        let result = http.query("up{job=\"firn\"}", now_ms());
+        result[0]["value"][1] == "1"
+    });
+    let result = http.query("firn_build_info", now_ms());
+    assert_eq!(
+        result[0]["metric"]["version"],
+        env!("CARGO_PKG_VERSION"),
+        "{result}"
+    );
+}
+
+#[test]
+fn server_with_config_hides_nothing_and_scrapes_nothing_else() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("firn.yml");
+    std::fs::write(
+        &config,
+        "global: {evaluation_interval: 10s}\nrule_files: [x.yml]\n",
+    )
+    .unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--web.enable-otlp-receiver",
+    ];
+    let server = Server::start(&data.path().join("data"), &flags);
+    let log = server.log().join("\n");
+    assert!(
+        log.contains("config key has no effect in Firn\" key=rule_files"),
+        "{log}"
+    );
+    assert!(
+        log.contains("flag has no effect in Firn\" flag=web.enable-otlp-receiver"),
+        "{log}"
+    );
+    let shown = server.http().get("/api/v1/status/config").json();
+    assert!(
+        shown["data"]["yaml"]
+            .as_str()
+            .unwrap()
+            .contains("evaluation_interval: 10s")
+    );
+    assert_eq!(server.http().query("up", now_ms()), serde_json::json!([]));
+}
+
+#[test]
+fn reload_takes_over_what_can_change_and_keeps_the_old_config_if_it_is_bad() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("firn.yml");
+    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    write("global: {evaluation_interval: 10s}\n");
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--web.enable-lifecycle",
+    ];
+    let server = Server::start(&data.path().join("data"), &flags);
+    let http = server.http();
+    let shown = || http.get("/api/v1/status/config").body;
+    write("global: {evaluation_interval: 20s}\nfirn: {wal_sync: none}\n");
+    server.signal(Signal::HUP);
+    wait_for("the new config", || {
+        shown().contains("evaluation_interval: 20s")
+    });
+    let log = server.log().join("\n");
+    assert!(
+        log.contains("changes with the next start only\" key=firn.wal_sync"),
+        "{log}"
+    );
+    write("global: {evaluation_intervall: 30s}\n");
+    let answer = http.post("/-/reload", &[]);
+    assert_eq!(answer.status, 500);
+    let want = "firn.yml:1:10: unknown key \"evaluation_intervall\" in global";
+    assert!(answer.body.contains(want), "{}", answer.body);
+    assert!(shown().contains("evaluation_interval: 20s"));
+    assert!(
+        http.get("/metrics")
+            .body
+            .contains("firn_config_last_reload_successful 0")
+    );
+}
+
+#[test]
+fn quit_over_http_needs_the_lifecycle_flag() {
+    let data = tempfile::tempdir().unwrap();
+    let mut server = Server::start(data.path(), &[]);
+    assert_eq!(server.http().post("/-/quit", &[]).status, 403);
+    assert!(server.try_end().is_none());
+    drop(server);
+    let mut server = Server::start(data.path(), &["--web.enable-lifecycle"]);
+    assert_eq!(server.http().post("/-/quit", &[]).status, 200);
+    assert!(server.wait_end().success());
+}
+
+#[test]
+fn start_that_cannot_succeed_is_one_line_and_exit_code_1() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(&data.path().join("a"), &[]);
+    let config = data.path().join("bad.yml");
+    std::fs::write(&config, "global:\n  scrape_interval: soon\n").unwrap();
+    let config = config.to_str().unwrap();
+    for (flags, code, want) in [
+        (
+            vec!["--listen", &server.address],
+            1,
+            "Address already in use",
+        ),
+        (
+            vec!["--config", config],
+            1,
+            "bad.yml:2:20: global.scrape_interval: not a valid",
+        ),
+        (
+            vec!["--config", "/nowhere.yml"],
+            1,
+            "load config /nowhere.yml: No such file",
+        ),
+        (
+            vec!["--web.config.file", "x"],
+            1,
+            "TLS and authentication are not supported",
+        ),
+        (
+            vec!["--web.cors.origin", "("],
+            1,
+            "flag --web.cors.origin: regex parse error",
+        ),
+        (vec!["--nope"], 2, "unknown flag --nope"),
+    ] {
+        let refusal = Refusal::of(command(&data.path().join("b"), &flags));
+        assert_eq!(refusal.code, Some(code), "{flags:?}: {}", refusal.stderr);
+        assert!(
+            refusal.line().contains(want),
+            "{flags:?}: {}",
+            refusal.stderr
+        );
+    }
+}
+
+#[test]
+fn server_that_still_starts_answers_503_and_can_be_stopped() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::from_child(spawn(command(data.path(), &[])));
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let answer = server.http().get("/-/ready");
+        match answer.status {
+            200 => break,
+            503 => assert!(Instant::now() < end, "never ready"),
+            status => panic!("status {status}: {}", answer.body),
+        }
+    }
+    assert!(server.stop().success());
+}

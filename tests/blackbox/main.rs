@@ -1,0 +1,54 @@
+//! The built binary from outside: what users, senders and attackers do to it.
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod command_line;
+mod disk;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod hostile;
+mod input;
+mod life;
+mod refusal;
+
+use harness::http::Http;
+use harness::write::{Series, body};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now, in milliseconds since the epoch.
+fn now_ms() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
+    now.as_millis() as i64
+}
+
+/// Data that a test stores first and must find again afterwards.
+struct Kept {
+    time_ms: i64,
+    answer: serde_json::Value,
+}
+
+impl Kept {
+    /// Stores two series and remembers what a query says about them.
+    fn store(http: &Http) -> Kept {
+        let time_ms = now_ms();
+        let series = |name: &str, value: f64| {
+            Series::new(&[("__name__", "kept"), ("name", name)], &[(time_ms, value)])
+        };
+        let answer = http.write(&body(&[series("a", 0.1), series("b", f64::MAX)]));
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        let answer = http.query("kept", time_ms);
+        assert_eq!(answer.as_array().map(Vec::len), Some(2), "{answer}");
+        Kept { time_ms, answer }
+    }
+
+    /// Panics unless the same query has the same answer.
+    fn check(&self, http: &Http, after: &str) {
+        assert_eq!(
+            http.query("kept", self.time_ms),
+            self.answer,
+            "after {after}"
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! Command lines that must not come to serve.
+
+use crate::harness::server::{spawn, wait_for};
+use std::process::Command;
+
+/// How a process ended that never served.
+pub struct Refusal {
+    pub code: Option<i32>,
+    pub stderr: String,
+}
+
+impl Refusal {
+    /// Runs `command` to its end.
+    pub fn of(command: Command) -> Refusal {
+        let mut child = spawn(command);
+        let stderr = child.stderr.take().expect("standard error is a pipe");
+        let mut status = None;
+        wait_for("the process to fail", || {
+            status = child.try_wait().expect("the process is ours");
+            status.is_some()
+        });
+        Refusal {
+            code: status.and_then(|s| s.code()),
+            stderr: std::io::read_to_string(stderr).expect("standard error is text"),
+        }
+    }
+
+    /// The one line that tells the user why.
+    pub fn line(&self) -> &str {
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        let mut lines = self
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("firn: "));
+        let line = lines
+            .next()
+            .unwrap_or_else(|| panic!("no line: {}", self.stderr));
+        assert_eq!(lines.next(), None, "more than one line: {}", self.stderr);
+        line
+    }
+}

@@ -1,0 +1,101 @@
+//! Writers that push until the server dies.
+
+use crate::harness::http::Http;
+use crate::harness::server::Server;
+use crate::harness::write::{Series, body};
+use crate::journal::Journal;
+use std::time::Duration;
+
+/// Writers at one time: more than a group commit of one, on two cores.
+pub const WRITERS: usize = 4;
+
+/// Series that a writer sends in every round.
+const OLD_SERIES: u64 = 12;
+
+/// Series that are born anew in each round.
+const NEW_SERIES: u64 = 3;
+
+/// SplitMix64, so that a run's choices repeat by their seed.
+pub struct Choices(u64);
+
+impl Choices {
+    /// Choices that repeat by `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// Any finite float: every bit of it must come back.
+    fn value(&mut self) -> f64 {
+        loop {
+            let value = f64::from_bits(self.next());
+            if value.is_finite() {
+                return value;
+            }
+        }
+    }
+}
+
+/// Lets all writers push, kills the server after `life`, and returns the journals.
+pub fn write_until_dead(
+    server: Server,
+    journals: Vec<Journal>,
+    life: Duration,
+    round: u64,
+) -> Vec<Journal> {
+    let start = |journal: Journal| {
+        let http = server.http();
+        std::thread::spawn(move || write(journal, &http, round))
+    };
+    let writers: Vec<_> = journals.into_iter().map(start).collect();
+    std::thread::sleep(life);
+    server.kill();
+    writers
+        .into_iter()
+        .map(|writer| writer.join().expect("a writer ends"))
+        .collect()
+}
+
+fn write(mut journal: Journal, http: &Http, round: u64) -> Journal {
+    let mut choices = Choices::new(journal.next_time as u64 ^ (journal.writer as u64) << 32);
+    let label = journal.writer.to_string();
+    loop {
+        let newborn = OLD_SERIES + round * NEW_SERIES..OLD_SERIES + (round + 1) * NEW_SERIES;
+        let samples: Vec<(u64, f64)> = (0..OLD_SERIES)
+            .chain(newborn)
+            .map(|series| (series, choices.value()))
+            .collect();
+        let request: Vec<Series> = samples
+            .iter()
+            .map(|(series, value)| {
+                let number = series.to_string();
+                let labels = [
+                    ("__name__", "crash"),
+                    ("series", &number),
+                    ("writer", &label),
+                ];
+                Series::new(&labels, &[(journal.next_time, *value)])
+            })
+            .collect();
+        let answer = http.write(&body(&request));
+        journal.note(&samples, answer.status == 204);
+        match answer.status {
+            204 => {}
+            0 => return journal,
+            status => panic!("writer {label}: status {status}: {}", answer.body),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Requests of the HTTP API.
+
+use super::server::DEADLINE;
+use serde_json::Value;
+
+/// A client of one server.
+#[derive(Clone)]
+pub struct Http {
+    agent: ureq::Agent,
+    base: String,
+}
+
+/// An answer; status 0 if there was none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body)
+            .unwrap_or_else(|e| panic!("{e}: status {}: {}", self.status, self.body))
+    }
+}
+
+impl Http {
+    /// A client of the server at `address`.
+    pub fn new(address: &str) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(DEADLINE))
+            .http_status_as_error(false)
+            .build();
+        Self {
+            agent: config.into(),
+            base: format!("http://{address}"),
+        }
+    }
+
+    /// GET.
+    pub fn get(&self, path: &str) -> Answer {
+        read(self.agent.get(format!("{}{path}", self.base)).call())
+    }
+
+    /// POST of a form.
+    pub fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
+        let request = self.agent.post(format!("{}{path}", self.base));
+        read(request.send_form(form.iter().copied()))
+    }
+
+    /// Remote write of a body that is compressed already.
+    pub fn write(&self, body: &[u8]) -> Answer {
+        let request = self
+            .agent
+            .post(format!("{}/api/v1/write", self.base))
+            .header("Content-Encoding", "snappy")
+            .header("Content-Type", "application/x-protobuf")
+            .header("X-Prometheus-Remote-Write-Version", "0.1.0");
+        read(request.send(body))
+    }
+
+    /// The result of an instant query at `time_ms`; panics if the query fails.
+    pub fn query(&self, expr: &str, time_ms: i64) -> Value {
+        let time = format!("{}", time_ms as f64 / 1000.0);
+        let answer = self.post("/api/v1/query", &[("query", expr), ("time", &time)]);
+        assert_eq!(answer.status, 200, "{expr}: {}", answer.body);
+        answer.json()["data"]["result"].take()
+    }
+}
+
+fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
+    let none = |e: ureq::Error| Answer {
+        status: 0,
+        body: e.to_string(),
+    };
+    match response {
+        Err(e) => none(e),
+        Ok(mut response) => {
+            let status = response.status().as_u16();
+            let reader = response.body_mut().with_config().limit(1 << 30);
+            match reader.lossy_utf8(true).read_to_string() {
+                Ok(body) => Answer { status, body },
+                Err(e) => none(e),
+            }
+        }
+    }
+}
