@@ -141,6 +141,7 @@ export class Panel {
     try {
       const document = await (this.state.tab === "graph" ? this.runRange(request) : this.runInstant(request));
       this.messages(document);
+      this.find(".result").hidden = false;
       this.find(".stats").textContent =
         `${this.count(document.data)} in ${Math.round(performance.now() - since)} ms`;
     } catch (error) {
@@ -206,10 +207,7 @@ export class Panel {
     this.find(".stats").textContent = "";
     this.find(".run").classList.remove("busy");
     this.messages({});
-    this.find(".table").replaceChildren();
-    this.graph.show([], { start: 0, end: 0, step: 1 });
-    this.graph.window = undefined;
-    this.graph.canvas.style.height = "0";
+    this.find(".result").hidden = true;
   }
 
   async format() {

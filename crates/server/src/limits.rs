@@ -11,8 +11,9 @@ pub struct Limits {
     /// Open connections; further ones wait in the kernel's backlog. 512 is the default of
     /// `--web.max-connections`.
     pub connections_max: usize,
-    /// Bytes of a request's line and headers. A dashboard's longest GET is a few KiB and longer
-    /// queries go by POST; 512 connections hold 32 MiB at most.
+    /// Bytes of a request's line and headers; a connection's buffer may overshoot it by one read. A
+    /// dashboard's longest GET is a few KiB and longer queries go by POST; 512 connections hold
+    /// 64 MiB at most.
     pub header_bytes_max: usize,
     /// Headers of a request; hyper's own default, four times what a proxied browser sends.
     pub headers_max: usize,

@@ -13,6 +13,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::pin::{Pin, pin};
@@ -110,6 +111,9 @@ impl Server {
             }
         });
         let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // Runs from the end of an answer: it bounds the pause. The socket bounds the headers.
+            .header_read_timeout(limits.idle_max)
             .max_buf_size(limits.header_bytes_max)
             .max_headers(limits.headers_max)
             .serve_connection(io, service);

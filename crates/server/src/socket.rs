@@ -1,12 +1,11 @@
-//! A socket that gives up on a client that says nothing, is slow to say what it wants, or does not
-//! read its answer.
+//! A socket that gives up on a client that is slow to say what it wants or does not read its answer.
 //!
 //! ```text
 //! Idle --first byte--> Head --request complete--> Busy --answer sent--> Idle
 //! ```
 //!
-//! Time for a body is kept by [`crate::body`]; here a request under way may be silent for as long as
-//! the server works on it.
+//! Time for a body is kept by [`crate::body`], the pause between requests by hyper; here a request
+//! under way may be silent for as long as the server works on it.
 
 use crate::limits::Limits;
 use crate::request_line::RequestLine;
@@ -58,25 +57,21 @@ pub(crate) struct GuardedSocket {
     read_timer: Timer,
     write_timer: Timer,
     header_read_max: Duration,
-    idle_max: Duration,
     response_stall_max: Duration,
 }
 
 /// A deadline that exists while something is awaited.
 #[derive(Debug, Default)]
-struct Timer(Option<(u8, Pin<Box<Sleep>>)>);
+struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
     fn clear(&mut self) {
         self.0 = None;
     }
 
-    /// Ready when `after` has passed since the first call for this `phase`.
-    fn poll(&mut self, cx: &mut Context<'_>, phase: u8, after: Duration) -> Poll<io::Error> {
-        let timer = match &mut self.0 {
-            Some((of, timer)) if *of == phase => timer,
-            slot => &mut slot.insert((phase, Box::pin(sleep(after)))).1,
-        };
+    /// Ready when `after` has passed since the first call since it was cleared.
+    fn poll(&mut self, cx: &mut Context<'_>, after: Duration) -> Poll<io::Error> {
+        let timer = self.0.get_or_insert_with(|| Box::pin(sleep(after)));
         timer
             .as_mut()
             .poll(cx)
@@ -95,22 +90,17 @@ impl GuardedSocket {
             read_timer: Timer::default(),
             write_timer: Timer::default(),
             header_read_max: limits.header_read_max,
-            idle_max: limits.idle_max,
             response_stall_max: limits.response_stall_max,
         })
     }
 
-    fn poll_read_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let phase = self.phase.0.load(Ordering::Relaxed);
-        let allowed = match phase {
-            HEAD => self.header_read_max,
-            IDLE => self.idle_max,
-            _ => {
-                self.read_timer.clear();
-                return Poll::Pending;
-            }
-        };
-        self.read_timer.poll(cx, phase, allowed)
+    /// Keeps the deadline of a request's headers: it runs from their first byte.
+    fn watch_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if self.phase.0.load(Ordering::Relaxed) == HEAD {
+            return self.read_timer.poll(cx, self.header_read_max);
+        }
+        self.read_timer.clear();
+        Poll::Pending
     }
 
     /// Notes that bytes came, which stand in `buf` from `start` on.
@@ -144,9 +134,7 @@ impl GuardedSocket {
             self.write_timer.clear();
             return written;
         }
-        self.write_timer
-            .poll(cx, BUSY, self.response_stall_max)
-            .map(Err)
+        self.write_timer.poll(cx, self.response_stall_max).map(Err)
     }
 }
 
@@ -169,7 +157,7 @@ impl AsyncRead for GuardedSocket {
                 this.received(buf, filled);
                 Poll::Ready(outcome)
             }
-            Poll::Pending => this.poll_read_timer(cx).map(Err),
+            Poll::Pending => this.watch_head(cx).map(Err),
         }
     }
 }

@@ -266,6 +266,8 @@ pub struct Fixture {
     pub engine: Arc<FakeEngine>,
     pub quits: Arc<AtomicUsize>,
     pub log: Arc<FakeLog>,
+    /// The memory of the process under test.
+    pub memory: Budget,
 }
 
 impl Fixture {
@@ -282,7 +284,9 @@ impl Fixture {
         let quits = Arc::new(AtomicUsize::new(0));
         let mut parts = parts(engine.clone(), quits.clone());
         change(&mut parts);
+        let memory = parts.memory.clone();
         Self {
+            memory,
             app: App::new(parts),
             engine,
             quits,

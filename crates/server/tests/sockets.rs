@@ -1,0 +1,306 @@
+//! Clients that are slow, silent, endless, many or gone, over real sockets. Limits are set to
+//! milliseconds; every wait polls with a deadline.
+
+// Helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use firn_model::cancel::Reason;
+use firn_server::limits::Limits;
+use firn_server::serve;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use support::{Fixture, eventually};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// The longest that a test waits for what must happen.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A time limit under test.
+const SHORT: Duration = Duration::from_millis(80);
+
+struct Server {
+    fixture: Fixture,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start(change: impl FnOnce(&mut Limits)) -> Self {
+        let fixture = Fixture::ready(|parts| change(&mut parts.limits));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let app = fixture.app.clone();
+        let running = tokio::spawn(serve(listener, app, async {
+            let _ = stopped.await;
+        }));
+        Self {
+            fixture,
+            address,
+            stop,
+            running,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends `text` on a fresh connection.
+    async fn send(&self, text: &str) -> TcpStream {
+        let mut socket = self.connect().await;
+        socket.write_all(text.as_bytes()).await.unwrap();
+        socket
+    }
+
+    /// Asks for `path` on a fresh connection; returns the whole answer.
+    async fn get(&self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        read_to_end(self.send(&request).await).await
+    }
+}
+
+/// What comes until the server closes the connection, which it must do.
+async fn read_to_end(mut socket: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A reset after the answer is an end too.
+    let _ = timeout(DEADLINE, socket.read_to_end(&mut bytes))
+        .await
+        .expect("the server closes the connection");
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads until `end` has come.
+async fn read_until(socket: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let mut byte = [0];
+        let read = timeout(DEADLINE, socket.read_exact(&mut byte)).await;
+        read.expect("an answer comes").unwrap();
+        text.push(char::from(byte[0]));
+    }
+    text
+}
+
+#[tokio::test]
+async fn connection_without_whole_headers_is_closed() {
+    let server = Server::start(|limits| limits.header_read_max = SHORT).await;
+    for sent in ["", "GET / HT", "GET / HTTP/1.1\r\nHost: x\r\nA: "] {
+        let start = Instant::now();
+        let answer = read_to_end(server.send(sent).await).await;
+        assert_eq!(answer, "", "{sent:?}");
+        assert!(start.elapsed() >= SHORT, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn idle_connection_is_kept_for_a_while_and_closed() {
+    let server = Server::start(|limits| {
+        limits.header_read_max = SHORT;
+        limits.idle_max = 4 * SHORT;
+    })
+    .await;
+    let mut socket = server.connect().await;
+    for _ in 0..2 {
+        let request = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
+        socket.write_all(request).await.unwrap();
+        let answer = read_until(&mut socket, "Firn is Healthy.\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+    let start = Instant::now();
+    assert_eq!(read_to_end(socket).await, "");
+    assert!(start.elapsed() >= 2 * SHORT, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn second_request_without_whole_headers_is_closed_before_idle_ends() {
+    let server = Server::start(|limits| limits.header_read_max = SHORT).await;
+    let mut socket = server.connect().await;
+    let request = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n";
+    socket.write_all(request).await.unwrap();
+    let _ = read_until(&mut socket, "Firn is Healthy.\n").await;
+    socket.write_all(b"GET /").await.unwrap();
+    assert_eq!(read_to_end(socket).await, "");
+}
+
+#[tokio::test]
+async fn body_that_drips_is_given_up() {
+    let server = Server::start(|limits| limits.body_grace = SHORT).await;
+    for head in [
+        "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nabc",
+        "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n1\r\nq\r\n",
+    ] {
+        let answer = read_to_end(server.send(head).await).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn body_without_end_is_refused_at_the_limit() {
+    let server = Server::start(|limits| limits.write_body_bytes_max = 100_000).await;
+    let head = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let socket = server.send(head).await;
+    let (mut reader, mut writer) = socket.into_split();
+    let endless = tokio::spawn(async move {
+        let chunk = format!("1000\r\n{}\r\n", "x".repeat(0x1000));
+        while writer.write_all(chunk.as_bytes()).await.is_ok() {}
+    });
+    let mut answer = [0; 12];
+    let read = timeout(DEADLINE, reader.read_exact(&mut answer)).await;
+    read.expect("an answer comes").unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    timeout(DEADLINE, endless)
+        .await
+        .expect("the connection ends")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn client_that_goes_away_cancels_its_query() {
+    let server = Server::start(|_| {}).await;
+    let engine = &server.fixture.engine;
+    for request in [
+        "GET /api/v1/query?query=block HTTP/1.1\r\nHost: x\r\n\r\n",
+        "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\nquery=block",
+    ] {
+        let socket = server.send(request).await;
+        eventually("query", || {
+            engine.blocked.load(std::sync::atomic::Ordering::SeqCst) == 1
+        })
+        .await;
+        let gone = Instant::now();
+        drop(socket);
+        eventually("cancel", || !engine.reasons.lock().unwrap().is_empty()).await;
+        let took = gone.elapsed();
+        assert!(took < Duration::from_millis(100), "canceled after {took:?}");
+        assert_eq!(engine.reasons.lock().unwrap().pop(), Some(Reason::Canceled));
+        eventually("end", || {
+            engine.blocked.load(std::sync::atomic::Ordering::SeqCst) == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn client_that_does_not_read_loses_its_answer() {
+    let server = Server::start(|limits| limits.response_stall_max = SHORT).await;
+    let request = "GET /api/v1/query?query=vector+500000 HTTP/1.1\r\nHost: x\r\n\r\n";
+    let socket = server.send(request).await;
+    let memory = server.fixture.memory.clone();
+    eventually("answer", || memory.used_bytes() > 0).await;
+    eventually("end of the answer", || memory.used_bytes() == 0).await;
+    drop(socket);
+}
+
+#[tokio::test]
+async fn long_answer_is_whole() {
+    let server = Server::start(|_| {}).await;
+    let answer = server.get("/api/v1/query?query=vector+100000&time=0").await;
+    assert!(
+        answer.contains("transfer-encoding: chunked\r\n"),
+        "{}",
+        &answer[..300]
+    );
+    assert_eq!(answer.matches(r#""__name__":"up""#).count(), 100_000);
+}
+
+#[tokio::test]
+async fn silent_connections_over_the_limit_do_not_shut_others_out() {
+    let server = Server::start(|limits| {
+        limits.connections_max = 4;
+        limits.header_read_max = SHORT;
+    })
+    .await;
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(server.connect().await);
+    }
+    let answer = server.get("/-/healthy").await;
+    assert!(answer.ends_with("Firn is Healthy.\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn request_line_with_bare_quotes_is_understood() {
+    let server = Server::start(|_| {}).await;
+    let answer = server
+        .get(r#"/api/v1/series?match[]=up{job="a"}&match[]={job="none"}"#)
+        .await;
+    assert!(
+        answer.ends_with(r#""data":[{"__name__":"up","job":"a"}]}"#),
+        "{answer}"
+    );
+    let long = format!("/api/v1/labels?x={}", "\"".repeat(10_000));
+    let answer = server.get(&long).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn headers_over_a_limit_are_refused() {
+    let server = Server::start(|_| {}).await;
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n",
+        "x".repeat(300 << 10)
+    );
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\n{}\r\n",
+        "A: x\r\n".repeat(200)
+    );
+    for text in [long, many] {
+        let answer = read_to_end(server.send(&text).await).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn stop_lets_requests_under_way_end() {
+    let server = Server::start(|_| {}).await;
+    let idle = server.connect().await;
+    let request = "GET /api/v1/query?query=block&timeout=300ms HTTP/1.1\r\nHost: x\r\n\r\n";
+    let socket = server.send(request).await;
+    let engine = server.fixture.engine.clone();
+    eventually("query", || {
+        engine.blocked.load(std::sync::atomic::Ordering::SeqCst) == 1
+    })
+    .await;
+    server.stop.send(()).unwrap();
+    let answer = read_to_end(socket).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
+        "{answer}"
+    );
+    let stopped = timeout(DEADLINE, server.running).await;
+    stopped.expect("the server ends").unwrap().unwrap();
+    drop(idle);
+}
+
+#[tokio::test]
+async fn stop_cuts_requests_that_do_not_end() {
+    let server = Server::start(|limits| limits.shutdown_grace = SHORT).await;
+    let request = "GET /api/v1/query?query=block HTTP/1.1\r\nHost: x\r\n\r\n";
+    let socket = server.send(request).await;
+    let engine = server.fixture.engine.clone();
+    eventually("query", || {
+        engine.blocked.load(std::sync::atomic::Ordering::SeqCst) == 1
+    })
+    .await;
+    server.stop.send(()).unwrap();
+    let stopped = timeout(DEADLINE, server.running).await;
+    stopped.expect("the server ends").unwrap().unwrap();
+    assert_eq!(read_to_end(socket).await, "");
+    eventually("cancel", || {
+        *engine.reasons.lock().unwrap() == [Reason::Canceled]
+    })
+    .await;
+}
