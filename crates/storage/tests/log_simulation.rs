@@ -5,6 +5,8 @@
 //! was durable. What a restarted log shows counts as promised from then on, since a store may
 //! acknowledge a repeated sample on the strength of it. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
+mod seeds;
+
 use firn_model::env::Compute;
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
 use firn_model::log::{DurableLog, Position};
@@ -273,17 +275,9 @@ fn read_all(log: &LocalLog) -> Result<BTreeMap<Position, Vec<u8>>, String> {
     trouble.map_or(Ok(held), Err)
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    match number("FIRN_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("FIRN_SEEDS").unwrap_or(300),
-    }
-}
-
 #[test]
 fn log_on_an_unkind_disk_keeps_what_it_promised() {
-    for seed in seeds() {
+    for seed in seeds::seeds(300) {
         if let Err(trouble) = History::new(seed).run() {
             panic!("FIRN_SEED={seed}: {trouble}");
         }

@@ -126,10 +126,11 @@ impl Compute for Inline {
 /// Keeps jobs until [`Deferred::run`], so that a test decides what happens between the request and
 /// the work. Compute tasks run inline.
 #[derive(Default)]
-pub struct Deferred(Mutex<VecDeque<Job>>);
+pub struct Deferred(Mutex<VecDeque<(Work, Job)>>);
 
 impl Deferred {
-    /// Runs the jobs that wait, oldest first, and those that they spawn.
+    /// Runs the jobs that wait and those that they spawn, oldest first; the log's before all others, which
+    /// may wait for them.
     pub fn run(&self) {
         while let Some(job) = self.pop() {
             job();
@@ -145,14 +146,15 @@ impl Deferred {
 
     fn pop(&self) -> Option<Job> {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.pop_front()
+        let of_log = jobs.iter().position(|(work, _)| *work == Work::Log);
+        jobs.remove(of_log.unwrap_or(0)).map(|(_, job)| job)
     }
 }
 
 impl Compute for Deferred {
-    fn spawn(&self, _work: Work, job: Job) {
+    fn spawn(&self, work: Work, job: Job) {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.push_back(job);
+        jobs.push_back((work, job));
     }
 
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {

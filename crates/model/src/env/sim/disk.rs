@@ -73,6 +73,12 @@ impl SimDisk {
         self.state().capacity_bytes = bytes;
     }
 
+    /// Files may take so many bytes more.
+    pub fn set_free_bytes(&self, bytes: u64) {
+        let mut state = self.state();
+        state.capacity_bytes = state.used_bytes().saturating_add(bytes);
+    }
+
     /// Every change fails with `ReadOnlyFilesystem`.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;
