@@ -154,6 +154,7 @@ impl Batch {
     }
 
     /// The series with number `index`; panics past the end.
+    #[inline]
     pub fn series(&self, index: usize) -> SeriesSamples<'_> {
         let start = self.starts(index);
         let end = self.ends[index];
@@ -179,6 +180,7 @@ impl Batch {
         (0..self.ends.len()).map(|i| self.series(i))
     }
 
+    #[inline]
     fn starts(&self, index: usize) -> Ends {
         match index.checked_sub(1) {
             Some(previous) => self.ends[previous],

@@ -63,7 +63,7 @@ impl Chunk {
         }
         let mut columns = Columns::default();
         // One more than it should hold, so that runs cannot make a few bytes into a large column.
-        chunk.decode(chunk.sample_count() + 1, &mut columns)?;
+        decode::body(chunk.body(), chunk.sample_count() + 1, &mut columns)?;
         if columns.times.len() != chunk.sample_count() {
             return Err(Malformed("chunk does not hold the samples it counts"));
         }
@@ -107,7 +107,8 @@ impl Chunk {
 
     /// Appends the first `samples_max` samples to `into`.
     pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
-        decode::body(self.body(), samples_max, into).map(|_| ())
+        let samples = samples_max.min(self.sample_count());
+        decode::body(self.body(), samples, into).map(|_| ())
     }
 
     /// The same chunk with its first `samples` only.

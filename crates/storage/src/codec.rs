@@ -33,7 +33,10 @@ pub(crate) fn byte_len(n: u64) -> usize {
 
 /// Appends the low `len` bytes of `n`, little endian.
 pub(crate) fn push_bytes(out: &mut Vec<u8>, n: u64, len: usize) {
-    out.extend_from_slice(&n.to_le_bytes()[..len]);
+    // Eight bytes are one store, `len` of them a call.
+    let end = out.len() + len;
+    out.extend_from_slice(&n.to_le_bytes());
+    out.truncate(end);
 }
 
 /// Appends `n` seven bits a byte, least significant first.

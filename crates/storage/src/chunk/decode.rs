@@ -70,10 +70,10 @@ impl Columns {
         );
     }
 
-    /// Gives each of the last samples that lacks one the start timestamp `start`.
-    fn fill_starts(&mut self, start: TimestampMs) {
+    /// Gives each sample before `end` that lacks one the start timestamp `start`.
+    fn fill_starts(&mut self, start: TimestampMs, end: usize) {
         if start != START_UNKNOWN || !self.start_times.is_empty() {
-            self.start_times.resize(self.times.len(), start);
+            self.start_times.resize(end, start);
         }
     }
 }
@@ -89,7 +89,7 @@ pub(super) struct Decoded {
     pub(super) ends_in_histogram: bool,
 }
 
-/// Appends up to `samples_max` samples of `body` to `into`.
+/// Appends up to `samples_max` samples of `body` to `into`, which takes memory for so many.
 pub(super) fn body(
     body: &[u8],
     samples_max: usize,
@@ -101,61 +101,96 @@ pub(super) fn body(
         ..Decoded::default()
     };
     let base = into.times.len();
-    let samples_max = samples_max.saturating_add(base);
+    // Made at their full length: a push for each sample would look at the capacity each time.
+    into.times.resize(base + samples_max, 0);
+    into.values
+        .resize(base + samples_max, HISTOGRAM_PLACEHOLDER);
+    let mut columns = (
+        std::mem::take(&mut into.times),
+        std::mem::take(&mut into.values),
+    );
+    let decoded = samples(
+        &mut cursor,
+        &mut at,
+        (&mut columns.0, &mut columns.1),
+        base,
+        into,
+    );
+    (into.times, into.values) = columns;
+    let end = *decoded.as_ref().unwrap_or(&base);
+    into.times.truncate(end);
+    into.values.truncate(end);
+    decoded?;
+    into.fill_starts(at.start, end);
+    at.ends_in_histogram = into
+        .histograms
+        .last()
+        .is_some_and(|(i, _)| *i as usize + 1 == end);
+    Ok(at)
+}
+
+/// Fills the columns from `base` on, as far as the bytes go; returns where they end.
+fn samples(
+    cursor: &mut Cursor<'_>,
+    at: &mut Decoded,
+    (times, values): (&mut [TimestampMs], &mut [f64]),
+    base: usize,
+    into: &mut Columns,
+) -> Result<usize, Malformed> {
     let mut time_repeats = 0;
     let mut value_repeats = 0;
-    while into.times.len() < samples_max {
-        if time_repeats == 0 {
+    let columns = times.iter_mut().zip(values).enumerate().skip(base);
+    let mut end = base;
+    for (i, (time, value)) in columns {
+        if time_repeats > 0 {
+            time_repeats -= 1;
+            *time = at.time.repeat();
+        } else {
             // Every run of a value covers samples that have times, so bytes can only end here.
             if cursor.is_empty() {
                 break;
             }
-            let op = next_op(&mut cursor, &mut at, into)?;
-            time_repeats = at.time.apply(op, &mut cursor)?;
-            if time_repeats == 0 {
-                into.times.push(at.time.time);
-            } else {
+            let op = next_op(cursor, at, into, i)?;
+            time_repeats = at.time.apply(op, cursor)?;
+            if time_repeats > 0 {
                 time_repeats -= 1;
-                into.times.push(at.time.repeat());
+                at.time.repeat();
             }
-        } else {
-            time_repeats -= 1;
-            into.times.push(at.time.repeat());
+            *time = at.time.time;
         }
+        end = i + 1;
         if value_repeats > 0 {
             value_repeats -= 1;
-            into.values.push(f64::from_bits(at.value.bits));
+            *value = f64::from_bits(at.value.bits);
             continue;
         }
         let op = cursor.byte()?;
         if op == HISTOGRAM {
-            let read = Arc::new(histogram::read(&mut cursor, at.histogram.as_deref())?);
-            into.histograms
-                .push((into.times.len() as u32 - 1, read.clone()));
-            into.values.push(HISTOGRAM_PLACEHOLDER);
+            let read = Arc::new(histogram::read(cursor, at.histogram.as_deref())?);
+            into.histograms.push((i as u32, read.clone()));
             at.histogram = Some(read);
             continue;
         }
-        value_repeats = at.value.apply(op, &mut cursor)?.saturating_sub(1);
-        into.values.push(f64::from_bits(at.value.bits));
+        value_repeats = at.value.apply(op, cursor)?.saturating_sub(1);
+        *value = f64::from_bits(at.value.bits);
     }
-    into.fill_starts(at.start);
-    at.ends_in_histogram = into
-        .histograms
-        .last()
-        .is_some_and(|(i, _)| *i as usize + 1 == into.times.len());
-    Ok(at)
+    Ok(end)
 }
 
 /// The next operation that is not a change of the start timestamp, which applies from there on.
 #[inline]
-fn next_op(cursor: &mut Cursor<'_>, at: &mut Decoded, into: &mut Columns) -> Result<u8, Malformed> {
+fn next_op(
+    cursor: &mut Cursor<'_>,
+    at: &mut Decoded,
+    into: &mut Columns,
+    index: usize,
+) -> Result<u8, Malformed> {
     let mut op = cursor.byte()?;
     while op == START {
-        into.fill_starts(at.start);
+        into.fill_starts(at.start, index);
         at.start = at.start.wrapping_add(unzigzag(cursor.uvarint()?));
         if into.start_times.is_empty() {
-            into.start_times.resize(into.times.len(), START_UNKNOWN);
+            into.start_times.resize(index, START_UNKNOWN);
         }
         op = cursor.byte()?;
     }

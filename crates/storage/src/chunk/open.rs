@@ -49,7 +49,7 @@ impl OpenChunk {
     /// Goes on after the last sample of `chunk`, or behind an empty one if it is full.
     pub(crate) fn resume(chunk: &Chunk) -> Result<Self, Malformed> {
         let body = chunk.body();
-        let end = decode::body(body, usize::MAX, &mut Columns::default())?;
+        let end = decode::body(body, chunk.sample_count(), &mut Columns::default())?;
         let rare = (end.start != START_UNKNOWN || end.histogram.is_some()).then(|| {
             Box::new(Rare {
                 start: end.start,
@@ -99,6 +99,12 @@ impl OpenChunk {
             }) => Newest::Histogram(histogram),
             _ => Newest::Float(f64::from_bits(self.value.bits)),
         }
+    }
+
+    /// The last byte of the body: near what the next sample changes.
+    #[inline]
+    pub(crate) fn newest_byte(&self) -> u8 {
+        self.body.last().copied().unwrap_or(0)
     }
 
     /// Scale and integer of the newest float, if it has them: whoever encodes it again need not search.

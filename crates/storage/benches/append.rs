@@ -1,0 +1,231 @@
+//! What the head costs: births, later samples, decoding, restart, and memory.
+//!
+//! ```text
+//! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples unless said
+//! ```
+//!
+//! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000 samples a
+//! batch, most values constant or counting. Only the calls into the store are timed, in CPU time of this
+//! thread; the log's writes are on another. It prints figures and judges nothing.
+
+use firn_model::batch::Batch;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::real;
+use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
+use firn_model::tenant::TenantId;
+use firn_storage::store::{Store, StoreOptions, SyncMode};
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SERIES_OF_POD: usize = 376;
+const BATCH: usize = 2_000;
+const INTERVAL_MS: i64 = 15_000;
+const START_MS: i64 = 1_763_000_000_000;
+
+/// One series of the fleet: its labels, and how its value moves.
+struct Member {
+    labels: Labels,
+    kind: usize,
+}
+
+fn fleet(pods: usize) -> Vec<Member> {
+    let mut members = Vec::with_capacity(pods * SERIES_OF_POD);
+    for pod in 0..pods {
+        for i in 0..SERIES_OF_POD {
+            members.push(Member {
+                labels: labels(pod, i),
+                kind: i % 20,
+            });
+        }
+    }
+    members
+}
+
+fn labels(pod: usize, i: usize) -> Labels {
+    let deployment = pod / 8;
+    let bucket = format!("{}", (i % 12) as f64 * 0.25);
+    Labels::from_pairs([
+        (
+            "__name__",
+            format!("http_server_request_duration_seconds_{}", i / 12),
+        ),
+        ("cluster", "production-eu-west-1".to_owned()),
+        ("container", "application".to_owned()),
+        ("deployment", format!("checkout-service-{deployment}")),
+        ("endpoint", "metrics-and-health".to_owned()),
+        (
+            "instance",
+            format!("10.{}.{}.{}:9100", pod >> 16, pod >> 8 & 255, pod & 255),
+        ),
+        ("job", "kubernetes-pods".to_owned()),
+        ("le", bucket),
+        ("namespace", format!("team-{}", deployment % 20)),
+        (
+            "node",
+            format!("ip-10-0-{}-{}.internal", pod / 30, pod % 30),
+        ),
+        (
+            "pod",
+            format!("checkout-service-{deployment}-7d9f8b6c5d-{pod:05x}"),
+        ),
+    ])
+}
+
+/// About half of the series stand still, as in real fleets.
+fn value(member: &Member, series: usize, round: usize) -> f64 {
+    let n = (series * 7_919 + round) as u64;
+    match member.kind {
+        0..10 => (series % 100) as f64,
+        10..15 => (round * (1 + series % 50)) as f64,
+        15 | 16 => (series * 1_000 + round * 3_571) as f64,
+        17 => (n.wrapping_mul(2_654_435_761) % 100_000) as f64 / 1_000.0,
+        18 => (round as f64 + series as f64) / 3.0,
+        _ => (n % 7) as f64,
+    }
+}
+
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4_096
+}
+
+fn line(what: &str, figure: impl Display) {
+    // A reader that went away needs no figures.
+    let _ = writeln!(std::io::stdout(), "{what:<34} {figure}");
+}
+
+fn nanos(time: Duration, per: usize) -> String {
+    format!("{:.1} ns", time.as_nanos() as f64 / per.max(1) as f64)
+}
+
+/// Sends one sample of every series; the time spent in the store.
+fn round(store: &Store, fleet: &[Member], round: usize, batch: &mut Batch) -> Duration {
+    let mut spent = Duration::ZERO;
+    let tenant = TenantId::anonymous();
+    let time = START_MS + round as i64 * INTERVAL_MS;
+    for (number, members) in fleet.chunks(BATCH).enumerate() {
+        batch.clear();
+        for (i, member) in members.iter().enumerate() {
+            let series = number * BATCH + i;
+            // Each target has its own moment, late by a few milliseconds now and then.
+            let late = (series / SERIES_OF_POD * 37 % 15_000 + round * 7 % 3) as i64;
+            let value = value(member, series, round);
+            batch.push_series(member.labels.as_ref(), &[(time + late, value)]);
+        }
+        let start = cpu();
+        let ticket = store.append(&tenant, batch, AppendBounds { time_max: i64::MAX });
+        spent += cpu() - start;
+        let appended = ticket.wait().expect("the folder can be written");
+        assert_eq!(appended.stored, members.len());
+    }
+    spent
+}
+
+fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, usize) {
+    let start = cpu();
+    let request = SelectRequest {
+        tenant: &TenantId::anonymous(),
+        matchers: matcher.map_or(&[], std::slice::from_ref),
+        range: TimeRange::ALL,
+        cancel: &Cancel::new(),
+    };
+    let selection = store.select(request).expect("nothing cancels");
+    let selected = cpu();
+    let mut columns = SeriesBatch::default();
+    let mut samples = 0;
+    for first in (0..selection.len()).step_by(256) {
+        columns.clear();
+        let last = selection.len().min(first + 256);
+        selection
+            .read(first..last, &mut columns)
+            .expect("chunks are sound");
+        samples += columns.sample_count();
+    }
+    (selected - start, cpu() - selected, samples)
+}
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args().filter_map(|a| a.parse().ok()).collect();
+    let pods = numbers.first().copied().unwrap_or(256);
+    let rounds = numbers.get(1).copied().unwrap_or(60);
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("append");
+    let _ = std::fs::remove_dir_all(&dir);
+    let env = real::env().expect("threads can be started");
+    let options = StoreOptions {
+        sync: SyncMode::None,
+        ..StoreOptions::new(&dir)
+    };
+    let fleet = fleet(pods);
+    let label_bytes: usize = fleet.iter().map(|m| m.labels.as_bytes().len()).sum();
+    line("series", fleet.len());
+    line("label bytes a series", label_bytes / fleet.len());
+    let mut batch = Batch::default();
+    let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
+    round(&store, &fleet[..1], 0, &mut batch);
+    let before = resident_bytes();
+    let births = round(&store, &fleet[1..], 1, &mut batch);
+    line("birth with a first sample", nanos(births, fleet.len()));
+    let later: Duration = (2..=rounds)
+        .map(|r| round(&store, &fleet, r, &mut batch))
+        .sum();
+    line("later sample", nanos(later, (rounds - 1) * fleet.len()));
+    let held = resident_bytes().saturating_sub(before);
+    line("resident bytes a series", held / fleet.len());
+    line(
+        "resident bytes a sample",
+        format!("{:.2}", held as f64 / (rounds * fleet.len()) as f64),
+    );
+    read_figures(&store);
+    restart(store, &env, &options);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+fn read_figures(store: &Store) {
+    let name = b"http_server_request_duration_seconds_7";
+    let one = Matcher::new("__name__", MatchOp::Equal, name).expect("not a regex");
+    for (what, matcher) in [("one metric", Some(&one)), ("everything", None)] {
+        let (select, read, samples) = read_all(store, matcher);
+        line(&format!("select {what}"), format!("{select:.1?}"));
+        line(&format!("read {what}, a sample"), nanos(read, samples));
+    }
+}
+
+/// The store is dropped as a process ends, without a clean stop.
+fn restart(store: Arc<Store>, env: &firn_model::env::Env, options: &StoreOptions) {
+    let series = store.stats(0).series;
+    drop(store);
+    let start = Instant::now();
+    let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
+    line(
+        "open without a clean stop",
+        format!("{:.2?}", start.elapsed()),
+    );
+    assert_eq!(store.stats(0).series, series);
+    let start = Instant::now();
+    store.close().expect("the folder can be written");
+    line("clean stop", format!("{:.2?}", start.elapsed()));
+    drop(store);
+    let start = Instant::now();
+    let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
+    line(
+        "open after a clean stop",
+        format!("{:.2?}", start.elapsed()),
+    );
+    assert_eq!(store.stats(0).series, series);
+}
