@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, header};
 use firn_model::error::{Error, ErrorKind};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +24,14 @@ pub(crate) async fn read(
     bytes_max: usize,
     mut hold: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Vec<u8>, Failure> {
+    let too_large = || {
+        let message = format!("request body exceeds the {bytes_max} bytes limit");
+        Failure::new(Cause::BodyTooLarge, message)
+    };
+    // Whoever announces too much need not send it first.
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
     let start = Instant::now();
     let mut bytes = Vec::new();
     loop {
@@ -39,8 +48,7 @@ pub(crate) async fn read(
         };
         let needed = bytes.len() + data.len();
         if needed > bytes_max {
-            let message = format!("request body exceeds the {bytes_max} bytes limit");
-            return Err(Failure::new(Cause::BodyTooLarge, message));
+            return Err(too_large());
         }
         if needed > bytes.capacity() {
             // At least doubled, so that a body is copied twice at most.
