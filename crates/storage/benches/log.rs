@@ -1,0 +1,108 @@
+//! Appends and syncs of the log on a real disk: `cargo bench -p firn-storage --bench log -- FOLDER`.
+//!
+//! For each sync mode and number of blocks in flight it prints blocks and megabytes a second, how many
+//! blocks shared a sync, and the latency from append to acknowledgement. The folder given is created and
+//! holds the log afterwards.
+#![allow(clippy::print_stdout)]
+
+use firn_model::env::{Clock, Env, real};
+use firn_model::log::DurableLog;
+use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What the head makes of a request with 2,000 samples: about 1.5 bytes a sample.
+const PAYLOAD_BYTES: usize = 3_000;
+
+/// How long one line takes.
+const RUN: Duration = Duration::from_secs(3);
+
+/// Blocks that were appended and not acknowledged, and the latencies of those that were.
+#[derive(Default)]
+struct Flight {
+    state: Mutex<(usize, Vec<Duration>)>,
+    landed: Condvar,
+}
+
+impl Flight {
+    /// Waits until fewer than `limit` blocks are in flight, and counts one more.
+    fn take_off(&self, limit: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.0 >= limit {
+            let woken = self.landed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.0 += 1;
+    }
+
+    fn land(&self, latency: Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 -= 1;
+        state.1.push(latency);
+        self.landed.notify_one();
+    }
+}
+
+fn run(env: &Env, dir: &Path, sync: SyncMode, in_flight: usize) {
+    env.disk.create_dir_all(dir).expect("create the folder");
+    let options = LogOptions {
+        sync,
+        ..LogOptions::default()
+    };
+    let metrics = Arc::new(LogMetrics::default());
+    let log = LocalLog::open(env, dir, options, metrics.clone()).expect("open the log");
+    let flight = Arc::new(Flight::default());
+    let start = env.clock.monotonic();
+    while env.clock.monotonic() - start < RUN {
+        flight.take_off(in_flight);
+        append(&log, env.clock.clone(), flight.clone());
+    }
+    log.close().expect("close the log");
+    let took = (env.clock.monotonic() - start).as_secs_f64();
+    let mut state = flight.state.lock().unwrap_or_else(PoisonError::into_inner);
+    state.1.sort();
+    let latencies = &state.1;
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+    let blocks = metrics.blocks.get() as f64;
+    println!(
+        "{:<18} {in_flight:>4} in flight {:>9.0} blocks/s {:>7.1} MB/s {:>6.1} blocks/group  \
+         p50 {:>9.1?} p99 {:>9.1?} max {:>9.1?}",
+        format!("{sync:?}"),
+        blocks / took,
+        metrics.written_bytes.get() as f64 / took / 1e6,
+        blocks / metrics.groups.get() as f64,
+        at(0.5),
+        at(0.99),
+        at(1.0),
+    );
+    let next = log.last_position().next();
+    log.trim(next).expect("remove full segments");
+}
+
+fn append(log: &LocalLog, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
+    let begun = clock.monotonic();
+    log.append(
+        vec![7; PAYLOAD_BYTES],
+        Box::new(move |outcome| {
+            outcome.expect("the disk is sound");
+            flight.land(clock.monotonic() - begun);
+        }),
+    );
+}
+
+fn main() {
+    // Cargo itself passes `--bench`.
+    let folder = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
+    let Some(dir) = folder.map(PathBuf::from) else {
+        println!("name a folder on the disk to measure: cargo bench --bench log -- FOLDER");
+        return;
+    };
+    let env = real::env().expect("start the threads");
+    let interval = SyncMode::Interval(Duration::from_millis(200));
+    for sync in [SyncMode::Always, interval, SyncMode::None] {
+        for in_flight in [1, 16, 256] {
+            run(&env, &dir, sync, in_flight);
+        }
+    }
+}
