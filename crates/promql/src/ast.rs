@@ -1,7 +1,7 @@
 //! The syntax tree of PromQL. Every node knows where it stands in the text.
 //!
-//! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees until the
-//! query's start, end and step are known; see [`Duration`].
+//! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees
+//! until the query's start, end and step are known; see [`Duration`].
 //!
 //! Invariant: what the parser returns is type-checked, so that the evaluator need not
 //! look at types again, and its height is bounded, so that recursion over it is.

@@ -18,8 +18,8 @@ pub struct DurationContext {
     pub range_ms: i64,
 }
 
-/// Settles every duration in the tree. Fails with [`QueryError::Execution`] and upstream's text where one is
-/// not a number, out of range, or not positive although a window or a step must be.
+/// Settles every duration in the tree. Fails with [`QueryError::Execution`] and upstream's text
+/// where one is not a number, out of range, or not positive although a window or a step must be.
 pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryError> {
     match &mut expr.kind {
         ExprKind::Vector(vector) => resolve_offset(vector, context)?,

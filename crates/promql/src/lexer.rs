@@ -1,9 +1,9 @@
 //! Text into tokens. The lexer knows where it is: between braces every word is an identifier,
 //! between brackets only durations and their arithmetic stand, elsewhere words have meanings.
 //!
-//! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the end
-//! of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which words,
-//! follows Prometheus 3.14 (`promql/parser/lex.go`), character by character.
+//! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the
+//! end of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which
+//! words, follows Prometheus 3.14 (`promql/parser/lex.go`), character by character.
 
 mod number;
 mod strings;
@@ -33,8 +33,8 @@ pub(crate) struct Lexer<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Brackets {
     open: bool,
-    /// No number has been read since the last `[`: from the first one on the rules outside of brackets
-    /// hold, but for words and colons.
+    /// No number has been read since the last `[`: from the first one on the rules outside of
+    /// brackets hold, but for words and colons.
     before_number: bool,
     /// Since the last `[`.
     colon_seen: bool,

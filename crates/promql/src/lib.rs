@@ -2,14 +2,16 @@
 //!
 //! Invariants: pure; the clock is never read, `now` and the lookback arrive in [`Options`]; same
 //! plan and same input give the same bits, whatever the number of threads; memory is reserved
-//! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP, JSON or
-//! a store's inside: samples come through [`firn_model::store::Select`].
+//! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP,
+//! JSON or a store's inside: samples come through [`firn_model::store::Select`].
 
 pub mod ast;
 pub mod durations;
 mod eval;
 pub mod functions;
 mod lexer;
+#[cfg(test)]
+mod mutation;
 pub mod parser;
 mod plan;
 pub mod printer;

@@ -1,9 +1,10 @@
 //! Text into a checked tree, by recursive descent and precedence climbing.
 //!
-//! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14. Its
-//! parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of several mistakes
-//! in a text it reports depends on when that parser needs its one token of lookahead: reading a
-//! token may fail in the lexer. So the rule here is: ask for the next token only where the grammar must.
+//! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14.
+//! Its parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of
+//! several mistakes in a text it reports depends on when that parser needs its one token of
+//! lookahead: reading a token may fail in the lexer. So the rule here is: ask for the next token
+//! only where the grammar must.
 //!
 //! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
 //! [`HEIGHT_MAX`]; a returned tree has passed the type checker.
@@ -27,9 +28,9 @@ use crate::lexer::{Lexer, Token, TokenKind};
 use crate::value::QueryError;
 use firn_model::matcher::Matcher;
 
-/// The highest tree that is accepted. A chain of operators (`a or b or c`) is as high as it is long, and
-/// generated rules have chains of hundreds; recursion over a tree of this height stays within the two
-/// megabytes of a thread's stack.
+/// The highest tree that is accepted. A chain of operators (`a or b or c`) is as high as it is
+/// long, and generated rules have chains of hundreds; recursion over a tree of this height stays
+/// within the two megabytes of a thread's stack.
 pub const HEIGHT_MAX: u32 = 1000;
 
 /// The most parentheses, calls and signs inside each other: unlike a chain they recurse in the
@@ -49,8 +50,8 @@ pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
     })
 }
 
-/// Parses a series selector as `match[]` holds it: `up`, `{job="x"}`. Whether a matcher must refuse the empty
-/// value is for the caller to say.
+/// Parses a series selector as `match[]` holds it: `up`, `{job="x"}`. Whether a matcher must refuse
+/// the empty value is for the caller to say.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
     parse_with(text, Features::default(), |parser| {
         let selector = parser.vector_selector()?;

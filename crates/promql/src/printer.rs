@@ -1,10 +1,10 @@
 //! A tree as text: the one-line form of Prometheus's `String()`, and the form over several lines of
 //! `format_query`.
 //!
-//! Invariant: what is printed parses again to the same tree, positions apart, but for one case that is
-//! upstream's too: a window or step below a millisecond prints as `0s`. Where upstream's form would
-//! parse to another tree ours differs from it: the empty selector of `info(a, {})`, `Inf ^ a`,
-//! and numbers in parentheses that a power or an offset begins with.
+//! Invariant: what is printed parses again to the same tree, positions and the order of matchers
+//! apart, but for one case that is upstream's too: a window or step below a millisecond prints as
+//! `0s`. Where upstream's form would parse to another tree ours differs from it: the empty selector
+//! of `info(a, {})`, `Inf ^ a`, and numbers in parentheses that a power or an offset begins with.
 
 mod pretty;
 
@@ -102,8 +102,8 @@ fn is_plain_name(name: &str) -> bool {
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// The left side of a binary expression. Infinity goes without the sign that it has elsewhere if it is
-/// raised to a power, or the sign would be that of the power.
+/// The left side of a binary expression. Infinity goes without the sign that it has elsewhere if it
+/// is raised to a power, or the sign would be that of the power.
 struct LeftSide<'a>(&'a Binary);
 
 impl fmt::Display for LeftSide<'_> {
@@ -241,19 +241,29 @@ fn write_offset(offset: &Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// An offset that is an operation must begin with a parenthesis or two signs, or it would end before
-/// its operator. Neither is part of the tree.
+/// An offset that is an operation must begin with a parenthesis or two signs, or it would end
+/// before its operator. Neither is part of the tree.
 fn offset_text(expr: &DurationExpr) -> String {
     let text = expr.to_string();
     let mut first = expr;
     while let DurationKind::Binary(_, left, _) = &first.kind {
         first = left;
     }
-    if std::ptr::eq(first, expr) {
-        return text;
-    }
+    let is_operation = !std::ptr::eq(first, expr);
     match &first.kind {
-        DurationKind::Paren(_) | DurationKind::Binary(..) => text,
+        DurationKind::Negative(inner) => {
+            let is_cut = match &inner.kind {
+                DurationKind::Binary(..) => true,
+                DurationKind::Negative(_) => false,
+                _ => is_operation,
+            };
+            match text.strip_prefix('-') {
+                Some(rest) if is_cut => format!("-+{rest}"),
+                _ => text,
+            }
+        }
+        DurationKind::Paren(_) => text,
+        _ if !is_operation => text,
         DurationKind::Number(literal) => {
             let number = literal.to_string();
             match text.strip_prefix(&number) {
@@ -261,10 +271,6 @@ fn offset_text(expr: &DurationExpr) -> String {
                 None => text,
             }
         }
-        DurationKind::Negative(inner) => match (&inner.kind, text.strip_prefix('-')) {
-            (DurationKind::Negative(_), _) | (_, None) => text,
-            (_, Some(rest)) => format!("-+{rest}"),
-        },
         _ => format!("++{text}"),
     }
 }

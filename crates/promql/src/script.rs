@@ -1,4 +1,5 @@
-//! Runs PromQL scripts in the format of Prometheus's `promqltest`: loads, evaluations, expectations.
+//! Runs PromQL scripts in the format of Prometheus's `promqltest`: loads, evaluations,
+//! expectations.
 //!
 //! ```text
 //! load 1m
@@ -8,8 +9,8 @@
 //!   {a="b"} 22
 //! ```
 //!
-//! The runner knows no store: whoever has one implements [`ScriptStore`]. Every `eval instant` is evaluated
-//! in several more ways that must agree ([`check`] says which). A failure does not end a
+//! The runner knows no store: whoever has one implements [`ScriptStore`]. Every `eval instant` is
+//! evaluated in several more ways that must agree ([`check`] says which). A failure does not end a
 //! script, and one `eval` counts once, however many ways it was evaluated in.
 //!
 //! Invariant: text in a script never makes the runner panic, nor allocate beyond
@@ -50,8 +51,8 @@ pub trait ScriptStore {
     /// Throws away all series.
     fn clear(&mut self) -> Result<(), Error>;
 
-    /// Stores all samples of `batch` and makes them visible, or fails. One series may stand in the batch more
-    /// than once; its samples are in order over all its places.
+    /// Stores all samples of `batch` and makes them visible, or fails. One series may stand in the
+    /// batch more than once; its samples are in order over all its places.
     fn append(&mut self, batch: &Batch) -> Result<(), Error>;
 
     /// What is stored.
@@ -202,8 +203,8 @@ struct LoadSample {
     value: SampleValue,
 }
 
-/// Adds a series in runs of floats and runs of histograms: in one place of a batch the order between
-/// the two would be lost.
+/// Adds a series in runs of floats and runs of histograms: in one place of a batch the order
+/// between the two would be lost.
 fn push_series(batch: &mut Batch, labels: &Labels, samples: &[LoadSample]) {
     let is_float = |s: &LoadSample| matches!(s.value, SampleValue::Float(_));
     for run in samples.chunk_by(|a, b| is_float(a) == is_float(b)) {

@@ -39,8 +39,8 @@ impl Expr {
         expr
     }
 
-    /// Calls `visit` with each direct child, in the order in which they are evaluated: an aggregation's
-    /// parameter follows its operand.
+    /// Calls `visit` with each direct child, in the order in which they are evaluated: an
+    /// aggregation's parameter follows its operand.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match &self.kind {
             ExprKind::Number(_)

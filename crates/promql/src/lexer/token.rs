@@ -69,7 +69,8 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    /// Whether the word is a marker of a position in a query (`start()`) or a function of durations.
+    /// Whether the word is a marker of a position in a query (`start()`) or a function of
+    /// durations.
     fn is_preprocessor(self) -> bool {
         matches!(
             self,

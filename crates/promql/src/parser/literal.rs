@@ -1,7 +1,7 @@
 //! Numbers, durations and label names: what their text means.
 //!
-//! Numbers follow Go: first an integer (`0x1f`, `017`, `1_000`), else a float. Durations are those of
-//! Prometheus: `1h30m`, units from large to small, none twice.
+//! Numbers follow Go: first an integer (`0x1f`, `017`, `1_000`), else a float. Durations are those
+//! of Prometheus: `1h30m`, units from large to small, none twice.
 
 use super::{Failure, Parsed, Parser, fail};
 use crate::ast::NumberLiteral;

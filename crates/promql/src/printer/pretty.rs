@@ -1,5 +1,5 @@
-//! The form over several lines of `format_query`: what is longer than a line's width is split, two spaces
-//! of indent a level.
+//! The form over several lines of `format_query`: what is longer than a line's width is split, two
+//! spaces of indent a level.
 
 use super::{AggregateHead, BinaryHead, SubquerySuffix};
 use crate::ast::{Expr, ExprKind};

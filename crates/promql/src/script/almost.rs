@@ -5,7 +5,8 @@ use firn_model::sample::is_stale;
 /// The relative difference below which numbers are equal.
 const EPSILON: f64 = 1e-6;
 
-/// Both staleness markers, both another NaN, equal, or close: the difference below a millionth of the sum.
+/// Both staleness markers, both another NaN, equal, or close: the difference below a millionth of
+/// the sum.
 pub(super) fn almost_equal(a: f64, b: f64) -> bool {
     if is_stale(a) || is_stale(b) {
         return is_stale(a) && is_stale(b);

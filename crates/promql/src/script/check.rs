@@ -1,8 +1,9 @@
 //! Evaluates one `eval` in all the ways that must agree.
 //!
-//! An instant evaluation is repeated with every selector pinned by `@` to its time, at other times, unless a
-//! function in it depends on the time of evaluation; and each of these is repeated as the
-//! middle of a range query, unless `start()`, `end()`, `range()` or `step()` would mean something else there.
+//! An instant evaluation is repeated with every selector pinned by `@` to its time, at other times,
+//! unless a function in it depends on the time of evaluation; and each of these is repeated as the
+//! middle of a range query, unless `start()`, `end()`, `range()` or `step()` would mean something
+//! else there.
 
 use super::OPTIONS;
 use super::command::{Eval, Expected};

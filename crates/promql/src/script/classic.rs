@@ -1,7 +1,7 @@
 //! Classic histograms into native ones with custom buckets: what `load_with_nhcb` adds.
 //!
-//! Series whose names end in `_bucket`, `_count` and `_sum` are put together by the name without the ending
-//! and the labels without `le`; each timestamp makes one histogram.
+//! Series whose names end in `_bucket`, `_count` and `_sum` are put together by the name without
+//! the ending and the labels without `le`; each timestamp makes one histogram.
 
 use super::LoadSample;
 use super::histogram::{ScriptHistogram, one_span};

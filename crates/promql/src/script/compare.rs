@@ -16,8 +16,8 @@ pub(super) struct Times {
     pub(super) step_ms: i64,
 }
 
-/// Compares the value of a query. `times` are those of a matrix; with `ordered` the elements of a vector come in
-/// the order of the script.
+/// Compares the value of a query. `times` are those of a matrix; with `ordered` the elements of a
+/// vector come in the order of the script.
 pub(super) fn compare(
     expected: &Expected,
     found: &Value,

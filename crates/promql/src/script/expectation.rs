@@ -114,8 +114,8 @@ impl Annotations {
     }
 }
 
-/// The message without what is appended for the user of the API: how often, over which buckets and times, and
-/// where in the query.
+/// The message without what is appended for the user of the API: how often, over which buckets and
+/// times, and where in the query.
 fn without_details(text: &str) -> &str {
     let text = without_parenthesis(text, |inside| {
         inside

@@ -1,7 +1,7 @@
 //! Native histograms as scripts write them: `{{schema:1 count:3 sum:4.5 buckets:[1 2] offset:-1}}`.
 //!
-//! A list of buckets becomes one span, zeros included, so that comparing and adding go bucket by bucket;
-//! what is compared are the buckets that hold something.
+//! A list of buckets becomes one span, zeros included, so that comparing and adding go bucket by
+//! bucket; what is compared are the buckets that hold something.
 
 use super::almost::almost_equal;
 use crate::parser::parse_number;
@@ -154,8 +154,8 @@ fn hint(value: &str) -> Result<ResetHint, String> {
 }
 
 impl ScriptHistogram {
-    /// This histogram plus or minus `other`. Both have the same zero threshold and custom bounds, and `other` is
-    /// at least as fine.
+    /// This histogram plus or minus `other`. Both have the same zero threshold and custom bounds,
+    /// and `other` is at least as fine.
     pub(super) fn plus(&self, other: &Self, sign: char) -> Result<Self, String> {
         let (a, b) = (Parts::of(&self.value), Parts::of(&other.value));
         if self.value.schema > other.value.schema {

@@ -9,8 +9,9 @@ use crate::parser::{parse_duration_ms, parse_number};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::stale_nan;
 
-/// The most positions of one series: a day of seconds ten times over, far beyond any script.
-pub(super) const POSITIONS_MAX: usize = 1_000_000;
+/// The most positions of one series: twenty times those of the longest script known, and few enough
+/// for as many histograms.
+pub(super) const POSITIONS_MAX: usize = 100_000;
 
 /// A value at one position.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,8 +242,8 @@ fn take_number(text: &str) -> Result<(f64, &str), String> {
     Ok((if is_negative { -value } else { value }, rest))
 }
 
-/// How many bytes of `text` are a number: `Inf`, `NaN`, or digits, where a sign stands behind an `e` only and an
-/// `x` repeats.
+/// How many bytes of `text` are a number: `Inf`, `NaN`, or digits, where a sign stands behind an
+/// `e` only and an `x` repeats.
 fn number_length(text: &str) -> usize {
     let word = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     if word.len() < text.len() {

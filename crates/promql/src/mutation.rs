@@ -1,0 +1,52 @@
+//! Texts made by chance from good ones, for the fuzz targets: cut, joined, and with pieces put in.
+//!
+//! A run is repeated by its seed. `FIRN_SEEDS=n` runs n seeds instead of the few that every test
+//! run does, and `FIRN_SEED=s` runs one.
+
+use firn_model::env::sim::SimRng;
+
+/// Seeds of an ordinary test run: a second or two.
+const SEEDS: u64 = 20;
+
+/// Texts made from one seed.
+const TEXTS_PER_SEED: usize = 50;
+
+/// Calls `target` with texts made from those of `corpus` and the small `pieces`.
+pub(crate) fn run(corpus: &[&str], pieces: &[&str], target: fn(&[u8])) {
+    let seeds = match number("FIRN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FIRN_SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        // Shown when the test fails.
+        println!("FIRN_SEED={seed}");
+        let rng = SimRng::new(seed);
+        for _ in 0..TEXTS_PER_SEED {
+            target(&mutant(&rng, corpus, pieces));
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn pick<'a>(rng: &SimRng, from: &[&'a str]) -> &'a [u8] {
+    from[rng.below(from.len() as u64) as usize].as_bytes()
+}
+
+fn mutant(rng: &SimRng, corpus: &[&str], pieces: &[&str]) -> Vec<u8> {
+    let mut text = pick(rng, corpus).to_vec();
+    for _ in 0..rng.below(4) {
+        let start = rng.below(text.len() as u64 + 1) as usize;
+        let cut = (rng.below(5) as usize).min(text.len() - start);
+        let put_in: &[u8] = match rng.below(8) {
+            0 => b"",
+            1 => pick(rng, corpus),
+            2 => &[rng.below(256) as u8],
+            _ => pick(rng, pieces),
+        };
+        text.splice(start..start + cut, put_in.iter().copied());
+    }
+    text
+}
