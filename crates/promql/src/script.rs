@@ -70,6 +70,13 @@ pub struct Failure {
     pub why: String,
 }
 
+impl Failure {
+    fn is_eval(&self) -> bool {
+        let command = self.text.get(..4);
+        command.is_some_and(|word| word.eq_ignore_ascii_case("eval"))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}\n    {}", self.line, self.text, self.why)
@@ -83,9 +90,9 @@ pub struct FileReport {
     pub name: String,
     /// `eval` commands that held.
     pub passed: usize,
-    /// `eval` commands that did not.
+    /// `eval` commands that did not, or could not be read.
     pub failed: Vec<Failure>,
-    /// Commands that could not be read, and loads that the store refused.
+    /// Other commands that could not be read or done.
     pub broken: Vec<Failure>,
 }
 
@@ -149,6 +156,8 @@ pub fn run(
     }
     for read in command::read(text) {
         match read {
+            // Counted, so that the sum is that of the script's evaluations.
+            Err(failure) if failure.is_eval() => report.failed.push(failure),
             Err(failure) => report.broken.push(failure),
             Ok(Command::Eval(eval)) => match check::check(&eval, store.select(), compute) {
                 Ok(()) => report.passed += 1,

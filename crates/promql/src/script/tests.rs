@@ -301,6 +301,13 @@ fn run_script_that_does_not_hold_fails_each_evaluation() {
 }
 
 #[test]
+fn run_unreadable_eval_counts_as_failed() {
+    let report = run_on_memory("EVAL instant 1\n\nload 1\n\neval instant at 0 1\n 1");
+    assert_eq!(report.passed, 1);
+    assert_eq!((report.failed.len(), report.broken.len()), (1, 1));
+}
+
+#[test]
 fn run_load_with_nhcb_adds_native_histograms() {
     let mut store = MemoryStore::default();
     let text = concat!(
