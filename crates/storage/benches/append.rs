@@ -1,12 +1,13 @@
 //! What the head costs: births, later samples, decoding, restart, and memory.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples unless said
+//! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples
+//! unless said
 //! ```
 //!
-//! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000 samples a
-//! batch, most values constant or counting. Only the calls into the store are timed, in CPU time of this
-//! thread; the log's writes are on another. It prints figures and judges nothing.
+//! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000
+//! samples a batch, most values constant or counting. Only the calls into the store are timed, in
+//! CPU time of this thread; the log's writes are on another. It prints figures and judges nothing.
 
 use firn_model::batch::Batch;
 use firn_model::cancel::Cancel;

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
-//! body  = first time i64 | { [start] time value }*    codes of `codec`; time and value only where no run covers them
+//! body  = first time i64 | { [start] time value }*    codes of `codec`; time and value only where
+//! no run covers them
 //! ```
 //!
 //! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.
@@ -30,12 +31,13 @@ const SAMPLES: u16 = 480;
 /// their chunks together.
 const SAMPLES_SPREAD: u16 = 128;
 
-/// Bytes after which a chunk is closed whatever it counts: what a reader copies of an open chunk while it
-/// holds the shard, some 30 ns. Beside it the 58 bytes around a closed chunk (pointer, counts, header,
-/// allocator) are small. A histogram may overshoot it by its own size.
+/// Bytes after which a chunk is closed whatever it counts: what a reader copies of an open chunk
+/// while it holds the shard, some 30 ns. Beside it the 58 bytes around a closed chunk (pointer,
+/// counts, header, allocator) are small. A histogram may overshoot it by its own size.
 const BODY_BYTES: usize = 1_024;
 
-/// Operation of a body: the start timestamp changes by a zigzag varint before the sample that follows.
+/// Operation of a body: the start timestamp changes by a zigzag varint before the sample that
+/// follows.
 const START: u8 = 0xf8;
 
 /// Operation in the place of a value: the sample is a histogram.

@@ -1,9 +1,10 @@
 //! The byte codes that open chunks and log blocks share: times, values and histograms, exact to the
 //! bit.
 //!
-//! Every code is a run of bytes that begins with an operation byte; `docs/format/chunk.md` draws them.
-//! An encoder appends to a `Vec<u8>`; a decoder reads through [`cursor::Cursor`], which checks every
-//! length, so corrupt bytes end in [`Malformed`] and never in a panic or a large allocation.
+//! Every code is a run of bytes that begins with an operation byte; `docs/format/chunk.md` draws
+//! them. An encoder appends to a `Vec<u8>`; a decoder reads through [`cursor::Cursor`], which
+//! checks every length, so corrupt bytes end in [`Malformed`] and never in a panic or a large
+//! allocation.
 
 pub(crate) mod cursor;
 pub(crate) mod decimal;

@@ -1,15 +1,16 @@
 //! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables.
 //!
 //! **Why a fingerprint may stand for the labels it was made of.** Each half is NH (Black, Halevi,
-//! Krawczyk, Krovetz, Rogaway: *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod 2^128`
-//! with secret random `k`: two different inputs of one length collide with probability at most 2^-64. Inputs
-//! longer than the keys are chained, the sum of a block being the first words of the next, which adds at
-//! most 2^-64 a block. The 128-bit sum and the length are then folded into 64 bits by one more product of
-//! the same kind, whose halves are added: at most another 2^-61. Both halves of the fingerprint use keys of
-//! their own, so two different label sets up to 496 bytes collide with probability below 2^-120, and each
-//! further block of either adds to it less than a tenth. A billion series are 2^59 pairs: a chance of
-//! 2^-61 that any two of them are ever taken for one. The keys are drawn when the process starts and never
-//! leave it, so that nobody can search for collisions.
+//! Krawczyk, Krovetz, Rogaway: *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod
+//! 2^128` with secret random `k`: two different inputs of one length collide with probability at
+//! most 2^-64. Inputs longer than the keys are chained, the sum of a block being the first words of
+//! the next, which adds at most 2^-64 a block. The 128-bit sum and the length are then folded into
+//! 64 bits by one more product of the same kind, whose halves are added: at most another 2^-61.
+//! Both halves of the fingerprint use keys of their own, so two different label sets up to 496
+//! bytes collide with probability below 2^-120, and each further block of either adds to it less
+//! than a tenth. A billion series are 2^59 pairs: a chance of 2^-61 that any two of them are ever
+//! taken for one. The keys are drawn when the process starts and never leave it, so that nobody can
+//! search for collisions.
 
 use firn_model::env::Rng;
 

@@ -1,17 +1,19 @@
 //! The active index: from matchers to series. One for the store, permanent, never rotated.
 //!
-//! A series is a *slot*, a number in order of birth that is never given twice. A pair of label name and
-//! value is a *term*; a series is a list of terms. Per label the index knows its terms and the series that
-//! have it at all; per term the series that have it; per two hours of data time the series with a sample.
+//! A series is a *slot*, a number in order of birth that is never given twice. A pair of label name
+//! and value is a *term*; a series is a list of terms. Per label the index knows its terms and the
+//! series that have it at all; per term the series that have it; per two hours of data time the
+//! series with a sample.
 //!
 //! ```text
 //! labels: name -> { present: postings, values: value -> term }      term -> { value, postings }
 //! series: slot -> { place in the head, terms }                      membership: epoch -> bits
 //! ```
 //!
-//! Births and removals take a mutex, one batch at a time. Readers take no lock and never wait: everything is
-//! append-only or swapped by pointer, and slots at or above `published` do not exist for them. Invariant: a
-//! slot below `published` is in all of its postings. What it leaves to others: samples, durability.
+//! Births and removals take a mutex, one batch at a time. Readers take no lock and never wait:
+//! everything is append-only or swapped by pointer, and slots at or above `published` do not exist
+//! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
+//! others: samples, durability.
 
 mod id_table;
 mod lookup;
@@ -47,8 +49,8 @@ use writer::Writer;
 
 const TERM_PAGE: u32 = 256;
 
-/// Distinct label names that the index takes: each costs some 300 bytes for ever, since names, unlike values,
-/// are not removed.
+/// Distinct label names that the index takes: each costs some 300 bytes for ever, since names,
+/// unlike values, are not removed.
 const LABELS_MAX: u32 = 1 << 20;
 
 /// A label name. Names stay when their last series goes.

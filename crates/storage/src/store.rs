@@ -1,15 +1,17 @@
 //! The store: log, head and active index behind the two traits that the other rooms see.
 //!
 //! ```text
-//! append: head (at once, hidden) -> log -> visible and acked        select: index -> head, what is visible
-//! upkeep: a rotating sweep drops what left the retention; a checkpoint when the log has grown
-//! open:   checkpoint, then the log behind it                        close: a last checkpoint, and no log
+//! append: head (at once, hidden) -> log -> visible and acked        select: index -> head, what is
+//! visible upkeep: a rotating sweep drops what left the retention; a checkpoint when the log has
+//! grown open:   checkpoint, then the log behind it                        close: a last
+//! checkpoint, and no log
 //! ```
 //!
-//! Invariants: what was acked is found by every later reader and after every restart, once; a reader sees
-//! all of a batch or nothing of it; the log is never longer than [`StoreOptions::checkpoint_log_bytes`] or the
-//! last checkpoint, but for what arrives while the next one is written. The store knows one tenant; it
-//! knows nothing of HTTP, and of wall time only what a caller passes in.
+//! Invariants: what was acked is found by every later reader and after every restart, once; a
+//! reader sees all of a batch or nothing of it; the log is never longer than
+//! [`StoreOptions::checkpoint_log_bytes`] or the last checkpoint, but for what arrives while the
+//! next one is written. The store knows one tenant; it knows nothing of HTTP, and of wall time only
+//! what a caller passes in.
 
 mod append;
 mod checkpoint;
@@ -81,8 +83,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged and counted,
-    /// and what can be read behind it is kept.
+    /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
+    /// and counted, and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
         let dir = DataDir::open(&env, &options.dir)?;
         let log_first = LocalLog::first_position(&env, &dir.wal())?;
@@ -137,7 +139,8 @@ impl Store {
         );
     }
 
-    /// Ends cleanly: appends fail from here on, a last checkpoint holds everything, and the log is gone.
+    /// Ends cleanly: appends fail from here on, a last checkpoint holds everything, and the log is
+    /// gone.
     pub fn close(&self) -> Result<(), Error> {
         // The job under way, if there is one, ends first.
         let mut upkeep = lock(&self.upkeep);

@@ -10,7 +10,8 @@ use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its memory.
+/// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     /// Timestamps.

@@ -10,8 +10,8 @@ use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
-/// Bytes by which the body's memory grows at first, and the grain of its size: what allocators serve
-/// without waste.
+/// Bytes by which the body's memory grows at first, and the grain of its size: what allocators
+/// serve without waste.
 const GRAIN_BYTES: usize = 16;
 
 /// The newest samples of a series, still growing. 88 bytes and the body.
@@ -107,7 +107,8 @@ impl OpenChunk {
         self.body.last().copied().unwrap_or(0)
     }
 
-    /// Scale and integer of the newest float, if it has them: whoever encodes it again need not search.
+    /// Scale and integer of the newest float, if it has them: whoever encodes it again need not
+    /// search.
     #[inline]
     pub(crate) fn newest_decimal(&self) -> Option<(Scale, i64)> {
         self.value.known()
@@ -158,7 +159,8 @@ impl OpenChunk {
         if self.count == 0 {
             self.begin(time);
         }
-        // Room for the longest time and value, so that neither grows the vector by its own doubling.
+        // Room for the longest time and value, so that neither grows the vector by its own
+        // doubling.
         if self.body.capacity() - self.body.len() < GRAIN_BYTES {
             self.grow();
         }

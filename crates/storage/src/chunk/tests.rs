@@ -304,7 +304,8 @@ fn chunk_from_untrusted_bytes_never_panics_and_keeps_its_invariant() {
     }
 }
 
-/// Fails when the format changes: `docs/format/chunk.md` and the data folder's format number go with it.
+/// Fails when the format changes: `docs/format/chunk.md` and the data folder's format number go
+/// with it.
 #[test]
 fn chunk_golden_bytes_stay() {
     let samples = floats(&[

@@ -80,8 +80,8 @@ impl<'a> Cursor<'a> {
         Err(Malformed("varint too long"))
     }
 
-    /// A length of things that take at least `bytes_each` bytes: never more than what is left can hold, so that it may
-    /// be allocated.
+    /// A length of things that take at least `bytes_each` bytes: never more than what is left can
+    /// hold, so that it may be allocated.
     pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
         let n = usize::try_from(self.uvarint()?).map_err(|_| TRUNCATED)?;
         match n.checked_mul(bytes_each) {

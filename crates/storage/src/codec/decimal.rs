@@ -1,8 +1,9 @@
 //! Floats as integers times a power of ten, wherever that gives back the same bits.
 //!
 //! Most values were printed as short decimals: `0.25` is `25 / 10^2`. Exporters also multiply by
-//! `1e-9` and the like, which rounds differently from a division, so a scale is either a divisor or a
-//! factor. Invariant: [`Scale::float`] of what [`Scale::int`] returns has the same bits as the input.
+//! `1e-9` and the like, which rounds differently from a division, so a scale is either a divisor or
+//! a factor. Invariant: [`Scale::float`] of what [`Scale::int`] returns has the same bits as the
+//! input.
 
 const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,

@@ -20,7 +20,8 @@ const TWELVE_BITS: u8 = 0xe0;
 const BYTES: u8 = 0xf0;
 const BYTES_LAST: u8 = 0xf7;
 
-/// What the next timestamp is measured against. An encoder and its decoder go through the same states.
+/// What the next timestamp is measured against. An encoder and its decoder go through the same
+/// states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeState {
     /// The newest timestamp.
@@ -63,8 +64,8 @@ impl TimeState {
         self.time
     }
 
-    /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and nothing
-    /// is done yet; otherwise the state has moved on and it returns zero.
+    /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and
+    /// nothing is done yet; otherwise the state has moved on and it returns zero.
     #[inline]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
         let change = match op {

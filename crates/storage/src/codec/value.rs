@@ -25,12 +25,12 @@ const XOR: u8 = 0xe8;
 const XOR_LAST: u8 = 0xef;
 const SCALE: u8 = 0xf0;
 
-/// Values for which no scale was found before the search is given up: a column of full-precision floats
-/// would search in vain for each of them, 31 multiplications a time.
+/// Values for which no scale was found before the search is given up: a column of full-precision
+/// floats would search in vain for each of them, 31 multiplications a time.
 const MISSES_MAX: u8 = 4;
 
-/// What the next value is measured against. An encoder and its decoder go through the same states, but for
-/// `misses`, which only the encoder uses.
+/// What the next value is measured against. An encoder and its decoder go through the same states,
+/// but for `misses`, which only the encoder uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ValueState {
     /// The newest float.
@@ -126,7 +126,8 @@ impl ValueState {
             self.push_scale(out, scale);
             return self.push_int(out, int);
         }
-        // Infinities and NaNs, staleness markers above all, say nothing about the values around them.
+        // Infinities and NaNs, staleness markers above all, say nothing about the values around
+        // them.
         if value.is_finite() {
             self.misses = self.misses.saturating_add(1);
         }

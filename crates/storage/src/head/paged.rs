@@ -1,4 +1,5 @@
-//! A growing array in pages, so that growth never copies and never leaves half of its memory unused.
+//! A growing array in pages, so that growth never copies and never leaves half of its memory
+//! unused.
 
 const PAGE: usize = 1_024;
 
@@ -28,7 +29,8 @@ impl<T> Paged<T> {
         match self.pages.last_mut() {
             Some(page) if page.len() < PAGE => page.push(item),
             _ => {
-                // The first page of a small store grows as a vector does, later ones are made whole.
+                // The first page of a small store grows as a vector does, later ones are made
+                // whole.
                 let mut page = Vec::new();
                 if !self.pages.is_empty() {
                     page.reserve_exact(PAGE);

@@ -72,8 +72,8 @@ impl Series {
         self.open.has_newest()
     }
 
-    /// Takes a sample, or says why not. The newest sample again is known whatever the window says, so
-    /// that a sender that did not hear of its success may repeat itself.
+    /// Takes a sample, or says why not. The newest sample again is known whatever the window says,
+    /// so that a sender that did not hear of its success may repeat itself.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -181,8 +181,8 @@ impl Series {
         self.closed().len() + usize::from(self.open.sample_count() > 0)
     }
 
-    /// Bytes of the open chunk and of those closed since there were `closed` of them: before and after an
-    /// append they differ by what it took.
+    /// Bytes of the open chunk and of those closed since there were `closed` of them: before and
+    /// after an append they differ by what it took.
     #[inline]
     pub(crate) fn bytes_since(&self, closed: usize) -> usize {
         let fresh = self.closed().get(closed..).unwrap_or(&[]);
@@ -211,8 +211,8 @@ impl Series {
         Ok(())
     }
 
-    /// Puts samples that came late into their place; one whose time is taken is known already. Only replay
-    /// needs it: blocks of the log may stand in another order than the head took them in.
+    /// Puts samples that came late into their place; one whose time is taken is known already. Only
+    /// replay needs it: blocks of the log may stand in another order than the head took them in.
     pub(crate) fn insert_late(
         &mut self,
         late: &[(TimestampMs, TimestampMs, Sample)],

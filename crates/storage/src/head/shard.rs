@@ -35,7 +35,8 @@ pub(crate) struct Shard {
     applying: Vec<Appended>,
     /// Lists of batches that went by, to be used again.
     spare: Vec<Vec<Appended>>,
-    /// Batches that looked series up and have not written to them yet: none may be removed meanwhile.
+    /// Batches that looked series up and have not written to them yet: none may be removed
+    /// meanwhile.
     pub(crate) appending: usize,
     /// Bytes of chunks.
     pub(crate) chunk_bytes: usize,
@@ -132,8 +133,8 @@ impl Shard {
         self.applying.push(Appended { local, samples });
     }
 
-    /// Ends a batch: its samples are hidden from readers below `sequence`. What lies at or below `floor`
-    /// is not hidden from anybody any more.
+    /// Ends a batch: its samples are hidden from readers below `sequence`. What lies at or below
+    /// `floor` is not hidden from anybody any more.
     pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
         self.forget_pending(floor);
         if !self.applying.is_empty() {
@@ -181,8 +182,8 @@ impl Shard {
     }
 }
 
-/// What a reader takes away of one series: chunks that overlap its range, and how many samples of the
-/// last one it may look at.
+/// What a reader takes away of one series: chunks that overlap its range, and how many samples of
+/// the last one it may look at.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     /// Oldest first.
@@ -192,7 +193,8 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// Copies what overlaps `range` of `series` without its newest `hidden` samples. `None` if nothing does.
+    /// Copies what overlaps `range` of `series` without its newest `hidden` samples. `None` if
+    /// nothing does.
     pub(crate) fn of(series: &Series, range: TimeRange, hidden: usize) -> Option<Self> {
         let mut copied = Self::default();
         let mut hidden = hidden;

@@ -1,7 +1,8 @@
-//! From a fingerprint to the series of a shard: open addressing with 32 bits of the hash in the cell.
+//! From a fingerprint to the series of a shard: open addressing with 32 bits of the hash in the
+//! cell.
 //!
-//! A cell is `tag << 32 | local + 1`, zero is free. The caller compares the whole fingerprint when the tag
-//! fits, which fails once in four billion probes.
+//! A cell is `tag << 32 | local + 1`, zero is free. The caller compares the whole fingerprint when
+//! the tag fits, which fails once in four billion probes.
 
 use crate::fingerprint::Fingerprint;
 
@@ -48,7 +49,8 @@ impl Table {
         }
     }
 
-    /// Inserts `local` under `print`; it must not be there. `print_of` gives the fingerprint of a number that is.
+    /// Inserts `local` under `print`; it must not be there. `print_of` gives the fingerprint of a
+    /// number that is.
     pub(crate) fn insert(
         &mut self,
         print: Fingerprint,

@@ -1,13 +1,14 @@
 //! Atomic visibility: which batches are complete, and up to where readers may look.
 //!
-//! Every batch has a sequence number. It is taken under a shard's lock and shards are entered in one
-//! order, so each shard applies batches in the order of their numbers. A batch is *complete* when its log
-//! block is durable; the *watermark* is the largest number below which all are complete. A reader cuts every
-//! series at the watermark it began with, so it sees all of a batch or nothing; a ticket resolves when the
-//! watermark has passed its batch, so what was acked is seen by every later reader.
+//! Every batch has a sequence number. It is taken under a shard's lock and shards are entered in
+//! one order, so each shard applies batches in the order of their numbers. A batch is *complete*
+//! when its log block is durable; the *watermark* is the largest number below which all are
+//! complete. A reader cuts every series at the watermark it began with, so it sees all of a batch
+//! or nothing; a ticket resolves when the watermark has passed its batch, so what was acked is seen
+//! by every later reader.
 //!
-//! After a block could not be made durable its number never completes: the watermark stands, reads go
-//! on, and every ticket fails.
+//! After a block could not be made durable its number never completes: the watermark stands, reads
+//! go on, and every ticket fails.
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
@@ -61,8 +62,8 @@ impl Watermark {
         }
     }
 
-    /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket resolves when
-    /// all before are complete too.
+    /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket
+    /// resolves when all before are complete too.
     pub(crate) fn complete(
         &self,
         sequence: u64,

@@ -1,8 +1,8 @@
-//! An open-addressing table from hashes to ids that one writer fills and any number of readers probe
-//! without a lock.
+//! An open-addressing table from hashes to ids that one writer fills and any number of readers
+//! probe without a lock.
 //!
-//! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. Growth copies the cells
-//! into a larger table and swaps the pointer; readers finish on the table that they hold.
+//! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. Growth copies
+//! the cells into a larger table and swaps the pointer; readers finish on the table that they hold.
 //! Invariant: an id that was inserted before a reader began is found, unless it was removed.
 
 use arc_swap::ArcSwap;

@@ -1,9 +1,9 @@
 //! Look-ups: matchers to slots, slots to label names, values and columns.
 //!
-//! Lists that are known whole (a term, a label) are combined first, smallest first; then membership in
-//! the range's epochs; what is left are the candidates. An expression over values is either worked out over
-//! the label's values, or, where fewer candidates than values are left, asked of each candidate, once for
-//! every distinct value.
+//! Lists that are known whole (a term, a label) are combined first, smallest first; then membership
+//! in the range's epochs; what is left are the candidates. An expression over values is either
+//! worked out over the label's values, or, where fewer candidates than values are left, asked of
+//! each candidate, once for every distinct value.
 
 use super::membership::Members;
 use super::planner::{Condition, Plan, plan};

@@ -1,8 +1,8 @@
 //! Which series have samples in which two hours of data time: one bit each.
 //!
 //! A bit is set when a series is first written in an epoch, before the sample is visible. A look-up
-//! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost nothing,
-//! and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
+//! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost
+//! nothing, and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
 
 use super::runs::{Run, Runs};
 use arc_swap::ArcSwap;

@@ -47,8 +47,8 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Turns matchers into conditions. An absent label has the empty value, so a matcher that accepts it
-/// accepts series without the label.
+/// Turns matchers into conditions. An absent label has the empty value, so a matcher that accepts
+/// it accepts series without the label.
 pub(super) fn plan<'a>(index: &'a Index, matchers: &'a [Matcher]) -> Plan<'a> {
     let mut conditions = Vec::with_capacity(matchers.len());
     for matcher in matchers {

@@ -4,10 +4,10 @@
 //! first run | more: sealed runs (bytes) | tail of runs (atomics, the last one grows in place)
 //! ```
 //!
-//! Most terms belong to one run of series and hold nothing but `first`. Slots only ever ascend, so a run is
-//! one atomic word that a reader sees before or after it grew, never in between; what lies at or above the
-//! reader's limit is cut off. Sealed runs are `gap << 1 | longer than one` and the length, as varints: two
-//! bytes where a target's series have the term in one place each.
+//! Most terms belong to one run of series and hold nothing but `first`. Slots only ever ascend, so
+//! a run is one atomic word that a reader sees before or after it grew, never in between; what lies
+//! at or above the reader's limit is cut off. Sealed runs are `gap << 1 | longer than one` and the
+//! length, as varints: two bytes where a target's series have the term in one place each.
 
 use super::runs::{Run, Runs};
 use crate::codec::cursor::Cursor;
@@ -16,7 +16,8 @@ use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer swap.
+/// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer
+/// swap.
 const TAIL_RUNS: usize = 32;
 
 /// One list. All changes are made by one writer at a time.
@@ -243,8 +244,8 @@ impl More {
     }
 }
 
-/// Joins sealed parts of equal size, newest first, so that there are few of them and each run is copied
-/// a logarithmic number of times.
+/// Joins sealed parts of equal size, newest first, so that there are few of them and each run is
+/// copied a logarithmic number of times.
 fn merge_equals(sealed: &mut Vec<Sealed>) {
     while let [.., before, last] = sealed.as_slice()
         && before.runs <= last.runs

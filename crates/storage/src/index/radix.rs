@@ -1,5 +1,5 @@
-//! A growing array that is read without a lock: its cells are made where they are first asked for and
-//! never move.
+//! A growing array that is read without a lock: its cells are made where they are first asked for
+//! and never move.
 
 use std::sync::OnceLock;
 

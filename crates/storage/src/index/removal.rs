@@ -1,8 +1,9 @@
 //! Forgetting series: first out of the postings, later out of memory.
 //!
-//! A reader that found a slot may look at its labels for as long as it likes, so what it may look at stays
-//! until every reader that began before the removal is done. Readers hold the [`Generation`] of their
-//! beginning; a removal begins a new one, and its [`Garbage`] is swept when the old one has no holder.
+//! A reader that found a slot may look at its labels for as long as it likes, so what it may look
+//! at stays until every reader that began before the removal is done. Readers hold the
+//! [`Generation`] of their beginning; a removal begins a new one, and its [`Garbage`] is swept when
+//! the old one has no holder.
 
 use super::series_pages::{PAGE_SLOTS, PageBuilder};
 use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
@@ -28,7 +29,8 @@ impl Index {
         self.membership.drop_before(epoch)
     }
 
-    /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any more.
+    /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any
+    /// more.
     pub(crate) fn remove(&self, gone: &[u32]) -> Garbage {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // It remembers terms that may go.

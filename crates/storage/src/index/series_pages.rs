@@ -1,8 +1,8 @@
 //! From a slot to the series: its place in the head and its terms.
 //!
-//! Pages of 256 slots are immutable; the page under way is published again after each batch of births,
-//! so readers swap a pointer and nothing moves under them. Terms are varints in the order of their labels'
-//! names.
+//! Pages of 256 slots are immutable; the page under way is published again after each batch of
+//! births, so readers swap a pointer and nothing moves under them. Terms are varints in the order
+//! of their labels' names.
 
 use super::Index;
 use crate::codec::cursor::Cursor;

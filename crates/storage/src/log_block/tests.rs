@@ -188,7 +188,8 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
     }
 }
 
-/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go with it.
+/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go
+/// with it.
 #[test]
 fn log_block_golden_bytes_stay() {
     let births = vec![

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
-//! second pass enters every shard in the same order and holds one lock until it has the next: no batch
-//! overtakes another, so each shard sees sequence numbers ascend, and several batches are under way
-//! in different shards.
+//! second pass enters every shard in the same order and holds one lock until it has the next: no
+//! batch overtakes another, so each shard sees sequence numbers ascend, and several batches are
+//! under way in different shards.
 
 use super::{Store, lock};
 use crate::codec::decimal::Scale;
@@ -109,8 +109,8 @@ impl Store {
                     }
                 }
             }
-            // Reading each chunk's end here lets the misses of many series overlap; the second pass would
-            // wait for each of them: a fifth of an append.
+            // Reading each chunk's end here lets the misses of many series overlap; the second pass
+            // would wait for each of them: a fifth of an append.
             std::hint::black_box(warmth);
         }
     }
@@ -352,7 +352,8 @@ impl Scratch {
         start as usize..self.ends[shard] as usize
     }
 
-    /// A series that was not born: for want of room, or because none of its samples lies in the window.
+    /// A series that was not born: for want of room, or because none of its samples lies in the
+    /// window.
     fn refuse_unborn(&mut self, i: usize, samples: SeriesSamples<'_>, window: Window) {
         let verdict = |time: TimestampMs| {
             Verdict::Refused(if time < window.min {

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! payload = version u8 | next slot varint | series*                    docs/format/log-block.md
-//! series  = slot varint (from the one before) | labels | chunks varint | chunks, each bytes varint, bytes
+//! series  = slot varint (from the one before) | labels | chunks varint | chunks, each bytes
+//! varint, bytes
 //! ```
 //!
-//! A checkpoint at position `p` holds at least what blocks up to `p` said, and of later blocks what was
-//! visible when a series was copied; replaying those again changes nothing. A series with more chunks than
-//! a payload takes is continued in the next one under the same slot.
+//! A checkpoint at position `p` holds at least what blocks up to `p` said, and of later blocks what
+//! was visible when a series was copied; replaying those again changes nothing. A series with more
+//! chunks than a payload takes is continued in the next one under the same slot.
 
 use super::upkeep::Upkeep;
 use super::{Store, lock};
@@ -26,8 +27,8 @@ use std::sync::atomic::Ordering;
 
 const VERSION: u8 = 1;
 
-/// A payload is closed once it has so many bytes: enough that its header is nothing, few enough that
-/// several threads have some each when it is read.
+/// A payload is closed once it has so many bytes: enough that its header is nothing, few enough
+/// that several threads have some each when it is read.
 const PAYLOAD_BYTES: usize = 1 << 20;
 
 /// Slots copied in one go.
@@ -64,8 +65,9 @@ impl Store {
         self.log.trim(position.next())
     }
 
-    /// The series from slot `first` to before `end` with their visible chunks, ascending. A series of which
-    /// nothing is visible yet is left out: the block of its birth is behind the checkpoint.
+    /// The series from slot `first` to before `end` with their visible chunks, ascending. A series
+    /// of which nothing is visible yet is left out: the block of its birth is behind the
+    /// checkpoint.
     fn copy_slice(&self, first: u32, end: u32) -> Result<Vec<(u32, Vec<Chunk>)>, Error> {
         let reading = self.watermark.read();
         let mut cursor = SeriesCursor::new(&self.index);
@@ -187,7 +189,8 @@ impl PayloadEncoder {
     }
 }
 
-/// Calls `each` for the series of a payload, with chunks that hold what they say; returns the next slot.
+/// Calls `each` for the series of a payload, with chunks that hold what they say; returns the next
+/// slot.
 pub(super) fn read_payload(
     payload: &[u8],
     mut each: impl FnMut(u32, LabelsRef<'_>, Vec<Chunk>),

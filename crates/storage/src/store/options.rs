@@ -14,8 +14,8 @@ pub enum SyncMode {
     /// After the sync of its block: survives power loss.
     #[default]
     Always,
-    /// After the write of its block, a sync following soon: survives the end of the process, and power loss
-    /// costs at most 200 ms under load, a second when idle.
+    /// After the write of its block, a sync following soon: survives the end of the process, and
+    /// power loss costs at most 200 ms under load, a second when idle.
     Interval,
     /// After the write of its block: survives the end of the process.
     None,
@@ -48,8 +48,8 @@ pub struct StoreOptions {
     pub dir: PathBuf,
     /// Whose samples they are: the store takes and gives no others.
     pub tenant: TenantId,
-    /// Shards of the head: more let more writers work at once. With one shard series are born in the order of
-    /// their batch and everything is deterministic.
+    /// Shards of the head: more let more writers work at once. With one shard series are born in
+    /// the order of their batch and everything is deterministic.
     pub shards: usize,
     /// When a batch counts as durable.
     pub sync: SyncMode,
@@ -59,8 +59,9 @@ pub struct StoreOptions {
     pub lateness_max_ms: i64,
     /// Series that the store holds at most.
     pub series_max: usize,
-    /// A checkpoint is written when the log has grown since the last one by this many bytes, or by the size of
-    /// that checkpoint if it is larger: at most as many bytes again are written as were logged.
+    /// A checkpoint is written when the log has grown since the last one by this many bytes, or by
+    /// the size of that checkpoint if it is larger: at most as many bytes again are written as were
+    /// logged.
     pub checkpoint_log_bytes: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Bringing the head back: the checkpoint, then the log behind it, on all compute threads.
 //!
-//! Blocks are parsed in parallel and samples applied in parallel by shard; only interning is one after the
-//! other. Nothing depends on the order of blocks: a sample whose series is not known yet waits for the
-//! end, one that comes after a newer one is put into its place, and one that is there is skipped. The index
-//! is built last, in order of birth.
+//! Blocks are parsed in parallel and samples applied in parallel by shard; only interning is one
+//! after the other. Nothing depends on the order of blocks: a sample whose series is not known yet
+//! waits for the end, one that comes after a newer one is put into its place, and one that is there
+//! is skipped. The index is built last, in order of birth.
 
 mod catalog;
 mod shard_rows;
@@ -154,8 +154,8 @@ impl Replay<'_> {
         }
     }
 
-    /// The place of a series; makes one if it is new. `None` if a later series has the same labels: this one was
-    /// removed before that was born.
+    /// The place of a series; makes one if it is new. `None` if a later series has the same labels:
+    /// this one was removed before that was born.
     fn register(
         &self,
         births: &mut Births<'_>,
@@ -288,8 +288,8 @@ impl Replay<'_> {
         });
     }
 
-    /// Samples whose series stood in a later block; those without any belong to removed series, or to ones whose
-    /// birth was never acked.
+    /// Samples whose series stood in a later block; those without any belong to removed series, or
+    /// to ones whose birth was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
         orphans.sort_into_shards(self.store, &lock(&self.catalog));
         self.apply_rows(&[orphans]);

@@ -1,8 +1,8 @@
 //! Reading: from matchers to a selection that decodes on whatever thread asks.
 //!
-//! A selection holds what was visible when it was made: its chunks are immutable or copied, and samples of
-//! batches that were not complete are counted off. The shard's lock is held for a slice of the
-//! copying at a time.
+//! A selection holds what was visible when it was made: its chunks are immutable or copied, and
+//! samples of batches that were not complete are counted off. The shard's lock is held for a slice
+//! of the copying at a time.
 
 use super::{Store, lock};
 use crate::chunk::{Chunk, Columns};

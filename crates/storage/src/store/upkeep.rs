@@ -1,8 +1,9 @@
 //! Background work: one rotating sweep over all series, and a checkpoint when the log has grown.
 //!
-//! A tick sweeps a fixed share of the series, so the whole head is seen every [`SWEEP_TICKS`] ticks whatever
-//! its size, and no tick does more than its share. The sweep counts what the gauges show, drops chunks
-//! that left the retention and removes series without any. Retention follows data time.
+//! A tick sweeps a fixed share of the series, so the whole head is seen every [`SWEEP_TICKS`] ticks
+//! whatever its size, and no tick does more than its share. The sweep counts what the gauges show,
+//! drops chunks that left the retention and removes series without any. Retention follows data
+//! time.
 
 use super::{Store, SyncMode, lock};
 use crate::index::{Garbage, epoch_of};

@@ -40,7 +40,8 @@ impl ShardRows {
         self.histograms.append(&mut other.histograms);
     }
 
-    /// Sorts the rows whose series is known into shards. Returns the highest slot and the newest time.
+    /// Sorts the rows whose series is known into shards. Returns the highest slot and the newest
+    /// time.
     pub(super) fn sort_into_shards(
         &mut self,
         store: &Store,
