@@ -17,10 +17,11 @@ impl Default for IngestLimits {
     fn default() -> Self {
         Self {
             wire: WireLimits::default(),
-            // A largest message is held as body, message and batch: 32 + 32 + 128 MiB. This lets one
-            // of them through beside 60 ordinary requests of 1 MiB.
+            // A largest message is held as body, message and batch: 32 + 32 + 128 MiB. This lets
+            // one of them through beside 60 ordinary requests of 1 MiB.
             in_flight_bytes_max: 256 << 20,
-            // Prometheus's: clocks of senders drift, but a day ahead would block a series for a day.
+            // Prometheus's: clocks of senders drift, but a day ahead would block a series for a
+            // day.
             future_ms_max: 10 * 60 * 1000,
         }
     }

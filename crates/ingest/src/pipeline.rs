@@ -101,8 +101,8 @@ impl Pipeline {
         self.metrics.clone()
     }
 
-    /// Allows `bytes` of a body to be read. Fails with [`ErrorKind::Limited`] if no body may be that
-    /// long, with [`ErrorKind::Unavailable`] if there is no room now.
+    /// Allows `bytes` of a body to be read. Fails with [`ErrorKind::Limited`] if no body may be
+    /// that long, with [`ErrorKind::Unavailable`] if there is no room now.
     pub fn admit(&self, bytes: usize) -> Result<Admission, Error> {
         let limit = self.limits.wire.body_bytes_max;
         check_body(bytes, limit)?;

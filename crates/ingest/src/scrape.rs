@@ -37,15 +37,15 @@ use tracing::{debug, warn};
 /// minute, at a cost of some hundred samples.
 pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress to
-/// almost nothing, and timers are late by a millisecond; Prometheus does the same.
+/// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress
+/// to almost nothing, and timers are late by a millisecond; Prometheus does the same.
 const ALIGNMENT_MS_MAX: i64 = 2;
 
 /// A fetch under way.
 pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'f>>;
 
-/// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of what
-/// it returns; timeouts are the caller's, who drops the future.
+/// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
+/// what it returns; timeouts are the caller's, who drops the future.
 pub trait Fetch: Send + Sync {
     /// Asks once.
     fn fetch(&self) -> Fetching<'_>;

@@ -1,8 +1,8 @@
 //! Native histograms: exponential and custom buckets, float and integer counts.
 //!
 //! Bucket counts are kept as they arrive: integer histograms as deltas between neighbouring
-//! buckets, float histograms as absolute counts (Prometheus `model/histogram`). A span of
-//! buckets is a gap and a run length. Invariant, checked by [`Histogram::validate`]: the lengths of a
+//! buckets, float histograms as absolute counts (Prometheus `model/histogram`). A span of buckets
+//! is a gap and a run length. Invariant, checked by [`Histogram::validate`]: the lengths of a
 //! side's spans add up to the number of its buckets, and custom bounds increase.
 
 pub mod bounds;
@@ -36,7 +36,8 @@ pub enum ResetHint {
 /// A run of consecutive buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Buckets left out since the end of the span before; for the first span the index of its bucket.
+    /// Buckets left out since the end of the span before; for the first span the index of its
+    /// bucket.
     pub offset: i32,
     /// Buckets in the run.
     pub length: u32,

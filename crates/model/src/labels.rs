@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariant: names are sorted, unique, non-empty UTF-8; values are non-empty bytes. Values are
-//! bytes and not `str` because PromQL strings are. What comes from outside is checked by [`LabelsBuilder`]
-//! or by the decoder that writes the canonical form itself.
+//! bytes and not `str` because PromQL strings are. What comes from outside is checked by
+//! [`LabelsBuilder`] or by the decoder that writes the canonical form itself.
 
 use std::cmp::Ordering;
 use std::fmt;

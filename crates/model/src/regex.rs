@@ -34,8 +34,8 @@ use tree::Node;
 /// may carry, and keeps reading any pattern below 100 MB and 25 ms.
 const TREE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that an automaton may take: thirty times `.{1000}`, and enough for a hundred letters of any
-/// script. Running into it takes 0.2 s, the most that a pattern may cost before it is refused.
+/// Bytes that an automaton may take: thirty times `.{1000}`, and enough for a hundred letters of
+/// any script. Running into it takes 0.2 s, the most that a pattern may cost before it is refused.
 const AUTOMATON_BYTES_MAX: usize = 32 << 20;
 
 /// Bytes of a pattern that an error repeats.

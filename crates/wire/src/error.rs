@@ -2,8 +2,8 @@
 
 use firn_model::error::{Error, ErrorKind};
 
-/// Why a message as a whole could not be read. What is wrong with single series is no error but part
-/// of what was decoded.
+/// Why a message as a whole could not be read. What is wrong with single series is no error but
+/// part of what was decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The body is not what snappy writes.

@@ -1,11 +1,13 @@
-//! Bytes to the data model and back: remote write 1.0, the text exposition format, protobuf, snappy.
+//! Bytes to the data model and back: remote write 1.0, the text exposition format, protobuf,
+//! snappy.
 //!
-//! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a request's
-//! body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the reverse;
-//! [`exposition`] reads what a target exposes and writes what Firn exposes about itself.
+//! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
+//! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
+//! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`];
-//! decoding what was encoded gives back the same. Nothing here does IO, knows HTTP or reads a clock.
+//! decoding what was encoded gives back the same. Nothing here does IO, knows HTTP or reads a
+//! clock.
 
 mod error;
 pub mod exposition;

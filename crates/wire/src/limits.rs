@@ -37,7 +37,8 @@ impl Default for WireLimits {
             series_count_max: 500_000,
             // Four times Mimir's 30: Prometheus has no limit, and a migration must not lose series.
             label_count_max: 128,
-            // Mimir's. The longest name that Kubernetes can produce from an annotation is 330 bytes.
+            // Mimir's. The longest name that Kubernetes can produce from an annotation is 330
+            // bytes.
             label_name_bytes_max: 1024,
             // Eight times Mimir's 2,048: command lines and queries end up in labels, and up to here
             // only the sender pays for them.

@@ -13,6 +13,7 @@
 mod encode;
 mod histogram;
 mod labels;
+mod plain;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,6 @@ use crate::snappy;
 use firn_model::batch::Batch;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use labels::SeriesLabels;
 
 /// Numbers of the fields of `WriteRequest` and `TimeSeries`.
 mod field {
@@ -113,6 +113,15 @@ impl Decoder {
     }
 }
 
+/// What a series has besides the labels at its start.
+#[derive(Default)]
+struct Parts {
+    /// Whether there are labels among the samples, too.
+    has_label: bool,
+    /// How many histograms cannot stand, and why the first one cannot.
+    lost: Option<(Error, usize)>,
+}
+
 /// A request that is being read into a batch.
 struct Request<'d> {
     limits: &'d WireLimits,
@@ -143,7 +152,9 @@ impl<'d> Request<'d> {
             match number {
                 field::REQUEST_SERIES => {
                     expect(wire_type, WireType::Bytes)?;
-                    self.series(cursor.bytes()?)?;
+                    let series = cursor.bytes()?;
+                    let start = message.len() - cursor.rest().len() - series.len();
+                    self.series(series, message.get(start..).unwrap_or_default())?;
                 }
                 field::REQUEST_METADATA => {
                     expect(wire_type, WireType::Bytes)?;
@@ -156,8 +167,9 @@ impl<'d> Request<'d> {
         Ok(())
     }
 
-    /// Reads one `TimeSeries` and ends it in the batch, or refuses it.
-    fn series(&mut self, message: &[u8]) -> Result<(), WireError> {
+    /// Reads one `TimeSeries` and ends it in the batch, or refuses it. `beyond` is the request from
+    /// where the series starts.
+    fn series(&mut self, series: &[u8], beyond: &[u8]) -> Result<(), WireError> {
         if self.series_count == self.limits.series_count_max {
             let limit = self.limits.series_count_max;
             return Err(WireError::TooManySeries { limit });
@@ -165,9 +177,41 @@ impl<'d> Request<'d> {
         self.series_count += 1;
         self.charge(SERIES_BYTES)?;
         let samples_before = self.batch.sample_count();
-        let mut labels = SeriesLabels::new(self.batch.label_bytes().len());
+        let labels_start = self.batch.label_bytes().len();
+        let plain = plain::copy(series, beyond, self.limits, self.batch.label_bytes());
+        let parts = self.parts(series.get(plain.unwrap_or(0)..).unwrap_or_default())?;
+        let arena = self.batch.label_bytes();
+        let labels = match plain {
+            Some(_) if !parts.has_label => Ok(()),
+            _ => {
+                arena.truncate(labels_start);
+                labels::careful(series, self.limits, arena)?
+            }
+        };
+        if let (Ok(()), Some((why, count))) = (&labels, &parts.lost) {
+            let labels = LabelsRef::from_canonical(arena.get(labels_start..).unwrap_or_default());
+            self.refused.add(Refusal::Histogram, *count, || {
+                format!("{why} for series {labels}")
+            });
+        }
+        let samples = self.batch.sample_count() - samples_before;
+        if let Err(offence) = labels {
+            let lost = samples + parts.lost.map_or(0, |(_, count)| count);
+            self.refused.add(offence.refusal, lost, || offence.message);
+            self.batch.drop_series();
+        } else if samples == 0 {
+            self.batch.drop_series();
+        } else {
+            self.batch.end_series();
+        }
+        Ok(())
+    }
+
+    /// Reads what a series has besides labels into the batch.
+    #[inline]
+    fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
+        let mut parts = Parts::default();
         let mut cursor = Cursor::new(message);
-        let mut lost: Option<(Error, usize)> = None;
         while let Some((number, wire_type)) = cursor.field()? {
             if !(field::SERIES_LABEL..=field::SERIES_HISTOGRAM).contains(&number) {
                 cursor.skip(wire_type)?;
@@ -176,25 +220,24 @@ impl<'d> Request<'d> {
             expect(wire_type, WireType::Bytes)?;
             let part = cursor.bytes()?;
             match number {
-                field::SERIES_LABEL => labels.push(part, self.limits, self.batch.label_bytes())?,
+                field::SERIES_LABEL => parts.has_label = true,
                 field::SERIES_SAMPLE => self.sample(part)?,
                 field::SERIES_EXEMPLAR => self.exemplar_count += 1,
                 _ => {
                     if let Err(why) = self.histogram(part)? {
-                        lost.get_or_insert((why, 0)).1 += 1;
+                        parts.lost.get_or_insert((why, 0)).1 += 1;
                     }
                 }
             }
         }
-        self.end_series(message, &labels, samples_before, lost)
+        Ok(parts)
     }
-}
 
-impl Request<'_> {
+    #[inline]
     fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
         self.charge(SAMPLE_BYTES)?;
-        let mut cursor = Cursor::new(message);
         let (mut value, mut time) = (0.0, 0);
+        let mut cursor = Cursor::new(message);
         while let Some((number, wire_type)) = cursor.field()? {
             match number {
                 field::SAMPLE_VALUE => {
@@ -221,37 +264,6 @@ impl Request<'_> {
             self.batch.push_histogram(sample);
         }
         Ok(valid)
-    }
-
-    /// Ends the series in the batch or takes it back. `lost` are histograms that cannot stand.
-    fn end_series(
-        &mut self,
-        message: &[u8],
-        labels: &SeriesLabels<'_>,
-        samples_before: usize,
-        lost: Option<(Error, usize)>,
-    ) -> Result<(), WireError> {
-        let arena = self.batch.label_bytes();
-        let outcome = labels.finish(message, self.limits, arena)?;
-        if let (Ok(()), Some((why, count))) = (&outcome, &lost) {
-            let labels = arena.get(labels.start()..).unwrap_or_default();
-            let labels = LabelsRef::from_canonical(labels);
-            self.refused.add(Refusal::Histogram, *count, || {
-                format!("{why} for series {labels}")
-            });
-        }
-        let samples = self.batch.sample_count() - samples_before;
-        if let Err(offence) = outcome {
-            let histograms = lost.map_or(0, |(_, count)| count);
-            self.refused
-                .add(offence.refusal, samples + histograms, || offence.message);
-            self.batch.drop_series();
-        } else if samples == 0 {
-            self.batch.drop_series();
-        } else {
-            self.batch.end_series();
-        }
-        Ok(())
     }
 
     /// Counts memory of the batch before it is taken.

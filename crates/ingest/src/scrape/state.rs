@@ -1,7 +1,8 @@
 //! What one target's scrapes leave for the next: which series there were.
 //!
 //! Invariant: a series gets at most one staleness marker after its last sample, later than that
-//! sample; series with times of their own in the exposition get none, because nobody knows when they end.
+//! sample; series with times of their own in the exposition get none, because nobody knows when
+//! they end.
 
 use super::Target;
 use firn_model::batch::Batch;
@@ -73,8 +74,8 @@ impl ScrapeState {
         &self.batch
     }
 
-    /// Takes the answer to a scrape at `time` that took `duration` and makes its batch. Fails if the
-    /// scrape did; the batch then says that the target is down.
+    /// Takes the answer to a scrape at `time` that took `duration` and makes its batch. Fails if
+    /// the scrape did; the batch then says that the target is down.
     pub fn take(
         &mut self,
         fetched: Result<Vec<u8>, Error>,
