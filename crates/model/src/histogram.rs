@@ -102,65 +102,195 @@ impl Histogram {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// Checks the invariants of the type; fails with [`ErrorKind::Invalid`] and says which.
+    /// Checks the invariants of the type and that the counts make sense; fails with
+    /// [`ErrorKind::Invalid`] and Prometheus's words. O(buckets).
     pub fn validate(&self) -> Result<(), Error> {
         let exponential = (EXPONENTIAL_SCHEMA_MIN..=EXPONENTIAL_SCHEMA_MAX).contains(&self.schema);
-        if !exponential && !self.has_custom_buckets() {
-            return invalid(format!("histogram schema is unknown: {}", self.schema));
+        if self.has_custom_buckets() {
+            self.validate_custom()?;
+        } else if !exponential {
+            return invalid(format!(
+                "histogram has an invalid schema, which must be between {EXPONENTIAL_SCHEMA_MIN} \
+                 and {EXPONENTIAL_SCHEMA_MAX} for exponential buckets, or \
+                 {CUSTOM_BUCKETS_SCHEMA} for custom buckets, got schema {}",
+                self.schema
+            ));
+        } else if !self.custom_values.is_empty() {
+            return invalid("histogram with exponential schema must not have custom bounds".into());
         }
-        let (positive, negative) = match &self.counts {
+        let (positive, negative) = self.counts.bucket_counts();
+        check_spans("positive side", &self.positive_spans, positive)?;
+        check_spans("negative side", &self.negative_spans, negative)?;
+        self.counts.validate(self.sum)
+    }
+
+    fn validate_custom(&self) -> Result<(), Error> {
+        if self.custom_values.iter().any(|v| v.is_nan()) {
+            return invalid("custom buckets: histogram custom bounds must not be NaN".into());
+        }
+        if let Some(w) = self.custom_values.windows(2).find(|w| w[1] <= w[0]) {
+            return invalid(format!(
+                "custom buckets: previous bound is {:.6} and current is {:.6}: histogram custom \
+                 bounds must be in strictly increasing order",
+                w[0], w[1]
+            ));
+        }
+        if self.custom_values.last() == Some(&f64::INFINITY) {
+            return invalid(
+                "custom buckets: last +Inf bound must not be explicitly defined: histogram custom \
+                 bounds must be finite"
+                    .into(),
+            );
+        }
+        if let Some(first) = self.positive_spans.first().filter(|s| s.offset < 0) {
+            return negative_offset("custom buckets", 1, first.offset);
+        }
+        let covered: i64 = self
+            .positive_spans
+            .iter()
+            .map(|s| i64::from(s.offset) + i64::from(s.length))
+            .sum();
+        let bounds = self.custom_values.len();
+        if covered > bounds as i64 + 1 {
+            return invalid(format!(
+                "custom buckets: only {bounds} custom bounds defined which is insufficient to \
+                 cover total span length of {covered}: histogram custom bounds are too few"
+            ));
+        }
+        if !self.counts.zero_count_is_zero() {
+            return invalid("custom buckets: must have zero count of 0".into());
+        }
+        if self.zero_threshold != 0.0 {
+            return invalid("custom buckets: must have zero threshold of 0".into());
+        }
+        if !self.negative_spans.is_empty() {
+            return invalid("custom buckets: must not have negative spans".into());
+        }
+        if self.counts.bucket_counts().1 > 0 {
+            return invalid("custom buckets: must not have negative buckets".into());
+        }
+        Ok(())
+    }
+}
+
+impl Counts {
+    /// Positive (or custom) and negative buckets.
+    fn bucket_counts(&self) -> (usize, usize) {
+        match self {
             Counts::Integer {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
             Counts::Float {
                 positive, negative, ..
             } => (positive.len(), negative.len()),
-        };
-        check_spans("positive", &self.positive_spans, positive)?;
-        check_spans("negative", &self.negative_spans, negative)?;
-        if self.has_custom_buckets() {
-            return self.validate_custom(negative);
         }
-        if !self.custom_values.is_empty() {
-            return invalid("histogram with exponential schema must not have custom bounds".into());
-        }
-        Ok(())
     }
 
-    fn validate_custom(&self, negative_buckets: usize) -> Result<(), Error> {
-        if negative_buckets > 0 || self.zero_threshold != 0.0 {
-            return invalid("custom buckets: must not have negative or zero buckets".into());
+    fn zero_count_is_zero(&self) -> bool {
+        match self {
+            Counts::Integer { zero_count, .. } => *zero_count == 0,
+            Counts::Float { zero_count, .. } => *zero_count == 0.0,
         }
-        let rising = self.custom_values.windows(2).all(|w| w[0] < w[1]);
-        if !rising || self.custom_values.iter().any(|v| v.is_nan()) {
-            return invalid("custom buckets: bounds must be strictly increasing".into());
+    }
+
+    /// Checks that no count is negative, and that integer ones add up: a NaN among the observations
+    /// is in no bucket, so with it the buckets may hold fewer.
+    fn validate(&self, sum: f64) -> Result<(), Error> {
+        match self {
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => {
+                let negative = add_deltas("negative side", negative)?;
+                let positive = add_deltas("positive side", positive)?;
+                let found = negative.wrapping_add(positive).wrapping_add(*zero_count);
+                let why = match sum.is_nan() {
+                    true if found > *count => {
+                        "be at least the number of observations found in the \
+                         buckets"
+                    }
+                    false if found != *count => {
+                        "equal the number of observations found in the \
+                         buckets (in absence of NaN)"
+                    }
+                    _ => return Ok(()),
+                };
+                invalid(format!(
+                    "{found} observations found in buckets, but the Count field is {count}: \
+                     histogram's observation count should {why}"
+                ))
+            }
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => {
+                check_not_negative("negative side", negative)?;
+                if *zero_count < 0.0 {
+                    return invalid(format!(
+                        "zero bucket has observation count of {zero_count}: {NEGATIVE_BUCKET}"
+                    ));
+                }
+                if *count < 0.0 {
+                    return invalid(format!(
+                        "observation count is  {count}: histogram's observation count is negative"
+                    ));
+                }
+                check_not_negative("positive side", positive)
+            }
         }
-        let used = self
-            .positive_spans
-            .iter()
-            .map(|s| i64::from(s.offset) + i64::from(s.length))
-            .sum::<i64>();
-        if used > self.custom_values.len() as i64 + 1 {
-            return invalid(format!(
-                "custom buckets: {used} buckets for {} bounds",
-                self.custom_values.len()
-            ));
-        }
-        Ok(())
     }
 }
 
+const NEGATIVE_BUCKET: &str = "histogram has a bucket whose observation count is negative";
+
+/// The sum of the counts that `deltas` stand for, none of which may be negative.
+fn add_deltas(side: &str, deltas: &[i64]) -> Result<u64, Error> {
+    let (mut count, mut total) = (0i64, 0u64);
+    for (i, delta) in deltas.iter().enumerate() {
+        count = count.wrapping_add(*delta);
+        if count < 0 {
+            return negative_bucket(side, i, count).map(|()| 0);
+        }
+        total = total.wrapping_add(count as u64);
+    }
+    Ok(total)
+}
+
+fn check_not_negative(side: &str, counts: &[f64]) -> Result<(), Error> {
+    match counts.iter().position(|count| *count < 0.0) {
+        Some(i) => negative_bucket(side, i, counts[i]),
+        None => Ok(()),
+    }
+}
+
+fn negative_bucket(side: &str, index: usize, count: impl std::fmt::Display) -> Result<(), Error> {
+    let number = index + 1;
+    invalid(format!(
+        "{side}: bucket number {number} has observation count of {count}: {NEGATIVE_BUCKET}"
+    ))
+}
+
+fn negative_offset(side: &str, number: usize, offset: i32) -> Result<(), Error> {
+    invalid(format!(
+        "{side}: span number {number} with offset {offset}: histogram has a span whose offset is \
+         negative"
+    ))
+}
+
 fn check_spans(side: &str, spans: &[Span], buckets: usize) -> Result<(), Error> {
-    if let Some(i) = spans.iter().skip(1).position(|s| s.offset < 0) {
-        return invalid(format!(
-            "{side} side: span number {} has a negative offset",
-            i + 2
-        ));
+    let negative = |(_, span): &(usize, &Span)| span.offset < 0;
+    if let Some((i, span)) = spans.iter().enumerate().skip(1).find(negative) {
+        return negative_offset(side, i + 1, span.offset);
     }
     let covered: u64 = spans.iter().map(|s| u64::from(s.length)).sum();
     if covered != buckets as u64 {
         return invalid(format!(
-            "{side} side: spans need {covered} buckets, have {buckets} buckets"
+            "{side}: spans need {covered} buckets, have {buckets} buckets: histogram spans specify \
+             different number of buckets than provided"
         ));
     }
     Ok(())
@@ -168,4 +298,142 @@ fn check_spans(side: &str, spans: &[Span], buckets: usize) -> Result<(), Error> 
 
 fn invalid(message: String) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Histogram {
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: 0,
+            zero_threshold: 0.001,
+            sum: 10.0,
+            counts: Counts::Integer {
+                count: 8,
+                zero_count: 1,
+                positive: vec![2, 1],
+                negative: vec![2],
+            },
+            positive_spans: vec![span(-2, 1), span(1, 1)],
+            negative_spans: vec![span(0, 1)],
+            custom_values: Vec::new(),
+        }
+    }
+
+    fn custom() -> Histogram {
+        Histogram {
+            schema: CUSTOM_BUCKETS_SCHEMA,
+            zero_threshold: 0.0,
+            counts: Counts::Float {
+                count: 3.0,
+                zero_count: 0.0,
+                positive: vec![1.0, 2.0],
+                negative: Vec::new(),
+            },
+            positive_spans: vec![span(0, 2)],
+            negative_spans: Vec::new(),
+            custom_values: vec![1.0, 2.0],
+            ..sound()
+        }
+    }
+
+    fn span(offset: i32, length: u32) -> Span {
+        Span { offset, length }
+    }
+
+    fn check(mut histogram: Histogram, change: fn(&mut Histogram), wanted: &str) {
+        change(&mut histogram);
+        let message = histogram
+            .validate()
+            .map_or_else(|e| e.message, |()| String::new());
+        assert!(
+            message.contains(wanted) && message.is_empty() == wanted.is_empty(),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn histogram_validate_refuses_what_prometheus_refuses() {
+        check(sound(), |_| {}, "");
+        check(custom(), |_| {}, "");
+        check(sound(), |h| h.sum = crate::sample::stale_nan(), "");
+        check(sound(), |h| h.schema = 9, "got schema 9");
+        check(
+            sound(),
+            |h| h.custom_values = vec![1.0],
+            "must not have custom bounds",
+        );
+        check(
+            sound(),
+            |h| h.positive_spans[1].offset = -1,
+            "positive side: span number 2 with offset -1",
+        );
+        check(
+            sound(),
+            |h| h.negative_spans[0].length = 2,
+            "negative side: spans need 2 buckets, have 1 buckets",
+        );
+        let with_counts = |positive: &[i64], count| Counts::Integer {
+            count,
+            zero_count: 1,
+            positive: positive.to_vec(),
+            negative: vec![2],
+        };
+        let negative = Histogram {
+            counts: with_counts(&[2, -3], 8),
+            ..sound()
+        };
+        check(
+            negative,
+            |_| {},
+            "positive side: bucket number 2 has observation count of -1",
+        );
+        let fewer = Histogram {
+            counts: with_counts(&[2, 1], 9),
+            ..sound()
+        };
+        check(fewer.clone(), |h| h.sum = f64::NAN, "");
+        check(
+            fewer,
+            |_| {},
+            "8 observations found in buckets, but the Count field is 9",
+        );
+        check(
+            custom(),
+            |h| h.custom_values[1] = 1.0,
+            "must be in strictly increasing order",
+        );
+        check(
+            custom(),
+            |h| h.custom_values[1] = f64::NAN,
+            "must not be NaN",
+        );
+        check(
+            custom(),
+            |h| h.custom_values[1] = f64::INFINITY,
+            "must be finite",
+        );
+        check(
+            custom(),
+            |h| h.custom_values = Vec::new(),
+            "only 0 custom bounds defined",
+        );
+        check(
+            custom(),
+            |h| h.positive_spans[0].offset = -1,
+            "span number 1 with offset -1",
+        );
+        check(
+            custom(),
+            |h| h.zero_threshold = 1.0,
+            "must have zero threshold of 0",
+        );
+        check(
+            custom(),
+            |h| h.negative_spans = vec![span(0, 0)],
+            "must not have negative spans",
+        );
+    }
 }

@@ -1,4 +1,5 @@
-//! The labels of one series in any order and state: sorted, checked, and worded where they are wrong.
+//! The labels of one series in any order and state: sorted, checked, and worded where they are
+//! wrong.
 //!
 //! This is the meaning of labels in remote write; [`super::plain`] is the short way for those that
 //! need none of it.

@@ -1,9 +1,9 @@
 //! Labels as senders write them, copied in one pass.
 //!
-//! Senders send the labels of a series one behind the other, sorted, unique, none empty, in ASCII. The
-//! canonical form of such labels is the message without its keys, so they are copied label by
+//! Senders send the labels of a series one behind the other, sorted, unique, none empty, in ASCII.
+//! The canonical form of such labels is the message without its keys, so they are copied label by
 //! label; whatever differs is left to [`super::labels::careful`]. Ingestion spends most of its
-//! decoding here: a third of the time of the obvious way, by moves of fixed size in place of
+//! decoding here: two thirds of the time of the obvious way, by moves of fixed size in place of
 //! `memcpy` calls, names compared by their first eight bytes, and one ASCII check for all labels.
 //!
 //! Invariant: what is copied whole is canonical, within the limits, and has a metric name.
@@ -18,9 +18,9 @@ const LABEL_KEY: u8 = 0x0a;
 const NAME_KEY: u8 = 0x0a;
 const VALUE_KEY: u8 = 0x12;
 
-/// Bytes of a move of fixed size. Nine in ten names and values are shorter, and a longer move would
-/// cost more for each of them.
-const MOVE_BYTES: usize = 32;
+/// Bytes of a move of fixed size: names and values of this length at most are nearly all. Half of
+/// it sends the names of metrics and nodes to `memcpy`, which costs 6 ns a sample.
+const MOVE_BYTES: usize = 64;
 
 /// Copies the labels at the start of `series` to the end of the arena and returns how many bytes of
 /// the series they take; `None`, and nothing copied, if they are not plain. `beyond` is the request
@@ -70,8 +70,8 @@ impl<'m> Labels<'m, '_> {
         (is_whole && self.is_ascii()).then_some(at)
     }
 
-    /// Copies the label at the start of `rest`, which must end within `limit` bytes. Returns how many
-    /// bytes it takes there.
+    /// Copies the label at the start of `rest`, which must end within `limit` bytes. Returns how
+    /// many bytes it takes there.
     #[inline]
     fn label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         let [_, label_bytes @ 0..0x80, NAME_KEY, name_bytes, ..] = *rest else {
