@@ -132,11 +132,13 @@ impl Pipeline {
     fn decode_and_append(&self, tenant: &TenantId, body: &[u8]) -> Result<PendingWrite, Error> {
         let started = self.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
-        let mut memory = self.in_flight.reserve(message_bytes).map_err(turned_away)?;
+        // The message, and the labels, which take no more than it does.
+        let mut memory = self
+            .in_flight
+            .reserve(message_bytes.saturating_mul(2))
+            .map_err(turned_away)?;
         let mut decoder = self.take_decoder();
-        let decoded = decoder.decode(body)?;
-        let batch_bytes = decoded.batch.memory_bytes();
-        memory.grow(batch_bytes).map_err(turned_away)?;
+        let decoded = decoder.decode_within(body, Some(&mut memory))?;
         self.metrics.message_bytes.add(message_bytes as u64);
         self.metrics
             .exemplars_ignored

@@ -32,6 +32,9 @@ pub enum WireError {
         /// What is allowed.
         limit: usize,
     },
+    /// There is no memory left for the samples now.
+    #[error("{0}")]
+    NoMemory(String),
     /// A line of an exposition cannot be read.
     #[error("line {line}: {message}")]
     Exposition {
@@ -49,6 +52,7 @@ impl WireError {
             WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Exposition { .. } => {
                 ErrorKind::Invalid
             }
+            WireError::NoMemory(_) => ErrorKind::Unavailable,
             WireError::MessageTooLarge { .. }
             | WireError::TooManySeries { .. }
             | WireError::TooManySamples { .. } => ErrorKind::Limited,

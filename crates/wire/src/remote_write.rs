@@ -26,6 +26,7 @@ use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
 use crate::snappy;
 use firn_model::batch::Batch;
+use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 
@@ -48,6 +49,9 @@ const SERIES_BYTES: usize = 12;
 
 /// What a float sample costs in a batch.
 const SAMPLE_BYTES: usize = 16;
+
+/// Memory is reserved in steps of this: a request of 2,000 samples takes one.
+const RESERVE_STEP_BYTES: usize = 64 << 10;
 
 /// Reads requests one after the other and reuses its memory.
 #[derive(Debug, Default)]
@@ -88,9 +92,19 @@ impl Decoder {
 
     /// Reads a request's body. Fails if the message as a whole is malformed or over a limit.
     pub fn decode(&mut self, body: &[u8]) -> Result<Decoded<'_>, WireError> {
+        self.decode_within(body, None)
+    }
+
+    /// The same, and what the samples take in memory is reserved in `memory` before they take it. The
+    /// message and the labels, which take no more than the message, are the caller's to reserve.
+    pub fn decode_within(
+        &mut self,
+        body: &[u8],
+        memory: Option<&mut Reservation>,
+    ) -> Result<Decoded<'_>, WireError> {
         snappy::decompress(body, self.limits.message_bytes_max, &mut self.message)?;
         self.batch.clear();
-        let mut request = Request::new(&self.limits, &mut self.batch);
+        let mut request = Request::new(&self.limits, &mut self.batch, memory);
         request.read(&self.message)?;
         let Request {
             refused,
@@ -126,7 +140,9 @@ struct Parts {
 struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
+    memory: Option<&'d mut Reservation>,
     batch_bytes: usize,
+    reserved_bytes: usize,
     series_count: usize,
     refused: Refusals,
     exemplar_count: usize,
@@ -134,11 +150,17 @@ struct Request<'d> {
 }
 
 impl<'d> Request<'d> {
-    fn new(limits: &'d WireLimits, batch: &'d mut Batch) -> Self {
+    fn new(
+        limits: &'d WireLimits,
+        batch: &'d mut Batch,
+        memory: Option<&'d mut Reservation>,
+    ) -> Self {
         Self {
             limits,
             batch,
+            memory,
             batch_bytes: 0,
+            reserved_bytes: 0,
             series_count: 0,
             refused: Refusals::default(),
             exemplar_count: 0,
@@ -266,13 +288,32 @@ impl<'d> Request<'d> {
         Ok(valid)
     }
 
+    /// Reserves what is counted, and a step more so that this is rare.
+    #[cold]
+    fn reserve(&mut self) -> Result<(), WireError> {
+        let limit = self.limits.batch_bytes_max;
+        if self.batch_bytes > limit {
+            return Err(WireError::TooManySamples { limit });
+        }
+        let wanted = self
+            .batch_bytes
+            .saturating_add(RESERVE_STEP_BYTES)
+            .min(limit);
+        if let Some(memory) = &mut self.memory {
+            memory
+                .grow(wanted - self.reserved_bytes)
+                .map_err(|e| WireError::NoMemory(e.message))?;
+        }
+        self.reserved_bytes = wanted;
+        Ok(())
+    }
+
     /// Counts memory of the batch before it is taken.
     #[inline]
     fn charge(&mut self, bytes: usize) -> Result<(), WireError> {
         self.batch_bytes += bytes;
-        if self.batch_bytes > self.limits.batch_bytes_max {
-            let limit = self.limits.batch_bytes_max;
-            return Err(WireError::TooManySamples { limit });
+        if self.batch_bytes > self.reserved_bytes {
+            self.reserve()?;
         }
         Ok(())
     }

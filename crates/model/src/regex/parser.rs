@@ -212,10 +212,8 @@ impl<'p> Parser<'p> {
     }
 
     fn close(&mut self) -> Parsed<'p, ()> {
-        if self.frames.len() < 2 {
-            return fail("unexpected )", self.pattern);
-        }
-        let Some(frame) = self.frames.pop() else {
+        let is_open = self.frames.len() > 1;
+        let Some(frame) = self.frames.pop().filter(|_| is_open) else {
             return fail("unexpected )", self.pattern);
         };
         self.flags = frame.flags_outside;

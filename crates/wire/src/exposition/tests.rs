@@ -1,6 +1,8 @@
 //! Expositions as exporters write them, and as they should not.
 
 use super::*;
+use firn_model::env::sim::SimRng;
+use firn_model::labels::is_canonical;
 use firn_model::metrics::{Counter, DurationHistogram, Sink, Value};
 use std::time::Duration;
 
@@ -219,4 +221,34 @@ fn parse_of_what_the_sink_wrote_gives_back_the_same() {
     assert!(value(2).is_nan());
     let values: Vec<f64> = (3..8).map(value).collect();
     assert_eq!(values, [f64::INFINITY, -1e300, 1e-9, 0.1, 123456789.0]);
+}
+
+#[test]
+fn parse_of_mutated_text_never_panics_and_stays_canonical() {
+    let sound =
+        "# HELP a \\\\ é\n# TYPE a counter\na{b=\"1\",c=\"\\n\"} 1 5\n{\"x\",d=\"é\"} NaN\n";
+    let pieces = [
+        "{", "}", "\"", "\\", ",", "=", "\n", " ", "#", "é", "\u{0}", "-", "9",
+    ];
+    for seed in 1..=5_000 {
+        let random = SimRng::new(seed);
+        let mut text = sound.as_bytes().to_vec();
+        for _ in 0..random.below(6) {
+            let at = random.below(text.len() as u64 + 1) as usize;
+            let piece = pieces[random.below(pieces.len() as u64) as usize].as_bytes();
+            match random.below(4) {
+                0 => text.truncate(at),
+                1 if at < text.len() => text[at] ^= 1 << random.below(8),
+                2 if at < text.len() => drop(text.remove(at)),
+                _ => drop(text.splice(at..at, piece.iter().copied())),
+            }
+        }
+        let mut batch = Batch::default();
+        if parse(&text, &options(), &mut batch).is_ok() {
+            for series in batch.iter() {
+                assert!(is_canonical(series.labels.as_bytes()), "seed {seed}");
+                assert!(!series.labels.get(METRIC_NAME).is_empty(), "seed {seed}");
+            }
+        }
+    }
 }
