@@ -1,8 +1,8 @@
 //! The one door for time, randomness, files and threads.
 //!
-//! Everything below the rim takes an [`Env`]; nothing there calls the system. [`real`] is the system;
-//! [`sim`] is a disk in memory that loses, tears and reorders what was not synced, a clock that
-//! stands still until told, and compute that runs inline, so that a test replays by its seed.
+//! Everything below the rim takes an [`Env`]; nothing there calls the system. [`real`] is the
+//! system; [`sim`] is a disk in memory that loses, tears and reorders what was not synced, a clock
+//! that stands still until told, and compute that runs inline, so that a test replays by its seed.
 
 pub mod real;
 pub mod sim;
@@ -85,7 +85,8 @@ pub trait Disk: Send + Sync {
     /// Makes created, renamed and removed names in `dir` durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the folder for this process, by the file `path`; fails with `WouldBlock` if another has it.
+    /// Takes the folder for this process, by the file `path`; fails with `WouldBlock` if another
+    /// has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>>;
 
     /// Bytes that may still be written to the file system of `dir`.
@@ -111,8 +112,8 @@ pub trait Compute: Send + Sync {
     /// Runs `job` on the threads for `work`; returns at once. In simulation it runs inline.
     fn spawn(&self, work: Work, job: Job);
 
-    /// Calls `task(0..tasks)` on the compute threads and returns when all are done. The caller helps. Which thread
-    /// runs which task is not determined; results must not depend on it.
+    /// Calls `task(0..tasks)` on the compute threads and returns when all are done. The caller
+    /// helps. Which thread runs which task is not determined; results must not depend on it.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 
     /// Compute threads.

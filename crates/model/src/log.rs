@@ -1,7 +1,8 @@
 //! The log as a trait: whoever makes bytes durable in order.
 //!
-//! The local segment log is one engine; an object-store log and Kafka follow. A block is opaque here
-//! and self-contained: it replays from itself plus the series records of its segment or checkpoint.
+//! The local segment log is one engine; an object-store log and Kafka follow. A block is opaque
+//! here and self-contained: it replays from itself plus the series records of its segment or
+//! checkpoint.
 
 use crate::error::Error;
 
@@ -35,20 +36,21 @@ pub type OnDurable = Box<dyn FnOnce(Result<Position, Error>) + Send>;
 
 /// Makes blocks durable.
 pub trait DurableLog: Send + Sync {
-    /// Whether an append could succeed now. Asked before anything is changed for its sake, so that a
-    /// poisoned log or a full disk refuses a write while it can still be refused whole.
+    /// Whether an append could succeed now. Asked before anything is changed for its sake, so that
+    /// a poisoned log or a full disk refuses a write while it can still be refused whole.
     fn admit(&self) -> Result<(), Error> {
         Ok(())
     }
 
     /// Appends a block. Returns at once, unless so much is queued that writers must wait; `done` is
-    /// called when the block is durable, on any thread and perhaps before this returns, and must not
-    /// append itself. After a failed sync every append fails with
+    /// called when the block is durable, on any thread and perhaps before this returns, and must
+    /// not append itself. After a failed sync every append fails with
     /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     fn append(&self, payload: Vec<u8>, done: OnDurable);
 
-    /// Calls `each` for every block from `from` on, in order. Damage is reported as an `Err` item with
-    /// [`crate::error::ErrorKind::Corrupt`] that names the place, and reading goes on behind it.
+    /// Calls `each` for every block from `from` on, in order. Damage is reported as an `Err` item
+    /// with [`crate::error::ErrorKind::Corrupt`] that names the place, and reading goes on behind
+    /// it.
     fn tail(
         &self,
         from: Position,

@@ -1,8 +1,9 @@
-//! Appends and syncs of the log on a real disk: `cargo bench -p firn-storage --bench log -- FOLDER`.
+//! Appends and syncs of the log on a real disk: `cargo bench -p firn-storage --bench log --
+//! FOLDER`.
 //!
-//! For each sync mode and number of blocks in flight it prints blocks and megabytes a second, how many
-//! blocks shared a sync, and the latency from append to acknowledgement. The folder given is created and
-//! holds the log afterwards.
+//! For each sync mode and number of blocks in flight it prints blocks and megabytes a second, how
+//! many blocks shared a sync, and the latency from append to acknowledgement. The folder given is
+//! created and holds the log afterwards.
 #![allow(clippy::print_stdout)]
 
 use firn_model::env::{Clock, Env, real};

@@ -1,11 +1,11 @@
 //! Snapshots that bound the length of the log.
 //!
-//! A checkpoint at position `p` holds what all blocks up to `p` said, as payloads that only the head
-//! understands. The file is written under a temporary name, synced, renamed and its name synced, so a
-//! checkpoint is there whole or not at all; a directory at its end says where chunks of blocks begin, so
-//! that several threads read it. Invariant: [`open_newest`] hands out a checkpoint only after every
-//! checksum in it was verified, unless nothing better is left, and says so. The format is drawn
-//! in `docs/format/log.md`.
+//! A checkpoint at position `p` holds what all blocks up to `p` said, as payloads that only the
+//! head understands. The file is written under a temporary name, synced, renamed and its name
+//! synced, so a checkpoint is there whole or not at all; a directory at its end says where chunks
+//! of blocks begin, so that several threads read it. Invariant: [`open_newest`] hands out a
+//! checkpoint only after every checksum in it was verified, unless nothing better is left, and says
+//! so. The format is drawn in `docs/format/log.md`.
 
 use crate::error::StorageError;
 use crate::log::block::{self, BlockHeader, BlockKind, PAYLOAD_BYTES_MAX, Place};
@@ -171,8 +171,8 @@ impl Checkpoint {
         self.chunks.len()
     }
 
-    /// Calls `each` with the payloads of a chunk, in the order in which they were pushed; damage is an
-    /// `Err` item. Chunks may be read from several threads at once.
+    /// Calls `each` with the payloads of a chunk, in the order in which they were pushed; damage is
+    /// an `Err` item. Chunks may be read from several threads at once.
     pub fn read_chunk(&self, chunk: usize, each: &mut EachPayload<'_>) {
         let Some(range) = self.chunks.get(chunk).cloned() else {
             return;
@@ -194,10 +194,10 @@ impl Checkpoint {
     }
 }
 
-/// Opens the newest checkpoint in `dir` that is sound and continued by the log, whose first position
-/// is `log_first`; the newest sound one needs no such proof. Temporary leftovers are removed, damaged
-/// files reported. Only when nothing sound can be continued, the newest damaged one is opened for what
-/// it still holds.
+/// Opens the newest checkpoint in `dir` that is sound and continued by the log, whose first
+/// position is `log_first`; the newest sound one needs no such proof. Temporary leftovers are
+/// removed, damaged files reported. Only when nothing sound can be continued, the newest damaged
+/// one is opened for what it still holds.
 pub fn open_newest(
     env: &Env,
     dir: &Path,

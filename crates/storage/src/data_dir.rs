@@ -7,8 +7,8 @@
 //! checkpoints/    snapshots of the head
 //! ```
 //!
-//! Invariant: nothing is written into a folder that another process uses, that holds something else,
-//! or whose format this version does not know. `docs/format/data-folder.md` is the reference.
+//! Invariant: nothing is written into a folder that another process uses, that holds something
+//! else, or whose format this version does not know. `docs/format/data-folder.md` is the reference.
 
 use crate::error::StorageError;
 use firn_model::env::{DirLock, Disk, Env, OpenMode};

@@ -35,7 +35,10 @@ pub enum StorageError {
         source: io::Error,
     },
     /// The folder holds something else.
-    #[error("folder {} is not empty and is not a firn data folder: it holds {found}", path.display())]
+    #[error(
+        "folder {} is not empty and is not a firn data folder: it holds {found}",
+        path.display()
+    )]
     Foreign {
         /// The folder.
         path: PathBuf,

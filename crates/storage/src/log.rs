@@ -1,13 +1,13 @@
 //! The local log: segments of checksummed blocks in one folder, group commit, recovery.
 //!
-//! [`LocalLog::append`] queues a block. If nobody commits, a job on the log's thread is started that
-//! writes everything queued, syncs once, calls the callbacks in order of position, and repeats until
-//! the queue is empty: under load groups grow by themselves, and an idle log costs nothing.
+//! [`LocalLog::append`] queues a block. If nobody commits, a job on the log's thread is started
+//! that writes everything queued, syncs once, calls the callbacks in order of position, and repeats
+//! until the queue is empty: under load groups grow by themselves, and an idle log costs nothing.
 //!
 //! Invariants: a callback hears `Ok` only after its block is as durable as [`SyncMode`] promises;
-//! positions ascend by one and none is given twice to two acknowledged blocks; after a failed write or
-//! sync nothing more is written or promised (a retried sync may lie), while reading goes on. What a
-//! payload means is the head's affair.
+//! positions ascend by one and none is given twice to two acknowledged blocks; after a failed write
+//! or sync nothing more is written or promised (a retried sync may lie), while reading goes on.
+//! What a payload means is the head's affair.
 
 pub(crate) mod block;
 mod commit;
@@ -266,8 +266,8 @@ impl LocalLog {
         })
     }
 
-    /// Makes all that was written durable. In interval mode an idle log is synced by nobody else, so
-    /// its owner calls this from time to time; it does nothing when there is nothing to sync.
+    /// Makes all that was written durable. In interval mode an idle log is synced by nobody else,
+    /// so its owner calls this from time to time; it does nothing when there is nothing to sync.
     pub fn sync(&self) -> Result<(), StorageError> {
         let mut state = lock(&self.0.state);
         let writer = loop {
@@ -338,8 +338,8 @@ impl LocalLog {
     }
 
     fn remove_before(&self, to: Position) -> Result<(), StorageError> {
-        // One is gone for good before the next one is touched: if a crash undid an older removal and
-        // not a newer one, there would be a gap.
+        // One is gone for good before the next one is touched: if a crash undid an older removal
+        // and not a newer one, there would be a gap.
         while let Some(first) = self.0.catalog.oldest_before(to) {
             segment::remove(&*self.0.env.disk, &self.0.dir, first)?;
             self.0.catalog.forget(first);

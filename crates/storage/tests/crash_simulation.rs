@@ -1,9 +1,10 @@
-//! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one check.
+//! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one
+//! check.
 //!
 //! After every restart, and now and then between: every sample that was promised is there once with
-//! its value, nothing is there that was never sent, and of every batch either all is there or nothing.
-//! Promised is what was acknowledged, what a reader saw, and what a restarted store showed.
-//! `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+//! its value, nothing is there that was never sent, and of every batch either all is there or
+//! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
+//! showed. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
 mod seeds;
 

@@ -1,8 +1,9 @@
 //! Segments whose bytes were changed at random: whatever is read was written, and nothing panics.
 //!
-//! A log of several segments is written, stopped, and damaged: bits flipped, stretches zeroed, copied,
-//! inserted or cut out, files truncated, swapped or removed. Then it is opened and read. Beyond that a single
-//! flipped bit in a closed segment costs at most one block. `FIRN_SEEDS=n`, `FIRN_SEED=s` as elsewhere.
+//! A log of several segments is written, stopped, and damaged: bits flipped, stretches zeroed,
+//! copied, inserted or cut out, files truncated, swapped or removed. Then it is opened and read.
+//! Beyond that a single flipped bit in a closed segment costs at most one block. `FIRN_SEEDS=n`,
+//! `FIRN_SEED=s` as elsewhere.
 
 mod seeds;
 

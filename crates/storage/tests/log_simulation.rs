@@ -1,9 +1,10 @@
 //! The log on a disk that crashes, tears, reorders and fails: random histories, one check.
 //!
-//! After every restart: what was promised is there, once, at its position, byte for byte; nothing is
-//! there that was not appended; nothing is reported as damaged, because a crash damages nothing that
-//! was durable. What a restarted log shows counts as promised from then on, since a store may
-//! acknowledge a repeated sample on the strength of it. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+//! After every restart: what was promised is there, once, at its position, byte for byte; nothing
+//! is there that was not appended; nothing is reported as damaged, because a crash damages nothing
+//! that was durable. What a restarted log shows counts as promised from then on, since a store may
+//! acknowledge a repeated sample on the strength of it. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s`
+//! one.
 
 mod seeds;
 

@@ -170,9 +170,9 @@ impl File for SystemFile {
     }
 }
 
-/// A pool that computes, and a thread each for the two kinds of work that may block. Those are plain
-/// threads: a pool's thread that waits for another pool would meanwhile begin some other job, inside
-/// the one that waits.
+/// A pool that computes, and a thread each for the two kinds of work that may block. Those are
+/// plain threads: a pool's thread that waits for another pool would meanwhile begin some other job,
+/// inside the one that waits.
 struct Threads {
     compute: rayon::ThreadPool,
     log: mpsc::Sender<Job>,
@@ -196,9 +196,10 @@ impl Threads {
     }
 }
 
-/// A thread that runs jobs one after the other until its sender is dropped. The queue needs no bound:
-/// the log has one job at most, and background work is shaped by those who ask for it. A job that panics has said
-/// so on the standard error and must not take the thread with it: jobs that wait would wait for ever.
+/// A thread that runs jobs one after the other until its sender is dropped. The queue needs no
+/// bound: the log has one job at most, and background work is shaped by those who ask for it. A job
+/// that panics has said so on the standard error and must not take the thread with it: jobs that
+/// wait would wait for ever.
 fn worker(name: &str) -> io::Result<mpsc::Sender<Job>> {
     let (sender, jobs) = mpsc::channel::<Job>();
     std::thread::Builder::new()

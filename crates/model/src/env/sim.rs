@@ -1,7 +1,7 @@
 //! A world in memory for tests and for `firn test promql`: deterministic, and as unkind as asked.
 //!
-//! [`env`] puts one together. Everything in it follows from the seed and from what the test calls, so
-//! a failure is repeated by its seed alone.
+//! [`env`] puts one together. Everything in it follows from the seed and from what the test calls,
+//! so a failure is repeated by its seed alone.
 
 mod disk;
 
@@ -129,8 +129,8 @@ impl Compute for Inline {
 pub struct Deferred(Mutex<VecDeque<(Work, Job)>>);
 
 impl Deferred {
-    /// Runs the jobs that wait and those that they spawn, oldest first; the log's before all others, which
-    /// may wait for them.
+    /// Runs the jobs that wait and those that they spawn, oldest first; the log's before all
+    /// others, which may wait for them.
     pub fn run(&self) {
         while let Some(job) = self.pop() {
             job();

@@ -9,8 +9,8 @@
 //! Integers are little endian. The header's checksum also covers the place where the block stands
 //! (the first position of its file and its offset), so bytes of another file or another place are
 //! never taken for a block. Invariant: what [`decode_header`] accepts was written there by
-//! [`encode`]; the payload is checked by its own sum, so that a damaged payload behind a sound header
-//! costs one block. `docs/format/log.md` draws it byte by byte.
+//! [`encode`]; the payload is checked by its own sum, so that a damaged payload behind a sound
+//! header costs one block. `docs/format/log.md` draws it byte by byte.
 
 use firn_model::log::Position;
 

@@ -44,8 +44,8 @@ pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES a
     bytes
 }
 
-/// Checks `bytes`, the file's first ones, against what the name of `path` promises. A sound header of
-/// another version is an error, so that no newer file is ever taken for a damaged one.
+/// Checks `bytes`, the file's first ones, against what the name of `path` promises. A sound header
+/// of another version is an error, so that no newer file is ever taken for a damaged one.
 pub(crate) fn check(
     bytes: &[u8],
     magic: &Magic,

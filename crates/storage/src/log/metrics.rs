@@ -1,4 +1,5 @@
-//! What the log counts about itself. Names, help and types stand in one table, [`LogMetrics::collect`].
+//! What the log counts about itself. Names, help and types stand in one table,
+//! [`LogMetrics::collect`].
 
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 

@@ -1,10 +1,10 @@
-//! What the newest segment holds after a stop of any kind: where the log ends, and what of it must be
-//! made durable again before anything is promised on top of it.
+//! What the newest segment holds after a stop of any kind: where the log ends, and what of it must
+//! be made durable again before anything is promised on top of it.
 //!
 //! The rule: a block says how far the log was durable when it was written. Damage at or below that
 //! mark in any sound block is loss of durable data, reported when the segment is read. The first
-//! damage above every mark is the torn tail of a group that was never acknowledged: the log ends there,
-//! also if later blocks of that group survived, because what they build on is gone.
+//! damage above every mark is the torn tail of a group that was never acknowledged: the log ends
+//! there, also if later blocks of that group survived, because what they build on is gone.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockKind};
 use super::file_header::{FILE_HEADER_BYTES, HeaderState};
@@ -130,8 +130,8 @@ fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, Stor
     })
 }
 
-/// Cuts the segment at its end and makes the rest durable. The part that no later block vouches for is
-/// written again first: after a failed sync the system may hold it in memory, call it clean and
+/// Cuts the segment at its end and makes the rest durable. The part that no later block vouches for
+/// is written again first: after a failed sync the system may hold it in memory, call it clean and
 /// never write it.
 fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
     if file.len()? != survey.end {

@@ -1,8 +1,8 @@
 //! Walks the blocks of a file whose bytes are not to be trusted.
 //!
-//! A [`Scanner`] yields sound blocks and, between them, stretches of damage; behind a damaged header
-//! it looks at every offset for the next sound one. Sectors that the disk cannot read count as
-//! damage too. Memory is one window or the largest block, and never more than the file holds.
+//! A [`Scanner`] yields sound blocks and, between them, stretches of damage; behind a damaged
+//! header it looks at every offset for the next sound one. Sectors that the disk cannot read count
+//! as damage too. Memory is one window or the largest block, and never more than the file holds.
 //! What damage means (torn tail or loss) is for the caller to say.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, Place, decode_header};
@@ -43,8 +43,8 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// Walks `range` of `file`, whose first position is `first`. The range ends at or before the end
-    /// of the file.
+    /// Walks `range` of `file`, whose first position is `first`. The range ends at or before the
+    /// end of the file.
     pub(crate) fn new(file: Arc<dyn File>, first: Position, range: Range<u64>) -> Self {
         Self {
             file,
@@ -122,8 +122,8 @@ impl Scanner {
         &self.window[start..start + count]
     }
 
-    /// Moves the window over `count` bytes at `offset`. It begins with a sector, so that an unreadable
-    /// one costs no more than itself.
+    /// Moves the window over `count` bytes at `offset`. It begins with a sector, so that an
+    /// unreadable one costs no more than itself.
     fn load(&mut self, offset: u64, count: usize) {
         let start = offset - offset % SECTOR_BYTES as u64;
         let least = (offset - start) as usize + count;

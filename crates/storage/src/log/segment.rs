@@ -49,8 +49,8 @@ fn parse_name(name: &Path) -> Option<Position> {
     (file_name(first) == name.to_str()?).then_some(first)
 }
 
-/// Removes the segment that begins with `first`, which an earlier attempt may have removed already; it
-/// is gone for good on return.
+/// Removes the segment that begins with `first`, which an earlier attempt may have removed already;
+/// it is gone for good on return.
 pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(), StorageError> {
     let path = dir.join(file_name(first));
     match disk.remove_file(&path) {

@@ -50,8 +50,8 @@ fn contents(log: &LocalLog) -> Vec<String> {
     items
 }
 
-/// A log of blocks `a` to `e`, one group each, stopped; then `change` is made to the bytes of its only
-/// segment. What is read after a restart, what follows it, and what a further restart says.
+/// A log of blocks `a` to `e`, one group each, stopped; then `change` is made to the bytes of its
+/// only segment. What is read after a restart, what follows it, and what a further restart says.
 #[track_caller]
 fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     let sim = world();

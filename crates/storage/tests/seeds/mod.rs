@@ -1,4 +1,5 @@
-//! Which seeds a random test runs: `FIRN_SEEDS=n` the first n, `FIRN_SEED=s` that one, else `usual`.
+//! Which seeds a random test runs: `FIRN_SEEDS=n` the first n, `FIRN_SEED=s` that one, else
+//! `usual`.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! A disk in memory that keeps only what was synced, and fails on demand.
 //!
-//! Each file has its bytes as the process sees them, its bytes as they would be after a power loss, and
-//! the changes between the two. [`SimDisk::crash`] lets any part of those changes survive: whole, not at
-//! all, torn at a byte or sector by sector; the same for names that were created, renamed or removed
-//! without [`Disk::sync_dir`]. A failed sync forgets changes while the process goes on seeing them, as
-//! real page caches do.
+//! Each file has its bytes as the process sees them, its bytes as they would be after a power loss,
+//! and the changes between the two. [`SimDisk::crash`] lets any part of those changes survive:
+//! whole, not at all, torn at a byte or sector by sector; the same for names that were created,
+//! renamed or removed without [`Disk::sync_dir`]. A failed sync forgets changes while the process
+//! goes on seeing them, as real page caches do.
 //!
 //! Not modelled: bytes that rot by themselves (use [`SimDisk::overwrite`]) and folders that vanish.
 
@@ -30,8 +30,8 @@ impl SimDisk {
         Self(Arc::new(Mutex::new(State::new(seed))))
     }
 
-    /// The machine loses power and starts again: what was not synced survives in any part; handles and
-    /// locks are gone, ordered failures forgotten.
+    /// The machine loses power and starts again: what was not synced survives in any part; handles
+    /// and locks are gone, ordered failures forgotten.
     pub fn crash(&self) {
         let mut state = self.state();
         let mercy = match state.rng.below(4) {
@@ -62,8 +62,8 @@ impl SimDisk {
         matches!(self.state().power, Power::Off)
     }
 
-    /// The operation after `count` more of its kind fails as a disk fails (EIO), once. A failed write may
-    /// have written a part; a failed sync forgets changes that it did not write.
+    /// The operation after `count` more of its kind fails as a disk fails (EIO), once. A failed
+    /// write may have written a part; a failed sync forgets changes that it did not write.
     pub fn fail_after(&self, operation: Operation, count: u64) {
         self.state().failures.insert(operation, count);
     }
@@ -84,7 +84,8 @@ impl SimDisk {
         self.state().read_only = read_only;
     }
 
-    /// Syncs report success and do nothing: the broken disk by which a test shows that it would notice.
+    /// Syncs report success and do nothing: the broken disk by which a test shows that it would
+    /// notice.
     pub fn set_syncs_lie(&self, lie: bool) {
         self.state().syncs_lie = lie;
     }

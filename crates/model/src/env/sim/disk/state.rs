@@ -184,8 +184,8 @@ impl State {
         }
     }
 
-    /// Whether a change may be made at all. With the one at which the power goes off the caller records
-    /// the change, which may survive, and then fails.
+    /// Whether a change may be made at all. With the one at which the power goes off the caller
+    /// records the change, which may survive, and then fails.
     pub(super) fn begin_change(&mut self) -> Result<Fate> {
         if self.read_only {
             return Err(ErrorKind::ReadOnlyFilesystem.into());
