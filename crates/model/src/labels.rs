@@ -91,8 +91,9 @@ impl<'a> LabelsRef<'a> {
 
     /// The value of `name`, or empty; O(labels).
     pub fn get(self, name: &str) -> &'a [u8] {
-        for (n, v) in self.iter() {
-            match n.cmp(name) {
+        let mut rest = self.0;
+        while let (Some(n), Some(v)) = (take_prefixed(&mut rest), take_prefixed(&mut rest)) {
+            match n.cmp(name.as_bytes()) {
                 Ordering::Less => {}
                 Ordering::Equal => return v,
                 Ordering::Greater => break,
@@ -115,10 +116,16 @@ impl<'a> LabelsRef<'a> {
 /// The order of Prometheus's `labels.Compare`: pair by pair, name before value, shorter set first.
 impl Ord for LabelsRef<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        if self.0 == other.0 {
-            return Ordering::Equal;
+        // Names and values alternate, so the first field that differs decides; a set that ends is
+        // less than one that goes on.
+        let (mut left, mut right) = (self.0, other.0);
+        loop {
+            match (take_prefixed(&mut left), take_prefixed(&mut right)) {
+                (None, None) => return Ordering::Equal,
+                (l, r) if l == r => {}
+                (l, r) => return l.cmp(&r),
+            }
         }
-        self.iter().cmp(other.iter())
     }
 }
 
@@ -176,6 +183,13 @@ pub struct LabelsIter<'a> {
     rest: &'a [u8],
 }
 
+impl<'a> LabelsIter<'a> {
+    /// The canonical bytes of the pairs that are still to come.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
 impl<'a> Iterator for LabelsIter<'a> {
     type Item = (&'a str, &'a [u8]);
 
@@ -186,6 +200,7 @@ impl<'a> Iterator for LabelsIter<'a> {
     }
 }
 
+#[inline]
 fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take_uvarint(rest)?;
     let (head, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
@@ -193,8 +208,13 @@ fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(head)
 }
 
+#[inline]
 fn take_uvarint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
+    if let Some((&short @ 0..0x80, tail)) = rest.split_first() {
+        *rest = tail;
+        return Some(u64::from(short));
+    }
     for (i, byte) in rest.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i);
         if byte & 0x80 == 0 {

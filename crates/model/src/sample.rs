@@ -18,6 +18,7 @@ pub const fn stale_nan() -> f64 {
 }
 
 /// Whether `value` is the staleness marker; no other NaN is.
+#[inline]
 pub fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS
 }

@@ -66,7 +66,7 @@ fn folded(
         evaluator.account,
         &mut evaluator.notes,
     )?;
-    let groups = Groups::of(&stream, &node.grouping);
+    let groups = Groups::of(&stream, &node.grouping, evaluator.ctx.compute)?;
     let account = evaluator.account;
     let task = |part: Range<usize>| {
         let mut notes = Annotations::default();

@@ -14,7 +14,7 @@ use crate::eval::elementwise::{ArithmeticLoop, compare, of_kinds, with_arithmeti
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
-use crate::eval::label_sets::{Dictionary, is_metadata, retain};
+use crate::eval::label_sets::{Dictionary, is_metadata, retain, retain_into, without_metadata};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::plan::{Binary, Node};
@@ -64,34 +64,45 @@ struct Signatures {
     left: Vec<u32>,
     right: Vec<u32>,
     count: usize,
+    /// Whether a signature holds a label that an operation may drop.
+    hold_metadata: bool,
 }
 
 impl Signatures {
     fn of(left: &Frame, right: &Frame, matching: &Matching) -> Self {
         let mut known = Dictionary::default();
+        let mut bytes = Vec::new();
+        let mut hold_metadata = false;
         let mut number = |frame: &Frame| {
-            (0..frame.len())
-                .map(|series| {
-                    let labels = signature(&frame.head(series).labels, matching);
-                    known.intern(labels.as_bytes()).0
-                })
-                .collect()
+            let mut ids = Vec::with_capacity(frame.len());
+            for series in 0..frame.len() {
+                let labels = frame.head(series).labels.as_ref();
+                let keeps = |name: &str| {
+                    let kept = is_matched(name, matching);
+                    hold_metadata |= kept && is_metadata(name);
+                    kept
+                };
+                retain_into(labels, keeps, &mut bytes);
+                ids.push(known.intern(&bytes).0);
+            }
+            ids
         };
         Self {
             left: number(left),
             right: number(right),
             count: known.len(),
+            hold_metadata,
         }
     }
 }
 
-/// The labels by which an element is paired.
-fn signature(labels: &Labels, matching: &Matching) -> Labels {
-    let named = |name: &str| matching.labels.iter().any(|l| l == name);
-    retain(labels.as_ref(), |name| match matching.on {
-        true => named(name),
-        false => name != METRIC_NAME && !named(name),
-    })
+/// Whether elements are paired by this label.
+fn is_matched(name: &str, matching: &Matching) -> bool {
+    let named = matching.labels.iter().any(|label| label == name);
+    match matching.on {
+        true => named,
+        false => !named && name != METRIC_NAME,
+    }
 }
 
 /// An operation and its operands.
@@ -167,12 +178,23 @@ impl Pairing<'_> {
                 });
             }
         }
-        let mut seen = FxHashSet::default();
-        let distinct = pairs.iter().all(|pair| seen.insert(pair.labels.as_bytes()));
-        if matching.cardinality == Cardinality::OneToOne && !unique(many_ids) {
+        let one_to_one = matching.cardinality == Cardinality::OneToOne;
+        if one_to_one && !self.unique(many_ids) {
             return None;
         }
+        // The labels of one-to-one results hold their signatures, which are distinct.
+        if one_to_one && !self.signatures.hold_metadata {
+            return Some(pairs);
+        }
+        let mut seen = FxHashSet::default();
+        let distinct = pairs.iter().all(|pair| seen.insert(pair.labels.as_bytes()));
         distinct.then_some(pairs)
+    }
+
+    fn unique(&self, ids: &[u32]) -> bool {
+        let mut seen = vec![false; self.signatures.count];
+        ids.iter()
+            .all(|id| !std::mem::replace(&mut seen[*id as usize], true))
     }
 
     /// The labels of a result.
@@ -181,6 +203,9 @@ impl Pairing<'_> {
         let drops = self.strips_names || !self.operation.op.is_comparison();
         let named = |name: &str| matching.labels.iter().any(|l| l == name);
         let one_to_one = matching.cardinality == Cardinality::OneToOne;
+        if drops && matching.labels.is_empty() && matching.include.is_empty() && !matching.on {
+            return without_metadata(many.as_ref());
+        }
         let kept = retain(many.as_ref(), |name| {
             !(drops && is_metadata(name)) && (!one_to_one || named(name) == matching.on)
         });
@@ -305,11 +330,6 @@ impl Pairing<'_> {
         }
         Ok(())
     }
-}
-
-fn unique(ids: &[u32]) -> bool {
-    let mut seen = FxHashSet::default();
-    ids.iter().all(|id| seen.insert(*id))
 }
 
 /// Arithmetic of two rows.

@@ -23,7 +23,7 @@ pub(crate) fn frame(
     let label = label_name(node)?;
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
     let (grouping, writes_value) = without_label(&node.grouping, &label);
-    let groups = Groups::of(&input, &grouping);
+    let groups = Groups::of(&input, &grouping, evaluator.ctx.compute)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     if input.has_histograms() {

@@ -4,11 +4,15 @@
 //! `without` needs whole label sets.
 
 use crate::ast::Grouping;
-use crate::eval::label_sets::{Dictionary, retain};
+use crate::eval::label_sets::{Dictionary, retain_into};
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
+use crate::value::QueryError;
 use firn_model::columns::LabelColumn;
-use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::env::Compute;
+use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// The groups of a stream's series.
 pub(crate) struct Groups {
@@ -20,10 +24,14 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Groups the series of `stream`.
-    pub(crate) fn of(stream: &Stream, grouping: &Grouping) -> Self {
+    pub(crate) fn of(
+        stream: &Stream,
+        grouping: &Grouping,
+        compute: &dyn Compute,
+    ) -> Result<Self, QueryError> {
         match grouping {
-            Grouping::By(names) => Self::by(stream, names),
-            Grouping::Without(names) => Self::without(stream, names),
+            Grouping::By(names) => Ok(Self::by(stream, names)),
+            Grouping::Without(names) => Self::without(stream, names, compute),
         }
     }
 
@@ -67,22 +75,44 @@ impl Groups {
         Self { of_series, labels }
     }
 
-    fn without(stream: &Stream, names: &[String]) -> Self {
+    /// Parts of the series find their own groups at once; then those of all parts are numbered.
+    fn without(
+        stream: &Stream,
+        names: &[String],
+        compute: &dyn Compute,
+    ) -> Result<Self, QueryError> {
+        let keeps = |name: &str| name != METRIC_NAME && !names.iter().any(|n| n == name);
+        let task = |part: Range<usize>| {
+            let mut known = Dictionary::default();
+            let (mut ids, mut labels) = (Vec::with_capacity(part.len()), Vec::new());
+            let mut rest = Vec::new();
+            for series in part {
+                retain_into(stream.labels(series).as_ref(), keeps, &mut rest);
+                let (id, is_new) = known.intern(&rest);
+                ids.push(id);
+                if is_new {
+                    labels.push(LabelsRef::from_canonical(&rest).to_owned());
+                }
+            }
+            Ok((ids, labels))
+        };
         let mut known = Dictionary::default();
         let mut of_series = Vec::with_capacity(stream.len());
         let mut labels = Vec::new();
-        for series in 0..stream.len() {
-            let all = stream.labels(series);
-            let rest = retain(all.as_ref(), |name| {
-                name != METRIC_NAME && !names.iter().any(|n| n == name)
-            });
-            let (group, is_new) = known.intern(rest.as_bytes());
-            of_series.push(group);
-            if is_new {
-                labels.push(rest);
-            }
-        }
-        Self { of_series, labels }
+        let merge = |(ids, part_labels): (Vec<u32>, Vec<Labels>)| {
+            let mut number = |part_label: Labels| {
+                let (id, is_new) = known.intern(part_label.as_bytes());
+                if is_new {
+                    labels.push(part_label);
+                }
+                id
+            };
+            let numbers: Vec<u32> = part_labels.into_iter().map(&mut number).collect();
+            of_series.extend(ids.into_iter().map(|id| numbers[id as usize]));
+            Ok(())
+        };
+        in_parts(compute, stream.len(), SERIES_PER_PART, task, merge)?;
+        Ok(Self { of_series, labels })
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn frame(
 ) -> Result<Frame, QueryError> {
     let params = param(evaluator, node, grid)?;
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
-    let groups = Groups::of(&input, &node.grouping);
+    let groups = Groups::of(&input, &node.grouping, evaluator.ctx.compute)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     remark(evaluator, node, &params, &input);

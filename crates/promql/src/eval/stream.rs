@@ -44,6 +44,8 @@ pub(crate) struct Stream {
     ops: Vec<RowOp>,
     /// Set if names go here; not if they go at the end of the evaluation.
     strips_names: Option<Collision>,
+    /// After how many operations they go.
+    strips_after: usize,
     /// Whether names go at the end of the evaluation.
     drops_names: bool,
 }
@@ -54,6 +56,7 @@ impl From<Frame> for Stream {
             base: Base::Frame(frame),
             ops: Vec::new(),
             strips_names: None,
+            strips_after: 0,
             drops_names: false,
         }
     }
@@ -72,6 +75,7 @@ impl Stream {
             base: Base::Leaf(leaf),
             ops: Vec::new(),
             strips_names: strips.filter(|_| !delayed),
+            strips_after: 0,
             drops_names: drops,
         }
     }
@@ -80,8 +84,9 @@ impl Stream {
     pub(crate) fn then(mut self, op: RowOp, delayed: bool) -> Self {
         if op.drops_name() {
             self.drops_names = true;
-            if !delayed {
-                self.strips_names.get_or_insert(Collision::Merged);
+            if !delayed && self.strips_names.is_none() {
+                self.strips_names = Some(Collision::Merged);
+                self.strips_after = self.ops.len() + 1;
             }
         }
         self.ops.push(op);
@@ -182,7 +187,7 @@ impl Stream {
 
     /// All rows. Series without a value are left out.
     pub(crate) fn into_frame(
-        self,
+        mut self,
         compute: &dyn Compute,
         account: &Account<'_>,
         notes: &mut Annotations,
@@ -192,6 +197,25 @@ impl Stream {
         {
             return Ok(frame);
         }
+        let doubtful = self.strips_names.filter(|_| !self.is_certainly_distinct());
+        let Some(collision) = doubtful else {
+            return self.all_rows(compute, account, notes);
+        };
+        // Series collide where names go, whatever later operations leave of them.
+        let later = self.ops.split_off(self.strips_after);
+        let frame = merge_equal(self.all_rows(compute, account, notes)?, collision)?;
+        let mut rest = Stream::from(frame);
+        rest.ops = later;
+        rest.drops_names = true;
+        rest.into_frame(compute, account, notes)
+    }
+
+    fn all_rows(
+        &self,
+        compute: &dyn Compute,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+    ) -> Result<Frame, QueryError> {
         let mut out = Frame::new(self.steps());
         let task = |part| self.materialise(part, account);
         let merge = |(part, part_notes): (Frame, Annotations)| {
@@ -200,10 +224,7 @@ impl Stream {
             Ok(())
         };
         in_parts(compute, self.len(), SERIES_PER_PART, task, merge)?;
-        match self.strips_names {
-            Some(collision) if !self.is_certainly_distinct() => merge_equal(out, collision),
-            _ => Ok(out),
-        }
+        Ok(out)
     }
 
     fn materialise(

@@ -1,11 +1,12 @@
 //! Pairing step by step: where a signature has several series, which may yet not meet at a step, and
 //! where `fill` stands in for a missing side.
 
-use super::{NONE, Pairing};
+use super::{NONE, Pairing, is_matched};
 use crate::ast::Cardinality;
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::of_kinds;
 use crate::eval::frame::{Frame, Head, RowBuffer, is_absent};
+use crate::eval::label_sets::retain;
 use crate::eval::stream::same_labelset;
 use crate::value::QueryError;
 use firn_model::histogram::Histogram;
@@ -135,7 +136,8 @@ impl Output<'_> {
 
     /// The labels of an element that the matching names, or does not ignore.
     fn matched_labels(&self, labels: &Labels) -> Labels {
-        super::signature(labels, self.pairing.matching())
+        let matching = self.pairing.matching();
+        retain(labels.as_ref(), |name| is_matched(name, matching))
     }
 
     fn pair(

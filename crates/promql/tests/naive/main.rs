@@ -1,0 +1,357 @@
+//! Random queries over random series: the engine against a naive evaluator, on one thread, on many
+//! and with parts done backwards.
+//!
+//! A failure prints the seed; `NAIVE_SEED=n cargo test -p firn-promql --test naive` repeats it.
+
+mod evaluator;
+#[path = "../support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use evaluator::Naive;
+use firn_model::budget::Budget;
+use firn_model::cancel::{Cancel, Reason};
+use firn_model::env::sim::{Inline, SimRng};
+use firn_model::env::{Compute, Job, Rng, Work};
+use firn_model::error::ErrorKind;
+use firn_model::labels::Labels;
+use firn_model::sample::stale_nan;
+use firn_model::tenant::TenantId;
+use firn_promql::value::{QueryError, QueryResult, Value};
+use firn_promql::{Context, EvalTime, Features, Options, parser, query};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use support::{MemoryStore, Series};
+
+const QUERIES: u64 = 200;
+const STEP_MS: i64 = 20_000;
+const STEPS: i64 = 8;
+const OPTIONS: Options = Options {
+    features: Features {
+        experimental_functions: false,
+        extended_range_selectors: false,
+        binop_fill_modifiers: false,
+        duration_expressions: false,
+        delayed_name_removal: false,
+        use_start_timestamps: false,
+        type_and_unit_labels: false,
+    },
+    lookback_ms: 60_000,
+    default_subquery_step_ms: 60_000,
+    samples_max: 1_000_000,
+};
+
+/// Does the tasks backwards.
+struct Backwards;
+
+impl Compute for Backwards {
+    fn spawn(&self, _work: Work, job: Job) {
+        job();
+    }
+
+    fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        (0..tasks).rev().for_each(task);
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+struct Dice(SimRng);
+
+impl Dice {
+    fn below(&self, bound: u64) -> u64 {
+        self.0.next_u64() % bound
+    }
+
+    fn pick<'a>(&self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// Series in more than one part, with resets, gaps, staleness markers and shared time columns.
+fn random_series(dice: &Dice) -> Vec<Series> {
+    let mut out = Vec::new();
+    let mut times = Arc::new(Vec::new());
+    for at in 0..700u64 {
+        if at % 10 == 0 {
+            let start = dice.below(120_000) as i64;
+            let step = 5_000 + dice.below(15_000) as i64;
+            let count = 5 + dice.below(40) as i64;
+            times = Arc::new((0..count).map(|i| start + i * step).collect::<Vec<_>>());
+        }
+        let (mut value, growth) = (dice.below(50) as f64, dice.below(7) as f64 * 0.25);
+        let mut next = || {
+            value = if dice.below(25) == 0 {
+                0.0
+            } else {
+                value + growth
+            };
+            if dice.below(40) == 0 {
+                stale_nan()
+            } else {
+                value
+            }
+        };
+        let values = times.iter().map(|_| next()).collect();
+        let name = ["requests_total", "load"][(at % 2) as usize];
+        let labels = Labels::from_pairs([
+            ("__name__", name.to_owned()),
+            ("job", format!("j{}", at / 2 % 5)),
+            ("instance", format!("i{}", at / 2)),
+        ]);
+        out.push(Series {
+            labels,
+            times: times.clone(),
+            values,
+        });
+    }
+    out
+}
+
+fn random_selector(dice: &Dice) -> String {
+    let name = dice.pick(&["requests_total", "load", ""]);
+    let matchers = dice.pick(&[
+        r#"{job="j1"}"#,
+        r#"{job=~"j[0-3]"}"#,
+        r#"{instance=~"i[0-9]+7"}"#,
+    ]);
+    format!("{name}{matchers}")
+}
+
+fn random_offset(dice: &Dice) -> &str {
+    dice.pick(&["", "", "", " offset 30s", " offset -20s"])
+}
+
+fn random_query(dice: &Dice, depth: u32) -> String {
+    let inner = || random_query(dice, depth - 1);
+    match dice.below(if depth == 0 { 2 } else { 7 }) {
+        0 => format!("{}{}", random_selector(dice), random_offset(dice)),
+        1 => {
+            let function = dice.pick(&[
+                "rate",
+                "increase",
+                "delta",
+                "sum_over_time",
+                "avg_over_time",
+                "min_over_time",
+                "max_over_time",
+                "count_over_time",
+                "last_over_time",
+                "changes",
+                "resets",
+                "idelta",
+            ]);
+            let range = dice.pick(&["15s", "1m", "90s", "3m"]);
+            let (selector, offset) = (random_selector(dice), random_offset(dice));
+            format!("{function}({selector}[{range}]{offset})")
+        }
+        2 => {
+            let op = dice.pick(&["sum", "avg", "count", "min", "max", "group", "stdvar"]);
+            let by = dice.pick(&["", " by (job)", " by (instance)", " without (instance)"]);
+            format!("{op}{by}({})", inner())
+        }
+        3 => {
+            let op = dice.pick(&["+", "-", "*", "/", ">", "<= bool", "!="]);
+            format!(
+                "({} {op} {})",
+                inner(),
+                dice.pick(&["2", "0.5", "time()", "-3"])
+            )
+        }
+        4 => {
+            let op = dice.pick(&["+", "/", ">", "!= bool", "and", "or", "unless"]);
+            format!("({} {op} {})", inner(), inner())
+        }
+        5 => format!("{}({})", dice.pick(&["abs", "sqrt"]), inner()),
+        _ => format!("-({})", inner()),
+    }
+}
+
+fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryResult, QueryError> {
+    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+    let budget = Budget::new("query", 1 << 30);
+    let context = Context {
+        store,
+        tenant: &tenant,
+        compute,
+        budget: &budget,
+        cancel: &cancel,
+    };
+    let time = EvalTime::Range {
+        start: 60_000,
+        end: 60_000 + (STEPS - 1) * STEP_MS,
+        step_ms: STEP_MS,
+    };
+    let outcome = query(&context, text, time, &OPTIONS);
+    assert_eq!(budget.used_bytes(), 0, "{text} keeps memory");
+    outcome
+}
+
+/// Points by labels.
+type Points = BTreeMap<Labels, Vec<(i64, f64)>>;
+
+fn points(result: QueryResult) -> Points {
+    let Value::Matrix(series) = result.value else {
+        panic!("a range query answers with a matrix");
+    };
+    let sorted = series.windows(2).all(|w| w[0].labels < w[1].labels);
+    assert!(sorted, "series are sorted by labels");
+    series.into_iter().map(|s| (s.labels, s.floats)).collect()
+}
+
+/// The same steps by the naive evaluator; `None` if it fails at one.
+fn naive_points(naive: &Naive<'_>, text: &str) -> Option<Points> {
+    let expr = parser::parse(text, OPTIONS.features).expect("random queries are valid");
+    let mut out = Points::new();
+    for step in 0..STEPS {
+        let time = 60_000 + step * STEP_MS;
+        for (labels, value) in naive.vector(&expr, time)? {
+            out.entry(labels).or_default().push((time, value));
+        }
+    }
+    Some(out)
+}
+
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * (a.abs() + b.abs()) + 1e-9
+}
+
+fn check(seed: u64, text: &str, got: &Points, want: &Points) {
+    let keys = |points: &Points| points.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(got), keys(want), "seed {seed}: {text}");
+    for (labels, want) in want {
+        let got = &got[labels];
+        let same = got.len() == want.len()
+            && got
+                .iter()
+                .zip(want)
+                .all(|(g, w)| g.0 == w.0 && close(g.1, w.1));
+        assert!(
+            same,
+            "seed {seed}: {text}\n{labels}\n got {got:?}\nwant {want:?}"
+        );
+    }
+}
+
+/// Results to the last bit.
+fn bits(result: &Result<QueryResult, QueryError>) -> String {
+    match result {
+        Err(e) => e.to_string(),
+        Ok(result) => {
+            let points = points(result.clone());
+            let of = |(t, v): &(i64, f64)| (*t, v.to_bits());
+            let bits = |p: &Vec<(i64, f64)>| p.iter().map(of).collect::<Vec<_>>();
+            let all: Vec<_> = points
+                .iter()
+                .map(|(l, p)| (l.to_string(), bits(p)))
+                .collect();
+            format!("{all:?} {:?} {:?}", result.warnings, result.infos)
+        }
+    }
+}
+
+#[test]
+fn random_queries_equal_the_naive_evaluator_whatever_the_threads() {
+    let given = std::env::var("NAIVE_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let seeds = given.map_or(0..QUERIES, |seed: u64| seed..seed + 1);
+    let series = random_series(&Dice(SimRng::new(1)));
+    let store = MemoryStore::new(series.clone());
+    let naive = Naive {
+        series: &series,
+        lookback_ms: OPTIONS.lookback_ms,
+    };
+    let threads = firn_model::env::real::env().unwrap().compute;
+    let (mut answered, mut failed) = (0, 0);
+    for seed in seeds {
+        let text = random_query(&Dice(SimRng::new(seed)), 3);
+        let got = run(&store, &Inline, &text);
+        let expected = bits(&got);
+        assert_eq!(
+            bits(&run(&store, &Backwards, &text)),
+            expected,
+            "seed {seed}: {text}"
+        );
+        assert_eq!(
+            bits(&run(&store, &*threads, &text)),
+            expected,
+            "seed {seed}: {text}"
+        );
+        match (got, naive_points(&naive, &text)) {
+            (Ok(got), Some(want)) => {
+                answered += 1;
+                check(seed, &text, &points(got), &want);
+            }
+            (Err(QueryError::Execution(_)), None) => failed += 1,
+            (Ok(_), None) => panic!("seed {seed}: {text} answers where it must fail"),
+            (Err(e), _) => panic!("seed {seed}: {text} fails: {e}"),
+        }
+    }
+    assert!(
+        given.is_some() || (answered > 100 && failed > 20),
+        "{answered} {failed}"
+    );
+}
+
+fn refused(text: &str, options: &Options, limit_bytes: usize, stop: Option<Reason>) -> QueryError {
+    let store = MemoryStore::new(random_series(&Dice(SimRng::new(1))));
+    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+    let budget = Budget::new("query", limit_bytes);
+    if let Some(reason) = stop {
+        cancel.cancel(reason);
+    }
+    let context = Context {
+        store: &store,
+        tenant: &tenant,
+        compute: &Inline,
+        budget: &budget,
+        cancel: &cancel,
+    };
+    let time = EvalTime::Range {
+        start: 60_000,
+        end: 300_000,
+        step_ms: STEP_MS,
+    };
+    query(&context, text, time, options).expect_err("the query is refused")
+}
+
+#[test]
+fn query_beyond_a_limit_fails_with_its_kind() {
+    let few = Options {
+        samples_max: 100,
+        ..OPTIONS
+    };
+    for text in [
+        "load",
+        "sum(rate(requests_total[1m]))",
+        "load + 1",
+        "topk(1, load)",
+    ] {
+        let e = refused(text, &few, 1 << 30, None);
+        assert_eq!(e.kind(), ErrorKind::Limited, "{text}");
+        let too_many =
+            "query processing would load too many samples into memory in query execution";
+        assert_eq!(e.to_string(), too_many, "{text}");
+        let e = refused(text, &OPTIONS, 1000, None);
+        assert_eq!(e.kind(), ErrorKind::Limited, "{text}");
+        assert!(
+            e.to_string().starts_with("query memory limit reached"),
+            "{e}"
+        );
+        let e = refused(text, &OPTIONS, 1 << 30, Some(Reason::Timeout));
+        assert_eq!(
+            e.to_string(),
+            "query timed out in expression evaluation",
+            "{text}"
+        );
+        let e = refused(text, &OPTIONS, 1 << 30, Some(Reason::Canceled));
+        assert_eq!(
+            e.to_string(),
+            "query was canceled in expression evaluation",
+            "{text}"
+        );
+    }
+}
