@@ -3,7 +3,7 @@
 
 import { element, formatNumber, formatTime, labelsElement } from "./format.js";
 
-const MARGIN = { left: 58, right: 14, top: 10, bottom: 22 };
+const MARGIN = { left: 64, right: 14, top: 10, bottom: 22 };
 const LEGEND_MAX = 200;
 
 // Hues apart from each other also for eyes that see fewer colors; then the golden angle.
@@ -17,20 +17,18 @@ export function color(index, dark) {
 const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark";
 const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Round numbers that cut [min, max] into about `count` parts.
-export function ticks(min, max, count, base = 10) {
+// Round numbers that cut [min, max] into at most `count` parts; powers of two for bytes.
+export function ticks(min, max, count, isBinary) {
   const span = max - min || Math.abs(max) || 1;
-  let step = base ** Math.floor(Math.log(span / count) / Math.log(base));
-  for (const factor of base === 2 ? [1] : [1, 2, 5, 10]) {
-    if (span / (step * factor) <= count) {
-      step *= factor;
-      break;
-    }
+  const finest = span / count;
+  let step = 2 ** Math.ceil(Math.log2(finest));
+  if (!isBinary) {
+    const power = 10 ** Math.floor(Math.log10(finest));
+    step = power * [1, 2, 5, 10, 20].find((factor) => power * factor >= finest * (1 - 1e-9));
   }
-  while (span / step > count * 2) step *= 2;
-  const found = [];
-  for (let tick = Math.ceil(min / step); tick * step <= max + span * 1e-9; tick += 1) found.push(tick * step);
-  return found;
+  const first = Math.ceil(min / step);
+  const found = Array.from({ length: count + 2 }, (_, i) => (first + i) * step);
+  return found.filter((tick) => tick <= max + span * 1e-9);
 }
 
 const TIME_STEPS = [
@@ -93,7 +91,8 @@ export class Graph {
     if (min > max) return [0, 1];
     // A graph that nearly touches zero starts there: heights can then be compared.
     if (min > 0 && min < max * 0.5) min = 0;
-    if (min === max) return min === 0 ? [0, 1] : [Math.min(0, min * 1.2), Math.max(0, max * 1.2)];
+    // Less than what a float can tell apart is no height to draw.
+    if (max - min <= Math.abs(max) * 1e-12) return min === 0 ? [0, 1] : [Math.min(0, min * 1.2), Math.max(0, max * 1.2)];
     const room = (max - min) * 0.06;
     return [min === 0 ? 0 : min - room, max + room];
   }
@@ -132,8 +131,8 @@ export class Graph {
     context.fillStyle = cssColor("--muted");
     context.textAlign = "right";
     context.textBaseline = "middle";
-    const rows = Math.max(2, Math.round(height / 60));
-    for (const tick of ticks(min, max, rows, this.options.unit === "bytes" ? 2 : 10)) {
+    const rows = Math.max(3, Math.round(height / 45));
+    for (const tick of ticks(min, max, rows, this.options.unit === "bytes")) {
       const y = Math.round(this.y(tick)) + 0.5;
       context.beginPath();
       context.moveTo(MARGIN.left, y);

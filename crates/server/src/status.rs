@@ -10,7 +10,7 @@ use crate::times::format_rfc3339;
 use axum::response::Response;
 use firn_storage::store::{Stat, StoreStats};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 /// Lines of a table of `/status/tsdb` if the request does not say; upstream's number.
@@ -114,27 +114,59 @@ pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
         .app
         .compute(deadline, move |_| Ok(count(lines as usize)))
         .await?;
-    ok(&call, &tsdb_document(&stats))
+    ok(&call, &TsdbDocument::from(stats))
 }
 
-fn tsdb_document(stats: &StoreStats) -> Value {
-    json!({
-        "headStats": {
-            "numSeries": stats.series,
-            "numLabelPairs": stats.label_pairs,
-            "chunkCount": stats.chunks,
-            // Upstream's values for a head without samples.
-            "minTime": stats.min_time.unwrap_or(i64::MAX),
-            "maxTime": stats.max_time.unwrap_or(i64::MIN),
-        },
-        "seriesCountByMetricName": table(&stats.series_count_by_metric_name),
-        "labelValueCountByLabelName": table(&stats.label_value_count_by_label_name),
-        "memoryInBytesByLabelName": table(&stats.memory_in_bytes_by_label_name),
-        "seriesCountByLabelValuePair": table(&stats.series_count_by_label_value_pair),
-    })
+/// Upstream's fields in upstream's order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TsdbDocument {
+    head_stats: HeadStats,
+    series_count_by_metric_name: Vec<Line>,
+    label_value_count_by_label_name: Vec<Line>,
+    memory_in_bytes_by_label_name: Vec<Line>,
+    series_count_by_label_value_pair: Vec<Line>,
 }
 
-fn table(lines: &[Stat]) -> Value {
-    let line = |stat: &Stat| json!({ "name": stat.name, "value": stat.value });
-    lines.iter().map(line).collect()
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HeadStats {
+    num_series: u64,
+    num_label_pairs: u64,
+    chunk_count: u64,
+    min_time: i64,
+    max_time: i64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    value: u64,
+}
+
+impl From<StoreStats> for TsdbDocument {
+    fn from(stats: StoreStats) -> Self {
+        Self {
+            head_stats: HeadStats {
+                num_series: stats.series,
+                num_label_pairs: stats.label_pairs,
+                chunk_count: stats.chunks,
+                // Upstream's values for a head without samples.
+                min_time: stats.min_time.unwrap_or(i64::MAX),
+                max_time: stats.max_time.unwrap_or(i64::MIN),
+            },
+            series_count_by_metric_name: lines(stats.series_count_by_metric_name),
+            label_value_count_by_label_name: lines(stats.label_value_count_by_label_name),
+            memory_in_bytes_by_label_name: lines(stats.memory_in_bytes_by_label_name),
+            series_count_by_label_value_pair: lines(stats.series_count_by_label_value_pair),
+        }
+    }
+}
+
+fn lines(stats: Vec<Stat>) -> Vec<Line> {
+    let line = |stat: Stat| Line {
+        name: stat.name,
+        value: stat.value,
+    };
+    stats.into_iter().map(line).collect()
 }
