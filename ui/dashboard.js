@@ -85,7 +85,8 @@ export class Dashboard {
       const [{ data }, latest] = await Promise.all([queryRange(expr, window), query(expr, end)]);
       card.graph.show(data.result, window);
       const values = latest.data.result.map((series) => Number(series.value?.[1]));
-      card.now.textContent = values.length === 0 ? "" : formatNumber(values.reduce((a, b) => a + b), card.unit);
+      const sum = values.reduce((a, b) => a + b, 0);
+      card.now.textContent = values.length === 0 || Number.isNaN(sum) ? "–" : formatNumber(sum, card.unit);
     } catch (error) {
       card.now.textContent = "?";
       card.now.title = error.message;

@@ -1,7 +1,7 @@
 //! The JSON of answers that are written as they are sent: query results and lists.
 //!
 //! ```text
-//! {"status":"success","data":{"resultType":"matrix","result":[...]},"warnings":[...],"infos":[...]}
+//! {"status":"success","data":{"resultType":"matrix","result":[...]},"warnings":[...]}
 //! ```
 //!
 //! Keys, their order and every number are upstream's (`web/api/v1/json_codec.go`). The

@@ -4,7 +4,8 @@
 //! starting --open(backend)--> ready --stop()--> stopping
 //! ```
 //!
-//! Invariant: a handler that has a backend sees every acked sample. No lock is held across an await.
+//! Invariant: a handler that has a backend sees every acked sample; no lock is held across an
+//! await.
 
 use crate::failure::{Cause, Failure};
 use crate::limits::Limits;
@@ -81,7 +82,8 @@ impl App {
         }))
     }
 
-    /// Says that the replay is done: from here on requests are answered. A second call does nothing.
+    /// Says that the replay is done: from here on requests are answered. A second call does
+    /// nothing.
     pub fn open(&self, backend: Backend) {
         // Whoever comes second loses: the store is opened once in the life of a process.
         let _ = self.0.backend.set(Arc::new(backend));

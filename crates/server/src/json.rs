@@ -1,4 +1,4 @@
-//! The pieces of Prometheus's JSON: strings, numbers and timestamps, byte for byte as Go writes them.
+//! The pieces of Prometheus's JSON: strings, numbers and timestamps, byte for byte as Go has them.
 //!
 //! Label sets and results are escaped less than everything else: upstream's encoders for them leave
 //! `<`, `>` and `&` alone while its generic one does not. Both forms are kept.
@@ -65,8 +65,8 @@ fn push_special(out: &mut Vec<u8>, text: &[u8], html: bool) -> usize {
     1
 }
 
-/// Appends milliseconds as seconds: `1435781451.781`. A fraction has three digits, or is left out if
-/// it is zero.
+/// Appends milliseconds as seconds: `1435781451.781`. A fraction has three digits, or is left out
+/// if it is zero.
 pub(crate) fn push_timestamp(out: &mut Vec<u8>, time_ms: i64) {
     if time_ms < 0 {
         out.push(b'-');

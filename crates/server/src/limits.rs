@@ -31,8 +31,8 @@ pub struct Limits {
     /// How long a client may read nothing of an answer before its connection is closed, which
     /// frees the answer's memory.
     pub response_stall_max: Duration,
-    /// Bytes of a compressed remote-write body; upstream's limit, which the pipeline has too. Senders
-    /// make a few hundred KiB.
+    /// Bytes of a compressed remote-write body; upstream's limit, which the pipeline has too.
+    /// Senders make a few hundred KiB.
     pub write_body_bytes_max: usize,
     /// Bytes of a form; Go's limit, which upstream inherits.
     pub form_body_bytes_max: usize,

@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -105,9 +106,7 @@ impl Server {
             let answer = routes.call(request);
             async move {
                 let response = answer.await?;
-                Ok::<_, std::convert::Infallible>(
-                    response.map(|inner| BusyBody { inner, _busy: busy }),
-                )
+                Ok::<_, Infallible>(response.map(|inner| BusyBody { inner, _busy: busy }))
             }
         });
         let connection = http1::Builder::new()

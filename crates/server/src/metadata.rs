@@ -2,6 +2,7 @@
 
 use crate::answer::{Annotations, List, push_labels};
 use crate::call::Call;
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::form::unescape_path;
 use crate::json;
@@ -22,22 +23,41 @@ const SERIES_PER_CHECK: usize = 128;
 
 /// What a look-up is about. Several sets of matchers select what any of them does.
 struct Lookup {
+    engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
     tenant: TenantId,
+    /// The values of `match[]`.
+    selectors: Vec<String>,
     sets: Vec<Vec<Matcher>>,
     range: TimeRange,
 }
 
 impl Lookup {
-    fn new(call: &Call, sets: Vec<Vec<Matcher>>) -> Result<Self, Failure> {
+    fn new(call: &Call) -> Result<Self, Failure> {
         let min = call.form.time_or("start", TIME_MIN)?;
         let max = call.form.time_or("end", TIME_MAX)?;
+        let selectors = call.form.all("match[]").map(str::to_owned);
         Ok(Self {
+            engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
             tenant: call.tenant.clone(),
-            sets,
+            selectors: selectors.collect(),
+            sets: Vec::new(),
             range: TimeRange::new(min, max),
         })
+    }
+
+    /// Parses the selectors: work for a compute thread, since a pattern may be long. One matcher of
+    /// each must refuse the empty value, else it would select every series there is.
+    fn parse(&mut self) -> Result<(), String> {
+        let sets = self.selectors.iter().map(|text| self.engine.selector(text));
+        let sets = sets.collect::<Result<Vec<_>, String>>()?;
+        let selects_all = |set: &Vec<Matcher>| set.iter().all(|matcher| matcher.matches(b""));
+        if sets.iter().any(selects_all) {
+            return Err("match[] must contain at least one non-empty matcher".into());
+        }
+        self.sets = sets;
+        Ok(())
     }
 
     /// Runs `find` for every set of matchers, or once for all series if there is none.
@@ -77,19 +97,6 @@ impl Lookup {
     }
 }
 
-/// The matchers of every `match[]`. One of each must refuse the empty value, else it would select
-/// every series there is.
-fn matcher_sets(call: &Call) -> Result<Vec<Vec<Matcher>>, String> {
-    let engine = &call.app.parts.engine;
-    let sets = call.form.all("match[]").map(|text| engine.selector(text));
-    let sets = sets.collect::<Result<Vec<_>, String>>()?;
-    let selects_all = |set: &Vec<Matcher>| set.iter().all(|matcher| matcher.matches(b""));
-    if sets.iter().any(selects_all) {
-        return Err("match[] must contain at least one non-empty matcher".into());
-    }
-    Ok(sets)
-}
-
 fn deadline(call: &Call) -> Instant {
     Instant::now() + call.app.limits().query_timeout
 }
@@ -105,11 +112,13 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
         return Err(Failure::bad_data("no match[] parameter provided"));
     }
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call, Vec::new())?;
-    lookup.sets = matcher_sets(&call).map_err(|e| Failure::parameter("match[]", e))?;
+    let mut lookup = Lookup::new(&call)?;
     let found = call
         .app
         .compute(deadline(&call), move |cancel| {
+            lookup
+                .parse()
+                .map_err(|e| Failure::parameter("match[]", e))?;
             Found::look_up(&lookup, cancel)
         })
         .await?;
@@ -166,11 +175,11 @@ impl Found {
 /// The names of labels.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call, Vec::new())?;
-    lookup.sets = matcher_sets(&call).map_err(Failure::bad_data)?;
+    let mut lookup = Lookup::new(&call)?;
     let names = call
         .app
         .compute(deadline(&call), move |cancel| {
+            lookup.parse().map_err(Failure::bad_data)?;
             lookup.texts(cancel, |store, request| store.label_names(request))
         })
         .await?;
@@ -182,11 +191,11 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let name = label_of_path(&call.path)?;
     let limit = call.form.limit()?;
-    let mut lookup = Lookup::new(&call, Vec::new())?;
-    lookup.sets = matcher_sets(&call).map_err(Failure::bad_data)?;
+    let mut lookup = Lookup::new(&call)?;
     let values = call
         .app
         .compute(deadline(&call), move |cancel| {
+            lookup.parse().map_err(Failure::bad_data)?;
             lookup.texts(cancel, |store, request| store.label_values(&name, request))
         })
         .await?;

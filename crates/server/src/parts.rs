@@ -84,8 +84,8 @@ pub struct QuerySettings {
 pub struct WebSettings {
     /// `--web.route-prefix` as `/a/b`, or empty.
     pub route_prefix: String,
-    /// Scheme and authority of `--web.external-url`, like `https://metrics.example.org`, if it was set: a page from
-    /// there may change state.
+    /// Scheme and authority of `--web.external-url`, like `https://metrics.example.org`, if it was
+    /// set: a page from there may change state.
     pub external_origin: Option<String>,
     /// `--web.cors.origin`, anchored; `None` means that no other site's page may read answers.
     pub cors_origin: Option<regex::Regex>,
@@ -140,8 +140,8 @@ pub struct RuntimeInfo {
 /// What the lifecycle endpoints do.
 #[derive(Clone)]
 pub struct Lifecycle {
-    /// Takes over the configuration file anew; may block, and is called off the async threads. The error is the
-    /// text for the user.
+    /// Takes over the configuration file anew; may block, and is called off the async threads. The
+    /// error is the text for the user.
     pub reload: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Asks the process to end; returns at once. `false` if it is ending already.
     pub quit: Arc<dyn Fn() -> bool + Send + Sync>,

@@ -82,15 +82,15 @@ fn with_thousands(n: i64) -> String {
 
 /// The query in the language's uniform layout.
 pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
-    let features = call.app.parts.query.features;
-    let formatted = call
-        .app
-        .parts
-        .engine
-        .format(call.form.get("query"), features);
-    let text = formatted.map_err(|e| Failure::parameter("query", e))?;
+    let deadline = Instant::now() + call.app.limits().query_timeout;
+    let text = call.form.get("query").to_owned();
+    let app = call.app.clone();
+    let formatted = call.app.compute(deadline, move |_| {
+        let formatted = app.parts.engine.format(&text, app.parts.query.features);
+        formatted.map_err(|e| Failure::parameter("query", e))
+    });
     let mut data = Vec::new();
-    json::push_html_string(&mut data, text.as_bytes());
+    json::push_html_string(&mut data, formatted.await?.as_bytes());
     Ok(call.json(document(&data, &Annotations::default())))
 }
 

@@ -1,4 +1,5 @@
-//! A socket that gives up on a client that is slow to say what it wants or does not read its answer.
+//! A socket that gives up on a client that is slow to say what it wants or does not read what it
+//! gets.
 //!
 //! ```text
 //! Idle --first byte--> Head --request complete--> Busy --answer sent--> Idle

@@ -1,8 +1,9 @@
 //! The bounds of native histograms' buckets.
 //!
-//! Bounds appear in answers and in interpolation, so they must equal upstream's bit for bit. Upstream
-//! reads the fractions of exponential bounds from tables that are not correctly rounded powers;
-//! therefore they are a table here too: that of the finest schema, which holds all coarser ones.
+//! Bounds appear in answers and in interpolation, so they must equal upstream's bit for bit.
+//! Upstream reads the fractions of exponential bounds from tables that are not correctly rounded
+//! powers; therefore they are a table here too: that of the finest schema, which holds all coarser
+//! ones.
 
 use super::{CUSTOM_BUCKETS_SCHEMA, EXPONENTIAL_SCHEMA_MAX};
 
