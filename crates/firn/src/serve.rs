@@ -9,6 +9,7 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod damages;
 mod listen;
 mod parts;
 mod running;
@@ -32,7 +33,7 @@ use running::Running;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -146,6 +147,8 @@ struct Node {
     app: App,
     servers: Servers,
     signals: Signals,
+    /// The store, once it is open.
+    opened: Arc<OnceLock<Arc<Store>>>,
     /// Receives the wish of an HTTP request to end.
     quitting: mpsc::Receiver<()>,
 }
@@ -172,6 +175,7 @@ impl Node {
         let memory = Budget::new("process", limit_bytes);
         let file = settings.config_file.clone();
         let running = Arc::new(Running::new(file, config, env.clock.clone()));
+        let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
         let app = App::new(parts::build(Sources {
@@ -180,6 +184,7 @@ impl Node {
             env: env.clone(),
             memory: memory.clone(),
             retention,
+            store: opened.clone(),
             quit,
         })?);
         let servers = Servers::start(bind_all(&settings.listen).await?, &app);
@@ -191,6 +196,7 @@ impl Node {
             app,
             servers,
             signals,
+            opened,
             quitting,
         })
     }
@@ -201,6 +207,8 @@ impl Node {
             opened = open_store(self.env.clone(), self.options.clone()) => opened?,
             () = self.signals.stop() => return Ok(()),
         };
+        // A store is opened once in the life of a process.
+        let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(Pipeline::new(
             store.clone(),
             self.env.clock.clone(),

@@ -1,5 +1,6 @@
 //! The parts of the server, built from flags and config.
 
+use super::damages;
 use super::running::Running;
 use crate::PROMETHEUS_VERSION;
 use crate::flags::CommandLine;
@@ -16,7 +17,8 @@ use firn_server::limits::Limits;
 use firn_server::parts::{
     AppParts, BuildInfo, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
 };
-use std::sync::Arc;
+use firn_storage::store::Store;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -44,6 +46,8 @@ pub struct Sources<'a> {
     pub memory: Budget,
     /// How long samples are kept.
     pub retention: Duration,
+    /// The store, once it is open.
+    pub store: Arc<OnceLock<Arc<Store>>>,
     /// Takes the wish of an HTTP request to end the process.
     pub quit: mpsc::Sender<()>,
 }
@@ -56,6 +60,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         env,
         memory,
         retention,
+        store,
         quit,
     } = sources;
     let settings = &line.settings;
@@ -83,7 +88,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             .map(|(n, v)| ((*n).to_owned(), v.clone()))
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
-        runtime: runtime_info(running.clone(), &env, &memory, retention),
+        runtime: runtime_info(running.clone(), &env, &memory, retention, store),
         collectors: vec![Arc::new(Process::new(memory.limit_bytes() as u64)), running],
         lifecycle: settings.enable_lifecycle.then(|| Lifecycle {
             reload: Arc::new(move || reload.reload()),
@@ -185,6 +190,7 @@ fn runtime_info(
     env: &Env,
     memory: &Budget,
     retention: Duration,
+    store: Arc<OnceLock<Arc<Store>>>,
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();
     let memory_limit_bytes = memory.limit_bytes() as u64;
@@ -199,7 +205,7 @@ fn runtime_info(
             hostname: hostname.trim().to_owned(),
             reload_config_success,
             last_config_time,
-            corruption_count: 0,
+            corruption_count: store.get().map_or(0, |store| damages::count(&**store)),
             thread_count: process::thread_count(),
             cores,
             memory_limit_bytes,
