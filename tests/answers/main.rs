@@ -1,0 +1,38 @@
+//! Firn answers as Prometheus 3.14 does: every expression of `answers.jsonl` over `data.txt`.
+//!
+//! The record is made by `make answers` and never by Firn.
+
+#[path = "../harness/mod.rs"]
+// Each test program uses a part of the harness.
+#[allow(dead_code)]
+mod harness;
+
+use firn_mirror::answers::data::Data;
+use firn_mirror::answers::{self, Recorded};
+use harness::server::Server;
+
+#[test]
+fn answers_equal_those_of_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without a config Firn scrapes itself, and the data is years old.
+    let config = dir.path().join("prometheus.yml");
+    std::fs::write(&config, "scrape_configs: []\n").unwrap();
+    let config = format!("--config={}", config.display());
+    let server = Server::start(&dir.path().join("data"), &[&config]);
+    let base = format!("http://{}", server.address);
+
+    let data = Data::parse(include_str!("data.txt")).unwrap();
+    answers::send(&base, &data).unwrap();
+    let recorded = Recorded::parse_lines(include_str!("answers.jsonl")).unwrap();
+    assert!(recorded.len() >= 1_500, "the record is cut short");
+    let failures = answers::check(&base, &recorded).unwrap();
+
+    let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    assert!(
+        failures.is_empty(),
+        "{}\n{} of {} answers differ from the reference",
+        lines.join("\n"),
+        failures.len(),
+        recorded.len()
+    );
+}
