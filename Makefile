@@ -36,13 +36,17 @@ check:
 	$(CARGO) test --workspace --locked
 
 test: install build check
+	$(MAKE) conformance SCRIPTS=tests/promql
 
 bench: build
 	$(CARGO) run --release --locked -p firn-mirror --bin firn-bench -- $(BENCH)
 
 soak: build
-	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage
+	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
 
 conformance: build
 	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
+
+answers:
+	$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record $(REFERENCE_URL)

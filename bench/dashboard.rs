@@ -1,7 +1,7 @@
 //! The sixteen requests of a dashboard and how long each takes.
 //!
-//! Requests go round robin over one connection, nothing else runs, and the whole answer is read; the
-//! times are those of the data, so that no system may leave out its newest samples.
+//! Requests go round robin over one connection, nothing else runs, and the whole answer is read;
+//! the times are those of the data, so that no system may leave out its newest samples.
 
 use firn_mirror::api::{Client, seconds};
 use serde_json::Value;

@@ -2,6 +2,9 @@
 //!
 //! The record is made by `make answers` and never by Firn.
 
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.
 #[allow(dead_code)]

@@ -86,8 +86,8 @@ pub fn from_answer(answer: &Value) -> Series {
         .collect()
 }
 
-/// Whether the sample at `time_ms` may be a staleness marker, which no query shows: it is a NaN, and
-/// the series was no NaN before.
+/// Whether the sample at `time_ms` may be a staleness marker, which no query shows: it is a NaN,
+/// and the series was no NaN before.
 pub fn may_be_marker(samples: &Samples, time_ms: i64) -> bool {
     let before = samples.range(..time_ms).next_back();
     samples.get(&time_ms).is_some_and(|v| v.is_nan()) && before.is_some_and(|(_, v)| !v.is_nan())

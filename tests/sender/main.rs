@@ -7,8 +7,11 @@
 //!                      promtool tsdb dump    ==    {job=~".+"}[...] of the query API
 //! ```
 //!
-//! Debian's packages `prometheus` and `prometheus-node-exporter` are needed; that they are missing is
-//! a failure.
+//! Debian's packages `prometheus` and `prometheus-node-exporter` are needed; that they are missing
+//! is a failure.
+
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod dump;
 #[path = "../harness/mod.rs"]

@@ -6,8 +6,8 @@
 //! round = every pod scraped once, in the order of its offset inside the interval
 //! ```
 //!
-//! Every series has eleven labels, about 280 bytes of them in remote write's encoding. Pods belong to
-//! deployments of eight, deployments to namespaces, namespaces to three clusters.
+//! Every series has eleven labels, about 280 bytes of them in remote write's encoding. Pods belong
+//! to deployments of eight, deployments to namespaces, namespaces to three clusters.
 //!
 //! Invariant: equal options give equal observations, bit for bit, on every platform; the times of a
 //! series strictly increase; a series that ends gets a staleness marker. Nothing here sends

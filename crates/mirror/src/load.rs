@@ -6,9 +6,9 @@
 //!           file a sender -> connection                            replay
 //! ```
 //!
-//! Replaying costs the sender a read and a write for each request, so that a system under test on the
-//! same machine is hardly disturbed. Invariant: what is sent depends on the options alone, never on
-//! how fast the receiver is.
+//! Replaying costs the sender a read and a write for each request, so that a system under test on
+//! the same machine is hardly disturbed. Invariant: what is sent depends on the options alone,
+//! never on how fast the receiver is.
 
 pub mod options;
 

@@ -51,7 +51,8 @@ impl Queues {
         Self { queues }
     }
 
-    /// Takes a sample and hands over, with the sender's number, every request that is ready by then.
+    /// Takes a sample and hands over, with the sender's number, every request that is ready by
+    /// then.
     pub fn push<E>(
         &mut self,
         sample: &Observation<'_>,

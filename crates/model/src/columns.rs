@@ -4,8 +4,8 @@
 //! whoever computes on them does the work that depends on times alone once.
 //!
 //! Invariant: times strictly increase in a column; a series has as many values as its column has
-//! times. Where a sample is a histogram the value is [`HISTOGRAM_PLACEHOLDER`] and the histogram stands in the
-//! side list; staleness markers are left in (float: the bits, histogram: its sum).
+//! times. Where a sample is a histogram the value is [`HISTOGRAM_PLACEHOLDER`] and the histogram
+//! stands in the side list; staleness markers are left in (float: the bits, histogram: its sum).
 
 use crate::histogram::Histogram;
 use crate::sample::TimestampMs;

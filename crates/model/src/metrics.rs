@@ -50,8 +50,8 @@ impl Gauge {
     }
 }
 
-/// Upper bounds in seconds of a [`DurationHistogram`]: 50 us to 60 s, about three a decade, so that a
-/// p99.9 ten times the median can be told from a p99.9 equal to it.
+/// Upper bounds in seconds of a [`DurationHistogram`]: 50 us to 60 s, about three a decade, so that
+/// a p99.9 ten times the median can be told from a p99.9 equal to it.
 pub const DURATION_BOUNDS_SECONDS: [f64; 18] = [
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
     2.5, 5.0, 10.0, 60.0,

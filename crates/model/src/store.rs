@@ -1,8 +1,8 @@
 //! The seam between those who produce or query samples and those who keep them.
 //!
-//! Both traits hand back a handle at once and need no `async`: a [`Ticket`] is a plain future that the
-//! rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute thread
-//! asks. The head, blocks, a bucket and a cluster implement the same two.
+//! Both traits hand back a handle at once and need no `async`: a [`Ticket`] is a plain future that
+//! the rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute
+//! thread asks. The head, blocks, a bucket and a cluster implement the same two.
 
 use crate::batch::Batch;
 use crate::cancel::Cancel;
@@ -111,8 +111,8 @@ pub trait Selection: Send + Sync {
     /// One label of all series: what grouping and matching need, without whole label sets.
     fn label_column(&self, name: &str) -> LabelColumn;
 
-    /// Appends the samples of `series` that lie in the request's range to `into`, in order. A series
-    /// without any is there with empty columns. May be called from many threads at once.
+    /// Appends the samples of `series` that lie in the request's range to `into`, in order. A
+    /// series without any is there with empty columns. May be called from many threads at once.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error>;
 }
 

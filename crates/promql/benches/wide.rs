@@ -1,7 +1,8 @@
 //! Wide range queries over a fleet in memory: what evaluation alone costs, by series and step.
 //!
 //! `cargo bench -p firn-promql` prints for each query the best of several runs on one thread and on
-//! all cores; words after `--` choose queries that contain one of them. The fleet is that of the gates: 18,000 counters, 15 s apart, half of them constant.
+//! all cores; words after `--` choose queries that contain one of them. The fleet is that of the
+//! gates: 18,000 counters, 15 s apart, half of them constant.
 
 #[path = "../tests/support/mod.rs"]
 #[allow(dead_code)]

@@ -1,8 +1,8 @@
 //! The logical plan: the syntax tree with everything settled that does not depend on data.
 //!
 //! Parentheses and unary pluses are gone, durations are milliseconds, `@ start()` and the functions
-//! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is the
-//! same at all steps, so that it is computed once.
+//! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is
+//! the same at all steps, so that it is computed once.
 
 use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,

@@ -95,8 +95,9 @@ impl Decoder {
         self.decode_within(body, None)
     }
 
-    /// The same, and what the samples take in memory is reserved in `memory` before they take it. The
-    /// message and the labels, which take no more than the message, are the caller's to reserve.
+    /// The same, and what the samples take in memory is reserved in `memory` before they take it.
+    /// The message and the labels, which take no more than the message, are the caller's to
+    /// reserve.
     pub fn decode_within(
         &mut self,
         body: &[u8],

@@ -25,7 +25,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Reads the text form. Fails with the number and the text of the first line that it cannot read.
+    /// Reads the text form. Fails with the number and the text of the first line that it cannot
+    /// read.
     pub fn parse(text: &str) -> Result<Self, MirrorError> {
         let mut data = Data::default();
         let (mut step_ms, mut shift_ms) = (15_000, 0);
@@ -53,8 +54,8 @@ impl Data {
         Ok(data)
     }
 
-    /// The samples as batches that each span `span_ms`, the oldest first: a receiver that refuses what
-    /// is much older than its newest sample takes them all.
+    /// The samples as batches that each span `span_ms`, the oldest first: a receiver that refuses
+    /// what is much older than its newest sample takes them all.
     pub fn batches(&self, span_ms: i64) -> Vec<Batch> {
         let times = || self.series.iter().flat_map(|(_, s)| s).map(|(t, _)| *t);
         let (Some(first), Some(last)) = (times().min(), times().max()) else {

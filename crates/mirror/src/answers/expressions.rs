@@ -1,7 +1,7 @@
 //! Random expressions that are well typed: what nobody thinks of writing by hand.
 //!
-//! A grammar over the metrics of the test data, walked by a seeded generator. Invariant: equal seeds
-//! give equal expressions; every expression parses and has the type of an instant vector.
+//! A grammar over the metrics of the test data, walked by a seeded generator. Invariant: equal
+//! seeds give equal expressions; every expression parses and has the type of an instant vector.
 
 use crate::fleet::random::Random;
 

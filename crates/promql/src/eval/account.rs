@@ -1,8 +1,8 @@
 //! What a query uses: samples, bytes and time. Every operator asks here before it goes on.
 //!
 //! Samples are counted as upstream counts them, so that the limit means the same: points that
-//! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the query's
-//! [`Budget`] before they are allocated. Cancellation is checked once a range of series.
+//! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the
+//! query's [`Budget`] before they are allocated. Cancellation is checked once a range of series.
 
 use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};

@@ -7,6 +7,7 @@
 pub(crate) mod cells;
 
 use crate::ast::{AggregateOp, Span};
+use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{Frame, Head, Row, RowBuffer, is_absent};
@@ -20,6 +21,7 @@ use crate::eval::{count_values, quantiles, ranked};
 use crate::plan::Aggregate;
 use crate::value::QueryError;
 use cells::{Cells, Fold};
+use firn_model::budget::Reservation;
 use std::ops::Range;
 
 /// The value of an aggregation.
@@ -55,6 +57,53 @@ pub(crate) fn vector(
     Ok(frame.into())
 }
 
+/// Folds parts of a stream, on any thread.
+struct Folding<'a> {
+    stream: &'a Stream,
+    groups: &'a Groups,
+    account: &'a Account<'a>,
+    node: &'a Aggregate,
+    fold: Fold,
+    steps: usize,
+}
+
+/// The cells of a part, their memory, and what was noted on the way.
+type Folded = (Cells, Reservation, Annotations);
+
+impl Folding<'_> {
+    fn part(&self, part: Range<usize>) -> Result<Folded, QueryError> {
+        let mut notes = Annotations::default();
+        let mut cells = Cells::new(self.fold, self.steps, self.groups.len());
+        let mut memory = self.account.reserve(0)?;
+        let (mut samples, mut ignored) = (0, false);
+        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
+            let row = row.row();
+            ignored |= !row.histograms.is_empty();
+            let group = self.groups.of_series[series];
+            let drops_name = self.stream.drops_name(series);
+            samples += cells.add(group, series as u32, row, drops_name);
+            if cells.bytes() > memory.bytes() {
+                let more = cells.bytes() - memory.bytes();
+                memory
+                    .grow(more)
+                    .map_err(|e| QueryError::Limited(e.message))?;
+            }
+            Ok(())
+        };
+        self.stream
+            .scan(part, self.account, &mut notes, &mut each)?;
+        self.account.hold(samples)?;
+        if ignored && self.fold.ignores_histograms() {
+            let name = self.node.op.as_str();
+            notes.add(Annotation::ignored_in_aggregation(
+                self.node.input.span,
+                name,
+            ));
+        }
+        Ok((cells, memory, notes))
+    }
+}
+
 fn folded(
     evaluator: &mut Evaluator<'_>,
     node: &Aggregate,
@@ -68,37 +117,18 @@ fn folded(
     )?;
     let groups = Groups::of(&stream, &node.grouping, evaluator.ctx.compute)?;
     let account = evaluator.account;
-    let task = |part: Range<usize>| {
-        let mut notes = Annotations::default();
-        let mut cells = Cells::new(fold, grid.count, groups.len());
-        let mut memory = account.reserve(0)?;
-        let (mut samples, mut ignored) = (0, false);
-        let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
-            let row = row.row();
-            ignored |= !row.histograms.is_empty();
-            let group = groups.of_series[series];
-            let drops_name = stream.drops_name(series);
-            samples += cells.add(group, series as u32, row, drops_name);
-            if cells.bytes() > memory.bytes() {
-                let more = cells.bytes() - memory.bytes();
-                memory
-                    .grow(more)
-                    .map_err(|e| QueryError::Limited(e.message))?;
-            }
-            Ok(())
-        };
-        stream.scan(part, account, &mut notes, &mut each)?;
-        account.hold(samples)?;
-        if ignored && fold.ignores_histograms() {
-            let name = node.op.as_str();
-            notes.add(Annotation::ignored_in_aggregation(node.input.span, name));
-        }
-        Ok((cells, memory, notes))
+    let folding = Folding {
+        stream: &stream,
+        groups: &groups,
+        account,
+        node,
+        fold,
+        steps: grid.count,
     };
     let mut total: Option<Cells> = None;
     let mut reserved = Vec::new();
     let all_notes = &mut evaluator.notes;
-    let merge = |(cells, memory, notes)| {
+    let merge = |(cells, memory, notes): Folded| {
         all_notes.merge(notes);
         match &mut total {
             None => {
@@ -117,7 +147,7 @@ fn folded(
         evaluator.ctx.compute,
         stream.len(),
         SERIES_PER_PART,
-        task,
+        |part| folding.part(part),
         merge,
     )?;
     let mut frame = match &mut total {

@@ -1,9 +1,9 @@
 //! Binary operators between two instant vectors.
 //!
-//! Elements are paired by signatures: the labels that matter, as numbers that both sides share. Where
-//! every signature has one series on the side that must be unique, and results differ in labels, pairs
-//! are the same at all steps and whole rows are combined. Otherwise, and with `fill`, each step is paired
-//! on its own (module `steps`), which finds upstream's errors.
+//! Elements are paired by signatures: the labels that matter, as numbers that both sides share.
+//! Where every signature has one series on the side that must be unique, and results differ in
+//! labels, pairs are the same at all steps and whole rows are combined. Otherwise, and with `fill`,
+//! each step is paired on its own (module `steps`), which finds upstream's errors.
 
 mod sets;
 mod steps;

@@ -1,7 +1,7 @@
 //! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic histograms.
 //!
-//! Series that differ only in `le` are the buckets of one histogram. Bounds are parsed and sorted once;
-//! each step then takes the buckets that have a value.
+//! Series that differ only in `le` are the buckets of one histogram. Bounds are parsed and sorted
+//! once; each step then takes the buckets that have a value.
 
 mod classic;
 mod repair_log;

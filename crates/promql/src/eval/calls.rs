@@ -267,8 +267,8 @@ fn absent(
     Ok(frame.into())
 }
 
-/// The labels that a selector fixes to one value. A second matcher on a label takes it out again, as
-/// upstream.
+/// The labels that a selector fixes to one value. A second matcher on a label takes it out again,
+/// as upstream.
 fn labels_asked_for(arg: &Node) -> Labels {
     let (NodeKind::Vector(Selector { matchers, .. })
     | NodeKind::Matrix(Selector { matchers, .. }, _)) = &arg.kind

@@ -1,7 +1,8 @@
 //! The civil calendar: what the date functions see of a Unix time, in UTC.
 //!
 //! Days are counted in eras of 400 years (Hinnant, "chrono-compatible low-level date algorithms").
-//! Seconds too far from zero wrap around where Go's clock does, because `year(vector(NaN))` shows it.
+//! Seconds too far from zero wrap around where Go's clock does, because `year(vector(NaN))` shows
+//! it.
 
 const DAY_SECONDS: i128 = 86_400;
 

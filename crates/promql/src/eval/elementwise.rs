@@ -1,7 +1,7 @@
 //! Operations on one place of a row at a time: functions of floats and arithmetic with scalars.
 //!
-//! They need no labels and no other series, so they run on a row while it is in the cache, one after
-//! the other, before the row goes to whoever consumes it.
+//! They need no labels and no other series, so they run on a row while it is in the cache, one
+//! after the other, before the row goes to whoever consumes it.
 
 use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::{Annotation, Annotations};

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Invariants: a place without a float holds [`ABSENT`], which no operator produces as a value
-//! (selectors drop staleness markers, and arithmetic makes quiet NaNs); a place that has a histogram
-//! has no float. So a function of floats passes over histograms by itself. In a [`Frame`] no row is
-//! empty.
+//! (selectors drop staleness markers, and arithmetic makes quiet NaNs); a place that has a
+//! histogram has no float. So a function of floats passes over histograms by itself. In a [`Frame`]
+//! no row is empty.
 
 use firn_model::budget::Reservation;
 use firn_model::histogram::{Counts, Histogram};

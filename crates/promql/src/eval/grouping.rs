@@ -1,7 +1,7 @@
 //! Which group each series of an aggregation belongs to.
 //!
-//! `by` reads only the columns of the labels it names, as numbers; label sets are made once a group.
-//! `without` needs whole label sets.
+//! `by` reads only the columns of the labels it names, as numbers; label sets are made once a
+//! group. `without` needs whole label sets.
 
 use crate::ast::Grouping;
 use crate::eval::label_sets::{Dictionary, retain_into};

@@ -1,7 +1,8 @@
 //! The leaves of a plan: series read from a source and turned into rows, a part at a time.
 //!
-//! A leaf keeps nothing of a series but its row. Plans are shared by the series of a part that share a
-//! time column; a series with staleness markers or histograms in a range has a column of its own.
+//! A leaf keeps nothing of a series but its row. Plans are shared by the series of a part that
+//! share a time column; a series with staleness markers or histograms in a range has a column of
+//! its own.
 
 use crate::ast::Span;
 use crate::eval::account::Account;

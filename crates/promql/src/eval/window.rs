@@ -1,4 +1,5 @@
-//! Which samples of a time column each step sees. Worked out once for all series that share the column.
+//! Which samples of a time column each step sees. Worked out once for all series that share the
+//! column.
 
 use crate::eval::grid::{Grid, Reach};
 use firn_model::sample::TimestampMs;

@@ -1,5 +1,6 @@
 //! A second evaluator, as plain as the language's definition: step by step, series by series, from
-//! the raw samples, with nothing shared, planned or reordered. It knows what the random queries use.
+//! the raw samples, with nothing shared, planned or reordered. It knows what the random queries
+//! use.
 
 use crate::support::Series;
 use firn_model::labels::Labels;

@@ -1,3 +1,5 @@
+//! Chunks against a model: every value comes back to the bit, corrupt bytes are errors.
+
 use super::*;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;

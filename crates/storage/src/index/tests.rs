@@ -1,3 +1,5 @@
+//! The index against brute force: planned look-ups find what a scan of all series finds.
+
 use super::*;
 use firn_model::cancel::Cancel;
 use firn_model::env::Rng;

@@ -1,3 +1,5 @@
+//! Log blocks: what is encoded is read back, golden bytes stay, corrupt bytes are errors.
+
 use super::*;
 use crate::chunk::OpenChunk;
 use crate::codec::decimal::Scale;

@@ -1,5 +1,5 @@
-//! Pairing step by step: where a signature has several series, which may yet not meet at a step, and
-//! where `fill` stands in for a missing side.
+//! Pairing step by step: where a signature has several series, which may yet not meet at a step,
+//! and where `fill` stands in for a missing side.
 
 use super::{NONE, Pairing, is_matched};
 use crate::ast::Cardinality;

@@ -16,8 +16,8 @@ pub(super) struct Bucket {
     pub(super) count: f64,
 }
 
-/// The quantile of a histogram with at least one bucket, sorted by bounds; and how its counts had to
-/// be changed to rise.
+/// The quantile of a histogram with at least one bucket, sorted by bounds; and how its counts had
+/// to be changed to rise.
 pub(super) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
     if quantile.is_nan() {
         return (f64::NAN, None);

@@ -1,8 +1,8 @@
 //! What was repaired in the counts of classic histograms, step by step.
 //!
 //! Upstream adds the remarks of a step to those of the steps before twice, so that the number of
-//! histograms it reports about doubles with each further step. The number is part of a text that users
-//! compare, so it is counted the same way here, overflow included.
+//! histograms it reports about doubles with each further step. The number is part of a text that
+//! users compare, so it is counted the same way here, overflow included.
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, Repairs};
