@@ -157,7 +157,7 @@ impl Index {
             let (limit, members) = (self.published(), self.membership.of_range(range));
             for (_, label) in self.all_labels() {
                 cancel.check()?;
-                if members.any(&label.present.read(limit)) {
+                if label.present.any(limit, |run| members.any(run)) {
                     names.insert(label.name.to_string());
                 }
             }
@@ -224,7 +224,7 @@ impl Index {
             canceled.is_ok()
                 && self
                     .term(*id)
-                    .is_some_and(|t| members.any(&t.postings.read(limit)))
+                    .is_some_and(|t| t.postings.any(limit, |run| members.any(run)))
         });
         canceled.map(|()| terms)
     }

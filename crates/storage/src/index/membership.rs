@@ -149,11 +149,6 @@ impl Members {
         bits
     }
 
-    /// Whether `slot` is one of them.
-    pub(crate) fn contains(&self, slot: u32) -> bool {
-        self.word(slot / 64) >> (slot % 64) & 1 == 1
-    }
-
     /// Those of `runs`.
     pub(crate) fn filter(&self, runs: &Runs) -> Runs {
         let mut kept = Runs::default();
@@ -168,9 +163,19 @@ impl Members {
         kept
     }
 
-    /// Whether there is any of `runs`.
-    pub(crate) fn any(&self, runs: &Runs) -> bool {
-        runs.slots().any(|slot| self.contains(slot))
+    /// Whether there is any of `run`.
+    pub(crate) fn any(&self, run: Run) -> bool {
+        let mut slot = run.start;
+        while slot < run.end {
+            let end = run.end.min((slot / 64 + 1) * 64);
+            // At least one slot of the word: the shift is less than its width.
+            let wanted = u64::MAX >> (64 - (end - slot)) << (slot % 64);
+            if self.word(slot / 64) & wanted != 0 {
+                return true;
+            }
+            slot = end;
+        }
+        false
     }
 }
 
@@ -227,6 +232,14 @@ mod tests {
                 .filter(|s| (low..high).contains(s))
                 .collect();
             assert_eq!(some.slots().collect::<Vec<_>>(), in_span, "seed {seed}");
+            for start in low..high.min(low + 200) {
+                let run = Run {
+                    start,
+                    end: high.min(start + seed as u32),
+                };
+                let expected = in_span.iter().any(|s| (run.start..run.end).contains(s));
+                assert_eq!(members.any(run), expected, "{run:?}, seed {seed}");
+            }
         }
     }
 
@@ -238,6 +251,6 @@ mod tests {
         assert!(membership.drop_before(0));
         assert!(!membership.drop_before(0));
         let members = membership.of_range(TimeRange::ALL);
-        assert!(!members.contains(1) && members.contains(2));
+        assert_eq!(members.filter(&Runs::span(0, 9)), Runs::span(2, 3));
     }
 }

@@ -88,22 +88,27 @@ impl Postings {
 
     /// The slots below `limit`.
     pub(crate) fn read(&self, limit: u32) -> Runs {
+        let mut runs = Runs::default();
+        self.any(limit, |run| {
+            runs.push(run);
+            false
+        });
+        runs
+    }
+
+    /// Whether `is_it` says so of any run below `limit`; stops at the first.
+    pub(crate) fn any(&self, limit: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
         // Before the first run: once the list is whole, that field is never to be looked at again.
         let more = self.more.load();
-        let mut runs = Runs::default();
-        let mut push = |run: Run| {
-            runs.push(Run {
-                start: run.start,
-                end: run.end.min(limit),
-            });
+        let mut is_it_below = |run: Run| {
+            let end = run.end.min(limit);
+            run.start < end && is_it(Run { end, ..run })
         };
-        if more.as_ref().is_none_or(|m| !m.is_whole) {
-            push(unpack(self.first.load(Ordering::Acquire)));
+        let begins_before = more.as_ref().is_none_or(|m| !m.is_whole);
+        if begins_before && is_it_below(unpack(self.first.load(Ordering::Acquire))) {
+            return true;
         }
-        if let Some(more) = &*more {
-            more.each(&mut push);
-        }
-        runs
+        more.as_ref().is_some_and(|more| more.any(is_it_below))
     }
 
     /// Takes the slots of `gone` out. Readers see the list before or after.
@@ -222,7 +227,7 @@ impl More {
         (sealed, end)
     }
 
-    fn each(&self, push: &mut impl FnMut(Run)) {
+    fn any(&self, mut is_it: impl FnMut(Run) -> bool) -> bool {
         let mut end = 0u32;
         for sealed in &self.sealed {
             let mut cursor = Cursor::new(&sealed.bytes);
@@ -234,13 +239,14 @@ impl More {
                     cursor.uvarint().unwrap_or(0) as u32
                 };
                 end = start + len;
-                push(Run { start, end });
+                if is_it(Run { start, end }) {
+                    return true;
+                }
             }
         }
         let len = self.tail_len.load(Ordering::Acquire) as usize;
-        for word in &self.tail[..len] {
-            push(unpack(word.load(Ordering::Acquire)));
-        }
+        let mut tail = self.tail[..len].iter();
+        tail.any(|word| is_it(unpack(word.load(Ordering::Acquire))))
     }
 }
 
@@ -291,6 +297,13 @@ mod tests {
             let limit = (rng.next_u64() % u64::from(next + 1)) as u32;
             let below = expected.and(&Runs::span(0, limit));
             assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");
+            let slot = (rng.next_u64() % u64::from(next + 1)) as u32;
+            let has_slot = postings.any(limit, |run| (run.start..run.end).contains(&slot));
+            let expected = below.slots().any(|s| s == slot);
+            assert_eq!(
+                has_slot, expected,
+                "slot {slot}, limit {limit}, seed {seed}"
+            );
         }
     }
 }
