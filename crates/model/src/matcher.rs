@@ -40,7 +40,6 @@ impl MatchOp {
 }
 
 /// What the value is compared with, whatever the sign.
-#[derive(Debug)]
 enum Accepts {
     /// One value.
     Value([Box<[u8]>; 1]),
@@ -48,7 +47,6 @@ enum Accepts {
     Pattern(Regex),
 }
 
-#[derive(Debug)]
 struct Condition {
     name: Box<str>,
     op: MatchOp,
@@ -57,7 +55,7 @@ struct Condition {
 }
 
 /// One condition on a label. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Matcher(Arc<Condition>);
 
 impl Matcher {
@@ -175,6 +173,13 @@ impl fmt::Display for Matcher {
     }
 }
 
+/// The same as shown: what a pattern was compiled to would fill pages.
+impl fmt::Debug for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +239,18 @@ mod tests {
                 assert_eq!(m.matches(value.as_bytes()), wanted == sign, "{m} {value}");
             }
         }
-        let m = Matcher::new("l", MatchOp::NotEqual, b"a\"b").unwrap();
-        assert_eq!(m.to_string(), r#"l!="a\"b""#);
+    }
+
+    #[test]
+    fn matcher_is_shown_as_in_a_selector() {
+        let cases = [
+            (MatchOp::NotEqual, r#"a"b"#, r#"l!="a\"b""#),
+            (MatchOp::Regex, "a[0-9]+", r#"l=~"a[0-9]+""#),
+        ];
+        for (op, value, wanted) in cases {
+            let m = Matcher::new("l", op, value.as_bytes()).unwrap();
+            assert_eq!(m.to_string(), wanted);
+            assert_eq!(format!("{m:?}"), wanted);
+        }
     }
 }
