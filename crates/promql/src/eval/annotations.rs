@@ -5,6 +5,7 @@
 
 use crate::ast::Span;
 use crate::eval::go_format::{format_g, format_rfc3339};
+use crate::parser;
 use crate::quote::quote;
 use firn_model::sample::TimestampMs;
 
@@ -216,7 +217,7 @@ impl Annotation {
             return format!("{level}: {}", self.text);
         };
         let repairs = self.repairs.map_or(String::new(), |r| r.describe());
-        let position = line_and_column(query, self.position as usize);
+        let position = parser::position(query, self.position as usize);
         format!("{level}: {}{repairs} ({position})", self.text)
     }
 }
@@ -227,19 +228,6 @@ fn for_metric(name: &[u8]) -> String {
     } else {
         format!(" for metric name {}", quote(name))
     }
-}
-
-/// Where byte `position` of `query` stands, both counted from one.
-fn line_and_column(query: &str, position: usize) -> String {
-    let Some(before) = query.as_bytes().get(..position) else {
-        return "invalid position".into();
-    };
-    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-    let line_start = before
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(0, |at| at + 1);
-    format!("{line}:{}", position - line_start + 1)
 }
 
 /// The annotations of an evaluation.

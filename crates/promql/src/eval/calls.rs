@@ -1,5 +1,6 @@
 //! Function calls whose value is an instant vector.
 
+use crate::ast::Span;
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::{RowOp, float_function};
 use crate::eval::evaluator::{Evaluator, scalar_frame};
@@ -122,6 +123,15 @@ fn range_function(function: FunctionId) -> Option<RangeFunction> {
     })
 }
 
+/// Where remarks on a function of a window stand: at its first argument. A subquery there has no
+/// place in upstream, which evaluates it to samples first; remarks stand at the query's beginning.
+fn remark_span(args: &[Node]) -> Span {
+    match args[0].kind {
+        NodeKind::Subquery(_) => Span { start: 0, end: 0 },
+        _ => args[0].span,
+    }
+}
+
 fn range_leaf(
     evaluator: &mut Evaluator<'_>,
     function: RangeFunction,
@@ -139,7 +149,7 @@ fn range_leaf(
         scalars.push(evaluator.scalar(arg, grid)?);
     }
     let features = &evaluator.options.features;
-    let span = args[0].span;
+    let span = remark_span(args);
     let counters = match function {
         RangeFunction::Extrapolated(how) if how.counter => {
             CounterNames::check(&*source, features.type_and_unit_labels, span)
