@@ -56,8 +56,8 @@ pub const FIRN: &[Key] = &[
     key("wal_sync", Choice(&["always", "interval", "none"])).explained(
         "always",
         "When an acknowledged write survives power loss: `always` (before the answer), `interval` \
-         (within 200 ms) or `none` (when the system writes it). It survives the end of the process \
-         in every case.",
+         (within 200 ms under load, a second when idle) or `none` (when the system writes it). It \
+         survives the end of the process in every case.",
     ),
     key("memory_limit", Text).explained(
         "60%",

@@ -1,7 +1,7 @@
 //! The text form of the expressions to ask.
 //!
 //! ```text
-//! when at 30m, from 5m to 55m step 10m     how what follows is asked; times count from the data's start
+//! when at 30m, from 5m to 55m step 10m     how to ask what follows; times from the data's start
 //! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
 //! random 300 seed 7                        so many random expressions
 //! ```
