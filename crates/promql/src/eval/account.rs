@@ -46,13 +46,18 @@ impl<'a> Account<'a> {
     pub(crate) fn hold(&self, samples: u64) -> Result<(), QueryError> {
         let held = self.held.fetch_add(samples, Ordering::Relaxed) + samples;
         self.peak.fetch_max(held, Ordering::Relaxed);
-        if held > self.samples_max {
-            return Err(QueryError::Limited(
+        self.admit(held)
+    }
+
+    /// Fails if the query may not hold `samples`.
+    pub(crate) fn admit(&self, samples: u64) -> Result<(), QueryError> {
+        match samples <= self.samples_max {
+            true => Ok(()),
+            false => Err(QueryError::Limited(
                 "query processing would load too many samples into memory in query execution"
                     .into(),
-            ));
+            )),
         }
-        Ok(())
     }
 
     /// Notes that `samples` more are held for a moment, or fails if the query may not hold so many.

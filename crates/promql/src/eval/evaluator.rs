@@ -15,6 +15,7 @@ use crate::functions::FunctionId;
 use crate::plan::{Binary, Node, NodeKind, Selector, Subquery};
 use crate::value::QueryError;
 use crate::{Context, Options};
+use firn_model::budget::Reservation;
 use firn_model::labels::Labels;
 use firn_model::store::SelectRequest;
 use std::ops::Range;
@@ -123,6 +124,7 @@ impl<'a> Evaluator<'a> {
 
     /// The value of a node that is a scalar: one number a step.
     pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
+        self.account.check()?;
         match &node.kind {
             NodeKind::Number(number) => Ok(vec![*number; grid.count]),
             NodeKind::Negate(inner) => {
@@ -131,6 +133,7 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::Binary(operation) => {
                 let left = self.scalar(&operation.left, grid)?;
+                let _left_memory = self.account.reserve(size_of_val(&left[..]))?;
                 let right = self.scalar(&operation.right, grid)?;
                 let pairs = left.into_iter().zip(right);
                 Ok(pairs.map(|(l, r)| of_scalars(operation.op, l, r)).collect())
@@ -157,6 +160,7 @@ impl<'a> Evaluator<'a> {
         f: fn(f64, f64) -> f64,
     ) -> Result<Vec<f64>, QueryError> {
         let left = self.scalar(&args[0], grid)?;
+        let _left_memory = self.account.reserve(size_of_val(&left[..]))?;
         let right = self.scalar(&args[1], grid)?;
         Ok(left.into_iter().zip(right).map(|(l, r)| f(l, r)).collect())
     }
@@ -289,14 +293,27 @@ impl<'a> Evaluator<'a> {
             start = start.saturating_add(step_ms);
         }
         let inner_grid = Grid::between(start, reach.end(grid.last()), step_ms);
-        let frame = match subquery.inner.value_type {
+        let memory = self.reserve_steps(&inner_grid)?;
+        let mut frame = match subquery.inner.value_type {
             ValueType::Scalar => {
                 let values = self.scalar(&subquery.inner, inner_grid)?;
                 scalar_frame(&values)
             }
             _ => self.frame(&subquery.inner, inner_grid)?,
         };
+        frame.keep(memory);
         Ok((frame, inner_grid, reach))
+    }
+
+    /// Memory for what operators keep a step, whatever the number of series: rows in work, windows,
+    /// scalars. The text of a query alone decides how long a subquery's grid is, so it is asked
+    /// for before any of it is allocated.
+    fn reserve_steps(&self, grid: &Grid) -> Result<Reservation, QueryError> {
+        const STEP_BYTES: usize = 64;
+        self.account.admit(grid.count as u64)?;
+        let threads = self.ctx.compute.threads().max(1);
+        let bytes = grid.count.saturating_mul(STEP_BYTES);
+        self.account.reserve(bytes.saturating_mul(threads))
     }
 }
 

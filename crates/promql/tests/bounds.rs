@@ -1,0 +1,77 @@
+//! Queries that ask for more than they may use are refused, whatever their size on paper.
+
+#[path = "support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::env::sim::Inline;
+use firn_model::labels::Labels;
+use firn_model::tenant::TenantId;
+use firn_promql::value::{QueryError, QueryResult};
+use firn_promql::{Context, EvalTime, Features, Options, query};
+use std::sync::Arc;
+use support::{MemoryStore, Series};
+
+const TOO_MANY: &str = "too many samples into memory";
+const NO_MEMORY: &str = "query memory limit reached";
+
+/// Evaluates `text` at one moment over `series` series `up` of 60 samples each.
+fn answer(
+    text: &str,
+    series: usize,
+    samples_max: u64,
+    bytes_max: usize,
+) -> Result<QueryResult, QueryError> {
+    let times: Arc<Vec<i64>> = Arc::new((0..60).map(|i| i * 10_000).collect());
+    let one = |at: usize| Series {
+        labels: Labels::from_pairs([("__name__", "up"), ("pod", &format!("pod-{at}"))]),
+        times: times.clone(),
+        values: (0..60).map(f64::from).collect(),
+    };
+    let store = MemoryStore::new((0..series).map(one).collect());
+    let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
+    let context = Context {
+        store: &store,
+        tenant: &tenant,
+        compute: &Inline,
+        budget: &Budget::new("query", bytes_max),
+        cancel: &cancel,
+    };
+    let options = Options {
+        features: Features::default(),
+        lookback_ms: 60_000,
+        default_subquery_step_ms: 60_000,
+        samples_max,
+    };
+    query(&context, text, EvalTime::Instant(400_000), &options)
+}
+
+/// The query must fail, and its error must say `expected`.
+fn check(text: &str, series: usize, samples_max: u64, bytes_max: usize, expected: &str) {
+    match answer(text, series, samples_max, bytes_max) {
+        Ok(result) => panic!("{text} has an answer: {:?}", result.stats),
+        Err(e) => assert!(e.to_string().contains(expected), "{text}: {e}"),
+    }
+}
+
+#[test]
+fn subquery_of_more_steps_than_samples_allowed_is_refused() {
+    for text in [
+        "max_over_time(vector(time())[100y:1ms])",
+        "count_over_time(up[30d:1ms])",
+        "max_over_time(vector(scalar(up))[30d:1ms])",
+        "absent_over_time(nothing[30d:1ms])",
+        "vector(1)[30d:1ms]",
+    ] {
+        check(text, 1, 1_000_000, 1 << 30, TOO_MANY);
+        check(text, 1, u64::MAX, 1 << 20, NO_MEMORY);
+    }
+}
+
+#[test]
+fn subquery_within_the_limits_has_an_answer() {
+    let result = answer("count_over_time(up[5m:1s])", 1, 1_000, 1 << 20);
+    assert!(result.is_ok(), "{result:?}");
+}
