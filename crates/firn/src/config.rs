@@ -10,6 +10,7 @@ mod print;
 mod schema;
 mod yaml;
 
+use crate::retention::Retention;
 use crate::units::{parse_duration, parse_size};
 use schema::{Findings, parse_bool, walk};
 use std::path::Path;
@@ -48,8 +49,8 @@ pub enum MemoryLimit {
 pub struct Config {
     /// `global.evaluation_interval`: the step of a subquery without one.
     pub evaluation_interval: Duration,
-    /// `storage.tsdb.retention.time`
-    pub retention: Option<Duration>,
+    /// `storage.tsdb.retention`, if there is such a section.
+    pub retention: Option<Retention>,
     /// `firn.wal_sync`
     pub wal_sync: WalSync,
     /// `firn.memory_limit`
@@ -196,7 +197,10 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
         return Ok(());
     };
-    config.retention = duration(retention.get("time"));
+    if !retention.is_null() {
+        let time = duration(retention.get("time"));
+        config.retention = Some(time.map_or(Retention::Unlimited, Retention::For));
+    }
     let percent = retention.get("percentage").and_then(Node::text);
     match percent.and_then(|t| t.parse::<f64>().ok()) {
         Some(percent) if !(0.0..=100.0).contains(&percent) => Err(retention.error(format!(

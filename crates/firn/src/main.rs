@@ -13,6 +13,7 @@ mod memory;
 mod process;
 mod profile;
 mod query;
+mod retention;
 mod script;
 mod serve;
 mod settings;

@@ -18,8 +18,8 @@ mod signals;
 
 use crate::config::{self, Config, ConfigError, WalSync};
 use crate::flags::{self, CommandLine, Request};
+use crate::retention::Retention;
 use crate::settings::Settings;
-use crate::units::format_duration;
 use crate::{console, documentation, logs, memory};
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
@@ -162,15 +162,16 @@ impl Node {
         let settings = &line.settings;
         let limit_bytes = memory::limit_bytes(config.memory_limit);
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
-        let options = store_options(settings, &config, limit_bytes);
-        let retention = Duration::from_millis(options.retention_ms as u64);
+        let retention = Retention::of(line, &config);
+        let options = store_options(settings, &config, retention, limit_bytes);
         info!(
             version = env!("CARGO_PKG_VERSION"),
             memory_limit_bytes = limit_bytes,
             data = %settings.data_dir.display(),
-            retention = %format_duration(retention),
+            %retention,
             "start"
         );
+        retention.warn_if_unlimited();
         let env = real::env().map_err(ServeError::Threads)?;
         let memory = Budget::new("process", limit_bytes);
         let file = settings.config_file.clone();
@@ -264,18 +265,21 @@ impl Node {
     }
 }
 
-fn store_options(settings: &Settings, config: &Config, memory_bytes: usize) -> StoreOptions {
-    let defaults = StoreOptions::new(&settings.data_dir);
-    let retention = config.retention.or(settings.retention_time);
+fn store_options(
+    settings: &Settings,
+    config: &Config,
+    retention: Retention,
+    memory_bytes: usize,
+) -> StoreOptions {
     StoreOptions {
         sync: match config.wal_sync {
             WalSync::Always => SyncMode::Always,
             WalSync::Interval => SyncMode::Interval,
             WalSync::None => SyncMode::None,
         },
-        retention_ms: retention.map_or(defaults.retention_ms, |d| d.as_millis() as i64),
+        retention_ms: retention.as_millis(),
         series_max: memory_bytes / 2 / SERIES_BYTES,
-        ..defaults
+        ..StoreOptions::new(&settings.data_dir)
     }
 }
 

@@ -63,7 +63,7 @@ fn config_of_the_field_loads() {
     let config = parse(REAL).unwrap();
     assert_eq!(config.evaluation_interval, Duration::from_secs(30));
     let month = Duration::from_secs(30 * 24 * 3600);
-    assert_eq!(config.retention, Some(month));
+    assert_eq!(config.retention, Some(Retention::For(month)));
     assert_eq!(config.wal_sync, WalSync::Interval);
     assert_eq!(config.memory_limit, MemoryLimit::Bytes(4 << 30));
     assert!(config.is_multitenant);

@@ -6,8 +6,8 @@ use crate::PROMETHEUS_VERSION;
 use crate::flags::CommandLine;
 use crate::process::{self, Process};
 use crate::profile::ProcessProfiler;
+use crate::retention::Retention;
 use crate::settings::Settings;
-use crate::units::format_duration;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
@@ -19,7 +19,6 @@ use firn_server::parts::{
 };
 use firn_storage::store::Store;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -45,7 +44,7 @@ pub struct Sources<'a> {
     /// All memory.
     pub memory: Budget,
     /// How long samples are kept.
-    pub retention: Duration,
+    pub retention: Retention,
     /// The store, once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
     /// Takes the wish of an HTTP request to end the process.
@@ -189,7 +188,7 @@ fn runtime_info(
     running: Arc<Running>,
     env: &Env,
     memory: &Budget,
-    retention: Duration,
+    retention: Retention,
     store: Arc<OnceLock<Arc<Store>>>,
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();
@@ -209,7 +208,7 @@ fn runtime_info(
             thread_count: process::thread_count(),
             cores,
             memory_limit_bytes,
-            storage_retention: format_duration(retention),
+            storage_retention: retention.to_string(),
         }
     })
 }
