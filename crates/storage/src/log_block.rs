@@ -1,6 +1,6 @@
 //! What the store says to its log: one block for each batch.
 //!
-//! A block holds the series that the batch gave birth to and the samples that were accepted, in
+//! A block holds the series of which it has the first sample and the samples that were accepted, in
 //! columns, measured only against each other: it replays from itself and the series records of the
 //! log before it or of the checkpoint. `docs/format/log-block.md` draws it. Invariant: replay gives
 //! the same head whatever the order of the blocks and however often one is read, because only

@@ -6,9 +6,14 @@
 //! ```
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
+//! birth is logged by the batch that stores the first sample of the series, which need not be the
+//! one that made it: whoever is acked after that one waits for its block. The
 //! second pass enters every shard in the same order and holds one lock until it has the next: no
 //! batch overtakes another, so each shard sees sequence numbers ascend, and several batches are
 //! under way in different shards.
+
+#[cfg(test)]
+mod tests;
 
 use super::{Store, lock};
 use crate::codec::decimal::Scale;
@@ -55,6 +60,7 @@ pub(super) struct Scratch {
     starts: Vec<(u32, u32)>,
     floats: Vec<Outcome>,
     histograms: Vec<Verdict>,
+    /// Series of which this batch has the first sample.
     births: Vec<u32>,
     encoder: LogBlockEncoder,
 }
@@ -122,6 +128,7 @@ impl Store {
         if unknown.is_empty() {
             return;
         }
+        let mut born = 0;
         let mut births = self.index.births();
         let mut room = self
             .options
@@ -149,9 +156,9 @@ impl Store {
             room -= 1;
             scratch.locals[i] = shard.insert(print, Series::new(slot));
             scratch.slots[i] = slot;
-            scratch.births.push(i as u32);
+            born += 1;
         }
-        self.metrics.born_series.add(scratch.births.len() as u64);
+        self.metrics.born_series.add(born);
     }
 
     /// Appends the samples under one sequence number, which it returns.
@@ -205,6 +212,7 @@ impl Store {
             scratch.refuse_unborn(i, samples, window);
             return i64::MIN;
         };
+        let is_first = !series.has_newest();
         let closed = series.closed().len();
         let before_bytes = series.bytes_since(closed);
         let mut stored = 0;
@@ -234,6 +242,9 @@ impl Store {
         }
         if stored == 0 {
             return i64::MIN;
+        }
+        if is_first {
+            scratch.births.push(i as u32);
         }
         series.last_sequence = sequence as u32;
         let newest = series.open.last_time();
@@ -378,6 +389,8 @@ impl Scratch {
     /// Encodes what was accepted, in the order of the batch, and counts what was not.
     fn encode(&mut self, batch: &Batch) -> Appended {
         let mut appended = Appended::default();
+        let slots = &self.slots;
+        self.births.sort_unstable_by_key(|i| slots[*i as usize]);
         for i in &self.births {
             let labels = batch.series(*i as usize).labels;
             self.encoder.push_birth(self.slots[*i as usize], labels);

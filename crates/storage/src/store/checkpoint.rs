@@ -66,8 +66,8 @@ impl Store {
     }
 
     /// The series from slot `first` to before `end` with their visible chunks, ascending. A series
-    /// of which nothing is visible yet is left out: the block of its birth is behind the
-    /// checkpoint.
+    /// of which nothing is visible is kept: its chunks may have left the retention while its birth
+    /// is in the log that this checkpoint trims, and its next samples are on their way.
     fn copy_slice(&self, first: u32, end: u32) -> Result<Vec<(u32, Vec<Chunk>)>, Error> {
         let reading = self.watermark.read();
         let mut cursor = SeriesCursor::new(&self.index);
@@ -87,9 +87,7 @@ impl Store {
                 };
                 let hidden = shard.hidden(*local, series, reading.sequence);
                 let copied = Copied::of(series, TimeRange::ALL, hidden);
-                if copied.is_some() || hidden == 0 {
-                    copies.push((*slot, copied.unwrap_or_default()));
-                }
+                copies.push((*slot, copied.unwrap_or_default()));
             }
         }
         drop(reading);

@@ -1,5 +1,6 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
+mod empty_series;
 mod model;
 mod threads;
 

@@ -110,10 +110,11 @@ impl Store {
                 upkeep.active += 1;
             }
             let freed = series.drop_before(cutoff);
-            // Without a sample in any epoch that is kept, no look-up finds it any more.
-            let is_gone = series.has_newest()
-                && series.chunk_count() == 0
-                && epoch_of(series.open.last_time()) < epoch_of(cutoff);
+            // Without a sample in any epoch that is kept, no look-up finds it any more. One that
+            // never had any is gone as well: a batch that is about to give it one counts as
+            // appending.
+            let is_gone = series.chunk_count() == 0
+                && (!series.has_newest() || epoch_of(series.open.last_time()) < epoch_of(cutoff));
             let slot = series.slot;
             shard.chunk_bytes -= freed;
             if is_gone && shard.appending == 0 {

@@ -1,0 +1,47 @@
+//! Batches that meet between the passes.
+
+use super::*;
+use crate::store::StoreOptions;
+use firn_model::env::sim;
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::store::{Append, Select, SelectRequest};
+use firn_model::tenant::TenantId;
+
+const ALWAYS: Window = Window {
+    min: i64::MIN,
+    max: i64::MAX,
+};
+
+#[test]
+fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
+    let sim = sim::env(1);
+    let open = || Store::open(sim.env.clone(), StoreOptions::new("/data")).unwrap();
+    let store = open();
+    let names = ["a", "b", "c", "d"].map(|name| Labels::from_pairs([("__name__", name)]));
+    let batch_at = |time: TimestampMs| {
+        let mut batch = Batch::default();
+        for labels in &names {
+            batch.push_series(labels.as_ref(), &[(time, 1.0)]);
+        }
+        batch
+    };
+    let overtaken = batch_at(1);
+    let mut scratch = Scratch::default();
+    scratch.begin(&store, &overtaken);
+    store.look_up(&mut scratch);
+    store.give_birth(&mut scratch, &overtaken, ALWAYS);
+    let bounds = AppendBounds { time_max: i64::MAX };
+    let ticket = store.append(&TenantId::anonymous(), &batch_at(2), bounds);
+    assert_eq!(ticket.wait().unwrap().stored, names.len());
+    drop(store);
+    let matchers: [Matcher; 0] = [];
+    let request = SelectRequest {
+        tenant: &TenantId::anonymous(),
+        matchers: &matchers,
+        range: TimeRange::ALL,
+        cancel: &Default::default(),
+    };
+    assert_eq!(open().select(request).unwrap().len(), names.len());
+}

@@ -1,0 +1,63 @@
+//! Series that have no samples for a while: they left the retention, or were never there.
+
+use super::*;
+use firn_model::env::sim::Deferred;
+
+const HOUR: i64 = 3_600_000;
+
+fn short() -> StoreOptions {
+    StoreOptions {
+        retention_ms: 4 * HOUR,
+        ..options()
+    }
+}
+
+/// A store in which `old` has lost its only chunk and is not forgotten yet.
+fn with_emptied_series(sim: &Sim, run: &dyn Fn()) -> Arc<Store> {
+    let store = open(sim, short());
+    for time in [0, 4 * HOUR + 1] {
+        let name = if time == 0 { "old" } else { "new" };
+        let both = batch(&[(name, &[(time, 1.0)])]);
+        let ticket = store.append(&TenantId::anonymous(), &both, ALWAYS);
+        run();
+        assert_eq!(ticket.wait().unwrap().stored, 1);
+    }
+    for _ in 0..8 {
+        store.tick();
+        run();
+    }
+    assert_eq!((store.stats(0).series, store.stats(0).chunks), (2, 1));
+    store
+}
+
+#[test]
+fn series_without_samples_after_a_restart_is_removed() {
+    let sim = sim::env(1);
+    with_emptied_series(&sim, &|| ()).close().unwrap();
+    let store = open(&sim, short());
+    assert_eq!(store.stats(0).series, 2);
+    store.tick();
+    assert_eq!(store.stats(0).series, 1);
+    append(&store, &batch(&[("old", &[(5 * HOUR, 2.0)])]), ALWAYS);
+    drop(store);
+    let held = contents(&open(&sim, short()), TimeRange::ALL);
+    assert_eq!(held[1], ("old".to_owned(), vec![(5 * HOUR, 2.0)]));
+}
+
+#[test]
+fn series_that_returns_during_a_checkpoint_survives() {
+    let deferred = Arc::new(Deferred::default());
+    let sim = sim::env_with(1, deferred.clone());
+    let run = || {
+        deferred.run();
+    };
+    let store = with_emptied_series(&sim, &run);
+    let again = batch(&[("old", &[(5 * HOUR, 2.0)])]);
+    let ticket = store.append(&TenantId::anonymous(), &again, ALWAYS);
+    store.write_checkpoint(&mut lock(&store.upkeep)).unwrap();
+    run();
+    assert_eq!(ticket.wait().unwrap().stored, 1);
+    drop(store);
+    let held = contents(&open(&sim, short()), TimeRange::ALL);
+    assert_eq!(held[0], ("old".to_owned(), vec![(5 * HOUR, 2.0)]));
+}
