@@ -149,6 +149,11 @@ impl<'v> Captures<'_, 'v> {
     pub fn expand(&self, template: &str, into: &mut Vec<u8>) {
         template::expand(self, template, into);
     }
+
+    /// How many bytes [`Captures::expand`] writes: a short template may name a long group often.
+    pub fn expanded_len(&self, template: &str) -> usize {
+        template::expanded_len(self, template)
+    }
 }
 
 fn parse(pattern: &[u8]) -> Result<Node, Error> {

@@ -75,3 +75,22 @@ fn subquery_within_the_limits_has_an_answer() {
     let result = answer("count_over_time(up[5m:1s])", 1, 1_000, 1 << 20);
     assert!(result.is_ok(), "{result:?}");
 }
+
+#[test]
+fn label_value_that_doubles_with_each_call_is_refused() {
+    let replace = |inner: String| format!(r#"label_replace({inner}, "a", "$1$1", "pod", "(.*)")"#);
+    let again = |inner: String| format!(r#"label_replace({inner}, "a", "$1$1", "a", "(.*)")"#);
+    let join = |inner: String| format!(r#"label_join({inner}, "pod", "-", "pod", "pod")"#);
+    let times = |count: usize, text: String, call: &dyn Fn(String) -> String| {
+        (0..count).fold(text, |inner, _| call(inner))
+    };
+    let too_long = "label value too long: ";
+    for (text, bytes_max, expected) in [
+        (times(40, replace("up".into()), &again), 1 << 30, too_long),
+        (times(40, "up".into(), &join), 1 << 30, too_long),
+        (times(14, replace("up".into()), &again), 1 << 20, NO_MEMORY),
+        (times(14, "up".into(), &join), 1 << 20, NO_MEMORY),
+    ] {
+        check(&text, 100, u64::MAX, bytes_max, expected);
+    }
+}

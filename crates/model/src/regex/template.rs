@@ -7,21 +7,35 @@ const GROUP_MAX: usize = 100_000_000;
 
 /// Writes `template` with its references replaced by what the groups of `captures` matched.
 pub(super) fn expand(captures: &Captures<'_, '_>, template: &str, into: &mut Vec<u8>) {
+    pieces(captures, template, |piece| into.extend_from_slice(piece));
+}
+
+/// How many bytes [`expand`] writes.
+pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize {
+    let mut len = 0usize;
+    pieces(captures, template, |piece| {
+        len = len.saturating_add(piece.len())
+    });
+    len
+}
+
+/// Hands out the expanded template piece by piece.
+fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8])) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
-        into.extend_from_slice(before.as_bytes());
+        each(before.as_bytes());
         if let Some(after) = after.strip_prefix('$') {
-            into.push(b'$');
+            each(b"$");
             rest = after;
         } else if let Some((name, after)) = reference(after) {
-            into.extend_from_slice(group(captures, name).unwrap_or_default());
+            each(group(captures, name).unwrap_or_default());
             rest = after;
         } else {
-            into.push(b'$');
+            each(b"$");
             rest = after;
         }
     }
-    into.extend_from_slice(rest.as_bytes());
+    each(rest.as_bytes());
 }
 
 /// The name behind a dollar and what follows it; `None` if the dollar is only text.

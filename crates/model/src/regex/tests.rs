@@ -165,6 +165,7 @@ fn capture_regex_expands_as_go() {
         let mut text = Vec::new();
         let captures = regex.captures(value.as_bytes()).unwrap();
         captures.expand(template, &mut text);
+        assert_eq!(captures.expanded_len(template), text.len(), "{template}");
         assert_eq!(
             String::from_utf8_lossy(&text),
             wanted,

@@ -4,6 +4,7 @@
 //! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the
 //! query's [`Budget`] before they are allocated. Cancellation is checked once a range of series.
 
+use crate::eval::ranges::SERIES_PER_PART;
 use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{Cancel, Reason};
@@ -39,6 +40,14 @@ impl<'a> Account<'a> {
         match self.cancel.reason() {
             None => Ok(()),
             Some(reason) => Err(stopped(reason)),
+        }
+    }
+
+    /// [`Account::check`] in a loop over series: once in as many as a part has.
+    pub(crate) fn check_at(&self, series: usize) -> Result<(), QueryError> {
+        match series.is_multiple_of(SERIES_PER_PART) {
+            true => self.check(),
+            false => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@ mod sets;
 mod steps;
 
 use crate::ast::{Cardinality, Matching, Span};
+use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::{ArithmeticLoop, compare, of_kinds, with_arithmetic};
 use crate::eval::evaluator::Evaluator;
@@ -37,9 +38,9 @@ pub(crate) fn vector(
     let left = evaluator.frame(&operation.left, grid)?;
     let right = evaluator.frame(&operation.right, grid)?;
     let delayed = evaluator.delays_names();
-    let signatures = Signatures::of(&left, &right, &operation.matching);
+    let signatures = Signatures::of(&left, &right, &operation.matching, evaluator.account)?;
     let frame = if operation.op.is_set() {
-        sets::frame(operation.op, left, right, &signatures)?
+        sets::frame(operation.op, left, right, &signatures, evaluator.account)?
     } else {
         let pairing = Pairing {
             operation,
@@ -69,13 +70,19 @@ struct Signatures {
 }
 
 impl Signatures {
-    fn of(left: &Frame, right: &Frame, matching: &Matching) -> Self {
+    fn of(
+        left: &Frame,
+        right: &Frame,
+        matching: &Matching,
+        account: &Account<'_>,
+    ) -> Result<Self, QueryError> {
         let mut known = Dictionary::default();
         let mut bytes = Vec::new();
         let mut hold_metadata = false;
         let mut number = |frame: &Frame| {
             let mut ids = Vec::with_capacity(frame.len());
             for series in 0..frame.len() {
+                account.check_at(series)?;
                 let labels = frame.head(series).labels.as_ref();
                 let keeps = |name: &str| {
                     let kept = is_matched(name, matching);
@@ -85,14 +92,15 @@ impl Signatures {
                 retain_into(labels, keeps, &mut bytes);
                 ids.push(known.intern(&bytes).0);
             }
-            ids
+            Ok::<_, QueryError>(ids)
         };
-        Self {
-            left: number(left),
-            right: number(right),
+        let (left, right) = (number(left)?, number(right)?);
+        Ok(Self {
+            left,
+            right,
             count: known.len(),
             hold_metadata,
-        }
+        })
     }
 }
 

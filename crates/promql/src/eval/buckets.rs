@@ -7,11 +7,12 @@ mod classic;
 mod repair_log;
 
 use crate::ast::Span;
-use crate::eval::annotations::{Annotation, Annotations, Repairs};
+use crate::eval::annotations::{Annotation, Repairs};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
 use crate::eval::go_format::format_g;
 use crate::eval::grid::Grid;
+use crate::eval::label_functions::by_values;
 use crate::eval::label_sets::{Dictionary, is_metadata, retain};
 use crate::eval::mixed::unsupported;
 use crate::eval::ranges::in_parts;
@@ -62,7 +63,7 @@ pub(crate) fn vector(
         }
         _ => many_quantiles(evaluator, function, args, grid)?,
     };
-    Ok(merge_equal(frame, Collision::Merged)?.into())
+    Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
 }
 
 fn quantiles(
@@ -159,7 +160,7 @@ struct Histograms {
 struct Member {
     labels: Labels,
     name: Vec<u8>,
-    /// Upper bounds, ascending, and the series that counts below each.
+    /// Upper bounds, ascending, NaN last, and the series that counts below each.
     buckets: Vec<(f64, u32)>,
     /// Steps at which a native histogram has the same labels.
     conflicts: Vec<usize>,
@@ -177,6 +178,7 @@ impl Histograms {
         let mut known = Dictionary::default();
         let mut histograms: Vec<Member> = Vec::new();
         for series in 0..frame.len() {
+            evaluator.account.check_at(series)?;
             if !frame.row(series).has_floats() {
                 continue;
             }
@@ -206,7 +208,7 @@ impl Histograms {
         for histogram in &mut histograms {
             histogram
                 .buckets
-                .sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+                .sort_by(|(a, _), (b, _)| by_values(*a, *b));
         }
         let mut out = Self {
             frame,
@@ -214,7 +216,7 @@ impl Histograms {
             histograms,
             delayed,
         };
-        out.find_conflicts(known, function, arg.span, &mut evaluator.notes)?;
+        out.find_conflicts(known, function, arg.span, evaluator)?;
         Ok(out)
     }
 
@@ -224,9 +226,10 @@ impl Histograms {
         mut known: Dictionary,
         function: &'static Function,
         span: Span,
-        notes: &mut Annotations,
+        evaluator: &mut Evaluator<'_>,
     ) -> Result<(), QueryError> {
         for series in 0..self.frame.len() {
+            evaluator.account.check_at(series)?;
             let row = self.frame.row(series);
             let labels = &self.frame.head(series).labels;
             for (step, _) in row.histograms {
@@ -241,7 +244,7 @@ impl Histograms {
                     return Err(unsupported(function.name));
                 };
                 member.conflicts.push(step);
-                notes.add(Annotation::mixed_classic_native(
+                evaluator.notes.add(Annotation::mixed_classic_native(
                     span,
                     if self.delayed { &member.name } else { b"" },
                 ));

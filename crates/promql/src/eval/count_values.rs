@@ -34,6 +34,7 @@ pub(crate) fn frame(
     let mut owners: Vec<(u32, f64)> = Vec::new();
     let mut memory = account.reserve(0)?;
     for series in 0..input.len() {
+        account.check_at(series)?;
         let group = groups.of_series[series];
         for (step, value) in input.row(series).values.iter().enumerate() {
             if is_absent(*value) {

@@ -153,6 +153,11 @@ impl Frame {
         self.memory.push(memory);
     }
 
+    /// Takes over the memory of the frame that this one was made of.
+    pub(crate) fn keep_memory_of(&mut self, input: &mut Frame) {
+        self.memory.append(&mut input.memory);
+    }
+
     /// Adds a series; an empty row is left out.
     pub(crate) fn push(&mut self, head: Head, row: Row<'_>) {
         if row.is_empty() {

@@ -4,14 +4,18 @@ use crate::eval::annotations::Annotation;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::Frame;
 use crate::eval::grid::Grid;
-use crate::eval::natural_order::precedes;
+use crate::eval::natural_order::compare;
+use crate::eval::ranges::SERIES_PER_PART;
 use crate::eval::stream::{Collision, Stream, merge_equal};
 use crate::functions::FunctionId;
 use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
-use firn_model::labels::{LabelsBuilder, METRIC_NAME};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::regex::CaptureRegex;
 use std::cmp::Ordering;
+
+/// The longest label value that a function makes.
+const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// `label_replace(v, dst, replacement, src, regex)`
 pub(crate) fn replace(
@@ -31,17 +35,15 @@ pub(crate) fn replace(
     let source = String::from_utf8_lossy(source);
     let replacement = String::from_utf8_lossy(replacement);
     let mut frame = evaluator.frame(&args[0], grid)?;
-    for head in frame.heads_mut() {
-        let Some(captures) = regex.captures(head.labels.get(&source)) else {
-            continue;
+    set_label(evaluator, &mut frame, destination, |labels, value| {
+        let Some(captures) = regex.captures(labels.get(&source)) else {
+            return Ok(false);
         };
-        let mut value = Vec::new();
-        captures.expand(&replacement, &mut value);
-        let mut labels = LabelsBuilder::from_labels(head.labels.as_ref());
-        head.labels = labels.set(destination, &value).build();
-        head.drops_name &= destination != METRIC_NAME;
-    }
-    Ok(merge_equal(frame, Collision::Merged)?.into())
+        check_len(captures.expanded_len(&replacement))?;
+        captures.expand(&replacement, value);
+        Ok(true)
+    })?;
+    Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
 }
 
 /// `label_join(v, dst, separator, src...)`
@@ -65,14 +67,58 @@ pub(crate) fn join(
         )
     })?;
     let mut frame = evaluator.frame(&args[0], grid)?;
-    for head in frame.heads_mut() {
-        let values: Vec<&[u8]> = sources.iter().map(|name| head.labels.get(name)).collect();
-        let value = values.join(separator);
-        let mut labels = LabelsBuilder::from_labels(head.labels.as_ref());
-        head.labels = labels.set(destination, &value).build();
-        head.drops_name &= destination != METRIC_NAME;
+    set_label(evaluator, &mut frame, destination, |labels, value| {
+        let values: Vec<&[u8]> = sources.iter().map(|name| labels.get(name)).collect();
+        let separators = separator
+            .len()
+            .saturating_mul(values.len().saturating_sub(1));
+        let lens = values.iter().map(|value| value.len());
+        check_len(lens.fold(separators, usize::saturating_add))?;
+        *value = values.join(separator);
+        Ok(true)
+    })?;
+    Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
+}
+
+/// Sets a label of every series for which `make` says so to the value that it writes.
+fn set_label(
+    evaluator: &Evaluator<'_>,
+    frame: &mut Frame,
+    name: &str,
+    mut make: impl FnMut(&Labels, &mut Vec<u8>) -> Result<bool, QueryError>,
+) -> Result<(), QueryError> {
+    let account = evaluator.account;
+    let mut memory = account.reserve(0)?;
+    let mut value = Vec::new();
+    for heads in frame.heads_mut().chunks_mut(SERIES_PER_PART) {
+        account.check()?;
+        for head in heads {
+            value.clear();
+            if !make(&head.labels, &mut value)? {
+                continue;
+            }
+            let mut builder = LabelsBuilder::from_labels(head.labels.as_ref());
+            let labels = builder.set(name, &value).build();
+            let before = head.labels.as_bytes().len();
+            memory
+                .grow(labels.as_bytes().len().saturating_sub(before))
+                .map_err(|e| QueryError::Limited(e.message))?;
+            head.labels = labels;
+            head.drops_name &= name != METRIC_NAME;
+        }
     }
-    Ok(merge_equal(frame, Collision::Merged)?.into())
+    frame.keep(memory);
+    Ok(())
+}
+
+/// Refuses a label value that is too long: one that is made of itself twice doubles with each call.
+fn check_len(len: usize) -> Result<(), QueryError> {
+    match len <= VALUE_BYTES_MAX {
+        true => Ok(()),
+        false => Err(QueryError::Execution(format!(
+            "label value too long: {len} bytes, limit {VALUE_BYTES_MAX}"
+        ))),
+    }
 }
 
 fn text(args: &[Node], at: usize) -> &[u8] {
@@ -106,7 +152,7 @@ pub(crate) fn sort(
             .notes
             .add(Annotation::sort_in_range_query(node.span));
     }
-    let frame = evaluator.frame(&args[0], grid)?;
+    let mut frame = evaluator.frame(&args[0], grid)?;
     let by_value = matches!(function, FunctionId::Sort | FunctionId::SortDesc);
     let has_floats = |series: &usize| !by_value || frame.row(*series).has_floats();
     let mut order: Vec<usize> = (0..frame.len()).filter(has_floats).collect();
@@ -129,11 +175,12 @@ pub(crate) fn sort(
     if by_value {
         sorted = sorted.floats_only();
     }
+    sorted.keep_memory_of(&mut frame);
     Ok(sorted.into())
 }
 
 /// Upwards; NaN last.
-fn by_values(a: f64, b: f64) -> Ordering {
+pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
     let nan_last = a.is_nan().cmp(&b.is_nan());
     nan_last.then_with(|| a.partial_cmp(&b).unwrap_or(Ordering::Equal))
 }
@@ -142,12 +189,9 @@ fn by_values(a: f64, b: f64) -> Ordering {
 fn by_labels(frame: &Frame, names: &[&str], a: usize, b: usize) -> Ordering {
     let (a, b) = (&frame.head(a).labels, &frame.head(b).labels);
     for name in names {
-        let (left, right) = (a.get(name), b.get(name));
-        if left != right {
-            return match precedes(left, right) {
-                true => Ordering::Less,
-                false => Ordering::Greater,
-            };
+        let order = compare(a.get(name), b.get(name));
+        if order.is_ne() {
+            return order;
         }
     }
     a.cmp(b)

@@ -1,33 +1,36 @@
 //! The order of texts with numbers in them that `sort_by_label` uses: `pod-2` before `pod-10`.
 
-/// Whether `a` comes before `b`. Runs of digits compare as numbers if they fit 64 bits, other runs
-/// as text; of a text and its own beginning the beginning comes first.
-pub(crate) fn precedes(a: &[u8], b: &[u8]) -> bool {
-    let (mut a_runs, mut b_runs) = (Runs(a).peekable(), Runs(b).peekable());
-    while let Some(left) = a_runs.next() {
-        let Some(right) = b_runs.next() else {
-            return false;
+use std::cmp::Ordering;
+
+/// The order of two texts. Runs of digits compare as numbers, other runs as text; of a text and
+/// its own beginning the beginning comes first. Texts that only differ in leading zeros compare as
+/// text, so that the order is total.
+pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut a_runs, mut b_runs) = (Runs(a), Runs(b));
+    loop {
+        let order = match (a_runs.next(), b_runs.next()) {
+            (Some(left), Some(right)) => compare_runs(left, right),
+            (None, None) => return a.cmp(b),
+            (left, right) => left.is_some().cmp(&right.is_some()),
         };
-        let equal = match (number(left), number(right)) {
-            (Some(x), Some(y)) if x != y => return x < y,
-            (Some(_), Some(_)) => true,
-            _ => left == right,
-        };
-        if !equal {
-            return left < right;
-        }
-        if a_runs.peek().is_none() {
-            return true;
-        }
-        if b_runs.peek().is_none() {
-            return false;
+        if order.is_ne() {
+            return order;
         }
     }
-    false
 }
 
-fn number(run: &[u8]) -> Option<i64> {
-    std::str::from_utf8(run).ok()?.parse().ok()
+fn compare_runs(left: &[u8], right: &[u8]) -> Ordering {
+    match (digits(left), digits(right)) {
+        (Some(x), Some(y)) => x.len().cmp(&y.len()).then_with(|| x.cmp(y)),
+        _ => left.cmp(right),
+    }
+}
+
+/// The digits of a run of digits, leading zeros left out.
+fn digits(run: &[u8]) -> Option<&[u8]> {
+    let is_number = run.first().is_some_and(u8::is_ascii_digit);
+    let zeros = run.iter().take_while(|byte| **byte == b'0').count();
+    is_number.then_some(&run[zeros..])
 }
 
 /// A text cut where digits begin or end.
@@ -55,15 +58,57 @@ mod tests {
 
     #[test]
     fn natural_order_compares_numbers_as_numbers() {
-        for pair in [
+        for (first, second) in [
             ("pod-2", "pod-10"),
             ("a", "b"),
+            ("", "a"),
             ("a1", "a1b"),
             ("1", "a"),
             ("v1.9", "v1.10"),
+            ("01", "1"),
+            ("1", "02"),
+            ("95", "8999"),
+            ("8999", "9000000000000000000000"),
+            ("95", "9000000000000000000000"),
         ] {
-            assert!(precedes(pair.0.as_bytes(), pair.1.as_bytes()), "{pair:?}");
-            assert!(!precedes(pair.1.as_bytes(), pair.0.as_bytes()), "{pair:?}");
+            let (a, b) = (first.as_bytes(), second.as_bytes());
+            assert_eq!(compare(a, b), Ordering::Less, "{first} {second}");
+            assert_eq!(compare(b, a), Ordering::Greater, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn natural_order_of_any_three_texts_is_transitive() {
+        let texts = [
+            "",
+            "0",
+            "00",
+            "01",
+            "1",
+            "1a",
+            "01a",
+            "2",
+            "10",
+            "a",
+            "a1",
+            "a01",
+            "a1b",
+            "-",
+            "-1",
+            "8999",
+            "95",
+            "9000000000000000000000",
+        ]
+        .map(str::as_bytes);
+        for a in texts {
+            for b in texts {
+                assert_eq!(compare(a, b), compare(b, a).reverse(), "{a:?} {b:?}");
+                for c in texts {
+                    if compare(a, b).is_le() && compare(b, c).is_le() {
+                        assert!(compare(a, c).is_le(), "{a:?} {b:?} {c:?}");
+                    }
+                }
+            }
         }
     }
 }

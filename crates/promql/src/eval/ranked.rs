@@ -35,7 +35,7 @@ pub(crate) fn frame(
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
     let groups = Groups::of(&input, &node.grouping, evaluator.ctx.compute)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
-    let input = input.into_frame(compute, account, &mut evaluator.notes)?;
+    let mut input = input.into_frame(compute, account, &mut evaluator.notes)?;
     if !check_param(evaluator, node, &Extremes::of(&params))? {
         return Ok(Frame::new(grid.count));
     }
@@ -68,10 +68,12 @@ pub(crate) fn frame(
         Ok(())
     };
     in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
-    match &chosen[..] {
-        [only] => Ok(input.select(only.iter().map(|series| *series as usize))),
-        _ => Ok(keep(&input, &chosen)),
-    }
+    let mut out = match &chosen[..] {
+        [only] => input.select(only.iter().map(|series| *series as usize)),
+        _ => keep(&input, &chosen),
+    };
+    out.keep_memory_of(&mut input);
+    Ok(out)
 }
 
 /// Says or refuses what is wrong with the parameter; `false` means that nothing can be chosen.

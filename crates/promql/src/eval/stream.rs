@@ -203,7 +203,7 @@ impl Stream {
         };
         // Series collide where names go, whatever later operations leave of them.
         let later = self.ops.split_off(self.strips_after);
-        let frame = merge_equal(self.all_rows(compute, account, notes)?, collision)?;
+        let frame = merge_equal(self.all_rows(compute, account, notes)?, collision, account)?;
         let mut rest = Stream::from(frame);
         rest.ops = later;
         rest.drops_names = true;
@@ -281,10 +281,15 @@ pub(crate) fn same_labelset() -> QueryError {
 }
 
 /// Makes one series of those with equal labels.
-pub(crate) fn merge_equal(frame: Frame, collision: Collision) -> Result<Frame, QueryError> {
+pub(crate) fn merge_equal(
+    mut frame: Frame,
+    collision: Collision,
+    account: &Account<'_>,
+) -> Result<Frame, QueryError> {
     let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     let mut order = Vec::new();
     for series in 0..frame.len() {
+        account.check_at(series)?;
         let labels = frame.head(series).labels.as_bytes();
         let group = members.entry(labels).or_default();
         if group.is_empty() {
@@ -301,7 +306,8 @@ pub(crate) fn merge_equal(frame: Frame, collision: Collision) -> Result<Frame, Q
     }
     let mut out = Frame::new(frame.steps());
     let mut row = RowBuffer::default();
-    for first in order {
+    for (merged, first) in order.into_iter().enumerate() {
+        account.check_at(merged)?;
         let head = frame.head(first);
         row.copy_from(frame.row(first));
         for other in &members[head.labels.as_bytes()][1..] {
@@ -309,6 +315,8 @@ pub(crate) fn merge_equal(frame: Frame, collision: Collision) -> Result<Frame, Q
         }
         out.push(head.clone(), row.row());
     }
+    drop(members);
+    out.keep_memory_of(&mut frame);
     Ok(out)
 }
 

@@ -2,6 +2,7 @@
 
 use super::Signatures;
 use crate::ast::BinaryOp;
+use crate::eval::account::Account;
 use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
 use crate::eval::stream::{Collision, merge_equal};
 use crate::value::QueryError;
@@ -9,26 +10,31 @@ use crate::value::QueryError;
 /// The value of the operation.
 pub(super) fn frame(
     op: BinaryOp,
-    left: Frame,
-    right: Frame,
+    mut left: Frame,
+    mut right: Frame,
     signatures: &Signatures,
+    account: &Account<'_>,
 ) -> Result<Frame, QueryError> {
     let steps = left.steps().max(right.steps());
+    let _presence = account.reserve(signatures.count.saturating_mul(steps))?;
     match op {
         BinaryOp::Or => {
             let taken = Presence::of(&left, &signatures.left, signatures.count);
-            let rest = taken.filter(&right, &signatures.right, false);
+            let mut rest = taken.filter(&right, &signatures.right, false, account)?;
+            rest.keep_memory_of(&mut right);
             let mut out = Frame::new(steps);
             out.append(left);
             out.append(rest);
             if steps > 1 {
-                return merge_equal(out, Collision::Merged);
+                return merge_equal(out, Collision::Merged, account);
             }
             Ok(out)
         }
         _ => {
             let other = Presence::of(&right, &signatures.right, signatures.count);
-            Ok(other.filter(&left, &signatures.left, op == BinaryOp::And))
+            let mut out = other.filter(&left, &signatures.left, op == BinaryOp::And, account)?;
+            out.keep_memory_of(&mut left);
+            Ok(out)
         }
     }
 }
@@ -57,10 +63,17 @@ impl Presence {
     }
 
     /// The elements of `frame` at those steps at which their signature's presence is `wanted`.
-    fn filter(&self, frame: &Frame, ids: &[u32], wanted: bool) -> Frame {
+    fn filter(
+        &self,
+        frame: &Frame,
+        ids: &[u32],
+        wanted: bool,
+        account: &Account<'_>,
+    ) -> Result<Frame, QueryError> {
         let mut out = Frame::new(frame.steps());
         let mut row = RowBuffer::default();
         for (series, id) in ids.iter().enumerate() {
+            account.check_at(series)?;
             let at = *id as usize * self.steps;
             let present = &self.present[at..at + self.steps];
             row.copy_from(frame.row(series));
@@ -73,6 +86,6 @@ impl Presence {
                 .retain(|(step, _)| present[*step as usize] == wanted);
             out.push(frame.head(series).clone(), row.row());
         }
-        out
+        Ok(out)
     }
 }
