@@ -11,7 +11,7 @@ mod shard_rows;
 use super::checkpoint::read_payload;
 use super::{Store, lock};
 use crate::checkpoint::Checkpoint;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Columns};
 use crate::codec::Malformed;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::Series;
@@ -194,12 +194,32 @@ impl Replay<'_> {
         }
     }
 
+    /// Says in which epochs a chunk has samples. Only one that may leave epochs out is decoded:
+    /// what lies between two samples may be the whole of time.
+    fn mark_epochs(&self, slot: u32, chunk: &Chunk) -> Result<(), Malformed> {
+        let range = chunk.range();
+        let (first, last) = (epoch_of(range.min), epoch_of(range.max));
+        self.store.index.mark(slot, first);
+        if last - first > 1 {
+            let mut columns = Columns::default();
+            chunk.decode(usize::MAX, &mut columns)?;
+            let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_of(*t)).collect();
+            epochs.dedup();
+            for epoch in epochs {
+                self.store.index.mark(slot, epoch);
+            }
+        } else if last != first {
+            self.store.index.mark(slot, last);
+        }
+        Ok(())
+    }
+
     fn load_chunks(&self, number: usize, local: u32, read: Read) {
         let mut newest = i64::MIN;
-        for range in read.chunks.iter().map(Chunk::range) {
-            newest = newest.max(range.max);
-            for epoch in epoch_of(range.min)..=epoch_of(range.max) {
-                self.store.index.mark(read.slot, epoch);
+        for chunk in &read.chunks {
+            newest = newest.max(chunk.range().max);
+            if let Err(e) = self.mark_epochs(read.slot, chunk) {
+                self.store.report(&e.to_string());
             }
         }
         let mut shard = lock(&self.store.shards[number]);

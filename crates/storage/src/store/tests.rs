@@ -1,6 +1,7 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
 mod empty_series;
+mod extreme_times;
 mod model;
 mod threads;
 
