@@ -117,6 +117,16 @@ impl SeriesBatch {
         self.values.len()
     }
 
+    /// Memory that the columns take, unused capacity included, what histograms point to not.
+    pub fn memory_bytes(&self) -> usize {
+        self.times.capacity() * size_of::<TimestampMs>()
+            + self.time_columns.capacity() * size_of::<Range<usize>>()
+            + self.values.capacity() * size_of::<f64>()
+            + self.start_times.capacity() * size_of::<TimestampMs>()
+            + self.histograms.capacity() * size_of::<(u32, Arc<Histogram>)>()
+            + self.series.capacity() * size_of::<SeriesRanges>()
+    }
+
     /// The series with number `index`; panics past the end.
     pub fn series(&self, index: usize) -> SeriesColumns<'_> {
         let ranges = &self.series[index];

@@ -36,6 +36,7 @@ pub(crate) mod quantiles;
 pub(crate) mod ranges;
 pub(crate) mod ranked;
 pub(crate) mod rate;
+pub(crate) mod reads;
 pub(crate) mod result;
 pub(crate) mod source;
 pub(crate) mod stream;

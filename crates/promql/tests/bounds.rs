@@ -94,3 +94,14 @@ fn label_value_that_doubles_with_each_call_is_refused() {
         check(&text, 100, u64::MAX, bytes_max, expected);
     }
 }
+
+#[test]
+fn samples_of_a_range_count_in_memory() {
+    check("up[10m]", 1_000, u64::MAX, 1 << 19, NO_MEMORY);
+    check("up[10m]", 1_000, 10_000, 1 << 30, TOO_MANY);
+    check("sum(rate(up[10m]))", 1_000, u64::MAX, 1 << 17, NO_MEMORY);
+    for text in ["up[10m]", "sum(rate(up[10m]))"] {
+        let result = answer(text, 1_000, 100_000, 4 << 20);
+        assert!(result.is_ok(), "{text}: {result:?}");
+    }
+}

@@ -13,10 +13,11 @@ use crate::eval::grid::{Grid, Reach};
 use crate::eval::mixed;
 use crate::eval::over_time::{self, Floats, RangeFunction, StepArguments};
 use crate::eval::rate::{RatePlan, Started};
+use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::window::{Newest, Plans, Windows};
 use crate::value::QueryError;
-use firn_model::columns::{SeriesBatch, SeriesColumns};
+use firn_model::columns::SeriesColumns;
 use firn_model::labels::METRIC_NAME;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::ops::Range;
@@ -173,7 +174,7 @@ pub(crate) type Each<'a> =
 /// Memory that a part works in.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    batch: SeriesBatch,
+    buffer: ReadBuffer,
     row: RowBuffer,
     newest: Plans<Newest>,
     windows: Plans<Windows>,
@@ -210,43 +211,44 @@ impl Leaf {
         notes: &mut Annotations,
         each: &mut Each<'_>,
     ) -> Result<(), QueryError> {
-        account.check()?;
         let Scratch {
-            batch,
+            buffer,
             row,
             newest,
             windows,
             rates,
-            ..
+            times,
+            values,
+            starts,
         } = scratch;
-        batch.clear();
-        self.source.read(part.clone(), batch)?;
-        let _samples = account.reserve(batch.sample_count() * size_of::<f64>())?;
-        let columns = batch.time_column_count();
-        newest.reset(columns);
-        windows.reset(columns);
-        rates.reset(columns);
         let mut noted = vec![false; self.remarks()];
         let (mut read, mut window_max) = (0, 0);
-        for (at, series) in part.enumerate() {
-            row.reset(self.grid.count);
-            let columns = batch.series(at);
-            let mut worker = Worker {
-                leaf: self,
-                series,
-                newest,
-                windows,
-                rates,
-                times: &mut scratch.times,
-                values: &mut scratch.values,
-                starts: &mut scratch.starts,
-                read: &mut read,
-                window_max: &mut window_max,
-            };
-            worker.fill(&columns, row, notes)?;
-            self.remark(series, row.row(), &mut noted, notes);
-            each(series, row, notes)?;
-        }
+        let steps = self.grid.count;
+        buffer.read(&*self.source, part, steps, account, |stretch, batch| {
+            let columns = batch.time_column_count();
+            newest.reset(columns);
+            windows.reset(columns);
+            rates.reset(columns);
+            for (at, series) in stretch.enumerate() {
+                row.reset(steps);
+                let mut worker = Worker {
+                    leaf: self,
+                    series,
+                    newest,
+                    windows,
+                    rates,
+                    times,
+                    values,
+                    starts,
+                    read: &mut read,
+                    window_max: &mut window_max,
+                };
+                worker.fill(&batch.series(at), row, notes)?;
+                self.remark(series, row.row(), &mut noted, notes);
+                each(series, row, notes)?;
+            }
+            Ok(())
+        })?;
         account.count_read(read);
         account.glimpse(window_max)
     }

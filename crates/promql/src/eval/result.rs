@@ -5,11 +5,12 @@ use crate::eval::evaluator::{Evaluator, scalar_frame};
 use crate::eval::frame::{Frame, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::label_sets::without_metadata;
+use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::stream::{Collision, merge_equal};
 use crate::plan::{Node, NodeKind, QueryTimes};
 use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
-use firn_model::columns::{SeriesBatch, SeriesColumns};
+use firn_model::columns::SeriesColumns;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimestampMs, is_stale};
 
@@ -109,23 +110,34 @@ fn range_vector(
     let (source, reach) = evaluator.matrix(node, grid)?;
     let newest = reach.end(grid.start);
     let oldest = newest.saturating_sub(reach.range_ms);
-    let mut batch = SeriesBatch::default();
-    source.read(0..source.len(), &mut batch)?;
-    let _memory = evaluator
-        .account
-        .reserve(batch.sample_count() * size_of::<(TimestampMs, f64)>())?;
+    let account = evaluator.account;
+    let mut memory = account.reserve(0)?;
     let mut out = Vec::new();
-    for at in 0..batch.len() {
-        let labels = labels_of(evaluator, &*source, at);
-        let series = samples_of(labels, &batch.series(at), oldest, newest);
-        let samples = (series.floats.len() + series.histograms.len()) as u64;
-        evaluator.account.hold(samples)?;
-        evaluator.account.count_read(samples);
-        if samples > 0 {
-            out.push(series);
+    let all = 0..source.len();
+    ReadBuffer::default().read(&*source, all, 0, account, |stretch, batch| {
+        for (at, series) in stretch.enumerate() {
+            let labels = labels_of(evaluator, &*source, series);
+            let series = samples_of(labels, &batch.series(at), oldest, newest);
+            let samples = (series.floats.len() + series.histograms.len()) as u64;
+            account.hold(samples)?;
+            account.count_read(samples);
+            if samples > 0 {
+                memory
+                    .grow(bytes_of(&series))
+                    .map_err(|e| QueryError::Limited(e.message))?;
+                out.push(series);
+            }
         }
-    }
+        Ok(())
+    })?;
     Ok(out)
+}
+
+fn bytes_of(series: &MatrixSeries) -> usize {
+    size_of::<MatrixSeries>()
+        + series.labels.as_bytes().len()
+        + size_of_val(&series.floats[..])
+        + size_of_val(&series.histograms[..])
 }
 
 fn labels_of(evaluator: &Evaluator<'_>, source: &dyn Source, series: usize) -> Labels {
