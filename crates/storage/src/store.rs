@@ -82,6 +82,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The background job under way; the next may be scheduled when it ends, were it by a panic.
+struct Scheduled(Arc<Store>);
+
+impl Drop for Scheduled {
+    fn drop(&mut self) {
+        self.0.upkeep_scheduled.store(false, Ordering::Release);
+    }
+}
+
 impl Store {
     /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
     /// and counted, and what can be read behind it is kept.
@@ -129,14 +138,9 @@ impl Store {
         if self.upkeep_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
-        let store = self.clone();
-        self.env.compute.spawn(
-            Work::Background,
-            Box::new(move || {
-                store.keep_up();
-                store.upkeep_scheduled.store(false, Ordering::Release);
-            }),
-        );
+        let scheduled = Scheduled(self.clone());
+        let job = move || scheduled.0.keep_up();
+        self.env.compute.spawn(Work::Background, Box::new(job));
     }
 
     /// Ends cleanly: appends fail from here on, a last checkpoint holds everything, and the log is

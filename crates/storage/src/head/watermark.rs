@@ -15,7 +15,7 @@ use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 struct State {
@@ -42,8 +42,12 @@ pub(crate) struct Watermark {
 
 impl Watermark {
     /// Takes the next number. The caller holds the lock of the first shard.
-    pub(crate) fn next(&self) -> u64 {
-        self.taken.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn next(self: &Arc<Self>) -> Taken {
+        Taken {
+            sequence: self.taken.fetch_add(1, Ordering::Relaxed) + 1,
+            watermark: self.clone(),
+            is_settled: false,
+        }
     }
 
     /// What no reader needs to be told apart from what is visible to all.
@@ -64,7 +68,7 @@ impl Watermark {
 
     /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket
     /// resolves when all before are complete too.
-    pub(crate) fn complete(
+    fn complete(
         &self,
         sequence: u64,
         position: Option<Position>,
@@ -100,7 +104,7 @@ impl Watermark {
     }
 
     /// A batch can never be complete, and so none after it.
-    pub(crate) fn fail(&self, error: Error, resolver: TicketResolver) {
+    fn fail(&self, error: &Error) {
         let mut state = self.lock();
         let failure = Error::new(
             ErrorKind::Unavailable,
@@ -109,7 +113,6 @@ impl Watermark {
         state.failure.get_or_insert(failure.clone());
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        resolver.resolve(Err(error));
         for (resolver, _) in waiting.into_values() {
             resolver.resolve(Err(failure.clone()));
         }
@@ -134,6 +137,47 @@ impl Watermark {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark: nobody
+/// waits for a number that never completes.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// The number.
+    pub(crate) sequence: u64,
+    watermark: Arc<Watermark>,
+    is_settled: bool,
+}
+
+impl Taken {
+    /// The batch is complete, with its block at `position` if it needed one. The ticket resolves
+    /// when all before are complete too.
+    pub(crate) fn complete(
+        mut self,
+        position: Option<Position>,
+        resolver: TicketResolver,
+        appended: Appended,
+    ) {
+        self.is_settled = true;
+        self.watermark
+            .complete(self.sequence, position, resolver, appended);
+    }
+
+    /// The batch can never be complete, and so none after it.
+    pub(crate) fn fail(mut self, error: Error, resolver: TicketResolver) {
+        self.is_settled = true;
+        self.watermark.fail(&error);
+        resolver.resolve(Err(error));
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            let error = Error::new(ErrorKind::Internal, "it was given up half way".to_owned());
+            self.watermark.fail(&error);
+        }
     }
 }
 

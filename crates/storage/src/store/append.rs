@@ -20,6 +20,7 @@ use crate::codec::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::Shard;
+use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
 use crate::log_block::{LogBlockEncoder, Row};
 use firn_model::batch::{Batch, SeriesSamples};
@@ -79,10 +80,10 @@ impl Store {
         scratch.begin(self, batch);
         self.look_up(&mut scratch);
         self.give_birth(&mut scratch, batch, window);
-        let sequence = self.apply(&mut scratch, batch, window);
+        let taken = self.apply(&mut scratch, batch, window);
         let appended = scratch.encode(batch);
         self.metrics.appended_samples.add(appended.stored as u64);
-        let ticket = self.hand_to_log(sequence, &mut scratch.encoder, appended);
+        let ticket = self.hand_to_log(taken, &mut scratch.encoder, appended);
         let mut spare = lock(&self.scratch);
         // One for each thread that appends at a time is enough.
         if spare.len() < self.env.compute.threads() {
@@ -162,17 +163,16 @@ impl Store {
     }
 
     /// Appends the samples under one sequence number, which it returns.
-    fn apply(&self, scratch: &mut Scratch, batch: &Batch, window: Window) -> u64 {
+    fn apply(&self, scratch: &mut Scratch, batch: &Batch, window: Window) -> Taken {
         let mut newest = i64::MIN;
-        let mut sequence = 0;
+        let mut taken: Option<Taken> = None;
         let mut held: Option<MutexGuard<'_, Shard>> = None;
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(shard);
             // Only now may those behind go on: none of them overtakes this batch.
             drop(held.take());
-            if number == 0 {
-                sequence = self.watermark.next();
-            }
+            // Taken in the first one.
+            let sequence = taken.get_or_insert_with(|| self.watermark.next()).sequence;
             let group = scratch.group(number);
             if !group.is_empty() {
                 shard.appending -= 1;
@@ -193,7 +193,7 @@ impl Store {
             held = Some(shard);
         }
         self.newest.fetch_max(newest, Ordering::Relaxed);
-        sequence
+        taken.expect("a store has at least one shard")
     }
 
     /// Returns the newest time that was stored, or the least there is.
@@ -265,26 +265,23 @@ impl Store {
     /// One block for the batch; the ticket resolves when it is durable and visible.
     fn hand_to_log(
         &self,
-        sequence: u64,
+        taken: Taken,
         encoder: &mut LogBlockEncoder,
         appended: Appended,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         if encoder.is_empty() {
-            self.watermark.complete(sequence, None, resolver, appended);
+            taken.complete(None, resolver, appended);
             return ticket;
         }
         let payload = encoder.finish();
         let bytes = payload.len() as u64;
         self.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let watermark = self.watermark.clone();
         self.log.append(
             payload,
             Box::new(move |outcome| match outcome {
-                Ok(position) => {
-                    watermark.complete(sequence, Some(position), resolver, appended);
-                }
-                Err(e) => watermark.fail(e, resolver),
+                Ok(position) => taken.complete(Some(position), resolver, appended),
+                Err(e) => taken.fail(e, resolver),
             }),
         );
         ticket

@@ -45,3 +45,20 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
     };
     assert_eq!(open().select(request).unwrap().len(), names.len());
 }
+
+#[test]
+fn append_after_a_batch_was_given_up_half_way_fails_and_does_not_wait() {
+    let sim = sim::env(1);
+    let store = Store::open(sim.env.clone(), StoreOptions::new("/data")).unwrap();
+    let mut batch = Batch::default();
+    let labels = Labels::from_pairs([("__name__", "a")]);
+    batch.push_series(labels.as_ref(), &[(1, 1.0)]);
+    let mut scratch = Scratch::default();
+    scratch.begin(&store, &batch);
+    store.look_up(&mut scratch);
+    drop(store.apply(&mut scratch, &batch, ALWAYS));
+    let bounds = AppendBounds { time_max: i64::MAX };
+    let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
+    let error = ticket.wait().unwrap_err();
+    assert!(error.message.contains("given up half way"), "{error}");
+}
