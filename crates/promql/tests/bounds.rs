@@ -105,3 +105,17 @@ fn samples_of_a_range_count_in_memory() {
         assert!(result.is_ok(), "{text}: {result:?}");
     }
 }
+
+#[test]
+fn rows_that_each_step_makes_anew_count_in_memory() {
+    let one = r#"count_values("v", up{pod="pod-0"})"#;
+    let text = |grown: &str| format!("max_over_time(({grown})[9m:10s])");
+    for (query, bytes_max) in [
+        (format!("up * on() group_left(v) {one}"), 3 << 20),
+        ("quantile by (pod) (0.5, up)".into(), 300_000),
+    ] {
+        check(&text(&query), 500, u64::MAX, bytes_max, NO_MEMORY);
+        let result = answer(&text(&query), 500, u64::MAX, 1 << 30);
+        assert!(result.is_ok(), "{query}: {result:?}");
+    }
+}

@@ -53,7 +53,7 @@ pub(crate) fn vector(
         };
         match pairing.fixed_pairs() {
             Some(pairs) => pairing.combine_rows(evaluator, pairs)?,
-            None => steps::frame(&pairing, &mut evaluator.notes)?,
+            None => steps::frame(&pairing, evaluator.account, &mut evaluator.notes)?,
         }
     };
     evaluator.account.settle(before, frame.samples())?;

@@ -109,7 +109,10 @@ fn many_quantiles(
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();
+        // Each step has one name, but every name has rows of all steps.
+        let row_bytes = grid.count * size_of::<f64>() + size_of::<Head>() + label.len();
         for name in distinct {
+            out.keep(evaluator.account.reserve(answers.len() * row_bytes)?);
             append_named(&mut out, &answers, &label, &name, &names);
         }
     }
@@ -267,7 +270,11 @@ impl Histograms {
         let account = evaluator.account;
         let task = |part: Range<usize>| {
             account.check()?;
-            Ok(self.answer_part(&self.histograms[part], question))
+            let row_bytes = self.frame.steps() * size_of::<f64>() + size_of::<Head>();
+            let memory = account.reserve(part.len() * row_bytes)?;
+            let (mut frame, log) = self.answer_part(&self.histograms[part], question);
+            frame.keep(memory);
+            Ok((frame, log))
         };
         let mut out = Frame::new(self.frame.steps());
         let mut log = RepairLog::default();

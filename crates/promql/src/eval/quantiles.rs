@@ -10,6 +10,7 @@ use crate::eval::ranges::in_parts;
 use crate::eval::stream::Stream;
 use crate::plan::Aggregate;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use std::ops::Range;
 
 /// Groups in a part: few, because a group may be large.
@@ -65,10 +66,12 @@ pub(crate) fn frame(
     let mut out = Frame::new(grid.count);
     let task = |part: Range<usize>| {
         account.check()?;
+        let memory = account.reserve(part.len() * grid.count * size_of::<f64>())?;
         let rows = part.map(|group| (group, of_group(&input, &members[group], &params)));
-        Ok(rows.collect::<Vec<_>>())
+        Ok((rows.collect::<Vec<_>>(), memory))
     };
-    let merge = |rows: Vec<(usize, Vec<f64>)>| {
+    let merge = |(rows, memory): (Vec<(usize, Vec<f64>)>, Reservation)| {
+        out.keep(memory);
         for (group, values) in rows {
             let drops_name = |series: &u32| input.head(*series as usize).drops_name;
             let head = Head {

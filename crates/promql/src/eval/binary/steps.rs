@@ -3,30 +3,39 @@
 
 use super::{NONE, Pairing, is_matched};
 use crate::ast::Cardinality;
+use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::of_kinds;
 use crate::eval::frame::{Frame, Head, RowBuffer, is_absent};
 use crate::eval::label_sets::retain;
 use crate::eval::stream::same_labelset;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// The value of the operation.
-pub(super) fn frame(pairing: &Pairing<'_>, notes: &mut Annotations) -> Result<Frame, QueryError> {
+pub(super) fn frame(
+    pairing: &Pairing<'_>,
+    account: &Account<'_>,
+    notes: &mut Annotations,
+) -> Result<Frame, QueryError> {
     let steps = pairing.left.steps();
     let mut output = Output {
         pairing,
         places: FxHashMap::default(),
         rows: Vec::new(),
         labels: FxHashMap::default(),
+        memory: account.reserve(0)?,
     };
     for step in 0..steps {
+        account.check()?;
         output.step(step, notes)?;
     }
     let mut frame = Frame::new(steps);
+    frame.keep(output.memory);
     for (labels, row) in output.rows {
         let head = Head {
             labels,
@@ -55,6 +64,8 @@ struct Output<'a> {
     rows: Vec<(Labels, RowBuffer)>,
     /// Result labels by the two series.
     labels: FxHashMap<(u32, u32), Labels>,
+    /// Of rows and labels: where labels change from step to step, each step makes new ones.
+    memory: Reservation,
 }
 
 fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
@@ -163,7 +174,7 @@ impl Output<'_> {
             notes.add(of_kinds(op, pairing.span, kinds.0, kinds.1)?);
             return Ok(());
         }
-        let labels = self.labels_of(many, one);
+        let labels = self.labels_of(many, one)?;
         let refused = |text: &str| Err(QueryError::Execution(text.into()));
         let before = matched.entry(many.signature).or_default();
         if pairing.matching().cardinality == Cardinality::OneToOne {
@@ -190,6 +201,7 @@ impl Output<'_> {
         let place = match self.places.get(&labels) {
             Some(place) if !self.pairing.may_repeat => *place,
             _ => {
+                self.reserve(steps * size_of::<f64>() + size_of::<RowBuffer>())?;
                 let mut row = RowBuffer::default();
                 row.reset(steps);
                 self.places.insert(labels.clone(), self.rows.len());
@@ -205,11 +217,16 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn labels_of(&mut self, many: &Element, one: &Element) -> Labels {
+    fn reserve(&mut self, bytes: usize) -> Result<(), QueryError> {
+        let grown = self.memory.grow(bytes);
+        grown.map_err(|e| QueryError::Limited(e.message))
+    }
+
+    fn labels_of(&mut self, many: &Element, one: &Element) -> Result<Labels, QueryError> {
         let pairing = self.pairing;
         let key = (many.series, one.series);
         if let Some(known) = self.labels.get(&key) {
-            return known.clone();
+            return Ok(known.clone());
         }
         let of = |frame: &Frame, series: u32| frame.head(series as usize).labels.clone();
         let labels = match key {
@@ -226,8 +243,9 @@ impl Output<'_> {
                 pairing.result_labels(&many, &one)
             }
         };
+        self.reserve(labels.as_bytes().len() + size_of::<((u32, u32), Labels)>())?;
         self.labels.insert(key, labels.clone());
-        labels
+        Ok(labels)
     }
 }
 
