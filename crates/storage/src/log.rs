@@ -235,6 +235,16 @@ impl LocalLog {
         lock(&self.0.state).next.previous()
     }
 
+    /// Whether it refuses blocks because the disk is nearly full, as of the last look.
+    pub fn is_disk_full(&self) -> bool {
+        lock(&self.0.state).disk_full
+    }
+
+    /// Below so many free bytes it refuses.
+    pub fn free_bytes_min(&self) -> u64 {
+        self.0.options.free_bytes_min
+    }
+
     /// The segments as they are now, oldest first.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let segments = lock(&self.0.catalog.segments).clone();

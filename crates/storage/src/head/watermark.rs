@@ -140,8 +140,8 @@ impl Watermark {
     }
 }
 
-/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark: nobody
-/// waits for a number that never completes.
+/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark:
+/// nobody waits for a number that never completes.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// The number.

@@ -2,6 +2,7 @@
 
 mod empty_series;
 mod extreme_times;
+mod full_disk;
 mod model;
 mod threads;
 

@@ -6,10 +6,13 @@
 //! time.
 
 use super::{Store, SyncMode, lock};
+use crate::error::StorageError;
 use crate::index::{Garbage, epoch_of};
+use firn_model::error::Error;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
 const SWEEP_TICKS: usize = 8;
@@ -20,11 +23,17 @@ const SLICE: u32 = 1_024;
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
 
+/// After a checkpoint that failed, or that was forced by a full disk: each may write as much as the
+/// head holds, and neither the space nor the disk's faults change from tick to tick.
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
+
 /// What the background job keeps between ticks.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     /// Everything up to here is in a checkpoint.
     pub(super) checkpoint_position: Position,
+    /// On the monotonic clock.
+    checkpoint_not_before: Duration,
     garbage: Vec<Garbage>,
     shard: usize,
     local: u32,
@@ -46,14 +55,51 @@ impl Store {
         {
             tracing::error!(error = %e, "sync log");
         }
+        self.checkpoint_if_due(&mut upkeep);
+    }
+
+    /// Writes a checkpoint if the log has grown or fills the disk, unless one was tried in vain a
+    /// moment ago.
+    fn checkpoint_if_due(&self, upkeep: &mut Upkeep) {
         let logged = self.logged_bytes.load(Ordering::Relaxed);
         let last = self.checkpoint_bytes.load(Ordering::Relaxed);
-        if logged > self.options.checkpoint_log_bytes.max(last)
-            && let Err(e) = self.write_checkpoint(&mut upkeep)
-        {
+        let is_full = self.log.is_disk_full() && logged > 0;
+        let is_due = is_full || logged > self.options.checkpoint_log_bytes.max(last);
+        let now = self.env.clock.monotonic();
+        if !is_due || now < upkeep.checkpoint_not_before {
+            return;
+        }
+        let room = self.look_for_room(last, is_full);
+        let written = room.and_then(|()| self.write_checkpoint(upkeep));
+        if is_full || written.is_err() {
+            upkeep.checkpoint_not_before = now.saturating_add(CHECKPOINT_PAUSE);
+        }
+        if let Err(e) = written {
             self.metrics.checkpoint_failures.inc();
             tracing::error!(error = %e, "write checkpoint");
         }
+    }
+
+    /// Refuses a checkpoint that would leave the log too little of the disk: a failed write of the
+    /// log ends all writing, a log that is longer than it should be does not. A log that takes no
+    /// more blocks lends half of its reserve, since the checkpoint is what frees space.
+    fn look_for_room(&self, last: u64, is_full: bool) -> Result<(), Error> {
+        let chunks: usize = self.shards.iter().map(|s| lock(s).chunk_bytes).sum();
+        let reserve = self.log.free_bytes_min() / if is_full { 2 } else { 1 };
+        let required = last.saturating_add(last / 4).max(chunks as u64);
+        let required = required.saturating_add(reserve);
+        let path = self.dir.checkpoints();
+        // A disk that cannot say is taken to have space.
+        let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
+        if free < required {
+            return Err(StorageError::DiskFull {
+                path,
+                free,
+                required,
+            }
+            .into());
+        }
+        Ok(())
     }
 
     /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
