@@ -14,16 +14,15 @@ use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::budget::Budget;
 use firn_model::cancel::{Cancel, Reason};
-use firn_model::env::Work;
 use firn_model::error::ErrorKind;
 use firn_model::metrics::{Collect, Sink};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::TextSink;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 /// The server's state. Cheap to clone; clones share it.
@@ -158,8 +157,11 @@ impl Drop for CancelOnDrop {
 }
 
 impl App {
-    /// Runs `job` on a compute thread when a query slot is free, and gives up at `deadline` or when
-    /// the caller is dropped. A job that was given up keeps its slot until it notices.
+    /// Runs `job` on a thread of its own when a query slot is free, and gives up at `deadline` or
+    /// when the caller is dropped. A job that was given up keeps its slot until it notices.
+    ///
+    /// Compute threads get only the parts into which a query splits itself: one that waits for such
+    /// a part takes up other work meanwhile, which must never be another whole query.
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -177,21 +179,16 @@ impl App {
             .map_err(|_| Failure::internal("the query queue is closed"))?;
         let cancel = CancelOnDrop(Cancel::new());
         let flag = cancel.0.clone();
-        let (sender, receiver) = oneshot::channel();
         let app = self.clone();
-        self.parts.env.compute.spawn(
-            Work::Compute,
-            Box::new(move || {
-                let running = app.metrics.queries_running.enter();
-                let outcome = catch_unwind(AssertUnwindSafe(|| job(&flag)));
-                drop((running, slot));
-                // Nobody waits any more if the request was given up.
-                let _ = sender.send(outcome);
-            }),
-        );
-        match timeout_at(deadline, receiver).await {
-            Ok(Ok(Ok(outcome))) => outcome,
-            Ok(_) => {
+        let running = spawn_blocking(move || {
+            let running = app.metrics.queries_running.enter();
+            let outcome = job(&flag);
+            drop((running, slot));
+            outcome
+        });
+        match timeout_at(deadline, running).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => {
                 self.metrics.panics.inc();
                 Err(Failure::internal("the query failed: see the log"))
             }
