@@ -17,7 +17,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
-use firn_ingest::{PendingWrite, Pipeline};
+use firn_ingest::{Admission, PendingWrite, Pipeline};
 use firn_model::error::Error;
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
@@ -51,8 +51,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let mut admission = pipeline.admit(0).map_err(refused)?;
     let hold = |bytes| admission.grow(bytes).map_err(refused);
     let bytes = body::read(app, Endpoint::Write, body, bytes_max, hold).await?;
-    let pending = decode(app, pipeline, tenant, bytes).await?;
-    drop(admission);
+    let pending = decode(app, pipeline, tenant, (bytes, admission)).await?;
     let outcome = pending.await.map_err(Failure::execution)?;
     match outcome.complaint() {
         None => Ok(()),
@@ -61,18 +60,19 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
 }
 
 /// Decodes and appends on a thread that may wait for a lock. Compute threads would make writes wait
-/// for queries; these are few, so that writes wait for each other and not for the scheduler.
+/// for queries; these are few, so that writes wait for each other and not for the scheduler. The
+/// body keeps its place among all bodies as long as it exists, whether the client waits or not.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
     tenant: TenantId,
-    bytes: Vec<u8>,
+    (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let decoding = tokio::task::spawn_blocking(move || {
         let pending = pipeline.remote_write(&tenant, &bytes);
-        drop(slot);
+        drop((bytes, admission, slot));
         pending
     });
     match decoding.await {
