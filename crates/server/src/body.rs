@@ -88,12 +88,15 @@ pub(crate) async fn read_form(
     let (head, body) = request.into_parts();
     let url_query = head.uri.query().unwrap_or_default();
     if head.method != Method::POST || !is_form(&head.headers) {
-        return Ok(Form::parse("", url_query));
+        return Form::parse("", url_query);
     }
     let mut held = app.bodies.reserve(0).map_err(overloaded)?;
     let hold = |bytes| held.grow(bytes).map_err(overloaded);
     let bytes = read(app, endpoint, body, app.limits().form_body_bytes_max, hold).await?;
-    Ok(Form::parse(&String::from_utf8_lossy(&bytes), url_query))
+    let text = String::from_utf8_lossy(&bytes);
+    // What is decoded takes no more than the text.
+    held.grow(text.len()).map_err(overloaded)?;
+    Ok(Form::parse(&text, url_query)?.holding(held))
 }
 
 fn is_form(headers: &axum::http::HeaderMap) -> bool {

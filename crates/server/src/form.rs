@@ -5,26 +5,44 @@
 
 use crate::failure::Failure;
 use crate::times::{parse_duration_nanos, parse_time};
+use firn_model::budget::Reservation;
 use firn_model::sample::TimestampMs;
 
+/// Parameters of a request at most. A pair takes a hundred bytes however short its text is; this
+/// many take a MiB, and no client has more than a few hundred selectors to name.
+const PAIRS_MAX: usize = 10_000;
+
 /// Decoded parameters in the order in which they count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
     first_error: Option<String>,
+    /// Memory of the values, if they came in a body.
+    _held: Option<Reservation>,
 }
 
 impl Form {
     /// Reads a form body (empty if there is none) and a URL's query.
-    pub(crate) fn parse(body: &str, url_query: &str) -> Self {
+    pub(crate) fn parse(body: &str, url_query: &str) -> Result<Self, Failure> {
+        let count = pairs(body).count() + pairs(url_query).count();
+        if count > PAIRS_MAX {
+            let message = format!("request has {count} parameters, limit {PAIRS_MAX}");
+            return Err(Failure::bad_data(message));
+        }
         let mut form = Form::default();
         form.add_all(body);
         form.add_all(url_query);
-        form
+        Ok(form)
+    }
+
+    /// Keeps the memory reserved that the values take.
+    pub(crate) fn holding(self, held: Reservation) -> Self {
+        let _held = Some(held);
+        Self { _held, ..self }
     }
 
     fn add_all(&mut self, text: &str) {
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in pairs(text) {
             if let Err(e) = self.add(pair) {
                 self.first_error.get_or_insert(e);
             }
@@ -94,6 +112,10 @@ impl Form {
     }
 }
 
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split('&').filter(|pair| !pair.is_empty())
+}
+
 /// Reads an integer; errors read as those of Go's `strconv.Atoi`.
 pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|e| {
@@ -153,7 +175,8 @@ mod tests {
 
     #[test]
     fn form_parse_puts_body_before_url() {
-        let form = Form::parse("a=1&match%5B%5D=up%7Bx%3D%22y+z%22%7D", "a=2&match[]=b&c");
+        let body = "a=1&match%5B%5D=up%7Bx%3D%22y+z%22%7D";
+        let form = Form::parse(body, "a=2&match[]=b&c").unwrap();
         assert_eq!((form.get("a"), form.get("c"), form.get("d")), ("1", "", ""));
         let matches: Vec<&str> = form.all("match[]").collect();
         assert_eq!(matches, [r#"up{x="y z"}"#, "b"]);
@@ -169,7 +192,7 @@ mod tests {
             ("a=1;c=2&b=1", "invalid semicolon separator in query"),
         ];
         for (text, error) in cases {
-            let form = Form::parse(text, "");
+            let form = Form::parse(text, "").unwrap();
             assert_eq!(
                 (form.get("b"), form.first_error()),
                 ("1", Some(error)),
@@ -177,7 +200,29 @@ mod tests {
             );
             assert_eq!(form.get("a"), "", "{text}");
         }
-        assert_eq!(Form::parse("a=%ff", "").get("a"), "\u{fffd}");
+        let form = Form::parse("a=%ff", "").unwrap();
+        assert_eq!(form.get("a"), "\u{fffd}");
+    }
+
+    #[test]
+    fn form_parse_of_too_many_pairs_is_refused() {
+        for (in_body, in_url, error) in [
+            (PAIRS_MAX - 1, 1, None),
+            (
+                PAIRS_MAX,
+                1,
+                Some("request has 10001 parameters, limit 10000"),
+            ),
+            (
+                0,
+                PAIRS_MAX + 5,
+                Some("request has 10005 parameters, limit 10000"),
+            ),
+        ] {
+            let outcome = Form::parse(&"a&".repeat(in_body), &"b&".repeat(in_url));
+            let got = outcome.err().map(|failure| failure.message);
+            assert_eq!(got.as_deref(), error, "{in_body} {in_url}");
+        }
     }
 
     #[test]
@@ -198,7 +243,7 @@ mod tests {
         ];
         for (text, want) in cases {
             let want = want.map_err(|e| Failure::parameter("limit", e));
-            assert_eq!(Form::parse(text, "").limit(), want, "{text}");
+            assert_eq!(Form::parse(text, "").unwrap().limit(), want, "{text}");
         }
     }
 }

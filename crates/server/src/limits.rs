@@ -21,8 +21,9 @@ pub struct Limits {
     /// few packets, so ten seconds allow for several retransmissions.
     pub header_read_max: Duration,
     /// How long a connection may say nothing between requests; `--web.read-timeout`. Longer than
-    /// any scrape or send interval in use, so that senders keep their connections.
-    pub idle_max: Duration,
+    /// any scrape or send interval in use, so that senders keep their connections. `None` is no
+    /// limit.
+    pub idle_max: Option<Duration>,
     /// A body may take this long plus its bytes at [`Limits::body_bytes_per_second_min`].
     pub body_grace: Duration,
     /// The slowest sender that is waited for: a 2G modem. A sender that drips loses its
@@ -48,6 +49,9 @@ pub struct Limits {
     pub query_timeout: Duration,
     /// Steps of a range query; upstream's number, which Grafana knows.
     pub steps_max: i64,
+    /// Different selectors in the `match[]` of a look-up: each is a pass over the index, and the
+    /// drop-downs of a dashboard ask for a few.
+    pub selectors_max: usize,
     /// Memory of one query: half of what all queries have, so that one cannot starve the rest.
     pub query_bytes_max: usize,
     /// Memory of all queries and of answers not yet sent: half of the process's.
@@ -68,7 +72,7 @@ impl Limits {
             header_bytes_max: 64 << 10,
             headers_max: 100,
             header_read_max: Duration::from_secs(10),
-            idle_max: Duration::from_secs(300),
+            idle_max: Some(Duration::from_secs(300)),
             body_grace: Duration::from_secs(10),
             body_bytes_per_second_min: 4 << 10,
             response_stall_max: Duration::from_secs(30),
@@ -79,6 +83,7 @@ impl Limits {
             queries_max: 20,
             query_timeout: Duration::from_secs(120),
             steps_max: 11_000,
+            selectors_max: 100,
             query_bytes_max: queries_bytes_max / 2,
             queries_bytes_max,
             shutdown_grace: Duration::from_secs(10),

@@ -1,4 +1,7 @@
 //! `/api/v1/series`, `/api/v1/labels` and `/api/v1/label/<name>/values`.
+//!
+//! Invariant: selectors are worked on one after the other, and what is kept of them is reserved
+//! until the answer is written.
 
 use crate::answer::{Annotations, List, push_labels};
 use crate::call::Call;
@@ -8,6 +11,7 @@ use crate::form::unescape_path;
 use crate::json;
 use crate::times::{TIME_MAX, TIME_MIN};
 use axum::response::Response;
+use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
@@ -15,11 +19,18 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Series between two looks at the cancel flag; upstream's number.
 const SERIES_PER_CHECK: usize = 128;
+
+/// What a series of a selection takes: its places in the store and handles of a few chunks.
+const SELECTED_BYTES: usize = 128;
+
+/// What the allocator adds to a text or label set.
+const ALLOCATION_BYTES: usize = 16;
 
 /// What a look-up is about. Several sets of matchers select what any of them does.
 struct Lookup {
@@ -30,20 +41,25 @@ struct Lookup {
     selectors: Vec<String>,
     sets: Vec<Vec<Matcher>>,
     range: TimeRange,
+    /// What may be held.
+    budget: Budget,
 }
 
 impl Lookup {
     fn new(call: &Call) -> Result<Self, Failure> {
         let min = call.form.time_or("start", TIME_MIN)?;
         let max = call.form.time_or("end", TIME_MAX)?;
-        let selectors = call.form.all("match[]").map(str::to_owned);
         Ok(Self {
             engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
             tenant: call.tenant.clone(),
-            selectors: selectors.collect(),
+            selectors: different_selectors(call)?,
             sets: Vec::new(),
             range: TimeRange::new(min, max),
+            budget: call
+                .app
+                .queries
+                .child("query", call.app.limits().query_bytes_max),
         })
     }
 
@@ -56,45 +72,95 @@ impl Lookup {
         if sets.iter().any(selects_all) {
             return Err("match[] must contain at least one non-empty matcher".into());
         }
-        self.sets = sets;
+        for set in sets {
+            if !self.sets.contains(&set) {
+                self.sets.push(set);
+            }
+        }
         Ok(())
     }
 
-    /// Runs `find` for every set of matchers, or once for all series if there is none.
-    fn each<T>(
+    /// Runs `find` for one set of matchers after the other, or once for all series if there is none.
+    fn each(
         &self,
         cancel: &Cancel,
-        find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<T, Error>,
-    ) -> Result<Vec<T>, Failure> {
+        mut find: impl FnMut(&dyn Select, SelectRequest<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let every_series = [Vec::new()];
         let sets = if self.sets.is_empty() {
             &every_series[..]
         } else {
             &self.sets
         };
-        let found = sets.iter().map(|matchers| {
+        for matchers in sets {
             let request = SelectRequest {
                 tenant: &self.tenant,
                 matchers,
                 range: self.range,
                 cancel,
             };
-            find(&*self.store, request).map_err(Failure::execution)
-        });
-        found.collect()
+            find(&*self.store, request)?;
+        }
+        Ok(())
     }
 
-    /// The same for lists of texts, which are merged and sorted.
-    fn texts<T: Ord>(
+    /// Merges the lists of texts that `find` finds.
+    fn texts(
         &self,
         cancel: &Cancel,
-        find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<T>, Error>,
-    ) -> Result<Vec<T>, Failure> {
-        let mut texts: Vec<T> = self.each(cancel, find)?.into_iter().flatten().collect();
-        texts.sort_unstable();
-        texts.dedup();
-        Ok(texts)
+        find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>,
+    ) -> Result<Texts, Error> {
+        let mut held = self.budget.reserve(0)?;
+        let mut texts = Vec::new();
+        self.each(cancel, |store, request| {
+            let found = find(store, request)?;
+            held.grow(texts_bytes(&found))?;
+            texts.extend(found);
+            // The store's lists are sorted: this merges two runs.
+            texts.sort();
+            texts.dedup();
+            held.shrink_to(texts_bytes(&texts));
+            Ok(())
+        })?;
+        Ok(Texts { texts, _held: held })
     }
+}
+
+/// The values of `match[]`, each once.
+fn different_selectors(call: &Call) -> Result<Vec<String>, Failure> {
+    let limit = call.app.limits().selectors_max;
+    let mut different = Vec::new();
+    for selector in call.form.all("match[]") {
+        if different.iter().any(|known| known == selector) {
+            continue;
+        }
+        if different.len() == limit {
+            let count = call.form.all("match[]").count();
+            return Err(Failure::bad_data(format!(
+                "too many different match[] selectors among {count}, limit {limit}"
+            )));
+        }
+        different.push(selector.to_owned());
+    }
+    Ok(different)
+}
+
+/// Sorted texts, and the memory that they take.
+struct Texts {
+    texts: Vec<Vec<u8>>,
+    _held: Reservation,
+}
+
+impl Texts {
+    fn get(&self, index: usize) -> &[u8] {
+        &self.texts[index]
+    }
+}
+
+fn texts_bytes(texts: &[Vec<u8>]) -> usize {
+    // A list that grew has room for twice as many.
+    let place = 2 * size_of::<Vec<u8>>() + ALLOCATION_BYTES;
+    texts.iter().map(|text| place + text.len()).sum()
 }
 
 fn deadline(call: &Call) -> Instant {
@@ -119,7 +185,7 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
             lookup
                 .parse()
                 .map_err(|e| Failure::parameter("match[]", e))?;
-            Found::look_up(&lookup, cancel)
+            Found::look_up(&lookup, cancel).map_err(Failure::execution)
         })
         .await?;
     let mut annotations = Annotations::default();
@@ -129,47 +195,86 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     })))
 }
 
-/// Series as they were found: of one set of matchers in the store's order, of several sorted.
-enum Found {
+/// Series as they were found, and the memory that they take.
+struct Found {
+    series: Series,
+    _held: Reservation,
+}
+
+/// Series of one set of matchers in the store's order, or of several sorted.
+enum Series {
     One(Arc<dyn Selection>),
     Merged(Vec<Labels>),
 }
 
 impl Found {
-    fn look_up(lookup: &Lookup, cancel: &Cancel) -> Result<Self, Failure> {
-        let mut selections = lookup.each(cancel, |store, request| store.select(request))?;
-        if selections.len() == 1
-            && let Some(only) = selections.pop()
-        {
-            return Ok(Found::One(only));
-        }
-        let mut merged = Vec::new();
-        for selection in selections {
-            for i in 0..selection.len() {
-                if i % SERIES_PER_CHECK == 0 {
-                    cancel.check().map_err(Failure::execution)?;
-                }
-                merged.push(selection.labels(i));
+    fn look_up(lookup: &Lookup, cancel: &Cancel) -> Result<Self, Error> {
+        let mut held = lookup.budget.reserve(0)?;
+        let mut only = None;
+        let mut merged = HashSet::new();
+        lookup.each(cancel, |store, request| {
+            let selection = store.select(request)?;
+            if lookup.sets.len() == 1 {
+                held.grow(selection.len() * SELECTED_BYTES)?;
+                only = Some(selection);
+                return Ok(());
             }
-        }
-        merged.sort_unstable();
-        merged.dedup();
-        Ok(Found::Merged(merged))
+            merge(&*selection, &mut merged, &mut held, cancel)
+        })?;
+        let series = match only {
+            Some(only) => Series::One(only),
+            None => {
+                let mut merged: Vec<Labels> = merged.into_iter().collect();
+                merged.sort_unstable();
+                Series::Merged(merged)
+            }
+        };
+        Ok(Found {
+            series,
+            _held: held,
+        })
     }
 
     fn len(&self) -> usize {
-        match self {
-            Found::One(selection) => selection.len(),
-            Found::Merged(labels) => labels.len(),
+        match &self.series {
+            Series::One(selection) => selection.len(),
+            Series::Merged(labels) => labels.len(),
         }
     }
 
     fn labels(&self, index: usize) -> Labels {
-        match self {
-            Found::One(selection) => selection.labels(index),
-            Found::Merged(labels) => labels[index].clone(),
+        match &self.series {
+            Series::One(selection) => selection.labels(index),
+            Series::Merged(labels) => labels[index].clone(),
         }
     }
+}
+
+/// Adds the label sets of a selection, and reserves what is new of them.
+fn merge(
+    selection: &dyn Selection,
+    merged: &mut HashSet<Labels>,
+    held: &mut Reservation,
+    cancel: &Cancel,
+) -> Result<(), Error> {
+    // A set that grew has room for twice as many, and a list is made of it in the end.
+    const PLACE_BYTES: usize = 3 * size_of::<Labels>() + ALLOCATION_BYTES;
+    let passing_bytes = selection.len() * SELECTED_BYTES;
+    held.grow(passing_bytes)?;
+    for start in (0..selection.len()).step_by(SERIES_PER_CHECK) {
+        cancel.check()?;
+        let mut new_bytes = 0;
+        for i in start..selection.len().min(start + SERIES_PER_CHECK) {
+            let labels = selection.labels(i);
+            let bytes = labels.as_bytes().len() + PLACE_BYTES;
+            if merged.insert(labels) {
+                new_bytes += bytes;
+            }
+        }
+        held.grow(new_bytes)?;
+    }
+    held.shrink_to(held.bytes() - passing_bytes);
+    Ok(())
 }
 
 /// The names of labels.
@@ -180,10 +285,13 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
         .app
         .compute(deadline(&call), move |cancel| {
             lookup.parse().map_err(Failure::bad_data)?;
-            lookup.texts(cancel, |store, request| store.label_names(request))
+            let names = lookup.texts(cancel, |store, request| {
+                let names = store.label_names(request)?;
+                Ok(names.into_iter().map(String::into_bytes).collect())
+            });
+            names.map_err(Failure::execution)
         })
         .await?;
-    let names = names.into_iter().map(String::into_bytes).collect();
     Ok(texts_response(&call, names, limit))
 }
 
@@ -196,17 +304,18 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
         .app
         .compute(deadline(&call), move |cancel| {
             lookup.parse().map_err(Failure::bad_data)?;
-            lookup.texts(cancel, |store, request| store.label_values(&name, request))
+            let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
+            values.map_err(Failure::execution)
         })
         .await?;
     Ok(texts_response(&call, values, limit))
 }
 
-fn texts_response(call: &Call, texts: Vec<Vec<u8>>, limit: Option<usize>) -> Response {
+fn texts_response(call: &Call, texts: Texts, limit: Option<usize>) -> Response {
     let mut annotations = Annotations::default();
-    let len = truncated(texts.len(), limit, &mut annotations);
+    let len = truncated(texts.texts.len(), limit, &mut annotations);
     call.json(List::new(len, annotations, move |out, i| {
-        json::push_html_string(out, &texts[i]);
+        json::push_html_string(out, texts.get(i));
     }))
 }
 

@@ -127,7 +127,10 @@ pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {
         return no_profiler();
     };
-    let form = Form::parse("", request.uri().query().unwrap_or_default());
+    let form = match Form::parse("", request.uri().query().unwrap_or_default()) {
+        Ok(form) => form,
+        Err(failure) => return failure.into_plain(),
+    };
     let seconds = match form.get("seconds") {
         "" => 30,
         text => match parse_duration_nanos(text) {

@@ -343,6 +343,18 @@ async fn series_and_labels_with_bad_parameters_are_refused_in_upstreams_words() 
     for (path, message) in cases {
         check(&fixture, &[(path, 400, &error("bad_data", message))]).await;
     }
+    let many = |count| {
+        let selectors: String = (0..count)
+            .map(|i| format!("match[]=m{i}&match[]=up&"))
+            .collect();
+        format!("/api/v1/series?{selectors}")
+    };
+    let refused = error(
+        "bad_data",
+        "too many different match[] selectors among 200, limit 100",
+    );
+    check(&fixture, &[(&many(100), 400, &refused)]).await;
+    assert_eq!(send(&fixture, get(&many(99))).await.status, 200);
     let unavailable = error("unavailable", "store is not open");
     let path = "/api/v1/series?match[]=up&start=2&end=1";
     check(&fixture, &[(path, 503, &unavailable)]).await;

@@ -104,7 +104,7 @@ async fn connection_without_whole_headers_is_closed() {
 async fn idle_connection_is_kept_for_a_while_and_closed() {
     let server = Server::start(|limits| {
         limits.header_read_max = SHORT;
-        limits.idle_max = 4 * SHORT;
+        limits.idle_max = Some(4 * SHORT);
     })
     .await;
     let mut socket = server.connect().await;

@@ -29,7 +29,7 @@ pub enum PartsError {
     #[error("flag --web.cors.origin: {0}")]
     Cors(#[from] regex::Error),
     /// `--web.external-url` is not one.
-    #[error("flag --web.external-url: not an http or https URL: {0:?}")]
+    #[error("flag --web.external-url: neither an http or https URL nor a path: {0:?}")]
     ExternalUrl(String),
 }
 
@@ -102,7 +102,8 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
 fn limits(settings: &Settings, memory_bytes: usize) -> Limits {
     Limits {
         connections_max: settings.connections_max,
-        idle_max: settings.read_timeout,
+        // As upstream: zero is no limit.
+        idle_max: Some(settings.read_timeout).filter(|timeout| !timeout.is_zero()),
         queries_max: settings.query_concurrency,
         query_timeout: settings.query_timeout,
         ..Limits::for_memory(memory_bytes)
@@ -133,6 +134,7 @@ fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
     let url = &settings.external_url;
     let (origin, path) = match url.as_str() {
         "" => (None, ""),
+        path if path.starts_with('/') => (None, without_query(path)),
         url => {
             let (origin, path) =
                 split_url(url).ok_or_else(|| PartsError::ExternalUrl(url.to_owned()))?;
@@ -167,7 +169,11 @@ fn split_url(url: &str) -> Option<(&str, &str)> {
         return None;
     }
     let (origin, rest) = url.split_at(url.len() - authority.len() + end);
-    Some((origin, rest.split(['?', '#']).next().unwrap_or_default()))
+    Some((origin, without_query(rest)))
+}
+
+fn without_query(path: &str) -> &str {
+    path.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// What was built. Whoever packages Firn sets the variables while it compiles.
@@ -223,6 +229,8 @@ mod tests {
             ("", "", "", None),
             ("", "/", "", None),
             ("", "a/b/", "/a/b", None),
+            ("/prometheus/?q", "", "/prometheus", None),
+            ("/prometheus", "/", "", None),
             ("https://x.org/p/", "", "/p", Some("https://x.org")),
             ("https://x.org:1/p?q", "/", "", Some("https://x.org:1")),
             ("http://x.org", "", "", Some("http://x.org")),
