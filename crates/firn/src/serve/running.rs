@@ -15,6 +15,8 @@ pub struct Running {
     file: Option<PathBuf>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Held while the file is read and taken over, so that what was read last is what holds.
+    reloading: Mutex<()>,
 }
 
 struct State {
@@ -31,7 +33,12 @@ impl Running {
             is_newest_good: true,
             taken_over: clock.now_ms(),
         });
-        Self { file, clock, state }
+        Self {
+            file,
+            clock,
+            state,
+            reloading: Mutex::new(()),
+        }
     }
 
     /// The configuration.
@@ -56,6 +63,10 @@ impl Running {
             info!("no config file to read again");
             return Ok(());
         };
+        let _alone = self
+            .reloading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match config::load(file) {
             Ok(config) => {
                 self.take_over(config);
