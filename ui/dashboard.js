@@ -40,6 +40,7 @@ export class Dashboard {
     if (this.root.hidden !== visible) return;
     this.root.hidden = !visible;
     clearInterval(this.timer);
+    clearTimeout(this.retry);
     if (!visible) return;
     this.draw();
     this.timer = setInterval(() => document.hidden || this.draw(), REFRESH_MS);
@@ -52,7 +53,9 @@ export class Dashboard {
     const cards = this.root.querySelector("#cards");
     if (present.length === 0) {
       cards.replaceChildren(element("p", { class: "empty" }, "Firn has no metrics of its own yet: the first scrape is a few seconds away."));
-      setTimeout(() => this.root.hidden || this.draw(), 2000);
+      // One retry at a time: the interval draws too.
+      clearTimeout(this.retry);
+      this.retry = setTimeout(() => this.root.hidden || this.draw(), 2000);
       return;
     }
     cards.replaceChildren(...present.map(([title]) => this.cards.get(title).root));

@@ -92,7 +92,7 @@ export class Panel {
 
   refresh(seconds) {
     clearInterval(this.timer);
-    if (seconds > 0) this.timer = setInterval(() => document.hidden || this.run(), seconds * 1000);
+    if (seconds > 0) this.timer = setInterval(() => document.hidden || this.again(), seconds * 1000);
   }
 
   stop() {
@@ -132,8 +132,18 @@ export class Panel {
     this.write();
     this.changed();
     this.request?.abort();
+    this.request = undefined;
     if (!this.state.expr) return this.clear();
     remember(this.state.expr);
+    return this.execute();
+  }
+
+  // Asks once more what was asked last, whatever is being typed; a query under way goes on.
+  again() {
+    if (this.state.expr && !this.request) this.execute();
+  }
+
+  async execute() {
     const request = new AbortController();
     this.request = request;
     this.find(".run").classList.add("busy");
@@ -149,7 +159,10 @@ export class Panel {
       this.clear();
       this.messages({ error: `${error.kind ? `${error.kind}: ` : ""}${error.message}` });
     }
-    if (this.request === request) this.find(".run").classList.remove("busy");
+    if (this.request === request) {
+      this.request = undefined;
+      this.find(".run").classList.remove("busy");
+    }
     return undefined;
   }
 
