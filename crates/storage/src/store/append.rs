@@ -7,10 +7,10 @@
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
 //! birth is logged by the batch that stores the first sample of the series, which need not be the
-//! one that made it: whoever is acked after that one waits for its block. The
-//! second pass enters every shard in the same order and holds one lock until it has the next: no
-//! batch overtakes another, so each shard sees sequence numbers ascend, and several batches are
-//! under way in different shards.
+//! one that made it: whoever is acked after that one waits for its block. The second pass enters
+//! every shard in the same order and holds one lock until it has the next: no batch overtakes
+//! another, so each shard sees sequence numbers ascend, and several batches are under way in
+//! different shards.
 
 #[cfg(test)]
 mod tests;
