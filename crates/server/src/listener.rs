@@ -8,7 +8,7 @@ use crate::routes::router;
 use crate::socket::{Busy, GuardedSocket, Phase};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::Request;
+use axum::http::{HeaderValue, Request, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +19,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -103,9 +104,16 @@ impl Server {
         let routes = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let busy = phase.busy();
+            let phase = phase.clone();
+            let (request, has_ended) = RequestBody::watch(request);
             let answer = routes.call(request);
             async move {
-                let response = answer.await?;
+                let mut response = answer.await?;
+                if !has_ended.load(Ordering::Relaxed) {
+                    phase.end();
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
                 Ok::<_, Infallible>(response.map(|inner| BusyBody { inner, _busy: busy }))
             }
         });
@@ -147,6 +155,48 @@ impl Server {
             );
         }
         connections.shutdown().await;
+    }
+}
+
+/// A request's body that tells whether it was read to its end.
+struct RequestBody {
+    inner: Incoming,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl RequestBody {
+    fn watch(request: Request<Incoming>) -> (Request<Self>, Arc<AtomicBool>) {
+        let has_ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+        let watched = request.map(|inner| Self {
+            inner,
+            has_ended: has_ended.clone(),
+        });
+        (watched, has_ended)
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) {
+            this.has_ended.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
     }
 }
 

@@ -5,6 +5,9 @@
 //! Idle --first byte--> Head --request complete--> Busy --answer sent--> Idle
 //! ```
 //!
+//! A request whose body was not read to its end is the last one of its connection: what follows
+//! could be the rest of that body, and must not be taken for a request line.
+//!
 //! Time for a body is kept by [`crate::body`], the pause between requests by hyper; here a request
 //! under way may be silent for as long as the server works on it.
 
@@ -24,6 +27,7 @@ use tokio::time::{Sleep, sleep};
 const HEAD: u8 = 0;
 const BUSY: u8 = 1;
 const IDLE: u8 = 2;
+const LAST: u8 = 3;
 
 /// Where a connection stands; shared by its socket and its requests.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,11 @@ impl Phase {
         self.0.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
     }
+
+    /// No request may follow the one under way.
+    pub(crate) fn end(&self) {
+        self.0.store(LAST, Ordering::Relaxed);
+    }
 }
 
 /// Holds a connection busy.
@@ -43,7 +52,9 @@ pub(crate) struct Busy(Phase);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.0.store(IDLE, Ordering::Relaxed);
+        // After the last request nothing changes any more.
+        let phase = &self.0.0;
+        let _ = phase.compare_exchange(BUSY, IDLE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

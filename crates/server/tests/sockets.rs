@@ -147,6 +147,36 @@ async fn body_that_drips_is_given_up() {
 }
 
 #[tokio::test]
+async fn connection_after_an_unread_body_is_closed() {
+    let server = Server::start(|_| {}).await;
+    let get = "GET /api/v1/query?query=vector+1&x=\"> HTTP/1.1\r\nHost: x\r\n\
+               Connection: close\r\n\r\n";
+    for (path, body, closes) in [
+        ("/nowhere", "", true),
+        ("/nowhere", get, true),
+        ("/api/v1/query", "query=vector+1", false),
+    ] {
+        let length = if body.is_empty() {
+            get.len()
+        } else {
+            body.len()
+        };
+        let mut socket = server
+            .send(&format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\
+                 Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}"
+            ))
+            .await;
+        let head = read_until(&mut socket, "\r\n\r\n").await;
+        assert_eq!(head.contains("connection: close\r\n"), closes, "{head}");
+        // The server may have closed already.
+        let _ = socket.write_all(get.as_bytes()).await;
+        let rest = read_to_end(socket).await;
+        assert_eq!(rest.contains("HTTP/1.1 200 OK\r\n"), !closes, "{rest}");
+    }
+}
+
+#[tokio::test]
 async fn body_without_end_is_refused_at_the_limit() {
     let server = Server::start(|limits| limits.write_body_bytes_max = 100_000).await;
     let head = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
