@@ -73,7 +73,7 @@ type Folded = (Cells, Reservation, Annotations);
 impl Folding<'_> {
     fn part(&self, part: Range<usize>) -> Result<Folded, QueryError> {
         let mut notes = Annotations::default();
-        let mut cells = Cells::new(self.fold, self.steps, self.groups.len());
+        let mut cells = Cells::new(self.fold, self.steps);
         let mut memory = self.account.reserve(0)?;
         let (mut samples, mut ignored) = (0, false);
         let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {

@@ -6,6 +6,7 @@
 
 use crate::eval::frame::{ABSENT, Row, is_absent};
 use crate::eval::kahan::Kahan;
+use rustc_hash::FxHashMap;
 
 /// How values are folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +60,6 @@ impl Fold {
     }
 }
 
-/// No slot.
-const NONE: u32 = u32::MAX;
-
 /// The place of a group.
 #[derive(Clone, Debug)]
 struct Slot {
@@ -80,8 +78,8 @@ struct Slot {
 pub(crate) struct Cells {
     fold: Fold,
     steps: usize,
-    /// For each group its slot.
-    slot_of: Vec<u32>,
+    /// The slots of groups by number: a part sees few of all groups, so this is no table.
+    slot_of: FxHashMap<u32, u32>,
     slots: Vec<Slot>,
     /// Sum, count, extreme; or the sum of squares for a variance.
     first: Vec<f64>,
@@ -93,12 +91,12 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// No cells yet, for `groups` groups.
-    pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
+    /// No cells yet.
+    pub(crate) fn new(fold: Fold, steps: usize) -> Self {
         Self {
             fold,
             steps,
-            slot_of: vec![NONE; groups],
+            slot_of: FxHashMap::default(),
             slots: Vec::new(),
             first: Vec::new(),
             second: Vec::new(),
@@ -110,7 +108,8 @@ impl Cells {
     /// Memory in use.
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.first.len() + self.second.len() + self.third.len();
-        cells * size_of::<f64>() + self.slot_of.len() * size_of::<u32>()
+        let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
+        cells * size_of::<f64>() + self.slots.len() * slot_bytes
     }
 
     /// How values are folded.
@@ -151,15 +150,13 @@ impl Cells {
     }
 
     fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
-        let slot = self.slot_of[group as usize];
-        if slot != NONE {
-            let known = &mut self.slots[slot as usize];
-            known.first = known.first.min(series);
-            known.drops_name |= drops_name;
-            return slot as usize;
-        }
         let slot = self.slots.len();
-        self.slot_of[group as usize] = slot as u32;
+        let known = *self.slot_of.entry(group).or_insert(slot as u32) as usize;
+        if let Some(known_slot) = self.slots.get_mut(known) {
+            known_slot.first = known_slot.first.min(series);
+            known_slot.drops_name |= drops_name;
+            return known;
+        }
         self.slots.push(Slot {
             group,
             first: series,
@@ -448,7 +445,7 @@ mod tests {
     /// Folds rows of one group, in one go and split in two.
     fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
         for split in 0..=rows.len() {
-            let (mut cells, mut rest) = (Cells::new(fold, 3, 1), Cells::new(fold, 3, 1));
+            let (mut cells, mut rest) = (Cells::new(fold, 3), Cells::new(fold, 3));
             for (series, values) in rows.iter().enumerate() {
                 let part = if series < split {
                     &mut cells
@@ -492,7 +489,7 @@ mod tests {
 
     #[test]
     fn cells_of_means_note_an_infinite_sum() {
-        let mut cells = Cells::new(Fold::Mean, 1, 1);
+        let mut cells = Cells::new(Fold::Mean, 1);
         cells.add(0, 0, row(&[f64::MAX]), false);
         assert!(!cells.overflowed());
         cells.add(0, 1, row(&[f64::MAX]), false);
