@@ -29,7 +29,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
@@ -144,27 +144,38 @@ impl ScrapeLoop {
                 _ = &mut stopped => break,
                 _ = ticks.tick() => {}
             }
-            // A stop during a fetch ends the fetch: its samples are not in the store yet.
-            tokio::select! {
+            let time = self.scheduled_time();
+            let started = self.clock.monotonic();
+            // A stop ends a fetch, whose samples are not in the store yet, but waits for an append:
+            // staleness markers come after the samples.
+            let fetched = tokio::select! {
                 biased;
                 _ = &mut stopped => break,
-                () = self.scrape() => {}
-            }
+                fetched = self.fetch() => fetched,
+            };
+            self.store(fetched, time, started).await;
         }
         self.end().await;
         metrics.scrape_targets.add(-1);
     }
 
-    async fn scrape(&mut self) {
-        let time = self.scheduled_time();
-        let started = self.clock.monotonic();
-        let fetched = match timeout(self.target.timeout, self.fetch.fetch()).await {
+    async fn fetch(&self) -> Result<Vec<u8>, Error> {
+        match timeout(self.target.timeout, self.fetch.fetch()).await {
             Ok(fetched) => fetched,
             Err(_) => {
                 let message = format!("scrape timed out after {:?}", self.target.timeout);
                 Err(Error::new(ErrorKind::Timeout, message))
             }
-        };
+        }
+    }
+
+    /// Stores what came of the scrape at `time` that began when the clock stood at `started`.
+    async fn store(
+        &mut self,
+        fetched: Result<Vec<u8>, Error>,
+        time: TimestampMs,
+        started: Duration,
+    ) {
         let duration = self.clock.monotonic().saturating_sub(started);
         let outcome = self.state.take(fetched, time, duration);
         let metrics = self.pipeline.metrics();
@@ -183,10 +194,19 @@ impl ScrapeLoop {
         self.append().await;
     }
 
+    /// Stores the batch, on a thread that may wait for the store's locks.
     async fn append(&mut self) {
-        let write = self
-            .pipeline
-            .append(&self.target.tenant, self.state.batch());
+        let (pipeline, tenant) = (self.pipeline.clone(), self.target.tenant.clone());
+        let batch = self.state.lend_batch();
+        let appending = spawn_blocking(move || (pipeline.append(&tenant, &batch), batch));
+        let (write, batch) = match appending.await {
+            Ok(appended) => appended,
+            Err(e) => {
+                warn!(target = %self.target.labels, error = %e, "scrape not stored");
+                return;
+            }
+        };
+        self.state.give_back(batch);
         match write.await {
             Ok(outcome) => {
                 if let Some(complaint) = outcome.complaint() {

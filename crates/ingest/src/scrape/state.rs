@@ -74,6 +74,16 @@ impl ScrapeState {
         &self.batch
     }
 
+    /// Lends the batch to a thread that stores it; [`ScrapeState::give_back`] keeps its memory.
+    pub fn lend_batch(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
+    }
+
+    /// Takes a lent batch back.
+    pub fn give_back(&mut self, batch: Batch) {
+        self.batch = batch;
+    }
+
     /// Takes the answer to a scrape at `time` that took `duration` and makes its batch. Fails if
     /// the scrape did; the batch then says that the target is down.
     pub fn take(
