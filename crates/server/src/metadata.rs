@@ -80,7 +80,8 @@ impl Lookup {
         Ok(())
     }
 
-    /// Runs `find` for one set of matchers after the other, or once for all series if there is none.
+    /// Runs `find` for one set of matchers after the other, or once for all series if there is
+    /// none.
     fn each(
         &self,
         cancel: &Cancel,

@@ -10,8 +10,8 @@
 //! Invariants: what was acked is found by every later reader and after every restart, once; a
 //! reader sees all of a batch or nothing of it; the log is never longer than
 //! [`StoreOptions::checkpoint_log_bytes`] or the last checkpoint, but for what arrives while the
-//! next one is written or the disk has no room for it. The store knows one tenant; it knows nothing of HTTP, and of wall time only
-//! what a caller passes in.
+//! next one is written or the disk has no room for it. The store knows one tenant; it knows nothing
+//! of HTTP, and of wall time only what a caller passes in.
 
 mod append;
 mod checkpoint;
