@@ -11,7 +11,7 @@ mod schema;
 mod yaml;
 
 use crate::retention::Retention;
-use crate::units::{parse_duration, parse_size};
+use firn_model::units::{parse_duration, parse_size};
 use schema::{Findings, parse_bool, walk};
 use std::path::Path;
 use std::time::Duration;

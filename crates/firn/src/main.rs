@@ -17,7 +17,6 @@ mod retention;
 mod script;
 mod serve;
 mod settings;
-mod units;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -7,8 +7,8 @@ mod client;
 mod print;
 
 use crate::console;
-use crate::units::parse_duration;
 use client::{Client, ClientError, Params};
+use firn_model::units::parse_duration;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 
 use crate::config::Config;
 use crate::flags::CommandLine;
-use crate::units::{format_duration, parse_size};
+use firn_model::units::{format_duration, parse_size};
 use firn_storage::store::RETENTION_MS;
 use std::fmt;
 use std::time::Duration;

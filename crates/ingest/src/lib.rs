@@ -1,16 +1,20 @@
 //! Ingestion: what happens to samples between a socket and the store.
 //!
-//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample)
-//! and scraping ([`scrape`]). Both end in the same [`firn_model::store::Append`].
+//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample),
+//! relabelling ([`relabel`]), the HTTP client ([`client`]), discovery of targets ([`discovery`])
+//! and scraping ([`scrape`]). All samples end in the same [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is spent, and every sample that was read is either
-//! stored or counted as dropped under exactly one [`DropReason`]. Nothing here knows HTTP: bodies
-//! come in as bytes, targets are fetched through [`scrape::Fetch`].
+//! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
+//! of writes come in as bytes.
 
+pub mod client;
+pub mod discovery;
 mod limits;
 pub mod metrics;
 mod outcome;
 mod pipeline;
+pub mod relabel;
 pub mod scrape;
 
 pub use limits::IngestLimits;

@@ -37,6 +37,9 @@ use tracing::{debug, warn};
 /// minute, at a cost of some hundred samples.
 pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How targets know who asks.
+pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
+
 /// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress
 /// to almost nothing, and timers are late by a millisecond; Prometheus does the same.
 const ALIGNMENT_MS_MAX: i64 = 2;

@@ -303,6 +303,11 @@ impl LabelsBuilder {
         self
     }
 
+    /// The pairs in name order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.pairs.iter().map(|(n, v)| (n.as_str(), v.as_slice()))
+    }
+
     /// The value of `name`, or empty.
     pub fn get(&self, name: &str) -> &[u8] {
         match self.pairs.binary_search_by(|(n, _)| n.as_str().cmp(name)) {

@@ -25,3 +25,4 @@ pub mod regex;
 pub mod sample;
 pub mod store;
 pub mod tenant;
+pub mod units;

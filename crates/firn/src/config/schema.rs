@@ -6,7 +6,7 @@
 //! [`super::keys`] and [`super::discovery`].
 
 use super::yaml::{Node, Value, YamlError};
-use crate::units::{parse_duration, parse_size};
+use firn_model::units::{parse_duration, parse_size};
 
 /// What a secret is replaced with, as in Prometheus.
 pub const SECRET: &str = "<secret>";

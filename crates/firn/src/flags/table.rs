@@ -2,7 +2,7 @@
 
 use super::{Apply, Effect, Flag};
 use crate::settings::LogFormat;
-use crate::units::parse_duration;
+use firn_model::units::parse_duration;
 use std::str::FromStr;
 
 /// A flag that Firn acts on.

@@ -1,0 +1,180 @@
+//! The HTTP client by which targets and discoveries are asked.
+//!
+//! ```text
+//! HttpClient (who we are, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
+//! ```
+//!
+//! Invariant: credentials go to the host that was asked for and to no other, whatever it redirects
+//! to. Deadlines are the caller's: dropping a future ends the request. Semantics follow
+//! Prometheus's library for HTTP clients.
+
+mod auth;
+mod body;
+mod route;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod transport;
+
+pub use auth::form_encode;
+pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
+pub use settings::{
+    Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret, TlsSettings,
+    TlsVersion,
+};
+
+use auth::Authorizer;
+use firn_model::error::{Error, ErrorKind};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION};
+use hyper::http::uri::Parts;
+use hyper::{HeaderMap, Method, Request, Response, Uri};
+use transport::Transport;
+
+/// Redirects that are followed for one request, as in Go.
+const REDIRECTS_MAX: usize = 10;
+
+/// A client with its pool of connections. Share it: connections are kept between requests.
+#[derive(Debug)]
+pub struct HttpClient {
+    settings: HttpSettings,
+    transport: Transport,
+    authorizer: Authorizer,
+}
+
+impl HttpClient {
+    /// A client that behaves as `settings` say. Files are read when a request needs them.
+    pub fn new(settings: HttpSettings) -> Self {
+        Self {
+            transport: Transport::new(&settings.tls, &settings.proxy, settings.enable_http2),
+            authorizer: Authorizer::new(&settings.auth),
+            settings,
+        }
+    }
+
+    /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
+    /// Fails with [`ErrorKind::Unavailable`].
+    pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, Error> {
+        let own = self.own_headers().await?;
+        let mut at = uri.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let mut request = Request::builder().method(Method::GET).uri(at.clone());
+            if let Some(all) = request.headers_mut() {
+                all.extend(headers.clone());
+                if at.authority() == uri.authority() {
+                    all.extend(own.clone());
+                }
+            }
+            let request = request
+                .body(Full::<Bytes>::default())
+                .map_err(|e| failed(uri, &e.to_string()))?;
+            let response = self
+                .transport
+                .send(request)
+                .await
+                .map_err(|message| failed(&at, &message))?;
+            match redirect(&response, &at) {
+                Some(next) if self.settings.follow_redirects => at = next,
+                _ => return Ok(response),
+            }
+        }
+        Err(failed(
+            &at,
+            &format!("stopped after {REDIRECTS_MAX} redirects"),
+        ))
+    }
+
+    /// Headers that only the host that was asked for may see.
+    async fn own_headers(&self) -> Result<HeaderMap, Error> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = self.authorizer.header().await? {
+            headers.insert(AUTHORIZATION, value);
+        }
+        for (name, values) in &self.settings.headers {
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| unavailable(format!("{name:?} is not the name of a header")))?;
+            for value in values {
+                let text = match value {
+                    HeaderValueSource::Plain(text) => text.clone(),
+                    HeaderValueSource::Secret(secret) => auth::reveal(secret, "header").await?,
+                };
+                let value = HeaderValue::from_str(&text)
+                    .map_err(|_| unavailable(format!("header {name} has an invalid value")))?;
+                headers.append(name.clone(), value);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+/// Where `response` to `from` sends the client, if it does.
+fn redirect(response: &Response<Incoming>, from: &Uri) -> Option<Uri> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    resolve(from, location)
+}
+
+/// A reference that stands on the page `base`.
+fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
+    let reference = reference.split('#').next().unwrap_or_default();
+    let scheme = base.scheme_str()?;
+    if reference.starts_with("//") {
+        return format!("{scheme}:{reference}").parse().ok();
+    }
+    let is_absolute = reference
+        .split_once("://")
+        .is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    if is_absolute {
+        return reference.parse().ok();
+    }
+    let path = match reference {
+        rooted if rooted.starts_with('/') => rooted.to_owned(),
+        query if query.starts_with('?') => format!("{}{query}", base.path()),
+        "" => return Some(base.clone()),
+        relative => {
+            let folder = base.path().rfind('/').map_or("/", |at| &base.path()[..=at]);
+            without_dots(&format!("{folder}{relative}"))
+        }
+    };
+    let mut parts = Parts::default();
+    parts.scheme = base.scheme().cloned();
+    parts.authority = base.authority().cloned();
+    parts.path_and_query = Some(path.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// A path without `.` and `..`.
+fn without_dots(path: &str) -> String {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    };
+    let mut kept: Vec<&str> = Vec::new();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    for (i, segment) in segments.iter().enumerate() {
+        match *segment {
+            ".." => {
+                kept.pop();
+            }
+            "." => {}
+            other => kept.push(other),
+        }
+        if i + 1 == segments.len() && matches!(*segment, "." | "..") {
+            kept.push("");
+        }
+    }
+    let path = format!("/{}", kept.join("/"));
+    query.map_or(path.clone(), |query| format!("{path}?{query}"))
+}
+
+fn failed(uri: &Uri, message: &str) -> Error {
+    unavailable(format!("Get \"{uri}\": {message}"))
+}
+
+fn unavailable(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unavailable, message)
+}

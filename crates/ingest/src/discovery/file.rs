@@ -1,0 +1,143 @@
+//! Targets from files that others write: JSON or YAML, by the ending of the name.
+//!
+//! Files are looked at often and read only if their time or length changed; that finds changes on
+//! any file system, network shares and mounted config maps included, where notifications are lost.
+
+use super::{Group, ReadYaml, publish};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::warn;
+
+/// How often files are looked at: soon enough for whoever waits for a target to appear, at a few
+/// system calls.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// Bytes of a file of targets; one of 100,000 targets has some 10 MB.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// The label that tells the file.
+const FILEPATH: &str = "__meta_filepath";
+
+/// What a file was when it was read last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+/// The files of one discovery and what they said last.
+#[derive(Debug)]
+pub(super) struct Files {
+    patterns: Vec<PathBuf>,
+    read_yaml: ReadYaml,
+    known: BTreeMap<PathBuf, (Stamp, Vec<Group>)>,
+}
+
+impl Files {
+    pub(super) fn new(patterns: Vec<PathBuf>, read_yaml: ReadYaml) -> Self {
+        Self {
+            patterns,
+            read_yaml,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at all files; reads those that changed, or all of them. May block.
+    pub(super) fn look(&mut self, reads_all: bool) {
+        let paths = self.paths();
+        // What is gone has no targets any more.
+        self.known.retain(|path, _| paths.contains(path));
+        for path in paths {
+            let stamp = match std::fs::metadata(&path) {
+                Ok(metadata) => Stamp {
+                    modified: metadata.modified().ok(),
+                    bytes: metadata.len(),
+                },
+                Err(e) => {
+                    warn!(path = %path.display(), error = %e, "cannot read target file");
+                    continue;
+                }
+            };
+            let known = self.known.get(&path);
+            if !reads_all && known.is_some_and(|(old, _)| *old == stamp) {
+                continue;
+            }
+            let groups = match self.read(&path, stamp.bytes) {
+                Ok(groups) => groups,
+                Err(e) => {
+                    warn!(path = %path.display(), error = %e, "cannot read target file");
+                    known.map(|(_, groups)| groups.clone()).unwrap_or_default()
+                }
+            };
+            self.known.insert(path, (stamp, groups));
+        }
+    }
+
+    /// The groups of all files, in the order of their paths.
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let groups = self.known.values().flat_map(|(_, groups)| groups);
+        groups.cloned().collect()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        for pattern in &self.patterns {
+            // The config was checked: a pattern that cannot be read finds nothing.
+            if let Ok(found) = glob::glob(&pattern.to_string_lossy()) {
+                paths.extend(found.flatten());
+            }
+        }
+        paths
+    }
+
+    fn read(&self, path: &Path, bytes: u64) -> Result<Vec<Group>, String> {
+        if bytes > FILE_BYTES_MAX {
+            return Err(format!("{bytes} bytes, limit {FILE_BYTES_MAX}"));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+        let mut groups: Vec<Group> = match ending == "json" {
+            true => serde_json::from_str(&text).map_err(|e| e.to_string())?,
+            false => (self.read_yaml)(&text)?,
+        };
+        for group in &mut groups {
+            let path = path.to_string_lossy().into_owned();
+            group.labels.insert(FILEPATH.into(), path);
+        }
+        Ok(groups)
+    }
+}
+
+/// Follows files until the task is aborted.
+pub(super) async fn run(files: Files, refresh: Duration, to: watch::Sender<Arc<Vec<Group>>>) {
+    let mut ticks = interval(LOOK.min(refresh));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut since_read = refresh;
+    let mut held = Some(files);
+    loop {
+        ticks.tick().await;
+        let Some(mut files) = held.take() else {
+            return;
+        };
+        let reads_all = since_read >= refresh;
+        since_read = if reads_all {
+            Duration::ZERO
+        } else {
+            since_read
+        };
+        since_read += ticks.period();
+        let looked = spawn_blocking(move || {
+            files.look(reads_all);
+            files
+        });
+        if let Ok(files) = looked.await {
+            publish(&to, files.groups());
+            held = Some(files);
+        }
+    }
+}
