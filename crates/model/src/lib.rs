@@ -1,10 +1,11 @@
 //! The data model that every room shares, the traits between rooms, and the one door to the
 //! outside world.
 //!
-//! Owns: labels, matchers, samples, native histograms, time ranges, the columnar [`batch::Batch`]
-//! of a write and [`columns::SeriesBatch`] of a read, error kinds, budgets and cancellation; the
-//! traits [`store::Append`], [`store::Select`] and [`log::DurableLog`]; and [`env::Env`], through
-//! which time, randomness, files and threads enter every room below the rim.
+//! Owns: labels, matchers, samples, native histograms, exemplars, metadata, time ranges, the
+//! columnar [`batch::Batch`] of a write and [`columns::SeriesBatch`] of a read, error kinds,
+//! budgets and cancellation; the traits [`store::Append`], [`store::Select`] and
+//! [`log::DurableLog`]; and [`env::Env`], through which time, randomness, files and threads enter
+//! every room below the rim.
 //!
 //! Invariants: labels are sorted by name, names are unique and values non-empty; timestamps are
 //! milliseconds since the Unix epoch; a staleness marker is one NaN bit pattern. Nothing here
@@ -16,11 +17,14 @@ pub mod cancel;
 pub mod columns;
 pub mod env;
 pub mod error;
+pub mod exemplar;
 pub mod histogram;
 pub mod labels;
 pub mod log;
 pub mod matcher;
+pub mod metadata;
 pub mod metrics;
+pub mod quote;
 pub mod regex;
 pub mod sample;
 pub mod store;

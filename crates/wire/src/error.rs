@@ -35,21 +35,16 @@ pub enum WireError {
     /// There is no memory left for the samples now.
     #[error("{0}")]
     NoMemory(String),
-    /// A line of an exposition cannot be read.
-    #[error("line {line}: {message}")]
-    Exposition {
-        /// Counted from one.
-        line: usize,
-        /// What is wrong with it.
-        message: String,
-    },
+    /// An exposition cannot be read.
+    #[error("{0}")]
+    Exposition(String),
 }
 
 impl WireError {
     /// What the sender must do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Exposition { .. } => {
+            WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Exposition(_) => {
                 ErrorKind::Invalid
             }
             WireError::NoMemory(_) => ErrorKind::Unavailable,

@@ -1,177 +1,118 @@
-//! Prometheus's text exposition format, version 0.0.4: read from targets, written about ourselves.
+//! What targets expose: read from them, written about ourselves.
 //!
-//! [`parse`] turns an exposition into a batch, with the labels of its target; [`TextSink`] writes
-//! what the rooms of this process count. As in Prometheus one bad line fails the whole text: a
-//! target that writes half a line may have lost the other half of its lines too.
+//! [`Parser`] pulls samples and metadata out of a body, [`Format`] says from the content type how
+//! to read it, and [`accept_header`] asks a target for formats. [`TextSink`] writes what the rooms
+//! of this process count.
+//!
+//! ```text
+//! let format = Format::of_content_type(header, fallback)?.format;
+//! let mut parser = Parser::new(format, &body, Switches::default());
+//! while parser.advance_expecting(key_of_the_same_place_last_time)? {
+//!     match parser.event() {
+//!         Event::Sample(sample) if sample.is_expected => series of last time
+//!         Event::Sample(sample) => match cache.get(sample.key) {
+//!             Some(series) => ...
+//!             None => parser.labels(&mut pairs)?  // parsed only here
+//!         }
+//!         Event::Metadata(metadata) => ...
+//!     }
+//! }
+//! ```
+//!
+//! A body is read as Prometheus reads it (`model/textparse`): the same is accepted, what is refused
+//! is refused with the same words, and at the first refusal all ends, because a target that writes
+//! half a line may have lost the other half of its lines too.
+//!
+//! Invariant: a parser allocates no more than a small multiple of the body that it reads. Keys are
+//! comparable within one format only: whoever keeps them must forget them when a target's format
+//! changes.
 
-mod line;
+mod batch;
+mod error;
+mod event;
+mod format;
+mod lex;
+mod media_type;
+mod number;
+mod pairs;
+mod series;
 mod sink;
 #[cfg(test)]
 mod tests;
+mod text;
 
+pub use batch::{Exposition, ParseOptions, parse};
+pub use error::ParseError;
+pub use event::{Event, Field, Metadata, Sample, Value};
+pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
+pub use pairs::LabelPairs;
 pub use sink::{CONTENT_TYPE, TextSink};
 
-use crate::error::WireError;
-use crate::limits::WireLimits;
-use firn_model::batch::Batch;
-use firn_model::labels::{Labels, METRIC_NAME, push_pair};
-use firn_model::sample::TimestampMs;
-use line::{Line, SeriesLine};
-use std::borrow::Cow;
+use text::TextParser;
 
-/// Put before the name of a scraped label that the target has too.
-const EXPORTED: &str = "exported_";
-
-/// How an exposition becomes a batch.
-#[derive(Clone, Debug)]
-pub struct ParseOptions {
-    /// Labels that every series gets.
-    pub target_labels: Labels,
-    /// Whether a scraped label wins over the target's of the same name. If not, it is kept as
-    /// `exported_<name>`.
-    pub honor_labels: bool,
-    /// Whether times that stand in the text count.
-    pub honor_timestamps: bool,
-    /// The time of samples for which the text has none that counts.
-    pub time: TimestampMs,
-    /// Caps on labels and memory.
-    pub limits: WireLimits,
+/// How a body is read beyond what its format says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Whether a family's type and unit become the labels `__type__` and `__unit__`.
+    pub type_and_unit_labels: bool,
 }
 
-/// What a metric is, as its target says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Metadata {
-    /// The name of the metric family.
-    pub name: String,
-    /// `counter`, `gauge`, `histogram`, `summary`, `unknown`; empty if not said.
-    pub kind: &'static str,
-    /// A sentence for people.
-    pub help: String,
-    /// The unit of its values.
-    pub unit: String,
+/// What a format's parser has just read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Sample,
+    Metadata,
 }
 
-/// What an exposition held besides the samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exposition {
-    /// Metadata in the order of the text, one entry for neighbouring lines about one family.
-    pub metadata: Vec<Metadata>,
-    /// Numbers of the series, in the batch, whose time stood in the text; increasing.
-    pub with_own_time: Vec<usize>,
+/// Reads a body from its beginning to its end.
+#[derive(Debug)]
+pub struct Parser<'t> {
+    source: TextParser<'t>,
+    entry: Entry,
 }
 
-/// Reads `text` and adds a series to `batch` for each of its samples. Fails at the first line that
-/// cannot be read; the batch then holds the lines before.
-pub fn parse(
-    text: &[u8],
-    options: &ParseOptions,
-    batch: &mut Batch,
-) -> Result<Exposition, WireError> {
-    let mut exposition = Exposition::default();
-    for (number, bytes) in text.split(|byte| *byte == b'\n').enumerate() {
-        let at_line = |message: String| WireError::Exposition {
-            line: number + 1,
-            message,
+impl<'t> Parser<'t> {
+    /// A parser at the start of `body`.
+    pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
+        let source = match format {
+            Format::Text => TextParser::new(body, switches.type_and_unit_labels),
         };
-        match line::read(bytes).map_err(at_line)? {
-            Line::Nothing => {}
-            Line::Kind(name, kind) => exposition.family(name).kind = kind,
-            Line::Help(name, help) => exposition.family(name).help = help,
-            Line::Unit(name, unit) => exposition.family(name).unit = unit,
-            Line::Series(series) => {
-                let own_time = series.time.filter(|_| options.honor_timestamps);
-                if own_time.is_some() {
-                    exposition.with_own_time.push(batch.series_count());
-                }
-                push_labels(&series, options, batch.label_bytes()).map_err(at_line)?;
-                batch.push_float(own_time.unwrap_or(options.time), series.value);
-                batch.end_series();
+        Self {
+            source,
+            entry: Entry::Metadata,
+        }
+    }
+
+    /// Goes to the next event; false at the end. After an error there is nothing more to read.
+    pub fn advance(&mut self) -> Result<bool, ParseError> {
+        self.advance_expecting(b"")
+    }
+
+    /// Goes to the next event like [`Parser::advance`]. If it is a sample of the series `key`,
+    /// which a parser of the same format and switches returned, its labels are not read at all.
+    #[inline]
+    pub fn advance_expecting(&mut self, key: &[u8]) -> Result<bool, ParseError> {
+        match self.source.advance(key)? {
+            Some(entry) => {
+                self.entry = entry;
+                Ok(true)
             }
-        }
-        let limit = options.limits.batch_bytes_max;
-        if batch.memory_bytes() + exposition.memory_bytes() > limit {
-            return Err(WireError::TooManySamples { limit });
+            None => Ok(false),
         }
     }
-    Ok(exposition)
-}
 
-impl Exposition {
-    /// The entry of `name`: lines about one family follow each other.
-    fn family(&mut self, name: &str) -> &mut Metadata {
-        if self.metadata.last().is_none_or(|last| last.name != name) {
-            self.metadata.push(Metadata {
-                name: name.to_owned(),
-                ..Metadata::default()
-            });
+    /// What the last advance found.
+    #[inline]
+    pub fn event(&self) -> Event<'_> {
+        match self.entry {
+            Entry::Sample => Event::Sample(self.source.sample()),
+            Entry::Metadata => Event::Metadata(self.source.metadata()),
         }
-        let last = self.metadata.len() - 1;
-        &mut self.metadata[last]
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.metadata.capacity() * size_of::<Metadata>()
+    /// Replaces `out` with the labels of the sample just found, its metric's name among them,
+    /// sorted by name.
+    pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
+        self.source.labels(out)
     }
-}
-
-type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
-
-/// Writes the labels of a series and its target in canonical form.
-fn push_labels(
-    series: &SeriesLine<'_>,
-    options: &ParseOptions,
-    arena: &mut Vec<u8>,
-) -> Result<(), String> {
-    let limits = &options.limits;
-    let mut pairs: Vec<Pair<'_>> = series.labels.clone();
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    if let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
-        return Err(format!("label name {:?} is not unique", twice[0].0));
-    }
-    if !pairs
-        .iter()
-        .any(|(name, value)| name == METRIC_NAME && !value.is_empty())
-    {
-        return Err("metric name is missing".into());
-    }
-    pairs.retain(|(_, value)| !value.is_empty());
-    add_target_labels(&mut pairs, options);
-    if pairs.len() > limits.label_count_max {
-        let (count, limit) = (pairs.len(), limits.label_count_max);
-        return Err(format!("too many labels: {count}, limit {limit}"));
-    }
-    for (name, value) in &pairs {
-        for (what, bytes, limit) in [
-            ("name", name.len(), limits.label_name_bytes_max),
-            ("value", value.len(), limits.label_value_bytes_max),
-        ] {
-            if bytes > limit {
-                return Err(format!(
-                    "label {what} too long: {bytes} bytes, limit {limit}"
-                ));
-            }
-        }
-        push_pair(arena, name.as_bytes(), value.as_bytes());
-    }
-    Ok(())
-}
-
-/// Adds the target's labels to the sorted `pairs` and leaves them sorted.
-fn add_target_labels<'t>(pairs: &mut Vec<Pair<'t>>, options: &'t ParseOptions) {
-    for (name, value) in options.target_labels.iter() {
-        let has = |pairs: &[Pair<'_>], name: &str| pairs.iter().position(|(n, _)| n == name);
-        match has(pairs, name) {
-            Some(_) if options.honor_labels => continue,
-            Some(at) => {
-                let mut exported = format!("{EXPORTED}{name}");
-                while has(pairs, &exported).is_some() {
-                    exported.insert_str(0, EXPORTED);
-                }
-                pairs[at].0 = exported.into();
-            }
-            None => {}
-        }
-        pairs.push((name.into(), String::from_utf8_lossy(value)));
-    }
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
 }

@@ -1,0 +1,210 @@
+//! Numbers as Go's `strconv` reads and writes them.
+
+use firn_model::quote::quote;
+use std::borrow::Cow;
+
+/// Powers of ten that a double holds exactly, as far as [`plain_decimal`] needs them.
+const TENS: [f64; 16] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+];
+
+/// From this power of ten on, [`shortest`] writes an exponent.
+const SHORTEST_EXPONENT_END: i32 = 6;
+
+/// The value of a sample: decimal only, as Go read numbers before it knew other notations. The
+/// error is Go's.
+#[inline]
+pub(super) fn parse_value(word: &[u8]) -> Result<f64, String> {
+    match plain_decimal(word) {
+        Some(value) => Ok(value),
+        None => parse_any(word),
+    }
+}
+
+/// A number of at most 15 digits, without exponent. The digits and the power of ten are exact
+/// doubles, so that their quotient is rounded once.
+#[inline]
+fn plain_decimal(word: &[u8]) -> Option<f64> {
+    let (is_negative, digits) = match word {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    let mut mantissa = 0u64;
+    let mut point = None;
+    for (i, c) in digits.iter().enumerate() {
+        match c {
+            b'0'..=b'9' => mantissa = mantissa * 10 + u64::from(c - b'0'),
+            b'.' if point.is_none() => point = Some(i),
+            _ => return None,
+        }
+    }
+    let scale = match point {
+        Some(_) if digits.len() == 1 => return None,
+        Some(point) => digits.len() - point - 1,
+        None if digits.len() == 16 => return None,
+        None => 0,
+    };
+    let value = mantissa as f64 / TENS[scale];
+    Some(if is_negative { -value } else { value })
+}
+
+#[cold]
+fn parse_any(word: &[u8]) -> Result<f64, String> {
+    if word.iter().any(|c| matches!(c, b'p' | b'P' | b'_')) {
+        return Err("unsupported character in float".into());
+    }
+    let failed = |why: &str| {
+        let word = quote(word);
+        Err(format!("strconv.ParseFloat: parsing {word}: {why}"))
+    };
+    // Go knows no sign before a NaN.
+    let has_signed_nan = matches!(word, [b'+' | b'-', b'n' | b'N', ..]);
+    let text = std::str::from_utf8(word).ok().filter(|_| !has_signed_nan);
+    match text.and_then(|text| text.parse::<f64>().ok()) {
+        Some(value) if value.is_infinite() && word.iter().any(u8::is_ascii_digit) => {
+            failed("value out of range")
+        }
+        Some(value) => Ok(value),
+        None => failed("invalid syntax"),
+    }
+}
+
+/// A number in any notation that Go knows: decimal or hexadecimal, underscores between digits.
+pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
+    let word = match word.contains(&b'_') {
+        true => Cow::from(without_underscores(word)?),
+        false => Cow::from(word),
+    };
+    let (sign, digits) = match &*word {
+        [b'-', digits @ ..] => (-1.0, digits),
+        [b'+', digits @ ..] => (1.0, digits),
+        digits => (1.0, digits),
+    };
+    match digits {
+        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits).map(|value| sign * value),
+        _ => parse_value(&word).ok(),
+    }
+}
+
+/// Takes out underscores, each of which must stand between digits or behind the prefix `0x`.
+fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
+    let unsigned = word.strip_prefix(b"-").or(word.strip_prefix(b"+"));
+    let unsigned = unsigned.unwrap_or(word);
+    let is_hexadecimal = matches!(unsigned, [b'0', b'x' | b'X', ..]);
+    let is_digit = |c: &u8| c.is_ascii_digit() || is_hexadecimal && c.is_ascii_hexdigit();
+    let first = if is_hexadecimal { 2 } else { 0 };
+    let mut out = word[..word.len() - unsigned.len() + first].to_vec();
+    let mut before = if is_hexadecimal { b'0' } else { b' ' };
+    for (i, c) in unsigned.iter().enumerate().skip(first) {
+        if *c == b'_' {
+            if !is_digit(&before) || !unsigned.get(i + 1).is_some_and(is_digit) {
+                return None;
+            }
+        } else {
+            out.push(*c);
+        }
+        before = *c;
+    }
+    Some(out)
+}
+
+/// `h.hhhp±d`, without the prefix.
+fn hexadecimal(word: &[u8]) -> Option<f64> {
+    let at = word.iter().position(|c| matches!(c, b'p' | b'P'))?;
+    let exponent = std::str::from_utf8(&word[at + 1..]).ok()?;
+    // Beyond these every number is zero or infinite, whatever its digits: bodies are shorter.
+    let mut exponent = match exponent.parse::<i64>() {
+        Ok(exponent) => exponent.clamp(-1 << 40, 1 << 40),
+        Err(_) => return None,
+    };
+    let (mut mantissa, mut is_inexact, mut digits, mut has_point) = (0u64, false, 0, false);
+    for c in &word[..at] {
+        if *c == b'.' && !has_point {
+            has_point = true;
+            continue;
+        }
+        let digit = char::from(*c).to_digit(16)?;
+        digits += 1;
+        if mantissa >> 60 == 0 {
+            mantissa = mantissa << 4 | u64::from(digit);
+            exponent -= if has_point { 4 } else { 0 };
+        } else {
+            is_inexact |= digit != 0;
+            exponent += if has_point { 0 } else { 4 };
+        }
+    }
+    if digits == 0 {
+        return None;
+    }
+    // The lowest bit stands for all that was cut off, so that rounding sees it.
+    let value = scaled(mantissa | u64::from(is_inexact), exponent);
+    value.is_finite().then_some(value)
+}
+
+/// `mantissa * 2^exponent`, rounded once to the nearest, ties to even.
+fn scaled(mantissa: u64, exponent: i64) -> f64 {
+    if mantissa == 0 {
+        return 0.0;
+    }
+    let length = i64::from(64 - mantissa.leading_zeros());
+    // The exponent of the lowest bit of a double of this size.
+    let lowest = (exponent + length - 53).max(-1074);
+    let cut = lowest - exponent;
+    let kept = match cut {
+        ..=0 => mantissa << -cut.max(-63),
+        1..=63 => {
+            let (kept, rest, half) = (mantissa >> cut, mantissa << (64 - cut), 1u64 << 63);
+            kept + u64::from(rest > half || rest == half && kept & 1 == 1)
+        }
+        64 => u64::from(mantissa > 1 << 63),
+        _ => 0,
+    };
+    let lowest = lowest.clamp(-1074, 1024) as i32;
+    // Two steps, each exact: a power of two below the normal range is itself subnormal.
+    let half = lowest / 2;
+    kept as f64 * 2f64.powi(half) * 2f64.powi(lowest - half)
+}
+
+/// A time in whole milliseconds, written with digits alone. The error is Go's.
+pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
+    let parsed = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|d| d.parse().ok());
+    parsed.ok_or_else(|| {
+        let digits = quote(digits);
+        format!("strconv.ParseInt: parsing {digits}: value out of range")
+    })
+}
+
+/// The shortest form that reads back the same, in OpenMetrics' way: with a point or an exponent.
+pub(super) fn open_metrics_float(value: f64) -> String {
+    if value == 0.0 {
+        return "0.0".into();
+    }
+    let text = shortest(value);
+    match text.contains(['e', '.', 'N', 'I']) {
+        true => text,
+        false => text + ".0",
+    }
+}
+
+/// The shortest form that reads back the same, as Go's verb `%g` writes it.
+pub(super) fn shortest(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.into();
+    }
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..SHORTEST_EXPONENT_END).contains(&exponent) {
+        return format!("{value}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}

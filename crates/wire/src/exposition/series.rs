@@ -1,0 +1,206 @@
+//! The series part of a line of text: `name{label="value",...}` or `{"name",label="value",...}`.
+
+use super::error::{ParseError, shown, unexpected, while_parsing};
+use super::lex::{Lex, Token};
+use super::number::{open_metrics_float, parse_any_notation};
+use super::pairs::LabelPairs;
+use firn_model::labels::METRIC_NAME;
+use firn_model::metadata::MetricType;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The labels by which the feature `type-and-unit-labels` tells a metric's type and unit.
+const TYPE_LABEL: &str = "__type__";
+const UNIT_LABEL: &str = "__unit__";
+
+/// Where the parts of a series lie in the exposition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offsets {
+    /// The metric's name, without quotes.
+    pub name: Option<Range<usize>>,
+    /// Names and values of labels, without quotes.
+    pub labels: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Offsets {
+    pub fn clear(&mut self) {
+        self.name = None;
+        self.labels.clear();
+    }
+}
+
+/// What a pair of braces may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Labels that commas may separate, and the metric's name.
+    Loose,
+    /// Labels of an exemplar, that commas must separate.
+    Exemplar,
+}
+
+/// Reads labels after an opening brace, up to the closing one. `line` is where the line began.
+pub(super) fn read_labels<L: Lex>(
+    lexer: &mut L,
+    line: usize,
+    style: Style,
+    into: &mut Offsets,
+) -> Result<(), ParseError> {
+    let mut token = lexer.next();
+    loop {
+        let Range { start, end } = lexer.span();
+        let is_quoted = match token {
+            Token::BraceClose => return Ok(()),
+            Token::LabelName => false,
+            Token::QuotedString => true,
+            _ => return Err(unexpected(lexer, line, "expected label name", token)),
+        };
+        let name = if is_quoted {
+            start + 1..end - 1
+        } else {
+            start..end
+        };
+        token = lexer.next();
+        if is_quoted && matches!(token, Token::Comma | Token::BraceClose) {
+            if style == Style::Exemplar {
+                return Err(unexpected(lexer, line, "expected label name", token));
+            }
+            if into.name.is_some() {
+                return Err(while_parsing(lexer, line, "metric name already set"));
+            }
+            into.name = Some(name);
+            if token == Token::BraceClose {
+                return Ok(());
+            }
+            token = lexer.next();
+            continue;
+        }
+        if token != Token::Equal {
+            return Err(unexpected(lexer, line, "expected equal", token));
+        }
+        into.labels.push((name, read_value(lexer, line)?));
+        token = lexer.next();
+        if token == Token::Comma {
+            token = lexer.next();
+        } else if style != Style::Loose && token != Token::BraceClose {
+            let expected = "expected comma or brace close";
+            return Err(unexpected(lexer, line, expected, token));
+        }
+    }
+}
+
+/// Reads a label's value and returns where it lies between its quotes.
+fn read_value<L: Lex>(lexer: &mut L, line: usize) -> Result<Range<usize>, ParseError> {
+    let token = lexer.next();
+    if token != Token::LabelValue {
+        return Err(unexpected(lexer, line, "expected label value", token));
+    }
+    let value = lexer.span();
+    if !lexer.is_utf8(value.clone()) {
+        let value = shown(lexer, value);
+        let message = format!("invalid UTF-8 label value: {value}");
+        return Err(ParseError::new(message));
+    }
+    Ok(value.start + 1..value.end - 1)
+}
+
+/// What else than its own text decides on a series' labels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family<'f> {
+    /// The type last stated.
+    pub kind: MetricType,
+    /// The unit last stated.
+    pub unit: &'f [u8],
+    /// Whether type and unit become labels.
+    pub is_labelled: bool,
+}
+
+impl Family<'_> {
+    /// Writes the name and what else the family says about a series.
+    pub fn write_name(&self, name: &[u8], out: &mut LabelPairs) {
+        if !self.is_labelled || !name.is_empty() {
+            out.push(METRIC_NAME.as_bytes(), name);
+        }
+        if self.is_labelled && self.kind != MetricType::Unknown {
+            out.push(TYPE_LABEL.as_bytes(), self.kind.name().as_bytes());
+        }
+        if self.is_labelled && !self.unit.is_empty() {
+            out.push(UNIT_LABEL.as_bytes(), self.unit);
+        }
+    }
+
+    /// Whether the family itself sets a label of this name.
+    pub fn overrides(&self, label: &[u8], name: &[u8]) -> bool {
+        self.is_labelled
+            && match std::str::from_utf8(label) {
+                Ok(METRIC_NAME) => !name.is_empty(),
+                Ok(TYPE_LABEL) => self.kind != MetricType::Unknown,
+                Ok(UNIT_LABEL) => !self.unit.is_empty(),
+                _ => false,
+            }
+    }
+}
+
+/// Writes the labels that lie at `offsets` in `text`, sorted by name.
+pub(super) fn write_labels(
+    text: &[u8],
+    offsets: &Offsets,
+    family: Family<'_>,
+    out: &mut LabelPairs,
+) {
+    let part = |range: &Range<usize>| unescape(text.get(range.clone()).unwrap_or_default());
+    out.clear();
+    let name = offsets.name.as_ref().map(part).unwrap_or_default();
+    family.write_name(&name, out);
+    for (label, value) in &offsets.labels {
+        let (label, value) = (part(label), part(value));
+        if !family.overrides(&label, &name) {
+            out.push(&label, &normal_bound(family.kind, &label, value));
+        }
+    }
+    out.sort();
+}
+
+/// Writes the bounds of buckets and quantiles in one way, however the target writes them.
+fn normal_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
+    let is_bound = match kind {
+        MetricType::Summary => label == b"quantile",
+        MetricType::Histogram => label == b"le",
+        _ => false,
+    };
+    if !is_bound {
+        return value;
+    }
+    match parse_any_notation(&value) {
+        Some(bound) => open_metrics_float(bound).into_bytes().into(),
+        None => value,
+    }
+}
+
+/// Replaces `\\`, `\n` and `\"`. Any other backslash stays.
+pub(super) fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
+    unescape_some(text, b"\\n\"")
+}
+
+/// Replaces `\\` and `\n` alone.
+pub(super) fn unescape_help(text: &[u8]) -> Cow<'_, [u8]> {
+    unescape_some(text, b"\\n")
+}
+
+fn unescape_some<'t>(text: &'t [u8], known: &[u8]) -> Cow<'t, [u8]> {
+    if !text.contains(&b'\\') {
+        return text.into();
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [c, after @ ..] = rest {
+        rest = after;
+        match after {
+            [next, after @ ..] if *c == b'\\' && known.contains(next) => {
+                out.push(if *next == b'n' { b'\n' } else { *next });
+                rest = after;
+            }
+            _ => out.push(*c),
+        }
+    }
+    out.into()
+}

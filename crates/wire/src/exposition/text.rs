@@ -1,0 +1,293 @@
+//! The Prometheus text format, versions 0.0.4 and 1.0.0, which are read alike.
+//!
+//! ```text
+//! name{label="value",...} value [time]        {"name",label="value",...} value [time]
+//! # HELP name text      # TYPE name type      # anything else
+//! ```
+//!
+//! Follows upstream's `model/textparse/promparse.go`: what it accepts is accepted, what it refuses
+//! is refused with its words, and what is odd in it (a name takes in the blanks before it, a label
+//! needs no comma after it) is odd here too.
+
+mod lexer;
+
+use super::Entry;
+use super::error::{ParseError, unexpected, while_parsing};
+use super::event::{Field, Metadata, Sample, Value};
+use super::lex::{BLANK, Lex, Token, is};
+use super::number::{parse_milliseconds, parse_value};
+use super::pairs::LabelPairs;
+use super::series::{Family, Offsets, Style, read_labels, unescape_help, write_labels};
+use firn_model::metadata::MetricType;
+use firn_model::quote::quote;
+use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
+use lexer::Lexer;
+use std::ops::Range;
+
+/// Reads a text line by line.
+#[derive(Clone, Debug)]
+pub(super) struct TextParser<'t> {
+    lexer: Lexer<'t>,
+    /// Where the current line began.
+    line: usize,
+    key: Range<usize>,
+    is_expected: bool,
+    offsets: Offsets,
+    /// The type last stated, of whatever family.
+    kind: MetricType,
+    is_labelled: bool,
+    value: f64,
+    time: Option<TimestampMs>,
+    meta: Meta,
+}
+
+/// The metadata last read.
+#[derive(Clone, Debug, Default)]
+struct Meta {
+    name: Range<usize>,
+    text: Range<usize>,
+    is_type: bool,
+}
+
+impl<'t> TextParser<'t> {
+    pub fn new(text: &'t [u8], is_labelled: bool) -> Self {
+        Self {
+            lexer: Lexer::new(text),
+            line: 0,
+            key: 0..0,
+            is_expected: false,
+            offsets: Offsets::default(),
+            kind: MetricType::Unknown,
+            is_labelled,
+            value: 0.0,
+            time: None,
+            meta: Meta::default(),
+        }
+    }
+
+    /// Goes to the next entry.
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+        self.line = self.lexer.at();
+        if self.pass_expected(expected) {
+            let token = self.lexer.next();
+            if token != Token::BraceOpen {
+                return self.read_suffix(token).map(Some);
+            }
+            // The series has labels, or none but braces, which the expected one has not.
+            self.lexer.return_to(self.line);
+        }
+        let entry = self.read_entry()?;
+        if entry == Some(Entry::Sample) {
+            self.is_expected = self.key_bytes() == expected;
+        }
+        Ok(entry)
+    }
+
+    /// Passes over the series if it is the expected one, whose bytes need no check then: the same
+    /// bytes were read before, and what ended the series there ends it here.
+    #[inline]
+    fn pass_expected(&mut self, expected: &[u8]) -> bool {
+        let rest = self.lexer.text().get(self.line..).unwrap_or_default();
+        let Some(after) = rest.strip_prefix(expected) else {
+            return false;
+        };
+        let ends = match expected.last() {
+            Some(b'}') => true,
+            Some(_) => after.first().is_some_and(|c| is(*c, BLANK)),
+            None => false,
+        };
+        if ends {
+            self.key = self.line..self.line + expected.len();
+            self.is_expected = true;
+            self.offsets.clear();
+            self.lexer.pass_series(expected.len());
+        }
+        ends
+    }
+
+    fn read_entry(&mut self) -> Result<Option<Entry>, ParseError> {
+        loop {
+            self.line = self.lexer.at();
+            self.offsets.clear();
+            match self.lexer.next() {
+                Token::Eof => return Ok(None),
+                Token::Linebreak => {}
+                token @ (Token::Help | Token::Type) => {
+                    self.read_meta(token)?;
+                    return Ok(Some(Entry::Metadata));
+                }
+                Token::Comment => self.expect_linebreak("linebreak expected after comment")?,
+                Token::BraceOpen => {
+                    let suffix = self.read_braces()?;
+                    return self.read_suffix(suffix).map(Some);
+                }
+                Token::MetricName => {
+                    let suffix = self.read_name()?;
+                    return self.read_suffix(suffix).map(Some);
+                }
+                token => {
+                    let expected = "expected a valid start token";
+                    return Err(unexpected(&self.lexer, self.line, expected, token));
+                }
+            }
+        }
+    }
+
+    /// Reads the labels after a name, if there are any, and returns the token behind them.
+    fn read_name(&mut self) -> Result<Token, ParseError> {
+        self.key = self.line..self.lexer.at();
+        self.offsets.name = Some(self.key.clone());
+        match self.lexer.next() {
+            Token::BraceOpen => self.read_braces(),
+            token => Ok(token),
+        }
+    }
+
+    /// Reads what stands in braces and returns the token behind them.
+    fn read_braces(&mut self) -> Result<Token, ParseError> {
+        read_labels(&mut self.lexer, self.line, Style::Loose, &mut self.offsets)?;
+        self.key = self.line..self.lexer.at();
+        let token = self.lexer.next();
+        if self.offsets.name.is_none() {
+            return Err(while_parsing(&self.lexer, self.line, "metric name not set"));
+        }
+        Ok(token)
+    }
+
+    /// Reads the value and the time behind a series.
+    #[inline]
+    fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
+        if token != Token::Value {
+            let expected = "expected value after metric";
+            return Err(unexpected(&self.lexer, self.line, expected, token));
+        }
+        let text = self.lexer.text();
+        let value = parse_value(&text[self.lexer.span()])
+            .map_err(|e| while_parsing(&self.lexer, self.line, &e))?;
+        self.value = match value.is_nan() {
+            true => f64::from_bits(NORMAL_NAN_BITS),
+            false => value,
+        };
+        self.time = None;
+        match self.lexer.next() {
+            Token::Linebreak => {}
+            Token::Timestamp => {
+                let time = parse_milliseconds(&text[self.lexer.span()])
+                    .map_err(|e| while_parsing(&self.lexer, self.line, &e))?;
+                self.time = Some(time);
+                self.expect_linebreak("expected next entry after timestamp")?;
+            }
+            token => {
+                let expected = "expected timestamp or new record";
+                return Err(unexpected(&self.lexer, self.line, expected, token));
+            }
+        }
+        Ok(Entry::Sample)
+    }
+
+    fn expect_linebreak(&mut self, expected: &str) -> Result<(), ParseError> {
+        match self.lexer.next() {
+            Token::Linebreak => Ok(()),
+            token => Err(unexpected(&self.lexer, self.line, expected, token)),
+        }
+    }
+
+    fn read_meta(&mut self, keyword: Token) -> Result<(), ParseError> {
+        let token = self.lexer.next();
+        if token != Token::MetricName {
+            let expected = format!("expected metric name after {}", keyword.name());
+            return Err(unexpected(&self.lexer, self.line, &expected, token));
+        }
+        let text = self.lexer.text();
+        let Range { mut start, mut end } = self.lexer.span();
+        if text[start] == b'"' {
+            (start, end) = (start + 1, end - 1);
+        }
+        let token = self.lexer.next();
+        if token != Token::Text {
+            let message = format!("expected text in {}, got {}", keyword.name(), token.name());
+            return Err(ParseError::new(message));
+        }
+        let Range {
+            start: from,
+            end: to,
+        } = self.lexer.span();
+        self.meta = Meta {
+            name: start..end,
+            // The blank behind the name.
+            text: (from + 1).min(to)..to,
+            is_type: keyword == Token::Type,
+        };
+        let words = &text[self.meta.text.clone()];
+        if self.meta.is_type {
+            self.kind = kind(words)?;
+        } else if std::str::from_utf8(words).is_err() {
+            let words = quote(words);
+            let message = format!("help text {words} is not a valid utf8 string");
+            return Err(ParseError::new(message));
+        }
+        self.expect_linebreak("linebreak expected after metadata")
+    }
+
+    fn key_bytes(&self) -> &'t [u8] {
+        &self.lexer.text()[self.key.clone()]
+    }
+
+    pub fn sample(&self) -> Sample<'t> {
+        Sample {
+            key: self.key_bytes(),
+            is_expected: self.is_expected,
+            time: self.time,
+            start: None,
+            value: Value::Float(self.value),
+        }
+    }
+
+    pub fn metadata(&self) -> Metadata<'_> {
+        let text = self.lexer.text();
+        let words = &text[self.meta.text.clone()];
+        Metadata {
+            name: &text[self.meta.name.clone()],
+            field: match self.meta.is_type {
+                true => Field::Type(self.kind),
+                false => Field::Help(unescape_help(words)),
+            },
+        }
+    }
+
+    /// Writes the labels of the sample just read.
+    pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
+        let family = Family {
+            kind: self.kind,
+            unit: b"",
+            is_labelled: self.is_labelled,
+        };
+        if self.offsets.name.is_some() {
+            write_labels(self.lexer.text(), &self.offsets, family, out);
+            return Ok(());
+        }
+        // The series was passed over as the expected one.
+        let mut again = TextParser::new(self.key_bytes(), self.is_labelled);
+        if again.lexer.next() == Token::BraceOpen {
+            again.read_braces()?;
+        } else {
+            again.read_name()?;
+        }
+        write_labels(again.lexer.text(), &again.offsets, family, out);
+        Ok(())
+    }
+}
+
+fn kind(word: &[u8]) -> Result<MetricType, ParseError> {
+    match word {
+        b"counter" => Ok(MetricType::Counter),
+        b"gauge" => Ok(MetricType::Gauge),
+        b"histogram" => Ok(MetricType::Histogram),
+        b"summary" => Ok(MetricType::Summary),
+        b"untyped" => Ok(MetricType::Unknown),
+        _ => {
+            let word = quote(word);
+            Err(ParseError::new(format!("invalid metric type {word}")))
+        }
+    }
+}
