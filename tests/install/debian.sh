@@ -4,7 +4,7 @@
 set -eu
 
 # program:package
-needs="prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter chromium:chromium"
+needs="prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter chromium:chromium chromedriver:chromium-driver"
 
 missing=""
 for need in $needs; do

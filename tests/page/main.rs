@@ -1,0 +1,162 @@
+//! The page in a real browser: what a newcomer sees, types and clicks.
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+#[path = "../harness/mod.rs"]
+// Each test program uses a part of the harness.
+#[allow(dead_code)]
+mod harness;
+mod webdriver;
+
+use harness::server::Server;
+use harness::write::{Series, body};
+use serde_json::json;
+use std::time::{SystemTime, UNIX_EPOCH};
+use webdriver::Browser;
+
+/// How many cards of the dashboard have a figure and a line: pixels of more colours than the
+/// background, the grid and the letters have.
+const DRAWN_CARDS: &str = r#"
+    const isDrawn = (card) => {
+        const canvas = card.querySelector("canvas");
+        if (!canvas?.width || !/\d/.test(card.querySelector(".now").textContent)) return false;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let coloured = 0;
+        for (let i = 0; i < data.length; i += 4) {
+            const rgb = [data[i], data[i + 1], data[i + 2]];
+            if (data[i + 3] > 128 && Math.max(...rgb) - Math.min(...rgb) > 60) coloured += 1;
+        }
+        return coloured > 10;
+    };
+    return [...document.querySelectorAll(".card")].filter(isDrawn).length >= 6;"#;
+
+struct Page {
+    server: Server,
+    browser: Browser,
+    _data: tempfile::TempDir,
+}
+
+impl Page {
+    fn open() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let server = Server::start(data.path(), &[]);
+        let browser = Browser::start();
+        browser.open(&format!("http://{}/", server.address));
+        browser.wait_until(
+            "return document.querySelectorAll('.expr').length",
+            &json!(1),
+        );
+        Self {
+            server,
+            browser,
+            _data: data,
+        }
+    }
+
+    /// Types an expression and executes it.
+    fn ask(&self, expr: &str) {
+        self.browser.fill(".expr", expr);
+        // A list of completions lies over the button until the caret leaves the editor.
+        self.browser.evaluate("document.activeElement.blur()");
+        self.browser.click(".run");
+    }
+
+    /// Waits until `script` is `expected`, and then wants a console without errors.
+    fn check(&self, script: &str, expected: serde_json::Value) {
+        self.browser.wait_until(script, &expected);
+        let errors = self.browser.errors();
+        assert!(errors.is_empty(), "after {script}: {errors:?}");
+    }
+}
+
+#[test]
+fn page_at_first_sight_draws_own_metrics() {
+    let page = Page::open();
+    page.check(DRAWN_CARDS, json!(true));
+    page.check("return document.title", json!("Firn"));
+}
+
+#[test]
+fn page_expression_is_graph_and_table() {
+    let page = Page::open();
+    page.ask("vector(40) + 2");
+    page.check(
+        "return document.querySelectorAll('.panel .legend li').length",
+        json!(1),
+    );
+    page.browser.click("[data-tab=table]");
+    page.check(
+        "return document.querySelector('.panel td.number')?.textContent",
+        json!("42"),
+    );
+    page.check(
+        "return new URLSearchParams(location.search).get('g0.expr')",
+        json!("vector(40) + 2"),
+    );
+    // The address alone brings the same back, as a link in a chat does.
+    let address = page.browser.evaluate("return location.href");
+    page.browser.open(address.as_str().unwrap());
+    page.check(
+        "return document.querySelector('.panel td.number')?.textContent",
+        json!("42"),
+    );
+}
+
+#[test]
+fn page_wrong_expression_shows_error_with_place() {
+    let page = Page::open();
+    page.ask("rate(up)");
+    page.browser.wait_until(
+        "return document.querySelector('.messages .error')?.textContent",
+        &json!(
+            "bad_data: invalid parameter \"query\": 1:6: parse error: expected type range vector \
+             in call to function \"rate\", got instant vector"
+        ),
+    );
+    page.ask("vector(1)");
+    page.browser.wait_until(
+        "return document.querySelectorAll('.messages .error').length",
+        &json!(0),
+    );
+}
+
+#[test]
+fn page_label_with_markup_stays_text() {
+    let page = Page::open();
+    let markup = "<img src=x onerror=\"window.hacked = true\">";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let labels = [("__name__", "hostile"), ("name", markup)];
+    let series = Series::new(&labels, &[(now.as_millis() as i64, 1.0)]);
+    let answer = page.server.http().write(&body(&[series]));
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    page.ask("hostile");
+    page.check(
+        "return document.querySelector('.panel .legend li')?.textContent.includes('onerror')",
+        json!(true),
+    );
+    page.browser.click("[data-tab=table]");
+    page.check(
+        "return document.querySelector('.panel td')?.textContent.includes('onerror')",
+        json!(true),
+    );
+    page.check(
+        "return [window.hacked ?? null, document.querySelectorAll('main img').length]",
+        json!([null, 0]),
+    );
+}
+
+#[test]
+fn page_theme_button_turns_page_dark_and_back() {
+    let page = Page::open();
+    let background = "return getComputedStyle(document.body).backgroundColor";
+    let themes = "return document.documentElement.dataset.theme";
+    page.browser.wait_until(themes, &json!("light"));
+    let light = page.browser.evaluate(background);
+    // From the system's to light, and on to dark.
+    page.browser.click("#theme");
+    page.browser.click("#theme");
+    page.browser.wait_until(themes, &json!("dark"));
+    assert_ne!(page.browser.evaluate(background), light);
+    page.browser.click("#theme");
+    page.check(themes, json!("light"));
+}
