@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! admit (bytes in flight) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
+//!                                 ^-- labels of unknown series --'
 //! ```
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
@@ -15,7 +16,7 @@ mod tests;
 use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
-use firn_model::batch::Batch;
+use firn_model::batch::{Batch, Source};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
@@ -138,7 +139,7 @@ impl Pipeline {
             .reserve(message_bytes.saturating_mul(2))
             .map_err(turned_away)?;
         let mut decoder = self.take_decoder();
-        let decoded = decoder.decode_within(body, Some(&mut memory))?;
+        let mut decoded = decoder.decode_within(body, Some(&mut memory))?;
         self.metrics.message_bytes.add(message_bytes as u64);
         self.metrics
             .exemplars_ignored
@@ -146,19 +147,22 @@ impl Pipeline {
         self.metrics
             .metadata_ignored
             .add(decoded.metadata_count as u64);
-        let dropped = decoded.refused.iter().map(Dropped::from).collect();
         self.metrics
             .decode_duration
             .observe(self.clock.monotonic().saturating_sub(started));
-        let mut pending = self.append(tenant, decoded.batch);
-        pending.dropped = dropped;
+        let mut pending = self.append_from(tenant, &mut decoded);
+        pending.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
         pending.is_request = true;
         self.put_decoder(decoder);
         Ok(pending)
     }
 
     /// Hands a batch that was made here to the store.
-    pub fn append(&self, tenant: &TenantId, batch: &Batch) -> PendingWrite {
+    pub fn append(&self, tenant: &TenantId, mut batch: &Batch) -> PendingWrite {
+        self.append_from(tenant, &mut batch)
+    }
+
+    fn append_from(&self, tenant: &TenantId, source: &mut dyn Source) -> PendingWrite {
         let bounds = AppendBounds {
             time_max: self
                 .clock
@@ -167,7 +171,7 @@ impl Pipeline {
         };
         PendingWrite {
             started: self.clock.monotonic(),
-            ticket: self.store.append(tenant, batch, bounds),
+            ticket: self.store.append_from(tenant, source, bounds),
             dropped: Vec::new(),
             is_request: false,
             clock: self.clock.clone(),

@@ -2,10 +2,19 @@
 //!
 //! It is built once (by remote write, a scrape, a rule) and consumed once. Label sets lie one
 //! behind the other in canonical form; samples lie in columns, each series owning a run of them.
+//! A decoder may leave the labels of a series as they came, as a [`crate::section`] of the message:
+//! whoever knows the series by that needs no more of them, and the others have them read through a
+//! [`Source`].
 //!
-//! Invariant: label sets are canonical; the columns of float samples have equal length, but for
-//! `start_times`, which is empty while no sample has a start timestamp.
+//! ```text
+//! unread --read--> canonical
+//!           \----> refused: without labels and samples from then on
+//! ```
+//!
+//! Invariant: label sets that are read are canonical; the columns of float samples have equal
+//! length, but for `start_times`, which is empty while no sample has a start timestamp.
 
+use crate::error::Error;
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::sample::{START_UNKNOWN, TimestampMs};
@@ -22,9 +31,31 @@ pub struct HistogramSample {
     pub histogram: Histogram,
 }
 
+/// How far the labels of a series have been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Canonical,
+    Unread,
+    Refused,
+}
+
+/// Where the labels of a series lie, in the arena or in the message.
 #[derive(Clone, Copy, Debug)]
+struct LabelSpan {
+    start: u32,
+    end: u32,
+    form: Form,
+}
+
+impl LabelSpan {
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Where the samples of a series end.
+#[derive(Clone, Copy, Debug, Default)]
 struct Ends {
-    labels: u32,
     floats: u32,
     histograms: u32,
 }
@@ -32,7 +63,14 @@ struct Ends {
 /// Samples of many series, in columns. Reuse one with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
+    /// What unread labels lie in.
+    message: Vec<u8>,
     label_bytes: Vec<u8>,
+    /// Where the labels of the series under way begin in the arena.
+    labels_start: usize,
+    labels: Vec<LabelSpan>,
+    /// Samples of series that were refused.
+    refused_samples: usize,
     times: Vec<TimestampMs>,
     values: Vec<f64>,
     start_times: Vec<TimestampMs>,
@@ -43,7 +81,7 @@ pub struct Batch {
 /// One series of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesSamples<'a> {
-    /// The label set.
+    /// The label set; empty while it is not read, see [`Batch::section`].
     pub labels: LabelsRef<'a>,
     /// Times of the float samples, in the order they arrived.
     pub times: &'a [TimestampMs],
@@ -55,10 +93,35 @@ pub struct SeriesSamples<'a> {
     pub histograms: &'a [HistogramSample],
 }
 
+/// Samples on their way in, whose labels may lie there as they came.
+pub trait Source {
+    /// The samples.
+    fn batch(&self) -> &Batch;
+
+    /// Reads the labels of those of `series`, ascending numbers, that are unread. A series whose
+    /// labels cannot stand is refused, and the source knows why. An error says that the whole batch
+    /// cannot stand: nothing of it may be stored.
+    fn read_labels(&mut self, series: &[u32]) -> Result<(), Error>;
+}
+
+/// A batch of which everything has been read.
+impl Source for &Batch {
+    fn batch(&self) -> &Batch {
+        self
+    }
+
+    fn read_labels(&mut self, _: &[u32]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 impl Batch {
     /// Empties the batch and keeps its memory.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
+        self.labels_start = 0;
+        self.labels.clear();
+        self.refused_samples = 0;
         self.times.clear();
         self.values.clear();
         self.start_times.clear();
@@ -100,10 +163,38 @@ impl Batch {
         &mut self.label_bytes
     }
 
+    /// The message that unread labels lie in: a decoder puts its own there before the first series.
+    /// [`Batch::clear`] leaves it, so that no byte is written twice.
+    pub fn message(&mut self) -> &mut Vec<u8> {
+        &mut self.message
+    }
+
     /// Ends the series under way: the label bytes and samples added since the last end are its own.
     pub fn end_series(&mut self) {
+        let (start, end) = (self.labels_start as u32, self.label_bytes.len() as u32);
+        self.labels_start = self.label_bytes.len();
+        self.labels.push(LabelSpan {
+            start,
+            end,
+            form: Form::Canonical,
+        });
+        self.end_samples();
+    }
+
+    /// Ends the series under way, whose labels are the bytes `section` of the message, unread.
+    #[inline]
+    pub fn end_unread_series(&mut self, section: Range<usize>) {
+        self.labels.push(LabelSpan {
+            start: section.start as u32,
+            end: section.end as u32,
+            form: Form::Unread,
+        });
+        self.end_samples();
+    }
+
+    #[inline]
+    fn end_samples(&mut self) {
         self.ends.push(Ends {
-            labels: self.label_bytes.len() as u32,
             floats: self.times.len() as u32,
             histograms: self.histograms.len() as u32,
         });
@@ -112,11 +203,51 @@ impl Batch {
     /// Takes back everything added to the series under way.
     pub fn drop_series(&mut self) {
         let last = self.starts(self.ends.len());
-        self.label_bytes.truncate(last.labels as usize);
+        self.label_bytes.truncate(self.labels_start);
         self.times.truncate(last.floats as usize);
         self.values.truncate(last.floats as usize);
         self.start_times.truncate(last.floats as usize);
         self.histograms.truncate(last.histograms as usize);
+    }
+
+    /// The labels of series `index` as they lie in the message, unless they have been read.
+    #[inline]
+    pub fn section(&self, index: usize) -> Option<&[u8]> {
+        let span = self.labels[index];
+        (span.form == Form::Unread).then(|| &self.message[span.range()])
+    }
+
+    /// Reads the labels of series `index` if they are unread, once no series is under way. `read`
+    /// gets them with the message from where they begin, appends the canonical form to the arena
+    /// and says whether they can stand; if not, the series is refused.
+    pub fn read_section<E>(
+        &mut self,
+        index: usize,
+        read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let span = self.labels[index];
+        if span.form != Form::Unread {
+            return Ok(());
+        }
+        let start = self.label_bytes.len();
+        let section = &self.message[span.range()];
+        let beyond = &self.message[span.start as usize..];
+        let form = match read(section, beyond, &mut self.label_bytes)? {
+            true => Form::Canonical,
+            false => Form::Refused,
+        };
+        if form == Form::Refused {
+            self.label_bytes.truncate(start);
+            let samples = self.series(index);
+            self.refused_samples += samples.times.len() + samples.histograms.len();
+        }
+        self.labels[index] = LabelSpan {
+            start: start as u32,
+            end: self.label_bytes.len() as u32,
+            form,
+        };
+        self.labels_start = self.label_bytes.len();
+        Ok(())
     }
 
     /// Adds a whole series of float samples.
@@ -128,14 +259,14 @@ impl Batch {
         self.end_series();
     }
 
-    /// Series in the batch.
+    /// Series in the batch, refused ones included.
     pub fn series_count(&self) -> usize {
         self.ends.len()
     }
 
-    /// Samples in the batch, histograms included.
+    /// Samples in the batch, histograms included, those of refused series not.
     pub fn sample_count(&self) -> usize {
-        self.times.len() + self.histograms.len()
+        self.times.len() + self.histograms.len() - self.refused_samples
     }
 
     /// Whether there is no series.
@@ -145,7 +276,9 @@ impl Batch {
 
     /// Bytes of memory that the batch holds.
     pub fn memory_bytes(&self) -> usize {
-        self.label_bytes.capacity()
+        self.message.capacity()
+            + self.label_bytes.capacity()
+            + self.labels.capacity() * size_of::<LabelSpan>()
             + self.times.capacity() * 8
             + self.values.capacity() * 8
             + self.start_times.capacity() * 8
@@ -153,17 +286,27 @@ impl Batch {
             + self.ends.capacity() * size_of::<Ends>()
     }
 
-    /// The series with number `index`; panics past the end.
+    /// The series with number `index`, without samples if it was refused; panics past the end.
     #[inline]
     pub fn series(&self, index: usize) -> SeriesSamples<'_> {
         let start = self.starts(index);
         let end = self.ends[index];
-        let floats: Range<usize> = start.floats as usize..end.floats as usize;
+        let span = self.labels[index];
+        let (labels, is_refused) = match span.form {
+            Form::Canonical => (&self.label_bytes[span.range()], false),
+            Form::Unread => (&[][..], false),
+            Form::Refused => (&[][..], true),
+        };
+        let (floats, histograms) = match is_refused {
+            true => (0..0, 0..0),
+            false => (
+                start.floats as usize..end.floats as usize,
+                start.histograms as usize..end.histograms as usize,
+            ),
+        };
         let has_starts = !self.start_times.is_empty();
         SeriesSamples {
-            labels: LabelsRef::from_canonical(
-                &self.label_bytes[start.labels as usize..end.labels as usize],
-            ),
+            labels: LabelsRef::from_canonical(labels),
             times: &self.times[floats.clone()],
             values: &self.values[floats.clone()],
             start_times: if has_starts {
@@ -171,24 +314,21 @@ impl Batch {
             } else {
                 &[]
             },
-            histograms: &self.histograms[start.histograms as usize..end.histograms as usize],
+            histograms: &self.histograms[histograms],
         }
     }
 
-    /// The series in the order they were added.
+    /// The series in the order they were added, but for those that were refused.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
-        (0..self.ends.len()).map(|i| self.series(i))
+        let stands = |i: &usize| self.labels[*i].form != Form::Refused;
+        (0..self.ends.len()).filter(stands).map(|i| self.series(i))
     }
 
     #[inline]
     fn starts(&self, index: usize) -> Ends {
         match index.checked_sub(1) {
             Some(previous) => self.ends[previous],
-            None => Ends {
-                labels: 0,
-                floats: 0,
-                histograms: 0,
-            },
+            None => Ends::default(),
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod quote;
 pub mod regex;
 pub mod sample;
+pub mod section;
 pub mod store;
 pub mod tenant;
 pub mod units;

@@ -4,7 +4,7 @@
 //! the rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute
 //! thread asks. The head, blocks, a bucket and a cluster implement the same two.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Source};
 use crate::cancel::Cancel;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
@@ -67,6 +67,21 @@ pub trait Append: Send + Sync {
     /// Stores `batch`. The ticket resolves when every stored sample is durable and visible, or with
     /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
+
+    /// The same for samples whose labels may be unread; a store that finds series without them
+    /// leaves them unread.
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        let series: Vec<u32> = (0..source.batch().series_count() as u32).collect();
+        match source.read_labels(&series) {
+            Ok(()) => self.append(tenant, source.batch(), bounds),
+            Err(e) => Ticket::ready(Err(e)),
+        }
+    }
 }
 
 /// What is looked for.

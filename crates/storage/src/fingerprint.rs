@@ -1,4 +1,5 @@
-//! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables.
+//! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables. The
+//! bytes hashed are those of the set's [`firn_model::section`].
 //!
 //! **Why a fingerprint may stand for the labels it was made of.** Each half is NH (Black, Halevi,
 //! Krawczyk, Krovetz, Rogaway: *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod
@@ -13,6 +14,8 @@
 //! search for collisions.
 
 use firn_model::env::Rng;
+use firn_model::labels::LabelsRef;
+use firn_model::section::push_section;
 
 /// Words of a block: two carry the chain, the rest 496 bytes, longer than nearly every label set.
 const BLOCK_WORDS: usize = 64;
@@ -56,7 +59,15 @@ impl HashKeys {
         }
     }
 
-    /// The fingerprint of a label set's canonical bytes.
+    /// The fingerprint of a label set: that of its section, so that one which arrives as such need
+    /// not be looked into. `section` is memory for it.
+    pub(crate) fn of_labels(&self, labels: LabelsRef<'_>, section: &mut Vec<u8>) -> Fingerprint {
+        section.clear();
+        push_section(section, labels);
+        self.fingerprint(section)
+    }
+
+    /// The fingerprint of `bytes`.
     pub(crate) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let (mut high, mut low) = (0, 0);
         let mut rest = bytes;

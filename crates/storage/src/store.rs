@@ -34,7 +34,7 @@ use crate::head::watermark::Watermark;
 use crate::index::Index;
 use crate::log::{LocalLog, LogMetrics, LogOptions};
 use append::Scratch;
-use firn_model::batch::Batch;
+use firn_model::batch::{Batch, Source};
 use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::Collect;
@@ -168,7 +168,16 @@ impl Store {
 }
 
 impl Append for Store {
-    fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+    fn append(&self, tenant: &TenantId, mut batch: &Batch, bounds: AppendBounds) -> Ticket {
+        self.append_from(tenant, &mut batch, bounds)
+    }
+
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        bounds: AppendBounds,
+    ) -> Ticket {
         if *tenant != self.options.tenant {
             return Ticket::ready(Err(Error::new(
                 ErrorKind::Invalid,
@@ -179,7 +188,7 @@ impl Append for Store {
                 ),
             )));
         }
-        self.append_batch(batch, bounds)
+        self.append_batch(source, bounds)
     }
 }
 

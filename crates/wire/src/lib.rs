@@ -3,7 +3,8 @@
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
-//! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself.
+//! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself;
+//! [`snappy`] is the compression around requests.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`];
 //! decoding what was encoded gives back the same. Nothing here does IO, knows HTTP or reads a
@@ -14,7 +15,7 @@ pub mod exposition;
 mod limits;
 mod protobuf;
 pub mod remote_write;
-mod snappy;
+pub mod snappy;
 
 pub use error::WireError;
 pub use limits::WireLimits;

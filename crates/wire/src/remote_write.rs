@@ -1,9 +1,14 @@
 //! Remote write 1.0: a snappy block around a protobuf `WriteRequest`.
 //!
 //! ```text
-//! body -- snappy --> message -- walk --> Batch
-//!                                   \--> refused series, by reason
+//! body -- snappy --> message -- walk --> Batch, labels unread -- asked for --> labels
+//!                                   \--> refused series, by reason <------------/
 //! ```
+//!
+//! A sender repeats the labels of its series in every request, and the store knows the series by
+//! the bytes they come in. So the labels at the start of a series are left as they are, and
+//! [`Decoded`] reads those that the store asks for: in the steady state none, which is half of the
+//! cost of decoding. Labels that stand elsewhere in a series are read at once.
 //!
 //! A series whose labels cannot stand is refused and reported, the others are decoded: what comes
 //! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
@@ -15,6 +20,7 @@ mod histogram;
 mod labels;
 mod plain;
 mod refusal;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -23,12 +29,11 @@ pub use refusal::{Refusal, Refusals, Refused};
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::protobuf::{Cursor, WireType, expect};
 use crate::snappy;
-use firn_model::batch::Batch;
+use firn_model::batch::{Batch, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
-use firn_model::labels::LabelsRef;
+use request::Request;
 
 /// Numbers of the fields of `WriteRequest` and `TimeSeries`.
 mod field {
@@ -44,29 +49,19 @@ mod field {
     pub const LABEL_VALUE: u32 = 2;
 }
 
-/// What a series costs in a batch besides its labels and samples.
-const SERIES_BYTES: usize = 12;
-
-/// What a float sample costs in a batch.
-const SAMPLE_BYTES: usize = 16;
-
-/// Memory is reserved in steps of this: a request of 2,000 samples takes one.
-const RESERVE_STEP_BYTES: usize = 64 << 10;
-
 /// Reads requests one after the other and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
-    message: Vec<u8>,
     batch: Batch,
 }
 
-/// What a request held.
+/// What a request held: a [`Source`] of samples whose labels are read where they are asked for.
 #[derive(Debug)]
 pub struct Decoded<'d> {
-    /// The series that can stand, with at least one sample each.
-    pub batch: &'d Batch,
-    /// What was refused, and why.
+    /// The series that can stand as far as they have been read, with at least one sample each.
+    pub batch: &'d mut Batch,
+    /// What was refused up to now, and why.
     pub refused: Refusals,
     /// Exemplars, which are not kept.
     pub exemplar_count: usize,
@@ -74,6 +69,8 @@ pub struct Decoded<'d> {
     pub metadata_count: usize,
     /// Bytes of the message.
     pub message_bytes: usize,
+    limits: &'d WireLimits,
+    failure: Option<WireError>,
 }
 
 /// Bytes that `body` declares to unpack to; fails if that is over the limit.
@@ -90,231 +87,94 @@ impl Decoder {
         }
     }
 
-    /// Reads a request's body. Fails if the message as a whole is malformed or over a limit.
+    /// Reads a request's body, labels included. Fails if the message as a whole is malformed or
+    /// over a limit.
     pub fn decode(&mut self, body: &[u8]) -> Result<Decoded<'_>, WireError> {
-        self.decode_within(body, None)
+        let mut decoded = self.decode_within(body, None)?;
+        for series in 0..decoded.batch.series_count() {
+            decoded.read(series)?;
+        }
+        Ok(decoded)
     }
 
-    /// The same, and what the samples take in memory is reserved in `memory` before they take it.
-    /// The message and the labels, which take no more than the message, are the caller's to
-    /// reserve.
+    /// Reads a request's body and leaves labels unread where it can. What the samples take in
+    /// memory is reserved in `memory` before they take it. The message and the labels, which take
+    /// no more than the message, are the caller's to reserve.
     pub fn decode_within(
         &mut self,
         body: &[u8],
         memory: Option<&mut Reservation>,
     ) -> Result<Decoded<'_>, WireError> {
-        snappy::decompress(body, self.limits.message_bytes_max, &mut self.message)?;
         self.batch.clear();
-        let mut request = Request::new(&self.limits, &mut self.batch, memory);
-        request.read(&self.message)?;
-        let Request {
-            refused,
-            exemplar_count,
-            metadata_count,
-            ..
-        } = request;
+        let mut message = std::mem::take(self.batch.message());
+        let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
+        let read = unpacked.and_then(|()| {
+            let mut request = Request::new(&self.limits, &mut self.batch, memory);
+            request.read(&message)?;
+            Ok(request.counts)
+        });
+        let message_bytes = message.len();
+        *self.batch.message() = message;
+        let counts = read?;
         Ok(Decoded {
-            batch: &self.batch,
-            refused,
-            exemplar_count,
-            metadata_count,
-            message_bytes: self.message.len(),
+            batch: &mut self.batch,
+            refused: counts.refused,
+            exemplar_count: counts.exemplars,
+            metadata_count: counts.metadata,
+            message_bytes,
+            limits: &self.limits,
+            failure: None,
         })
     }
 
     /// Bytes of memory that the decoder keeps for the next request.
     pub fn memory_bytes(&self) -> usize {
-        self.message.capacity() + self.batch.memory_bytes()
+        self.batch.memory_bytes()
     }
 }
 
-/// What a series has besides the labels at its start.
-#[derive(Default)]
-struct Parts {
-    /// Whether there are labels among the samples, too.
-    has_label: bool,
-    /// How many histograms cannot stand, and why the first one cannot.
-    lost: Option<(Error, usize)>,
+impl Decoded<'_> {
+    /// What was refused, once the labels that were asked for have been read; or why one of them
+    /// shows that the message as a whole is malformed.
+    pub fn finish(self) -> Result<Refusals, WireError> {
+        match self.failure {
+            None => Ok(self.refused),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    fn read(&mut self, series: usize) -> Result<(), WireError> {
+        let samples = self.batch.series(series);
+        let sample_count = samples.times.len() + samples.histograms.len();
+        let message_bytes = self.message_bytes;
+        let (limits, refused) = (self.limits, &mut self.refused);
+        self.batch.read_section(series, |section, beyond, arena| {
+            if plain::copy(section, beyond, limits, arena) == Some(section.len()) {
+                return Ok(true);
+            }
+            Ok(match labels::careful(section, limits, arena)? {
+                Ok(()) => true,
+                Err(offence) => {
+                    let at = message_bytes - beyond.len();
+                    refused.add(at, offence.refusal, sample_count, || offence.message);
+                    false
+                }
+            })
+        })
+    }
 }
 
-/// A request that is being read into a batch.
-struct Request<'d> {
-    limits: &'d WireLimits,
-    batch: &'d mut Batch,
-    memory: Option<&'d mut Reservation>,
-    batch_bytes: usize,
-    reserved_bytes: usize,
-    series_count: usize,
-    refused: Refusals,
-    exemplar_count: usize,
-    metadata_count: usize,
-}
-
-impl<'d> Request<'d> {
-    fn new(
-        limits: &'d WireLimits,
-        batch: &'d mut Batch,
-        memory: Option<&'d mut Reservation>,
-    ) -> Self {
-        Self {
-            limits,
-            batch,
-            memory,
-            batch_bytes: 0,
-            reserved_bytes: 0,
-            series_count: 0,
-            refused: Refusals::default(),
-            exemplar_count: 0,
-            metadata_count: 0,
-        }
+impl Source for Decoded<'_> {
+    fn batch(&self) -> &Batch {
+        self.batch
     }
 
-    fn read(&mut self, message: &[u8]) -> Result<(), WireError> {
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
-            match number {
-                field::REQUEST_SERIES => {
-                    expect(wire_type, WireType::Bytes)?;
-                    let series = cursor.bytes()?;
-                    let start = message.len() - cursor.rest().len() - series.len();
-                    self.series(series, message.get(start..).unwrap_or_default())?;
-                }
-                field::REQUEST_METADATA => {
-                    expect(wire_type, WireType::Bytes)?;
-                    cursor.bytes()?;
-                    self.metadata_count += 1;
-                }
-                _ => cursor.skip(wire_type)?,
+    fn read_labels(&mut self, series: &[u32]) -> Result<(), Error> {
+        for series in series {
+            if let Err(e) = self.read(*series as usize) {
+                self.failure = Some(e.clone());
+                return Err(e.into());
             }
-        }
-        Ok(())
-    }
-
-    /// Reads one `TimeSeries` and ends it in the batch, or refuses it. `beyond` is the request from
-    /// where the series starts.
-    fn series(&mut self, series: &[u8], beyond: &[u8]) -> Result<(), WireError> {
-        if self.series_count == self.limits.series_count_max {
-            let limit = self.limits.series_count_max;
-            return Err(WireError::TooManySeries { limit });
-        }
-        self.series_count += 1;
-        self.charge(SERIES_BYTES)?;
-        let samples_before = self.batch.sample_count();
-        let labels_start = self.batch.label_bytes().len();
-        let plain = plain::copy(series, beyond, self.limits, self.batch.label_bytes());
-        let parts = self.parts(series.get(plain.unwrap_or(0)..).unwrap_or_default())?;
-        let arena = self.batch.label_bytes();
-        let labels = match plain {
-            Some(_) if !parts.has_label => Ok(()),
-            _ => {
-                arena.truncate(labels_start);
-                labels::careful(series, self.limits, arena)?
-            }
-        };
-        if let (Ok(()), Some((why, count))) = (&labels, &parts.lost) {
-            let labels = LabelsRef::from_canonical(arena.get(labels_start..).unwrap_or_default());
-            self.refused.add(Refusal::Histogram, *count, || {
-                format!("{why} for series {labels}")
-            });
-        }
-        let samples = self.batch.sample_count() - samples_before;
-        if let Err(offence) = labels {
-            let lost = samples + parts.lost.map_or(0, |(_, count)| count);
-            self.refused.add(offence.refusal, lost, || offence.message);
-            self.batch.drop_series();
-        } else if samples == 0 {
-            self.batch.drop_series();
-        } else {
-            self.batch.end_series();
-        }
-        Ok(())
-    }
-
-    /// Reads what a series has besides labels into the batch.
-    #[inline]
-    fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
-        let mut parts = Parts::default();
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
-            if !(field::SERIES_LABEL..=field::SERIES_HISTOGRAM).contains(&number) {
-                cursor.skip(wire_type)?;
-                continue;
-            }
-            expect(wire_type, WireType::Bytes)?;
-            let part = cursor.bytes()?;
-            match number {
-                field::SERIES_LABEL => parts.has_label = true,
-                field::SERIES_SAMPLE => self.sample(part)?,
-                field::SERIES_EXEMPLAR => self.exemplar_count += 1,
-                _ => {
-                    if let Err(why) = self.histogram(part)? {
-                        parts.lost.get_or_insert((why, 0)).1 += 1;
-                    }
-                }
-            }
-        }
-        Ok(parts)
-    }
-
-    #[inline]
-    fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
-        self.charge(SAMPLE_BYTES)?;
-        let (mut value, mut time) = (0.0, 0);
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
-            match number {
-                field::SAMPLE_VALUE => {
-                    expect(wire_type, WireType::Fixed64)?;
-                    value = cursor.double()?;
-                }
-                field::SAMPLE_TIME => {
-                    expect(wire_type, WireType::Varint)?;
-                    time = cursor.varint()? as i64;
-                }
-                _ => cursor.skip(wire_type)?,
-            }
-        }
-        self.batch.push_float(time, value);
-        Ok(())
-    }
-
-    /// Adds a histogram, or says why it cannot stand; the outer error is for the whole message.
-    fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
-        self.charge(histogram::memory_bytes(message)?)?;
-        let sample = histogram::decode(message)?;
-        let valid = sample.histogram.validate();
-        if valid.is_ok() {
-            self.batch.push_histogram(sample);
-        }
-        Ok(valid)
-    }
-
-    /// Reserves what is counted, and a step more so that this is rare.
-    #[cold]
-    fn reserve(&mut self) -> Result<(), WireError> {
-        let limit = self.limits.batch_bytes_max;
-        if self.batch_bytes > limit {
-            return Err(WireError::TooManySamples { limit });
-        }
-        let wanted = self
-            .batch_bytes
-            .saturating_add(RESERVE_STEP_BYTES)
-            .min(limit);
-        if let Some(memory) = &mut self.memory {
-            memory
-                .grow(wanted - self.reserved_bytes)
-                .map_err(|e| WireError::NoMemory(e.message))?;
-        }
-        self.reserved_bytes = wanted;
-        Ok(())
-    }
-
-    /// Counts memory of the batch before it is taken.
-    #[inline]
-    fn charge(&mut self, bytes: usize) -> Result<(), WireError> {
-        self.batch_bytes += bytes;
-        if self.batch_bytes > self.reserved_bytes {
-            self.reserve()?;
         }
         Ok(())
     }

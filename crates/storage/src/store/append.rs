@@ -1,9 +1,13 @@
 //! The way of a batch into the head and to the log.
 //!
 //! ```text
-//! fingerprints -> look up, shard by shard -> births, in batch order -> append, shard by shard,
-//! under one sequence number -> one log block -> durable -> complete
+//! fingerprints -> look up, shard by shard -> labels of the unknown -> births, in batch order ->
+//! append, shard by shard, under one sequence number -> one log block -> durable -> complete
 //! ```
+//!
+//! A series is found by the fingerprint of its labels as they came, so the labels of a known one
+//! are never read. Labels that came in another form than the canonical section have another
+//! fingerprint, are read, and are looked up a second time.
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
 //! birth is logged by the batch that stores the first sample of the series, which need not be the
@@ -12,62 +16,30 @@
 //! another, so each shard sees sequence numbers ascend, and several batches are under way in
 //! different shards.
 
+mod scratch;
 #[cfg(test)]
 mod tests;
 
+pub(super) use scratch::Scratch;
+
 use super::{Store, lock};
-use crate::codec::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::Shard;
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
-use crate::log_block::{LogBlockEncoder, Row};
-use firn_model::batch::{Batch, SeriesSamples};
+use crate::log_block::LogBlockEncoder;
+use firn_model::batch::{Batch, SeriesSamples, Source};
+use firn_model::error::Error;
 use firn_model::log::DurableLog;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_model::store::{AppendBounds, Appended, Rejected, Rejection, Ticket};
+use firn_model::store::{AppendBounds, Appended, Ticket};
+use scratch::UNKNOWN;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// A series that is not in the head.
-const UNKNOWN: u32 = u32::MAX;
-
-/// What became of a sample, and what the log needs to know of its value.
-#[derive(Clone, Copy, Debug)]
-struct Outcome {
-    int: i64,
-    scale: Option<Scale>,
-    verdict: Verdict,
-}
-
-const REFUSED: Outcome = Outcome {
-    int: 0,
-    scale: None,
-    verdict: Verdict::Refused(Rejection::SeriesLimit),
-};
-
-/// Memory of a batch under way, used again for the next one.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    prints: Vec<Fingerprint>,
-    shard_of: Vec<u32>,
-    /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
-    grouped: Vec<u32>,
-    ends: Vec<u32>,
-    locals: Vec<u32>,
-    slots: Vec<u32>,
-    /// Where each series' float samples begin in `floats`, its histograms in `histograms`.
-    starts: Vec<(u32, u32)>,
-    floats: Vec<Outcome>,
-    histograms: Vec<Verdict>,
-    /// Series of which this batch has the first sample.
-    births: Vec<u32>,
-    encoder: LogBlockEncoder,
-}
-
 impl Store {
-    pub(super) fn append_batch(&self, batch: &Batch, bounds: AppendBounds) -> Ticket {
+    pub(super) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
         if let Err(e) = self.log.admit() {
             return Ticket::ready(Err(e));
         }
@@ -77,13 +49,22 @@ impl Store {
             min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.options.lateness_max_ms)),
             max: bounds.time_max,
         };
-        scratch.begin(self, batch);
+        scratch.begin(self, source.batch());
         self.look_up(&mut scratch);
-        self.give_birth(&mut scratch, batch, window);
-        let taken = self.apply(&mut scratch, batch, window);
-        let appended = scratch.encode(batch);
-        self.metrics.appended_samples.add(appended.stored as u64);
-        let ticket = self.hand_to_log(taken, &mut scratch.encoder, appended);
+        let ticket = match self.read_labels(&mut scratch, source) {
+            Ok(()) => {
+                let batch = source.batch();
+                self.give_birth(&mut scratch, batch, window);
+                let taken = self.apply(&mut scratch, batch, window);
+                let appended = scratch.encode(self, batch);
+                self.metrics.appended_samples.add(appended.stored as u64);
+                self.hand_to_log(taken, &mut scratch.encoder, appended)
+            }
+            Err(e) => {
+                self.leave(&scratch);
+                Ticket::ready(Err(e))
+            }
+        };
         let mut spare = lock(&self.scratch);
         // One for each thread that appends at a time is enough.
         if spare.len() < self.env.compute.threads() {
@@ -94,6 +75,7 @@ impl Store {
 
     /// Finds the series of the batch; those that are not there stay unknown.
     fn look_up(&self, scratch: &mut Scratch) {
+        scratch.wanted.clear();
         for (number, shard) in self.shards.iter().enumerate() {
             let group = scratch.group(number);
             if group.is_empty() {
@@ -104,22 +86,59 @@ impl Store {
             let mut guess = 0;
             let mut warmth = 0;
             for i in group {
-                let i = scratch.grouped[i] as usize;
-                let found = shard.find(scratch.prints[i], guess);
-                if let Some(local) = found {
-                    scratch.locals[i] = local;
-                    // Batches of a target come in one order, which was the order of birth.
-                    guess = local + 1;
-                    if let Some(series) = shard.series(local) {
-                        scratch.slots[i] = series.slot;
-                        warmth ^= series.open.newest_byte();
-                    }
+                let at = scratch.grouped[i] as usize;
+                let found = shard.find(scratch.prints[at], guess);
+                let series = found.and_then(|local| Some((local, shard.series(local)?)));
+                let Some((local, series)) = series else {
+                    scratch.wanted.push(at as u32);
+                    continue;
+                };
+                scratch.locals[at] = local;
+                // Batches of a target come in one order, which was the order of birth.
+                guess = local + 1;
+                scratch.slots[at] = series.slot;
+                warmth ^= series.open.newest_byte();
+                if !series.has_newest() {
+                    scratch.wanted.push(at as u32);
                 }
             }
             // Reading each chunk's end here lets the misses of many series overlap; the second pass
             // would wait for each of them: a fifth of an append.
             std::hint::black_box(warmth);
         }
+    }
+
+    /// Takes back what [`Store::look_up`] said of a batch on its way.
+    fn leave(&self, scratch: &Scratch) {
+        for (number, shard) in self.shards.iter().enumerate() {
+            if !scratch.group(number).is_empty() {
+                lock(shard).appending -= 1;
+            }
+        }
+    }
+
+    /// Has the labels read that are needed; looks up again if some series is another one by them.
+    fn read_labels(&self, scratch: &mut Scratch, source: &mut dyn Source) -> Result<(), Error> {
+        if scratch.wanted.is_empty() {
+            return Ok(());
+        }
+        scratch.wanted.sort_unstable();
+        source.read_labels(&scratch.wanted)?;
+        let batch = source.batch();
+        let mut is_another = false;
+        for i in &scratch.wanted {
+            let labels = batch.series(*i as usize).labels;
+            let print = self.keys.of_labels(labels, &mut scratch.section);
+            let known = &mut scratch.prints[*i as usize];
+            is_another |= *known != print;
+            *known = print;
+        }
+        if is_another {
+            self.leave(scratch);
+            scratch.group_by_shard(self);
+            self.look_up(scratch);
+        }
+        Ok(())
     }
 
     /// Gives the unknown series that have a sample in the window their places in shards and index.
@@ -311,142 +330,6 @@ fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
     floats
         .chain(histograms)
         .any(|t| (window.min..=window.max).contains(&t))
-}
-
-impl Scratch {
-    /// Computes the fingerprints and groups the series by shard.
-    fn begin(&mut self, store: &Store, batch: &Batch) {
-        let series = batch.series_count();
-        self.prints.clear();
-        self.shard_of.clear();
-        self.starts.clear();
-        self.births.clear();
-        self.ends.clear();
-        self.ends.resize(store.shards.len() + 1, 0);
-        let (mut floats, mut histograms) = (0, 0);
-        for samples in batch.iter() {
-            let print = store.keys.fingerprint(samples.labels.as_bytes());
-            let shard = store.shard_of(print);
-            self.prints.push(print);
-            self.shard_of.push(shard as u32);
-            self.ends[shard + 1] += 1;
-            self.starts.push((floats, histograms));
-            floats += samples.times.len() as u32;
-            histograms += samples.histograms.len() as u32;
-        }
-        for shard in 1..self.ends.len() {
-            self.ends[shard] += self.ends[shard - 1];
-        }
-        self.grouped.clear();
-        self.grouped.resize(series, 0);
-        for (i, shard) in self.shard_of.iter().enumerate() {
-            let at = &mut self.ends[*shard as usize];
-            self.grouped[*at as usize] = i as u32;
-            *at += 1;
-        }
-        self.locals.clear();
-        self.locals.resize(series, UNKNOWN);
-        self.slots.clear();
-        self.slots.resize(series, UNKNOWN);
-        self.floats.clear();
-        self.floats.resize(floats as usize, REFUSED);
-        self.histograms.clear();
-        self.histograms.resize(histograms as usize, REFUSED.verdict);
-    }
-
-    /// Where the series of a shard stand in `grouped`.
-    fn group(&self, shard: usize) -> std::ops::Range<usize> {
-        let start = shard.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[shard] as usize
-    }
-
-    /// A series that was not born: for want of room, or because none of its samples lies in the
-    /// window.
-    fn refuse_unborn(&mut self, i: usize, samples: SeriesSamples<'_>, window: Window) {
-        let verdict = |time: TimestampMs| {
-            Verdict::Refused(if time < window.min {
-                Rejection::TooOld
-            } else if time > window.max {
-                Rejection::TooFarInFuture
-            } else {
-                Rejection::SeriesLimit
-            })
-        };
-        let (floats, histograms) = self.starts[i];
-        let outcomes = &mut self.floats[floats as usize..];
-        for (outcome, time) in outcomes.iter_mut().zip(samples.times) {
-            outcome.verdict = verdict(*time);
-        }
-        let verdicts = &mut self.histograms[histograms as usize..];
-        for (outcome, sample) in verdicts.iter_mut().zip(samples.histograms) {
-            *outcome = verdict(sample.time);
-        }
-    }
-
-    /// Encodes what was accepted, in the order of the batch, and counts what was not.
-    fn encode(&mut self, batch: &Batch) -> Appended {
-        let mut appended = Appended::default();
-        let slots = &self.slots;
-        self.births.sort_unstable_by_key(|i| slots[*i as usize]);
-        for i in &self.births {
-            let labels = batch.series(*i as usize).labels;
-            self.encoder.push_birth(self.slots[*i as usize], labels);
-        }
-        for (i, samples) in batch.iter().enumerate() {
-            let (slot, (floats, histograms)) = (self.slots[i], self.starts[i]);
-            for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
-                let outcome = self.floats[floats as usize + k];
-                if outcome.verdict == Verdict::Stored {
-                    let row = Row {
-                        slot,
-                        time: *time,
-                        start: samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN),
-                        value: *value,
-                    };
-                    let known = outcome.scale.map(|scale| (scale, outcome.int));
-                    self.encoder.rows.push(row, known);
-                }
-                count(&mut appended, outcome.verdict, samples, *time);
-            }
-            for (k, sample) in samples.histograms.iter().enumerate() {
-                let verdict = self.histograms[histograms as usize + k];
-                if verdict == Verdict::Stored {
-                    let (time, start) = (sample.time, sample.start_time);
-                    self.encoder
-                        .push_histogram(slot, time, start, &sample.histogram);
-                }
-                count(&mut appended, verdict, samples, sample.time);
-            }
-        }
-        appended
-    }
-}
-
-#[inline]
-fn count(appended: &mut Appended, verdict: Verdict, samples: SeriesSamples<'_>, time: TimestampMs) {
-    match verdict {
-        Verdict::Stored | Verdict::Known => appended.stored += 1,
-        Verdict::Refused(rejection) => refuse(appended, rejection, samples, time),
-    }
-}
-
-#[cold]
-fn refuse(
-    appended: &mut Appended,
-    rejection: Rejection,
-    samples: SeriesSamples<'_>,
-    time: TimestampMs,
-) {
-    let known = appended.rejected.iter_mut();
-    match known.into_iter().find(|r| r.rejection == rejection) {
-        Some(rejected) => rejected.count += 1,
-        None => appended.rejected.push(Rejected {
-            rejection,
-            count: 1,
-            first_labels: samples.labels.to_owned(),
-            first_time: time,
-        }),
-    }
 }
 
 impl Store {

@@ -118,17 +118,25 @@ impl Replay<'_> {
 
     fn read_series(&self, payload: &[u8]) -> Result<Vec<Read>, Malformed> {
         let mut series = Vec::new();
+        let mut section = Vec::new();
         let next_slot = read_payload(payload, |slot, labels, chunks| {
-            series.push(self.read(slot, labels, chunks));
+            series.push(self.read(slot, labels, chunks, &mut section));
         })?;
         self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
         Ok(series)
     }
 
-    fn read(&self, slot: u32, labels: LabelsRef<'_>, chunks: Vec<Chunk>) -> Read {
+    /// `section` is memory to work in.
+    fn read(
+        &self,
+        slot: u32,
+        labels: LabelsRef<'_>,
+        chunks: Vec<Chunk>,
+        section: &mut Vec<u8>,
+    ) -> Read {
         Read {
             slot,
-            print: self.store.keys.fingerprint(labels.as_bytes()),
+            print: self.store.keys.of_labels(labels, section),
             labels: labels.as_bytes().into(),
             chunks,
         }
@@ -266,9 +274,12 @@ impl Replay<'_> {
 
     fn read_births(&self, payloads: &[Vec<u8>]) -> Vec<Read> {
         let mut series = Vec::new();
+        let mut section = Vec::new();
         for payload in payloads {
             let read = LogBlockReader::new(payload).and_then(|block| {
-                block.births(|slot, labels| series.push(self.read(slot, labels, Vec::new())))
+                block.births(|slot, labels| {
+                    series.push(self.read(slot, labels, Vec::new(), &mut section));
+                })
             });
             if let Err(e) = read {
                 self.store.report(&e.to_string());

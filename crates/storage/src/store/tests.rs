@@ -5,6 +5,7 @@ mod extreme_times;
 mod full_disk;
 mod model;
 mod threads;
+mod unread;
 
 use super::*;
 use firn_model::cancel::Cancel;

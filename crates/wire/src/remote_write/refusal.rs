@@ -34,34 +34,54 @@ pub struct Refused {
     pub first: String,
 }
 
-/// Everything that was refused, one entry a reason, in the order in which they first occurred.
+/// Everything that was refused, one entry a reason, in the order in which they first occur in the
+/// request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals(Vec<Refused>);
+pub struct Refusals(Vec<Entry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Where in the message the first one stands.
+    at: usize,
+    refused: Refused,
+}
 
 impl Refusals {
-    /// Counts a series; `message` is called for the first one of its reason.
+    /// Counts a series that begins at `at` of the message, in any order of these; `message` is
+    /// called for the first ones of their reason.
     pub(crate) fn add(
         &mut self,
+        at: usize,
         refusal: Refusal,
         sample_count: usize,
         message: impl FnOnce() -> String,
     ) {
-        if let Some(entry) = self.0.iter_mut().find(|e| e.refusal == refusal) {
-            entry.series_count += 1;
-            entry.sample_count += sample_count;
-            return;
+        let known = self.0.iter().position(|e| e.refused.refusal == refusal);
+        let mut entry = match known {
+            Some(known) => self.0.remove(known),
+            None => Entry {
+                at: usize::MAX,
+                refused: Refused {
+                    refusal,
+                    series_count: 0,
+                    sample_count: 0,
+                    first: String::new(),
+                },
+            },
+        };
+        entry.refused.series_count += 1;
+        entry.refused.sample_count += sample_count;
+        if at < entry.at {
+            entry.at = at;
+            entry.refused.first = message();
         }
-        self.0.push(Refused {
-            refusal,
-            series_count: 1,
-            sample_count,
-            first: message(),
-        });
+        let place = self.0.partition_point(|e| e.at <= entry.at);
+        self.0.insert(place, entry);
     }
 
     /// One entry a reason.
     pub fn iter(&self) -> impl Iterator<Item = &Refused> {
-        self.0.iter()
+        self.0.iter().map(|e| &e.refused)
     }
 
     /// Whether nothing was refused.

@@ -1,7 +1,9 @@
 //! Requests as senders write them, as they could write them, and as nobody should.
 
+mod unread;
+
 use super::*;
-use crate::protobuf::{put_bytes, put_double, put_integer, put_key, put_varint};
+use crate::protobuf::{WireType, put_bytes, put_double, put_integer, put_key, put_varint};
 use firn_model::batch::HistogramSample;
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};

@@ -1,0 +1,208 @@
+//! What a batch under way is told: where its series are, and what became of its samples.
+
+use super::Store;
+use crate::codec::decimal::Scale;
+use crate::fingerprint::Fingerprint;
+use crate::head::series::{Verdict, Window};
+use crate::log_block::{LogBlockEncoder, Row};
+use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::{Appended, Rejected, Rejection};
+
+/// A series that is not in the head.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// What became of a sample, and what the log needs to know of its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) int: i64,
+    pub(super) scale: Option<Scale>,
+    pub(super) verdict: Verdict,
+}
+
+const REFUSED: Outcome = Outcome {
+    int: 0,
+    scale: None,
+    verdict: Verdict::Refused(Rejection::SeriesLimit),
+};
+
+/// Memory of a batch under way, used again for the next one.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Scratch {
+    pub(super) prints: Vec<Fingerprint>,
+    pub(super) shard_of: Vec<u32>,
+    /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
+    pub(super) grouped: Vec<u32>,
+    ends: Vec<u32>,
+    pub(super) locals: Vec<u32>,
+    pub(super) slots: Vec<u32>,
+    /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
+    pub(super) wanted: Vec<u32>,
+    /// Memory for a section.
+    pub(super) section: Vec<u8>,
+    /// Where each series' float samples begin in `floats`, its histograms in `histograms`.
+    pub(super) starts: Vec<(u32, u32)>,
+    pub(super) floats: Vec<Outcome>,
+    pub(super) histograms: Vec<Verdict>,
+    /// Series of which this batch has the first sample.
+    pub(super) births: Vec<u32>,
+    pub(super) encoder: LogBlockEncoder,
+}
+
+impl Scratch {
+    /// Computes the fingerprints and groups the series by shard.
+    pub(super) fn begin(&mut self, store: &Store, batch: &Batch) {
+        self.prints.clear();
+        self.starts.clear();
+        self.births.clear();
+        let (mut floats, mut histograms) = (0, 0);
+        for i in 0..batch.series_count() {
+            let samples = batch.series(i);
+            self.prints.push(match batch.section(i) {
+                Some(section) => store.keys.fingerprint(section),
+                None => store.keys.of_labels(samples.labels, &mut self.section),
+            });
+            self.starts.push((floats, histograms));
+            floats += samples.times.len() as u32;
+            histograms += samples.histograms.len() as u32;
+        }
+        self.floats.clear();
+        self.floats.resize(floats as usize, REFUSED);
+        self.histograms.clear();
+        self.histograms.resize(histograms as usize, REFUSED.verdict);
+        self.group_by_shard(store);
+    }
+
+    /// Groups the series by the shards of their fingerprints; none of them is found yet.
+    pub(super) fn group_by_shard(&mut self, store: &Store) {
+        let series = self.prints.len();
+        self.shard_of.clear();
+        self.ends.clear();
+        self.ends.resize(store.shards.len() + 1, 0);
+        for print in &self.prints {
+            let shard = store.shard_of(*print);
+            self.shard_of.push(shard as u32);
+            self.ends[shard + 1] += 1;
+        }
+        for shard in 1..self.ends.len() {
+            self.ends[shard] += self.ends[shard - 1];
+        }
+        self.grouped.clear();
+        self.grouped.resize(series, 0);
+        for (i, shard) in self.shard_of.iter().enumerate() {
+            let at = &mut self.ends[*shard as usize];
+            self.grouped[*at as usize] = i as u32;
+            *at += 1;
+        }
+        self.locals.clear();
+        self.locals.resize(series, UNKNOWN);
+        self.slots.clear();
+        self.slots.resize(series, UNKNOWN);
+    }
+
+    /// Where the series of a shard stand in `grouped`.
+    pub(super) fn group(&self, shard: usize) -> std::ops::Range<usize> {
+        let start = shard.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[shard] as usize
+    }
+
+    /// A series that was not born: for want of room, or because none of its samples lies in the
+    /// window.
+    pub(super) fn refuse_unborn(&mut self, i: usize, samples: SeriesSamples<'_>, window: Window) {
+        let verdict = |time: TimestampMs| {
+            Verdict::Refused(if time < window.min {
+                Rejection::TooOld
+            } else if time > window.max {
+                Rejection::TooFarInFuture
+            } else {
+                Rejection::SeriesLimit
+            })
+        };
+        let (floats, histograms) = self.starts[i];
+        let outcomes = &mut self.floats[floats as usize..];
+        for (outcome, time) in outcomes.iter_mut().zip(samples.times) {
+            outcome.verdict = verdict(*time);
+        }
+        let verdicts = &mut self.histograms[histograms as usize..];
+        for (outcome, sample) in verdicts.iter_mut().zip(samples.histograms) {
+            *outcome = verdict(sample.time);
+        }
+    }
+
+    /// Encodes what was accepted, in the order of the batch, and counts what was not.
+    pub(super) fn encode(&mut self, store: &Store, batch: &Batch) -> Appended {
+        let mut appended = Appended::default();
+        let slots = &self.slots;
+        self.births.sort_unstable_by_key(|i| slots[*i as usize]);
+        for i in &self.births {
+            let labels = batch.series(*i as usize).labels;
+            self.encoder.push_birth(self.slots[*i as usize], labels);
+        }
+        for i in 0..batch.series_count() {
+            let samples = batch.series(i);
+            let (slot, (floats, histograms)) = (self.slots[i], self.starts[i]);
+            let labels = || match batch.section(i) {
+                Some(_) => store.index.series_labels(slot),
+                None => samples.labels.to_owned(),
+            };
+            for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+                let outcome = self.floats[floats as usize + k];
+                if outcome.verdict == Verdict::Stored {
+                    let row = Row {
+                        slot,
+                        time: *time,
+                        start: samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN),
+                        value: *value,
+                    };
+                    let known = outcome.scale.map(|scale| (scale, outcome.int));
+                    self.encoder.rows.push(row, known);
+                }
+                count(&mut appended, outcome.verdict, labels, *time);
+            }
+            for (k, sample) in samples.histograms.iter().enumerate() {
+                let verdict = self.histograms[histograms as usize + k];
+                if verdict == Verdict::Stored {
+                    let (time, start) = (sample.time, sample.start_time);
+                    self.encoder
+                        .push_histogram(slot, time, start, &sample.histogram);
+                }
+                count(&mut appended, verdict, labels, sample.time);
+            }
+        }
+        appended
+    }
+}
+
+/// Counts a sample at `time` of the series with `labels`.
+#[inline]
+fn count(
+    appended: &mut Appended,
+    verdict: Verdict,
+    labels: impl Fn() -> Labels,
+    time: TimestampMs,
+) {
+    match verdict {
+        Verdict::Stored | Verdict::Known => appended.stored += 1,
+        Verdict::Refused(rejection) => refuse(appended, rejection, labels, time),
+    }
+}
+
+#[cold]
+fn refuse(
+    appended: &mut Appended,
+    rejection: Rejection,
+    labels: impl Fn() -> Labels,
+    time: TimestampMs,
+) {
+    let known = appended.rejected.iter_mut();
+    match known.into_iter().find(|r| r.rejection == rejection) {
+        Some(rejected) => rejected.count += 1,
+        None => appended.rejected.push(Rejected {
+            rejection,
+            count: 1,
+            first_labels: labels(),
+            first_time: time,
+        }),
+    }
+}

@@ -1,0 +1,159 @@
+//! Batches whose labels lie there as they came.
+
+use super::*;
+use firn_model::batch::Source;
+use firn_model::error::Error;
+use firn_model::section::push_section;
+
+/// A source that notes what it is asked for. Its sections may have their labels in any order.
+struct Noting {
+    batch: Batch,
+    asked: Vec<u32>,
+    /// Series that it refuses.
+    refuses: Vec<u32>,
+    fails: bool,
+}
+
+/// One series for each name, with its labels the wrong way round where it says so.
+fn unread(series: &[(&str, i64, bool)]) -> Noting {
+    let mut batch = Batch::default();
+    let mut message = Vec::new();
+    for (name, time, is_reversed) in series {
+        let start = message.len();
+        let labels = labels(name);
+        if *is_reversed {
+            let pairs: Vec<_> = labels.iter().collect();
+            for (name, value) in pairs.into_iter().rev() {
+                push_section(&mut message, Labels::from_pairs([(name, value)]).as_ref());
+            }
+        } else {
+            push_section(&mut message, labels.as_ref());
+        }
+        batch.push_float(*time, *time as f64);
+        batch.end_unread_series(start..message.len());
+    }
+    *batch.message() = message;
+    Noting {
+        batch,
+        asked: Vec::new(),
+        refuses: Vec::new(),
+        fails: false,
+    }
+}
+
+/// The labels of a section whose lengths are all short.
+fn parse(section: &[u8]) -> Labels {
+    let mut pairs = Vec::new();
+    let mut rest = section;
+    while let [_, _, _, name_bytes, after @ ..] = rest {
+        let (name, after) = after.split_at(usize::from(*name_bytes));
+        let (value, after) = after[2..].split_at(usize::from(after[1]));
+        pairs.push((String::from_utf8(name.to_vec()).unwrap(), value.to_vec()));
+        rest = after;
+    }
+    Labels::from_pairs(pairs)
+}
+
+impl Source for Noting {
+    fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    fn read_labels(&mut self, series: &[u32]) -> Result<(), Error> {
+        if self.fails {
+            return Err(Error::new(ErrorKind::Invalid, "malformed"));
+        }
+        for i in series {
+            let is_refused = self.refuses.contains(i);
+            self.asked.push(*i);
+            self.batch.read_section(*i as usize, |section, _, arena| {
+                arena.extend_from_slice(parse(section).as_bytes());
+                Ok::<bool, Error>(!is_refused)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn send(store: &Store, mut source: Noting) -> (Result<Appended, Error>, Vec<u32>) {
+    let ticket = store.append_from(&TenantId::anonymous(), &mut source, ALWAYS);
+    (ticket.wait(), source.asked)
+}
+
+#[test]
+fn labels_of_known_series_are_not_asked_for_and_any_order_is_the_same_series() {
+    for shards in [1, 8] {
+        let sim = sim::env(1);
+        let store = open(
+            &sim,
+            StoreOptions {
+                shards,
+                ..options()
+            },
+        );
+        let all = ["a", "b", "c", "d", "e"];
+        let at = |time, is_reversed| unread(&all.map(|name| (name, time, is_reversed)));
+        let everything: Vec<u32> = (0..5).collect();
+        for (time, is_reversed, asked) in [
+            (1, true, &everything[..]),
+            (2, false, &[]),
+            (3, true, &everything),
+            (4, false, &[]),
+        ] {
+            let (appended, got) = send(&store, at(time, is_reversed));
+            assert_eq!(appended.unwrap().stored, 5, "{time}");
+            assert_eq!(got, asked, "{time}");
+        }
+        append(&store, &batch(&[("b", &[(5, 5.0)])]), ALWAYS);
+        let store = {
+            drop(store);
+            open(&sim, options())
+        };
+        let (appended, got) = send(&store, at(6, false));
+        assert_eq!((appended.unwrap().stored, got), (5, Vec::new()));
+        let seen = contents(&store, TimeRange::ALL);
+        let counts: Vec<usize> = seen.iter().map(|(_, samples)| samples.len()).collect();
+        assert_eq!(counts.iter().sum::<usize>(), 26);
+        assert_eq!(counts.len(), 5);
+    }
+}
+
+#[test]
+fn sample_refused_of_a_known_series_is_told_with_its_labels() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    send(&store, unread(&[("a", 5, false)])).0.unwrap();
+    let (appended, asked) = send(&store, unread(&[("a", 4, false)]));
+    let rejected = &appended.unwrap().rejected[0];
+    assert_eq!(rejected.rejection, Rejection::OutOfOrder);
+    assert_eq!(rejected.first_labels, labels("a"));
+    assert_eq!(asked, Vec::<u32>::new());
+}
+
+#[test]
+fn series_with_refused_labels_is_not_born_and_its_neighbours_are() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    let mut source = unread(&[("a", 1, false), ("b", 1, false), ("c", 1, true)]);
+    source.refuses = vec![1];
+    let appended = send(&store, source).0.unwrap();
+    assert_eq!((appended.stored, appended.rejected.len()), (2, 0));
+    let names: Vec<String> = contents(&store, TimeRange::ALL)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names, ["a", "c"]);
+}
+
+#[test]
+fn batch_with_unreadable_labels_leaves_no_trace() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    send(&store, unread(&[("a", 1, false)])).0.unwrap();
+    let mut source = unread(&[("a", 2, false), ("b", 2, false)]);
+    source.fails = true;
+    assert_eq!(send(&store, source).0.unwrap_err().message, "malformed");
+    assert!(store.shards.iter().all(|s| lock(s).appending == 0));
+    let seen = contents(&store, TimeRange::ALL);
+    assert_eq!(seen, [("a".to_owned(), vec![(1, 1.0)])]);
+}
