@@ -16,7 +16,7 @@ mod open;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::{Columns, Sample};
+pub use decode::{Columns, Sample};
 pub(crate) use open::{Newest, OpenChunk};
 
 use crate::codec::Malformed;

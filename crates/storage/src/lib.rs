@@ -10,4 +10,5 @@ pub(crate) mod head;
 pub(crate) mod index;
 pub mod log;
 pub(crate) mod log_block;
+pub mod page;
 pub mod store;

@@ -12,21 +12,21 @@ use std::sync::Arc;
 
 /// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its
 /// memory.
-#[derive(Debug, Default)]
-pub(crate) struct Columns {
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
     /// Timestamps.
-    pub(crate) times: Vec<TimestampMs>,
+    pub times: Vec<TimestampMs>,
     /// As many values.
-    pub(crate) values: Vec<f64>,
+    pub values: Vec<f64>,
     /// As many start timestamps, or none at all.
-    pub(crate) start_times: Vec<TimestampMs>,
+    pub start_times: Vec<TimestampMs>,
     /// Histograms with their index in `times`.
-    pub(crate) histograms: Vec<(u32, Arc<Histogram>)>,
+    pub histograms: Vec<(u32, Arc<Histogram>)>,
 }
 
 /// The value of one sample.
 #[derive(Clone, Debug)]
-pub(crate) enum Sample {
+pub enum Sample {
     /// A float.
     Float(f64),
     /// A histogram.
@@ -35,7 +35,7 @@ pub(crate) enum Sample {
 
 impl Columns {
     /// Empties the columns and keeps their memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.times.clear();
         self.values.clear();
         self.start_times.clear();
@@ -43,7 +43,7 @@ impl Columns {
     }
 
     /// The samples one by one, as (time, start, value).
-    pub(crate) fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
+    pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
         let mut histograms = self.histograms.iter().peekable();
         self.times.iter().enumerate().map(move |(i, time)| {
             let start = self.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
@@ -56,7 +56,7 @@ impl Columns {
     }
 
     /// Adds the samples that lie in `range` to `batch` as a series.
-    pub(crate) fn push_range(&self, range: TimeRange, batch: &mut SeriesBatch) {
+    pub fn push_range(&self, range: TimeRange, batch: &mut SeriesBatch) {
         let end = self.times.partition_point(|t| *t <= range.max);
         let start = self.times.partition_point(|t| *t < range.min).min(end);
         let in_range = self.histograms.iter().filter_map(|(i, histogram)| {

@@ -41,7 +41,7 @@ pub(crate) fn bit_equal(a: &Histogram, b: &Histogram) -> bool {
     x == y
 }
 
-fn same_shape(a: &Histogram, b: &Histogram) -> bool {
+pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
     a.schema == b.schema
         && a.zero_threshold.to_bits() == b.zero_threshold.to_bits()
         && a.positive_spans == b.positive_spans
@@ -66,7 +66,7 @@ fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
     }
 }
 
-fn hint_code(hint: ResetHint) -> u8 {
+pub(crate) fn hint_code(hint: ResetHint) -> u8 {
     match hint {
         ResetHint::Unknown => 0,
         ResetHint::Reset => 1,
@@ -75,7 +75,7 @@ fn hint_code(hint: ResetHint) -> u8 {
     }
 }
 
-fn hint_from_code(code: u8) -> ResetHint {
+pub(crate) fn hint_from_code(code: u8) -> ResetHint {
     match code & 3 {
         0 => ResetHint::Unknown,
         1 => ResetHint::Reset,
@@ -84,7 +84,7 @@ fn hint_from_code(code: u8) -> ResetHint {
     }
 }
 
-fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
+pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
     push_uvarint(out, zigzag(i64::from(histogram.schema)));
     push_bytes(out, histogram.zero_threshold.to_bits(), 8);
     for spans in [&histogram.positive_spans, &histogram.negative_spans] {
@@ -201,7 +201,7 @@ pub(crate) fn read(
 }
 
 /// A histogram of the shape that is read next, with zeros for counts.
-fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Histogram, Malformed> {
+pub(crate) fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Histogram, Malformed> {
     let schema = i32::try_from(unzigzag(cursor.uvarint()?))
         .map_err(|_| Malformed("histogram schema out of range"))?;
     let zero_threshold = f64::from_bits(cursor.u64()?);

@@ -1,0 +1,66 @@
+//! A page: the samples of many series over a window, sealed: small, checked, and read a column at a
+//! time.
+//!
+//! `docs/format/page.md` draws the bytes.
+//!
+//! ```text
+//! PageBuilder::push(slot, ..)* -> finish() -> bytes -> Page::open -> find(slot) -> decode(range)
+//!
+//! page = header | sections: directory, data, whatever else is optional
+//! data = stripes of some 64 KiB, each with its checksum: time columns, start columns, columns of
+//!        values
+//! ```
+//!
+//! A column is what a page holds of one series. Times are stored once for all series that share
+//! them, values are exact to the bit, and decoding a range touches the vectors of 128 samples that
+//! it needs and those on which they lean. The same pushes make the same bytes.
+//!
+//! Invariant: whoever opens a page that was changed gets an error or what was pushed, and never a
+//! panic nor memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. Pages know no files: who
+//! writes them, and where, is left to others.
+
+mod bits;
+mod blocks;
+mod builder;
+mod directory;
+mod floats;
+mod header;
+mod ints;
+mod mixed;
+mod packed;
+mod reader;
+mod times;
+mod values;
+mod vector;
+
+pub use builder::{ColumnTooLong, Family, PageBuilder};
+pub use directory::Column;
+pub use header::PageMeta;
+pub use reader::{Page, Scratch};
+
+pub use crate::chunk::Columns;
+pub use crate::codec::Malformed;
+
+/// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
+pub const SAMPLES_MAX: usize = 1 << 17;
+
+/// Buckets of all histograms of a column at most: 700 buckets of a day at 15 s, and 32 MiB when
+/// decoded.
+pub const HISTOGRAM_NUMBERS_MAX: usize = 1 << 22;
+
+/// Series in a page at most.
+pub const COLUMNS_MAX: usize = 1 << 20;
+
+/// Bytes after which a stripe ends: what is read and checked for the sake of one column.
+const STRIPE_BYTES: usize = 64 << 10;
+
+/// A hash of numbers that are compared wherever it is the same; nothing is stored of it.
+fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
+    let mix = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        product as u64 ^ (product >> 64) as u64
+    };
+    numbers.fold(0x9e37_79b9_7f4a_7c15, |hash, n| {
+        mix(hash ^ n, 0xd6e8_feb8_6659_fd93).wrapping_add(hash.rotate_left(23))
+    })
+}

@@ -1,0 +1,316 @@
+//! The directory: which columns a page has and where they stand, read where it lies.
+//!
+//! ```text
+//! directory = columns varint | times varint | starts varint | stripes varint
+//!           | slots | kinds | offsets | times of columns | starts of columns
+//!           | offsets of times | counts of times | first times | spans of times
+//!           | offsets of starts | ends of stripes | crc32c u32 of each stripe
+//! ```
+//!
+//! Each list is packed (see [`super::packed`]). A slot is what it is more than the first slot of the
+//! header and the column's index; a first time is what it is more than that of the header; starts
+//! are counted from one, zero is for none. Offsets count from the first byte of the data section.
+
+use super::header::Header;
+use super::packed::{self, Packed};
+use super::times::TimesEntry;
+use super::{COLUMNS_MAX, SAMPLES_MAX};
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint};
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// What the bytes of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The bits of one float for all samples.
+    Constant,
+    /// A float column.
+    Floats,
+    /// Histograms, with or without floats.
+    Mixed,
+}
+
+/// What a page holds of one series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub(super) kind: Kind,
+    pub(super) slot: u32,
+    pub(super) offset: usize,
+    pub(super) times: usize,
+    /// One more than the number of the start column.
+    pub(super) starts: usize,
+    pub(super) count: usize,
+    pub(super) range: TimeRange,
+}
+
+impl Column {
+    /// The series.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// From the first sample to the last.
+    pub fn range(&self) -> TimeRange {
+        self.range
+    }
+
+    /// How many samples.
+    pub fn sample_count(&self) -> usize {
+        self.count
+    }
+
+    /// The number of its time column: columns of one page with equal numbers have equal times.
+    pub fn time_column(&self) -> usize {
+        self.times
+    }
+
+    /// Whether all samples are one float.
+    pub fn is_constant(&self) -> bool {
+        self.kind == Kind::Constant
+    }
+
+    /// Whether there may be histograms among the samples.
+    pub fn has_histograms(&self) -> bool {
+        self.kind == Kind::Mixed
+    }
+}
+
+/// A directory that is being put together, in the order of its lists.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) slots: Vec<u32>,
+    pub(super) kinds: Vec<Kind>,
+    pub(super) offsets: Vec<usize>,
+    pub(super) times: Vec<usize>,
+    pub(super) starts: Vec<usize>,
+    pub(super) time_entries: Vec<(usize, TimesEntry)>,
+    pub(super) start_offsets: Vec<usize>,
+    /// Where each stripe ends.
+    pub(super) stripe_ends: Vec<usize>,
+}
+
+impl Draft {
+    /// The directory's bytes; `data` is the data section.
+    pub(super) fn encode(&self, header: &Header, data: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for count in [
+            self.slots.len(),
+            self.time_entries.len(),
+            self.start_offsets.len(),
+            self.stripe_ends.len(),
+        ] {
+            push_uvarint(&mut out, count as u64);
+        }
+        let mut list = |numbers: Vec<u64>| packed::push(&mut out, &numbers);
+        let slots = self.slots.iter().zip(u64::from(header.first_slot)..);
+        list(
+            slots
+                .map(|(slot, dense)| u64::from(*slot) - dense)
+                .collect(),
+        );
+        list(self.kinds.iter().map(|k| k.code()).collect());
+        for numbers in [&self.offsets, &self.times, &self.starts] {
+            list(numbers.iter().map(|n| *n as u64).collect());
+        }
+        let entries = || self.time_entries.iter();
+        list(entries().map(|(offset, _)| *offset as u64).collect());
+        list(entries().map(|(_, e)| e.count as u64).collect());
+        let since = |from: TimestampMs, to: TimestampMs| to.wrapping_sub(from) as u64;
+        list(
+            entries()
+                .map(|(_, e)| since(header.range.min, e.first))
+                .collect(),
+        );
+        list(entries().map(|(_, e)| since(e.first, e.last)).collect());
+        list(self.start_offsets.iter().map(|n| *n as u64).collect());
+        list(self.stripe_ends.iter().map(|n| *n as u64).collect());
+        let mut start = 0;
+        for end in &self.stripe_ends {
+            let crc = crc32c::crc32c(&data[start..*end]);
+            out.extend_from_slice(&crc.to_le_bytes());
+            start = *end;
+        }
+        out
+    }
+}
+
+impl Kind {
+    fn code(self) -> u64 {
+        match self {
+            Self::Constant => 0,
+            Self::Floats => 1,
+            Self::Mixed => 2,
+        }
+    }
+
+    fn from_code(code: u64) -> Result<Self, Malformed> {
+        match code {
+            0 => Ok(Self::Constant),
+            1 => Ok(Self::Floats),
+            2 => Ok(Self::Mixed),
+            _ => Err(Malformed("unknown kind of column")),
+        }
+    }
+}
+
+/// Where the lists of a directory stand.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    first_slot: u32,
+    first_time: TimestampMs,
+    slots: Packed,
+    kinds: Packed,
+    offsets: Packed,
+    times: Packed,
+    starts: Packed,
+    time_offsets: Packed,
+    time_counts: Packed,
+    time_firsts: Packed,
+    time_spans: Packed,
+    start_offsets: Packed,
+    stripe_ends: Packed,
+    checksums_at: usize,
+}
+
+/// A stripe: its place in the data section, and its checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StripeEntry {
+    pub(super) index: usize,
+    pub(super) range: Range<usize>,
+    pub(super) crc: u32,
+}
+
+impl Directory {
+    /// Finds the lists in the directory's bytes.
+    pub(super) fn open(bytes: &[u8], header: &Header) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        let mut count = || {
+            let n = usize::try_from(cursor.uvarint()?).unwrap_or(usize::MAX);
+            match n {
+                0..=COLUMNS_MAX => Ok(n),
+                _ => Err(Malformed("page with too many columns")),
+            }
+        };
+        let (columns, times, starts, stripes) = (count()?, count()?, count()?, count()?);
+        let mut list = |count| Packed::read(bytes, &mut cursor, count);
+        let directory = Self {
+            first_slot: header.first_slot,
+            first_time: header.range.min,
+            slots: list(columns)?,
+            kinds: list(columns)?,
+            offsets: list(columns)?,
+            times: list(columns)?,
+            starts: list(columns)?,
+            time_offsets: list(times)?,
+            time_counts: list(times)?,
+            time_firsts: list(times)?,
+            time_spans: list(times)?,
+            start_offsets: list(starts)?,
+            stripe_ends: list(stripes)?,
+            checksums_at: bytes.len() - cursor.len(),
+        };
+        cursor.bytes(stripes * 4)?;
+        if !cursor.is_empty() || columns != header.columns as usize {
+            return Err(Malformed("page directory of another length than it says"));
+        }
+        Ok(directory)
+    }
+
+    /// How many columns.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many stripes.
+    pub(super) fn stripe_count(&self) -> usize {
+        self.stripe_ends.len()
+    }
+
+    /// The index of the column of `slot`.
+    pub(super) fn find(&self, bytes: &[u8], slot: u32) -> Result<Option<usize>, Malformed> {
+        let Some(distance) = slot.checked_sub(self.first_slot) else {
+            return Ok(None);
+        };
+        let distance = u64::from(distance);
+        let slot_at = |index: usize| -> Result<u64, Malformed> {
+            Ok(self.slots.get(bytes, index)?.saturating_add(index as u64))
+        };
+        let (mut low, mut high) = (0, self.len().min(distance as usize + 1));
+        // Without gaps before it, the usual case, a slot is at the last place where it can be.
+        if low < high && slot_at(high - 1)? == distance {
+            return Ok(Some(high - 1));
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match slot_at(middle)?.cmp(&distance) {
+                Ordering::Equal => return Ok(Some(middle)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The column with this index.
+    pub(super) fn column(&self, bytes: &[u8], index: usize) -> Result<Column, Malformed> {
+        let times = self.times.get(bytes, index)? as usize;
+        let entry = self.times_entry(bytes, times)?;
+        let more = self.slots.get(bytes, index)?;
+        let slot = u64::from(self.first_slot).saturating_add(more) + index as u64;
+        Ok(Column {
+            kind: Kind::from_code(self.kinds.get(bytes, index)?)?,
+            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            offset: self.offsets.get(bytes, index)? as usize,
+            times,
+            starts: self.starts.get(bytes, index)? as usize,
+            count: entry.count,
+            range: TimeRange::new(entry.first, entry.last),
+        })
+    }
+
+    /// What is said of the time column with this number.
+    pub(super) fn times_entry(&self, bytes: &[u8], number: usize) -> Result<TimesEntry, Malformed> {
+        let count = self.time_counts.get(bytes, number)? as usize;
+        if count == 0 || count > SAMPLES_MAX {
+            return Err(Malformed("column of no or too many samples"));
+        }
+        let first = self.time_firsts.get(bytes, number)? as i64;
+        let first = first.wrapping_add(self.first_time);
+        let span = self.time_spans.get(bytes, number)? as i64;
+        Ok(TimesEntry {
+            count,
+            first,
+            last: first.wrapping_add(span),
+        })
+    }
+
+    /// Where the time column with this number begins.
+    pub(super) fn times_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
+        Ok(self.time_offsets.get(bytes, number)? as usize)
+    }
+
+    /// Where the start column with this number begins.
+    pub(super) fn starts_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
+        Ok(self.start_offsets.get(bytes, number)? as usize)
+    }
+
+    /// The stripe that holds the byte at `offset`.
+    pub(super) fn stripe(&self, bytes: &[u8], offset: usize) -> Result<StripeEntry, Malformed> {
+        let all = 0..self.stripe_count();
+        let index = self.stripe_ends.first_above(bytes, all, offset as u64)?;
+        let end = self.stripe_ends.get(bytes, index)? as usize;
+        let start = match index {
+            0 => 0,
+            _ => self.stripe_ends.get(bytes, index - 1)? as usize,
+        };
+        let at = self.checksums_at + 4 * index;
+        let crc = bytes.get(at..).and_then(<[u8]>::first_chunk);
+        Ok(StripeEntry {
+            index,
+            range: start..end,
+            crc: crc.map_or(0, |crc| u32::from_le_bytes(*crc)),
+        })
+    }
+}

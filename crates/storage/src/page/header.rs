@@ -1,0 +1,219 @@
+//! What a page begins with: what it covers, and where its sections stand.
+//!
+//! ```text
+//! header  = "FIRNPAGE" | version u16 | flags u16 | sections u32 | bytes of the page u64
+//!         | log from u64 | log to u64 | first time i64 | last time i64
+//!         | first slot u32 | last slot u32 | columns u32 | 0 u32 | samples u64
+//!         | section* | crc32c u32 of all before
+//! section = kind u16 | flags u16 (bit 0: optional) | crc32c u32 | offset u64 | bytes u64
+//! ```
+//!
+//! The checksum of the data section is zero: its stripes have their own. A reader refuses a section
+//! that it does not know unless it is optional.
+
+use crate::codec::Malformed;
+use crate::codec::cursor::Cursor;
+use firn_model::log::Position;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::ops::Range;
+
+const MAGIC: &[u8; 8] = b"FIRNPAGE";
+
+/// The only version that is read.
+const VERSION: u16 = 1;
+
+/// Bytes before the sections.
+const FIXED_BYTES: usize = 80;
+
+const SECTION_BYTES: usize = 24;
+
+/// Sections at most: the known ones, and room for those to come.
+const SECTIONS_MAX: usize = 64;
+
+/// Kind of the directory.
+pub(super) const DIRECTORY: u16 = 1;
+
+/// Kind of the stripes.
+pub(super) const DATA: u16 = 2;
+
+/// The section may be ignored by who does not know it.
+const OPTIONAL: u16 = 1;
+
+/// What a page covers of its store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageMeta {
+    /// No sample of an earlier log block is missing from what lies before the page.
+    pub log_from: Position,
+    /// The last log block of which the page holds samples.
+    pub log_to: Position,
+}
+
+/// The header but for what follows from the sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) meta: PageMeta,
+    pub(super) range: TimeRange,
+    pub(super) first_slot: u32,
+    pub(super) last_slot: u32,
+    pub(super) columns: u32,
+    pub(super) samples: u64,
+}
+
+/// A page's header as it was read, and its two known sections.
+#[derive(Clone, Debug)]
+pub(super) struct Opened {
+    pub(super) header: Header,
+    pub(super) directory: Range<usize>,
+    pub(super) data: Range<usize>,
+}
+
+/// Puts a page together.
+pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8> {
+    let head_bytes = FIXED_BYTES + 2 * SECTION_BYTES + 4;
+    let bytes = head_bytes + directory.len() + data.len();
+    let mut out = Vec::with_capacity(bytes);
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&0u16.to_le_bytes());
+    out.extend_from_slice(&2u32.to_le_bytes());
+    let Header {
+        meta,
+        range,
+        first_slot,
+        last_slot,
+        columns,
+        samples,
+    } = header;
+    for n in [
+        bytes as u64,
+        meta.log_from.0,
+        meta.log_to.0,
+        range.min as u64,
+        range.max as u64,
+    ] {
+        out.extend_from_slice(&n.to_le_bytes());
+    }
+    for n in [*first_slot, *last_slot, *columns, 0] {
+        out.extend_from_slice(&n.to_le_bytes());
+    }
+    out.extend_from_slice(&samples.to_le_bytes());
+    let mut offset = head_bytes as u64;
+    for (kind, crc, section) in [
+        (DIRECTORY, crc32c::crc32c(directory), directory),
+        (DATA, 0, data),
+    ] {
+        out.extend_from_slice(&kind.to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&(section.len() as u64).to_le_bytes());
+        offset += section.len() as u64;
+    }
+    let crc = crc32c::crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out.extend_from_slice(directory);
+    out.extend_from_slice(data);
+    out
+}
+
+/// Reads the header of a page of so many bytes, checks it, and checks the checksums of all sections
+/// that it must know.
+pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
+    let mut cursor = Cursor::new(page);
+    if cursor.bytes(8)? != MAGIC {
+        return Err(Malformed("not a page"));
+    }
+    if cursor.number(2)? != u64::from(VERSION) {
+        return Err(Malformed("page of another version"));
+    }
+    let flags = cursor.number(2)?;
+    let sections = cursor.number(4)? as usize;
+    if sections > SECTIONS_MAX {
+        return Err(Malformed("page with too many sections"));
+    }
+    let checked = FIXED_BYTES + sections * SECTION_BYTES;
+    let (head, rest) = page
+        .split_at_checked(checked)
+        .ok_or(Malformed("page shorter than its header"))?;
+    if rest.first_chunk() != Some(&crc32c::crc32c(head).to_le_bytes()) {
+        return Err(Malformed("page header fails its checksum"));
+    }
+    if flags != 0 {
+        return Err(Malformed("page with unknown flags"));
+    }
+    if cursor.u64()? != page.len() as u64 {
+        return Err(Malformed("page of another length than its header says"));
+    }
+    let header = read_header(&mut cursor)?;
+    let (mut directory, mut data) = (None, None);
+    for _ in 0..sections {
+        let section = Section::read(&mut cursor, checked + 4, page.len())?;
+        match section.kind {
+            DIRECTORY if directory.is_none() => {
+                let bytes = &page[section.range.clone()];
+                if crc32c::crc32c(bytes) != section.crc {
+                    return Err(Malformed("page directory fails its checksum"));
+                }
+                directory = Some(section.range);
+            }
+            DATA if data.is_none() => data = Some(section.range),
+            _ if section.flags & OPTIONAL != 0 => (),
+            _ => return Err(Malformed("page with an unknown section")),
+        }
+    }
+    Ok(Opened {
+        header,
+        directory: directory.ok_or(Malformed("page without a directory"))?,
+        data: data.ok_or(Malformed("page without data"))?,
+    })
+}
+
+fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
+    let meta = PageMeta {
+        log_from: Position(cursor.u64()?),
+        log_to: Position(cursor.u64()?),
+    };
+    let first: TimestampMs = cursor.u64()? as i64;
+    let last: TimestampMs = cursor.u64()? as i64;
+    let first_slot = cursor.number(4)? as u32;
+    let last_slot = cursor.number(4)? as u32;
+    let columns = cursor.number(4)? as u32;
+    cursor.number(4)?;
+    Ok(Header {
+        meta,
+        range: TimeRange::new(first, last),
+        first_slot,
+        last_slot,
+        columns,
+        samples: cursor.u64()?,
+    })
+}
+
+struct Section {
+    kind: u16,
+    flags: u16,
+    crc: u32,
+    range: Range<usize>,
+}
+
+impl Section {
+    /// Reads where a section stands and checks that it lies behind the header and in the page.
+    fn read(cursor: &mut Cursor<'_>, min: usize, max: usize) -> Result<Self, Malformed> {
+        let kind = cursor.number(2)? as u16;
+        let flags = cursor.number(2)? as u16;
+        let crc = cursor.number(4)? as u32;
+        let outside = Malformed("page section outside of the page");
+        let start = usize::try_from(cursor.u64()?).map_err(|_| outside)?;
+        let bytes = usize::try_from(cursor.u64()?).map_err(|_| outside)?;
+        let end = start.checked_add(bytes).ok_or(outside)?;
+        if start < min || end > max {
+            return Err(outside);
+        }
+        Ok(Self {
+            kind,
+            flags,
+            crc,
+            range: start..end,
+        })
+    }
+}

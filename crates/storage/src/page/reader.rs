@@ -1,0 +1,266 @@
+//! Reads pages, a column at a time.
+
+use super::directory::{Column, Directory, Kind, StripeEntry};
+use super::header::{self, Header, PageMeta};
+use super::times;
+use super::values::{self, FloatReader, Stripe};
+use super::{ints, mixed};
+use crate::chunk::Columns;
+use crate::codec::Malformed;
+use crate::codec::cursor::Cursor;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Time columns that a [`Scratch`] remembers: those of the targets that a query goes through in
+/// turns.
+const TIMES_KEPT: usize = 8;
+
+/// An opened page. Header and directory are checked; a stripe is when it is first read.
+#[derive(Debug)]
+pub struct Page {
+    bytes: Arc<[u8]>,
+    header: Header,
+    directory_at: Range<usize>,
+    data_at: Range<usize>,
+    directory: Directory,
+    checked: Box<[AtomicBool]>,
+}
+
+/// Memory that decoding works in, and what neighbouring columns share. Reuse one.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    floats: FloatReader,
+    times: Vec<KeptTimes>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct KeptTimes {
+    page: Arc<[u8]>,
+    number: usize,
+    times: Arc<[TimestampMs]>,
+}
+
+impl Page {
+    /// Opens a page, which must be all of `bytes`.
+    pub fn open(bytes: Arc<[u8]>) -> Result<Self, Malformed> {
+        let opened = header::open(&bytes)?;
+        let directory = Directory::open(&bytes[opened.directory.clone()], &opened.header)?;
+        let stripes = (0..directory.stripe_count()).map(|_| AtomicBool::new(false));
+        Ok(Self {
+            checked: stripes.collect(),
+            header: opened.header,
+            directory_at: opened.directory,
+            data_at: opened.data,
+            directory,
+            bytes,
+        })
+    }
+
+    /// What the page covers of its store.
+    pub fn meta(&self) -> PageMeta {
+        self.header.meta
+    }
+
+    /// From the first sample of any column to the last.
+    pub fn range(&self) -> TimeRange {
+        self.header.range
+    }
+
+    /// The first slot and the last.
+    pub fn slots(&self) -> (u32, u32) {
+        (self.header.first_slot, self.header.last_slot)
+    }
+
+    /// How many series.
+    pub fn column_count(&self) -> usize {
+        self.directory.len()
+    }
+
+    /// Samples of all series.
+    pub fn sample_count(&self) -> u64 {
+        self.header.samples
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len() + self.checked.len()
+    }
+
+    /// The column with this index, in the order of slots.
+    pub fn column(&self, index: usize) -> Result<Column, Malformed> {
+        self.directory.column(self.directory_bytes(), index)
+    }
+
+    /// What the page holds of the series with this slot.
+    pub fn find(&self, slot: u32) -> Result<Option<Column>, Malformed> {
+        let index = self.directory.find(self.directory_bytes(), slot)?;
+        index.map(|index| self.column(index)).transpose()
+    }
+
+    /// The value of all samples of a constant column; `None` for other columns.
+    pub fn constant(&self, column: &Column) -> Result<Option<f64>, Malformed> {
+        if column.kind != Kind::Constant {
+            return Ok(None);
+        }
+        let stripe = self.stripe(column.offset)?;
+        values::read_constant(stripe.cursor(column.offset)?).map(Some)
+    }
+
+    /// The times of a column. Columns with the same [`Column::time_column`] get the same ones while
+    /// `scratch` remembers them.
+    pub fn times(
+        &self,
+        column: &Column,
+        scratch: &mut Scratch,
+    ) -> Result<Arc<[TimestampMs]>, Malformed> {
+        let is_it =
+            |kept: &&KeptTimes| kept.number == column.times && Arc::ptr_eq(&kept.page, &self.bytes);
+        if let Some(kept) = scratch.times.iter().find(is_it) {
+            return Ok(kept.times.clone());
+        }
+        let times: Arc<[TimestampMs]> = self.read_times(column.times)?.into();
+        let kept = KeptTimes {
+            page: self.bytes.clone(),
+            number: column.times,
+            times: times.clone(),
+        };
+        if scratch.times.len() < TIMES_KEPT {
+            scratch.times.push(kept);
+        } else {
+            scratch.times[scratch.next % TIMES_KEPT] = kept;
+            scratch.next += 1;
+        }
+        Ok(times)
+    }
+
+    /// Appends the samples of a column that lie in `range` to `into`.
+    pub fn decode(
+        &self,
+        column: &Column,
+        range: TimeRange,
+        scratch: &mut Scratch,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        let times = self.times(column, scratch)?;
+        let end = times.partition_point(|t| *t <= range.max);
+        let start = times.partition_point(|t| *t < range.min).min(end);
+        let base = into.times.len();
+        self.decode_starts(column, start..end, base, into)?;
+        self.decode_values(column, start..end, scratch, into)?;
+        into.times.extend_from_slice(&times[start..end]);
+        if into.values.len() != into.times.len() {
+            return Err(Malformed("column does not hold the samples it counts"));
+        }
+        Ok(())
+    }
+
+    /// Appends the samples `wanted` of a column, counted from its first, to the values and
+    /// histograms of `into`, not their times.
+    pub fn decode_values(
+        &self,
+        column: &Column,
+        wanted: Range<usize>,
+        scratch: &mut Scratch,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        let wanted = wanted.start.min(column.count)..wanted.end.min(column.count);
+        let stripe = self.stripe(column.offset)?;
+        match column.kind {
+            Kind::Constant => {
+                let value = values::read_constant(stripe.cursor(column.offset)?)?;
+                let end = into.values.len() + wanted.len();
+                into.values.resize(end, value);
+                Ok(())
+            }
+            Kind::Floats => {
+                let at = column.offset - stripe.entry.range.start;
+                let stripe = Stripe {
+                    page: &self.bytes,
+                    index: stripe.entry.index,
+                    bytes: stripe.bytes,
+                };
+                let (count, values) = (column.count, &mut into.values);
+                scratch.floats.read(stripe, at, count, wanted, values)
+            }
+            Kind::Mixed => mixed::read(stripe.cursor(column.offset)?, column.count, wanted, into),
+        }
+    }
+
+    /// Appends start timestamps, of which `into` has none or as many as times.
+    fn decode_starts(
+        &self,
+        column: &Column,
+        wanted: Range<usize>,
+        base: usize,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        let Some(number) = column.starts.checked_sub(1) else {
+            if !into.start_times.is_empty() {
+                into.start_times.resize(base + wanted.len(), 0);
+            }
+            return Ok(());
+        };
+        into.start_times.resize(base, 0);
+        let offset = self
+            .directory
+            .starts_offset(self.directory_bytes(), number)?;
+        let cursor = self.stripe(offset)?.cursor(offset)?;
+        ints::read_column(cursor, column.count, wanted, &mut into.start_times)
+    }
+
+    fn read_times(&self, number: usize) -> Result<Vec<TimestampMs>, Malformed> {
+        let (cursor, entry) = self.times_at(number)?;
+        times::read(cursor, entry, |base| {
+            let (cursor, entry) = self.times_at(base)?;
+            times::read_base(cursor, entry)
+        })
+    }
+
+    fn times_at(&self, number: usize) -> Result<(Cursor<'_>, times::TimesEntry), Malformed> {
+        let bytes = self.directory_bytes();
+        let entry = self.directory.times_entry(bytes, number)?;
+        let offset = self.directory.times_offset(bytes, number)?;
+        Ok((self.stripe(offset)?.cursor(offset)?, entry))
+    }
+
+    fn directory_bytes(&self) -> &[u8] {
+        &self.bytes[self.directory_at.clone()]
+    }
+
+    /// The stripe that holds the byte at `offset` of the data, its checksum checked.
+    fn stripe(&self, offset: usize) -> Result<Checked<'_>, Malformed> {
+        let entry = self.directory.stripe(self.directory_bytes(), offset)?;
+        let data = &self.bytes[self.data_at.clone()];
+        let bytes = data
+            .get(entry.range.clone())
+            .ok_or(Malformed("page stripe outside of the data"))?;
+        let checked = &self.checked[entry.index];
+        if !checked.load(Ordering::Relaxed) {
+            if crc32c::crc32c(bytes) != entry.crc {
+                return Err(Malformed("page stripe fails its checksum"));
+            }
+            checked.store(true, Ordering::Relaxed);
+        }
+        Ok(Checked { entry, bytes })
+    }
+}
+
+/// A stripe whose checksum was right.
+struct Checked<'a> {
+    entry: StripeEntry,
+    bytes: &'a [u8],
+}
+
+impl<'a> Checked<'a> {
+    /// A cursor at an offset of the data section.
+    fn cursor(&self, offset: usize) -> Result<Cursor<'a>, Malformed> {
+        let at = offset.checked_sub(self.entry.range.start);
+        let bytes = at.and_then(|at| self.bytes.get(at..));
+        bytes
+            .map(Cursor::new)
+            .ok_or(Malformed("offset outside of its stripe"))
+    }
+}

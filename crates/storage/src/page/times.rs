@@ -1,0 +1,208 @@
+//! Time columns: each distinct one is stored once, and many are a part of another.
+//!
+//! ```text
+//! times = 0 | step zigzag varint | integer column         time i = first time + i step + integer i
+//!       | 1 | base varint | from varint                   consecutive times of the base
+//!       | 2 | base varint | from varint | span varint | mask    those of them whose bit is set
+//! ```
+//!
+//! Count, first and last time stand in the directory. A base is a column of the first form. A
+//! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
+
+use super::SAMPLES_MAX;
+use super::ints::{self, Encoder};
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use firn_model::sample::TimestampMs;
+use std::collections::BTreeMap;
+
+const OWN: u8 = 0;
+const PART: u8 = 1;
+const MASKED: u8 = 2;
+
+/// Bases that are looked at for each column.
+const BASES_MAX: usize = 64;
+
+/// The distinct columns of a page that is being built.
+#[derive(Debug, Default)]
+pub(super) struct TimeColumns {
+    columns: Vec<Vec<TimestampMs>>,
+    by_hash: BTreeMap<u64, Vec<u32>>,
+    last: usize,
+}
+
+impl TimeColumns {
+    /// The number of the column with these times.
+    pub(super) fn number(&mut self, times: &[TimestampMs]) -> usize {
+        if self.columns.get(self.last).is_some_and(|c| c == times) {
+            return self.last;
+        }
+        let hash = super::hash(times.iter().map(|t| *t as u64));
+        let same = self.by_hash.entry(hash).or_default();
+        let known = same.iter().find(|i| self.columns[**i as usize] == times);
+        self.last = match known {
+            Some(i) => *i as usize,
+            None => {
+                same.push(self.columns.len() as u32);
+                self.columns.push(times.to_vec());
+                self.columns.len() - 1
+            }
+        };
+        self.last
+    }
+
+    /// The columns, by number.
+    pub(super) fn columns(&self) -> &[Vec<TimestampMs>] {
+        &self.columns
+    }
+
+    /// The bytes of each column, by number.
+    pub(super) fn encode(&self, encoder: &mut Encoder) -> Vec<Vec<u8>> {
+        // The longest first: it may hold the others.
+        let mut order: Vec<usize> = (0..self.columns.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(self.columns[*i].len()));
+        let mut encoded = vec![Vec::new(); self.columns.len()];
+        let mut bases: Vec<usize> = Vec::new();
+        for i in order {
+            let times = &self.columns[i];
+            let mut own = Vec::new();
+            push_own(&mut own, encoder, times);
+            let parts = bases.iter().take(BASES_MAX);
+            let part = parts
+                .filter_map(|base| part_of(*base, &self.columns[*base], times))
+                .min_by_key(Vec::len);
+            match part.filter(|part| part.len() < own.len()) {
+                Some(part) => encoded[i] = part,
+                None => {
+                    bases.push(i);
+                    encoded[i] = own;
+                }
+            }
+        }
+        encoded
+    }
+}
+
+fn push_own(out: &mut Vec<u8>, encoder: &mut Encoder, times: &[TimestampMs]) {
+    let mut steps: Vec<i64> = times.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+    let middle = steps.len() / 2;
+    let step = match steps.is_empty() {
+        true => 0,
+        false => *steps.select_nth_unstable(middle).1,
+    };
+    let first = times.first().copied().unwrap_or(0);
+    let line = |i: usize| first.wrapping_add(step.wrapping_mul(i as i64));
+    let rest = times
+        .iter()
+        .enumerate()
+        .map(|(i, t)| t.wrapping_sub(line(i)));
+    let rest: Vec<i64> = rest.collect();
+    out.push(OWN);
+    push_uvarint(out, zigzag(step));
+    ints::push_column(out, encoder, &rest);
+}
+
+/// `times` as a part of the column with number `base`, if they are one.
+fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec<u8>> {
+    let from = of.binary_search(times.first()?).ok()?;
+    let to = of.binary_search(times.last()?).ok()?;
+    let span = &of[from..=to];
+    let mut mask = vec![0u8; span.len().div_ceil(8)];
+    let mut rest = times.iter().peekable();
+    for (i, time) in span.iter().enumerate() {
+        if rest.next_if_eq(&time).is_some() {
+            mask[i / 8] |= 1 << (i % 8);
+        }
+    }
+    if rest.next().is_some() {
+        return None;
+    }
+    let is_all = span.len() == times.len();
+    let mut out = vec![if is_all { PART } else { MASKED }];
+    push_uvarint(&mut out, base as u64);
+    push_uvarint(&mut out, from as u64);
+    if !is_all {
+        push_uvarint(&mut out, span.len() as u64);
+        out.extend_from_slice(&mask);
+    }
+    Some(out)
+}
+
+/// What the directory says of a time column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesEntry {
+    /// How many times, at most [`SAMPLES_MAX`].
+    pub(super) count: usize,
+    /// The first one.
+    pub(super) first: TimestampMs,
+    /// The last one.
+    pub(super) last: TimestampMs,
+}
+
+/// Reads the times of a column. `base` is asked for those of the column with some number, which
+/// must be of the first form.
+pub(super) fn read(
+    mut cursor: Cursor<'_>,
+    entry: TimesEntry,
+    base: impl FnOnce(usize) -> Result<Vec<TimestampMs>, Malformed>,
+) -> Result<Vec<TimestampMs>, Malformed> {
+    let outside = Malformed("times outside of their base");
+    let form = cursor.byte()?;
+    let times = match form {
+        OWN => read_own(cursor, entry)?,
+        PART | MASKED => {
+            let of = base(cursor.uvarint()? as usize)?;
+            let from = cursor.uvarint()? as usize;
+            let rest = of.get(from..).ok_or(outside)?;
+            if form == PART {
+                rest.get(..entry.count).ok_or(outside)?.to_vec()
+            } else {
+                let span = cursor.uvarint()? as usize;
+                let span = rest.get(..span).ok_or(outside)?;
+                let mask = cursor.bytes(span.len().div_ceil(8))?;
+                let is_set = |i: usize| mask[i / 8] & 1 << (i % 8) != 0;
+                let set = span.iter().enumerate().filter(|(i, _)| is_set(*i));
+                set.map(|(_, t)| *t).collect()
+            }
+        }
+        _ => return Err(Malformed("unknown form of times")),
+    };
+    check(&times, entry)?;
+    Ok(times)
+}
+
+/// Reads a column that is a base.
+pub(super) fn read_base(
+    mut cursor: Cursor<'_>,
+    entry: TimesEntry,
+) -> Result<Vec<TimestampMs>, Malformed> {
+    if cursor.byte()? != OWN {
+        return Err(Malformed("base of times that is a part itself"));
+    }
+    read_own(cursor, entry)
+}
+
+fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs>, Malformed> {
+    let step = unzigzag(cursor.uvarint()?);
+    debug_assert!(entry.count <= SAMPLES_MAX);
+    let mut times = Vec::with_capacity(entry.count);
+    ints::read_column(cursor, entry.count, 0..entry.count, &mut times)?;
+    let mut line = entry.first;
+    for time in &mut times {
+        *time = time.wrapping_add(line);
+        line = line.wrapping_add(step);
+    }
+    Ok(times)
+}
+
+/// What readers rely on.
+fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
+    let ends = (times.first(), times.last());
+    if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {
+        return Err(Malformed("times other than the directory says"));
+    }
+    let rises = times.windows(2).fold(true, |all, w| all & (w[0] < w[1]));
+    rises
+        .then_some(())
+        .ok_or(Malformed("times do not increase"))
+}

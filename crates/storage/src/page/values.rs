@@ -1,0 +1,287 @@
+//! Columns of floats: blocks behind each other, and the sibling whose integers they may lean on.
+//!
+//! ```text
+//! floats = sibling varint | column        the sibling begins so many bytes before; 0 for none
+//! ```
+//!
+//! Siblings are neighbouring buckets of one family, which grow together. A chain of them is at most
+//! [`CHAIN_MAX`] long and stays in its stripe. Whoever reads neighbours one after the other finds
+//! the sibling's integers still there.
+
+use super::blocks::{self, BLOCK, Block};
+use super::floats::{FloatEncoder, Head, Scaled};
+use super::ints;
+use crate::codec::cursor::Cursor;
+use crate::codec::decimal::Scale;
+use crate::codec::{Malformed, push_uvarint, unzigzag};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Columns that a reader of one decodes at most.
+pub(super) const CHAIN_MAX: usize = 16;
+
+/// A column that was appended, for the next one to lean on.
+#[derive(Debug, Default)]
+pub(super) struct Pushed {
+    /// Where it stands.
+    pub(super) at: usize,
+    /// Its integers, block by block.
+    blocks: Vec<Scaled>,
+    /// How many columns a reader decodes for it.
+    pub(super) chain: usize,
+}
+
+/// Appends a column, and says in `pushed` what the next one can lean on.
+pub(super) fn push(
+    out: &mut Vec<u8>,
+    encoder: &mut FloatEncoder,
+    values: &[f64],
+    sibling: Option<&Pushed>,
+    pushed: &mut Pushed,
+) {
+    let sibling = sibling.filter(|s| s.chain < CHAIN_MAX);
+    pushed.at = out.len();
+    pushed.chain = 1;
+    let count = values.len().div_ceil(BLOCK);
+    pushed.blocks.resize_with(count, Scaled::default);
+    let mut column = Vec::new();
+    let mut used = false;
+    blocks::push(&mut column, values.len(), |out, range| {
+        let index = range.start / BLOCK;
+        let of_sibling = sibling.and_then(|s| s.blocks.get(index));
+        used |= encoder.push(out, &values[range], of_sibling, &mut pushed.blocks[index]);
+    });
+    let mut distance = 0;
+    if used && let Some(sibling) = sibling {
+        pushed.chain = sibling.chain + 1;
+        distance = pushed.at - sibling.at;
+    }
+    push_uvarint(out, distance as u64);
+    out.extend_from_slice(&column);
+}
+
+/// Appends a column that leans on none and has no place for a sibling.
+pub(super) fn push_alone(out: &mut Vec<u8>, encoder: &mut FloatEncoder, values: &[f64]) {
+    let mut scaled = Scaled::default();
+    blocks::push(out, values.len(), |out, range| {
+        encoder.push(out, &values[range], None, &mut scaled);
+    });
+}
+
+/// Appends the values `wanted` of a column of `count` that leans on none to `into`.
+pub(super) fn read_alone(
+    cursor: Cursor<'_>,
+    count: usize,
+    wanted: Range<usize>,
+    into: &mut Vec<f64>,
+) -> Result<(), Malformed> {
+    let mut values = [0; BLOCK];
+    for block in blocks::covering(count, wanted) {
+        let head = read_block(cursor, count, &block, &mut values)?;
+        if head.has_sibling() {
+            return Err(Malformed("sibling of a column that has none"));
+        }
+        append(&head, &values, &block, into)?;
+    }
+    Ok(())
+}
+
+/// Which column of which page, and what of it.
+#[derive(Clone, Debug)]
+struct Key {
+    page: Arc<[u8]>,
+    stripe: usize,
+    at: usize,
+    wanted: Range<usize>,
+}
+
+/// Integers of a column that was read.
+#[derive(Debug, Default)]
+struct Read {
+    key: Option<Key>,
+    blocks: Vec<[i64; BLOCK]>,
+    scales: Vec<u8>,
+}
+
+/// Reads columns. Reuse one to keep its memory and what neighbours share.
+#[derive(Debug, Default)]
+pub(super) struct FloatReader {
+    now: Read,
+    last: Read,
+    sibling: Vec<[i64; BLOCK]>,
+}
+
+/// A stripe of a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stripe<'a> {
+    /// What tells the page from others.
+    pub(super) page: &'a Arc<[u8]>,
+    /// Which stripe.
+    pub(super) index: usize,
+    /// Its bytes.
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Stripe<'a> {
+    fn column(&self, at: usize) -> Result<(usize, Cursor<'a>), Malformed> {
+        let bytes = self.bytes.get(at..);
+        let mut cursor = Cursor::new(bytes.ok_or(Malformed("column beyond its stripe"))?);
+        let distance = usize::try_from(cursor.uvarint()?).unwrap_or(usize::MAX);
+        Ok((distance, cursor))
+    }
+
+    fn sibling_of(&self, at: usize, distance: usize) -> Result<usize, Malformed> {
+        let before = at.checked_sub(distance).filter(|_| distance > 0);
+        before.ok_or(Malformed("sibling outside of the stripe"))
+    }
+}
+
+impl FloatReader {
+    /// Appends the values `wanted` of the column at `at`, which has `count`, to `into`.
+    pub(super) fn read(
+        &mut self,
+        stripe: Stripe<'_>,
+        at: usize,
+        count: usize,
+        wanted: Range<usize>,
+        into: &mut Vec<f64>,
+    ) -> Result<(), Malformed> {
+        let (distance, cursor) = stripe.column(at)?;
+        self.now.key = None;
+        self.now.scales.clear();
+        for (i, block) in blocks::covering(count, wanted.clone()).enumerate() {
+            if self.now.blocks.len() == i {
+                self.now.blocks.push([0; BLOCK]);
+            }
+            let values = &mut self.now.blocks[i];
+            let head = read_block(cursor, count, &block, values)?;
+            self.now.scales.push(head.scale);
+            if head.has_sibling() {
+                let sibling = stripe.sibling_of(at, distance)?;
+                match self.last.block(&stripe, sibling, &wanted, i, head.scale) {
+                    Some(of_sibling) => add(values, of_sibling, &block.wanted),
+                    None => {
+                        let chain = (sibling, head.scale);
+                        add_chain(&stripe, chain, count, &block, values, &mut self.sibling)?;
+                    }
+                }
+            }
+            append(&head, &self.now.blocks[i], &block, into)?;
+        }
+        self.now.key = Some(Key {
+            page: stripe.page.clone(),
+            stripe: stripe.index,
+            at,
+            wanted,
+        });
+        std::mem::swap(&mut self.now, &mut self.last);
+        Ok(())
+    }
+}
+
+impl Read {
+    /// The integers of the `nth` block read, if they are those of this column.
+    fn block(
+        &self,
+        stripe: &Stripe<'_>,
+        at: usize,
+        wanted: &Range<usize>,
+        nth: usize,
+        scale: u8,
+    ) -> Option<&[i64; BLOCK]> {
+        let key = self.key.as_ref()?;
+        let is_it = key.at == at
+            && key.stripe == stripe.index
+            && key.wanted == *wanted
+            && Arc::ptr_eq(&key.page, stripe.page)
+            && self.scales.get(nth) == Some(&scale);
+        self.blocks.get(nth).filter(|_| is_it)
+    }
+}
+
+/// Adds the integers of the column at `at` and of those on which it leans.
+fn add_chain(
+    stripe: &Stripe<'_>,
+    (mut at, scale): (usize, u8),
+    count: usize,
+    block: &Block,
+    values: &mut [i64; BLOCK],
+    of_sibling: &mut Vec<[i64; BLOCK]>,
+) -> Result<(), Malformed> {
+    of_sibling.resize(1, [0; BLOCK]);
+    for _ in 1..CHAIN_MAX {
+        let (distance, cursor) = stripe.column(at)?;
+        let head = read_block(cursor, count, block, &mut of_sibling[0])?;
+        if head.scale != scale {
+            return Err(Malformed("sibling with another scale"));
+        }
+        add(values, &of_sibling[0], &block.wanted);
+        if !head.has_sibling() {
+            return Ok(());
+        }
+        at = stripe.sibling_of(at, distance)?;
+    }
+    Err(Malformed("chain of siblings too long"))
+}
+
+fn add(values: &mut [i64; BLOCK], more: &[i64; BLOCK], wanted: &Range<usize>) {
+    let pairs = values[wanted.clone()].iter_mut().zip(&more[wanted.clone()]);
+    for (value, more) in pairs {
+        *value = value.wrapping_add(*more);
+    }
+}
+
+/// Reads the integers of a block of the column at the cursor.
+#[inline]
+fn read_block<'a>(
+    mut cursor: Cursor<'a>,
+    count: usize,
+    block: &Block,
+    values: &mut [i64; BLOCK],
+) -> Result<Head<'a>, Malformed> {
+    blocks::seek(&mut cursor, count, block.index)?;
+    let head = Head::read(&mut cursor)?;
+    let tag = head.tag_of_ints();
+    ints::read(&mut cursor, tag, block.count, block.wanted.clone(), values)?;
+    Ok(head)
+}
+
+#[inline]
+fn append(
+    head: &Head<'_>,
+    values: &[i64; BLOCK],
+    block: &Block,
+    into: &mut Vec<f64>,
+) -> Result<(), Malformed> {
+    let base = into.len();
+    let ints = &values[block.wanted.clone()];
+    into.resize(base + ints.len(), 0.0);
+    head.floats(ints, block.wanted.start, &mut into[base..])
+}
+
+/// Scale of a constant that is stored as its bits.
+pub(super) const BITS: u8 = 16;
+
+/// Reads the value of a constant column.
+pub(super) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
+    match cursor.byte()? {
+        BITS => cursor.u64().map(f64::from_bits),
+        code => {
+            let scale = Scale::from_code(code).ok_or(Malformed("unknown scale"))?;
+            Ok(scale.float(unzigzag(cursor.uvarint()?)))
+        }
+    }
+}
+
+/// Whether the column at `at` of a stripe has exactly these values.
+pub(super) fn holds(stripe: &[u8], at: usize, values: &[f64]) -> bool {
+    let (mut reader, mut read) = (FloatReader::default(), Vec::new());
+    let stripe = Stripe {
+        page: &Arc::from([]),
+        index: 0,
+        bytes: stripe,
+    };
+    let decoded = reader.read(stripe, at, values.len(), 0..values.len(), &mut read);
+    let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
+    decoded.is_ok() && read.iter().zip(values).all(same)
+}

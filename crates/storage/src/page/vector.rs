@@ -1,0 +1,175 @@
+//! A vector: up to 128 numbers packed at a width that most of them need, with exceptions for the
+//! rest (PFOR).
+//!
+//! ```text
+//! vector = width u8 (bit 7: exceptions) | [exceptions] | numbers, the low `width` bits of each
+//! exceptions = n u8 | n x position u8 | n x (number >> width) varint
+//! ```
+//!
+//! Source: Zukowski et al., "Super-Scalar RAM-CPU Cache Compression".
+
+use super::bits::{self, VECTOR};
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint};
+
+const EXCEPTIONS: u8 = 0x80;
+
+/// How a vector is best packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    width: u32,
+    exceptions: usize,
+    /// Bytes that the vector takes.
+    pub(super) bytes: usize,
+}
+
+impl Layout {
+    /// The smallest layout for `numbers`; of two equal ones that with fewer exceptions.
+    pub(super) fn of(numbers: &[u64]) -> Self {
+        let mut counts = [0usize; 65];
+        for n in numbers {
+            counts[(64 - n.leading_zeros()) as usize] += 1;
+        }
+        let widest = counts.iter().rposition(|c| *c > 0).unwrap_or(0);
+        let plain = |width: usize| 1 + bits::packed_bytes(numbers.len(), width);
+        let mut best = Self {
+            width: widest as u32,
+            exceptions: 0,
+            bytes: plain(widest),
+        };
+        let mut exceptions = counts[widest];
+        for width in (0..widest).rev() {
+            // Only widths that some number has, and none: between them more bits save nothing.
+            if counts[width] == 0 && width > 0 {
+                continue;
+            }
+            let high_bytes: usize = (width + 1..=widest)
+                .filter(|w| counts[*w] > 0)
+                .map(|w| counts[w] * (w - width).div_ceil(7))
+                .sum();
+            let bytes = plain(width) + 1 + exceptions + high_bytes;
+            if bytes < best.bytes {
+                best = Self {
+                    width: width as u32,
+                    exceptions,
+                    bytes,
+                };
+            }
+            exceptions += counts[width];
+            // Exceptions alone would take more than the best.
+            if 2 * exceptions > best.bytes {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Appends `numbers`, for which this layout was made.
+    pub(super) fn push(&self, out: &mut Vec<u8>, numbers: &[u64]) {
+        if self.exceptions == 0 {
+            out.push(self.width as u8);
+            return bits::pack(out, numbers, self.width as usize);
+        }
+        out.push(self.width as u8 | EXCEPTIONS);
+        out.push(self.exceptions as u8);
+        let wider = |n: &&u64| **n >> self.width != 0;
+        for (i, n) in numbers.iter().enumerate() {
+            if wider(&n) {
+                out.push(i as u8);
+            }
+        }
+        for n in numbers.iter().filter(wider) {
+            push_uvarint(out, n >> self.width);
+        }
+        bits::pack(out, numbers, self.width as usize);
+    }
+}
+
+/// Reads `count` numbers, at most [`VECTOR`], into the front of `out`; what lies behind them there
+/// may change.
+#[inline]
+pub(super) fn read(
+    cursor: &mut Cursor<'_>,
+    count: usize,
+    out: &mut [u64; VECTOR],
+) -> Result<(), Malformed> {
+    let (width, exceptions) = read_header(cursor)?;
+    if exceptions == 0 {
+        return bits::unpack(cursor, count, width, out);
+    }
+    let positions = cursor.bytes(exceptions)?;
+    let mut highs = *cursor;
+    for _ in 0..exceptions {
+        cursor.uvarint()?;
+    }
+    bits::unpack(cursor, count, width, out)?;
+    for position in positions {
+        let high = highs.uvarint()?;
+        let n = out
+            .get_mut(usize::from(*position))
+            .ok_or(Malformed("exception beyond its vector"))?;
+        // Wider than the number it is nothing that an encoder writes, and harms nothing.
+        *n |= high.checked_shl(width as u32).unwrap_or(0);
+    }
+    Ok(())
+}
+
+/// Passes over a vector of `count` numbers.
+pub(super) fn skip(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
+    let (width, exceptions) = read_header(cursor)?;
+    cursor.bytes(exceptions)?;
+    for _ in 0..exceptions {
+        cursor.uvarint()?;
+    }
+    cursor.bytes(bits::packed_bytes(count, width)).map(|_| ())
+}
+
+#[inline]
+fn read_header(cursor: &mut Cursor<'_>) -> Result<(usize, usize), Malformed> {
+    let header = cursor.byte()?;
+    let width = usize::from(header & !EXCEPTIONS);
+    if width > 64 {
+        return Err(Malformed("vector wider than 64 bits"));
+    }
+    let exceptions = match header & EXCEPTIONS {
+        0 => 0,
+        _ => usize::from(cursor.byte()?),
+    };
+    if exceptions > VECTOR {
+        return Err(Malformed("more exceptions than numbers"));
+    }
+    Ok((width, exceptions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn vector_of_random_numbers_returns_and_takes_the_bytes_of_its_layout() {
+        for seed in 0..3_000 {
+            let rng = SimRng::new(seed);
+            let count = (rng.next_u64() % 129) as usize;
+            let (usual, rare) = (rng.next_u64() % 65, rng.next_u64() % 65);
+            let share = rng.next_u64() % 20 + 1;
+            let number = |_| {
+                let rarely = rng.next_u64().is_multiple_of(share);
+                let width = if rarely { rare } else { usual } as u32;
+                rng.next_u64().checked_shr(64 - width).unwrap_or(0)
+            };
+            let numbers: Vec<u64> = (0..count).map(number).collect();
+            let layout = Layout::of(&numbers);
+            let mut bytes = Vec::new();
+            layout.push(&mut bytes, &numbers);
+            assert_eq!(bytes.len(), layout.bytes, "seed {seed}");
+            let mut out = [0; VECTOR];
+            let (mut read_at, mut skip_at) = (Cursor::new(&bytes), Cursor::new(&bytes));
+            read(&mut read_at, count, &mut out).unwrap();
+            skip(&mut skip_at, count).unwrap();
+            assert_eq!(out[..count], numbers, "seed {seed}");
+            assert!(read_at.is_empty() && skip_at.is_empty(), "seed {seed}");
+        }
+    }
+}

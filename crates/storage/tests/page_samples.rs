@@ -1,0 +1,275 @@
+//! Pages against what was pushed: every class of series, every nasty value, any range, to the bit.
+
+mod seeds;
+mod series;
+
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::log::Position;
+use firn_model::sample::TimeRange;
+use firn_storage::page::{
+    Column, Columns, Family, Page, PageBuilder, PageMeta, SAMPLES_MAX, Scratch,
+};
+use series::{assert_equal, between};
+use std::sync::Arc;
+
+const META: PageMeta = PageMeta {
+    log_from: Position(7),
+    log_to: Position(9),
+};
+
+fn page_of(pushes: &[(u32, Option<Family>, Columns)]) -> Page {
+    let mut builder = PageBuilder::new(META);
+    for (slot, family, columns) in pushes {
+        let pushed = builder.push(*slot, *family, columns);
+        pushed.expect("no series is too long");
+    }
+    let bytes = builder.finish().expect("there is a series");
+    Page::open(bytes.into()).expect("the page is sound")
+}
+
+fn column_of(page: &Page, slot: u32) -> Column {
+    let column = page.find(slot).expect("the directory is sound");
+    column.expect("the slot was pushed")
+}
+
+fn read(page: &Page, column: &Column, range: TimeRange, scratch: &mut Scratch) -> Columns {
+    let mut read = Columns::default();
+    let decoded = page.decode(column, range, scratch, &mut read);
+    decoded.expect("the page is sound");
+    read
+}
+
+/// Reads every series whole, and in parts, in order and not.
+fn check(pushes: &[(u32, Option<Family>, Columns)], rng: &SimRng, context: &str) -> Page {
+    let page = page_of(pushes);
+    assert_eq!(page.meta(), META);
+    assert_eq!(page.column_count(), pushes.len());
+    let samples: usize = pushes.iter().map(|(_, _, c)| c.times.len()).sum();
+    assert_eq!(page.sample_count(), samples as u64);
+    let mut scratch = Scratch::default();
+    for (slot, _, pushed) in pushes {
+        let context = format!("slot {slot}, {context}");
+        let column = column_of(&page, *slot);
+        assert_eq!(
+            (column.slot(), column.sample_count()),
+            (*slot, pushed.times.len())
+        );
+        let (first, last) = (pushed.times[0], pushed.times[pushed.times.len() - 1]);
+        assert_eq!(column.range(), TimeRange::new(first, last), "{context}");
+        let read = read(&page, &column, TimeRange::ALL, &mut scratch);
+        assert_equal(&read, pushed, &context);
+        if let Some(constant) = page.constant(&column).expect("the page is sound") {
+            let same = |v: &f64| v.to_bits() == constant.to_bits();
+            assert!(read.values.iter().all(same), "{context}");
+        }
+    }
+    for _ in 0..pushes.len().min(30) {
+        let (slot, _, pushed) = &pushes[rng.next_u64() as usize % pushes.len()];
+        let at = || pushed.times[rng.next_u64() as usize % pushed.times.len()];
+        let range = TimeRange::new(at(), at());
+        let column = column_of(&page, *slot);
+        let read = read(&page, &column, range, &mut scratch);
+        let wanted = between(pushed, range.min, range.max);
+        assert_equal(
+            &read,
+            &wanted,
+            &format!("{range:?} of slot {slot}, {context}"),
+        );
+    }
+    page
+}
+
+#[test]
+fn page_of_random_series_returns_every_bit() {
+    for seed in seeds::seeds(250) {
+        let rng = SimRng::new(seed);
+        let count = [1, 2, 120, 128, 480, 600, 1_500, 3_000][rng.next_u64() as usize % 8];
+        let grids: Vec<_> = (0..3)
+            .map(|_| series::times(&rng, rng.next_u64() % 6, count))
+            .collect();
+        let mut slot = rng.next_u64() as u32 / 2;
+        let dense = rng.next_u64().is_multiple_of(2);
+        let mut pushes = Vec::new();
+        for _ in 0..1 + rng.next_u64() % 40 {
+            let grid = &grids[rng.next_u64() as usize % 3];
+            let times = match rng.next_u64() % 8 {
+                0 => &grid[..1 + rng.next_u64() as usize % count],
+                1 => &grid[rng.next_u64() as usize % count..],
+                _ => grid,
+            };
+            let mut times = times.to_vec();
+            if rng.next_u64().is_multiple_of(10) && count > 2 {
+                times.retain(|t| t % 5 != 0);
+                times.push(i64::MAX);
+            }
+            let mut columns = series::of_class(&rng, rng.next_u64() % series::CLASSES, &times);
+            if rng.next_u64().is_multiple_of(6) {
+                columns = series::with_histograms(&rng, columns);
+            }
+            if rng.next_u64().is_multiple_of(5) {
+                let start = times[0].wrapping_sub(1_000);
+                columns.start_times = vec![start; times.len()];
+                if rng.next_u64().is_multiple_of(3) {
+                    columns.start_times[times.len() / 2..].fill(times[times.len() / 2]);
+                }
+            }
+            let family = (rng.next_u64() % 3).checked_sub(1).map(Family);
+            pushes.push((slot, family, columns));
+            slot += if dense {
+                1
+            } else {
+                1 + rng.next_u64() as u32 % 300
+            };
+        }
+        check(&pushes, &rng, &format!("seed {seed}"));
+    }
+}
+
+/// Cumulative buckets as a target exposes them, for some families.
+fn buckets(rng: &SimRng, families: u32, count: usize) -> Vec<(u32, Option<Family>, Columns)> {
+    let times = series::times(rng, 2, count);
+    let mut pushes = Vec::new();
+    for family in 0..families {
+        let mut totals = [0u64; 20];
+        let mut columns = vec![
+            Columns {
+                times: times.clone(),
+                ..Columns::default()
+            };
+            20
+        ];
+        for _ in &times {
+            for observed in 0..rng.next_u64() % 4 {
+                let from = (rng.next_u64() + observed) as usize % 20;
+                totals[from..].iter_mut().for_each(|n| *n += 1);
+            }
+            let cells = columns.iter_mut().zip(&totals);
+            cells.for_each(|(c, n)| c.values.push(*n as f64));
+        }
+        for (le, columns) in columns.into_iter().enumerate() {
+            pushes.push((
+                family * 22 + le as u32,
+                Some(Family(family.into())),
+                columns,
+            ));
+        }
+    }
+    pushes
+}
+
+#[test]
+fn page_of_buckets_chains_siblings_and_returns_them() {
+    let rng = SimRng::new(3);
+    for count in [120, 480, 2_000] {
+        let pushes = buckets(&rng, 40, count);
+        let with = check(&pushes, &rng, "families");
+        let alone: Vec<_> = pushes
+            .iter()
+            .map(|(slot, _, c)| (*slot, Some(Family(u64::from(*slot))), c.clone()))
+            .collect();
+        let without = check(&alone, &rng, "no families");
+        let guessed: Vec<_> = pushes
+            .iter()
+            .map(|(s, _, c)| (*s, None, c.clone()))
+            .collect();
+        let guessed = check(&guessed, &rng, "guessed families");
+        let bytes = [&with, &guessed, &without].map(Page::memory_bytes);
+        assert!(bytes[0] * 4 < bytes[2] * 3, "{bytes:?} of {count}");
+        assert!(bytes[1] * 10 < bytes[0] * 11, "{bytes:?} of {count}");
+    }
+}
+
+#[test]
+fn page_read_out_of_order_answers_the_same() {
+    let rng = SimRng::new(4);
+    let pushes = buckets(&rng, 4, 480);
+    let page = page_of(&pushes);
+    let mut scratch = Scratch::default();
+    for _ in 0..2_000 {
+        let (slot, _, pushed) = &pushes[rng.next_u64() as usize % pushes.len()];
+        let column = column_of(&page, *slot);
+        let read = read(&page, &column, TimeRange::ALL, &mut scratch);
+        assert_equal(&read, pushed, "out of order");
+    }
+}
+
+#[test]
+fn page_finds_the_slots_that_it_holds_and_no_others() {
+    let rng = SimRng::new(5);
+    let times = series::times(&rng, 2, 3);
+    for gap in [1, 2, 1_000] {
+        let slots: Vec<u32> = (0..500)
+            .map(|i| 900 + i * gap + (i / 7) * (gap - 1))
+            .collect();
+        let pushes: Vec<_> = slots
+            .iter()
+            .map(|slot| (*slot, None, series::of_class(&rng, 1, &times)))
+            .collect();
+        let page = page_of(&pushes);
+        for slot in (0..slots[499] + 3)
+            .chain([u32::MAX])
+            .step_by(1 + gap as usize / 50)
+        {
+            let found = page.find(slot).unwrap().map(|c| c.slot());
+            assert_eq!(found, slots.contains(&slot).then_some(slot), "gap {gap}");
+        }
+    }
+}
+
+#[test]
+fn page_times_are_shared_by_the_series_that_have_them() {
+    let rng = SimRng::new(6);
+    let times = [series::times(&rng, 3, 480), series::times(&rng, 3, 480)];
+    let pushes: Vec<_> = (0..60)
+        .map(|i| (i, None, series::of_class(&rng, 1, &times[i as usize % 2])))
+        .collect();
+    let page = page_of(&pushes);
+    let mut scratch = Scratch::default();
+    let all: Vec<_> = (0..60)
+        .map(|slot| {
+            let column = column_of(&page, slot);
+            page.times(&column, &mut scratch).unwrap()
+        })
+        .collect();
+    for (i, shared) in all.iter().enumerate() {
+        assert!(Arc::ptr_eq(shared, &all[i % 2]));
+        assert_eq!(shared[..], times[i % 2]);
+    }
+}
+
+#[test]
+fn page_times_with_gaps_take_few_bytes() {
+    let rng = SimRng::new(7);
+    let times = series::times(&rng, 3, 480);
+    let bytes = |of: fn(usize) -> bool| {
+        let own: Vec<i64> = times
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| of(*i))
+            .map(|(_, t)| *t)
+            .collect();
+        let pushes = [
+            (0, None, series::of_class(&rng, 0, &times)),
+            (1, None, series::of_class(&rng, 0, &own)),
+        ];
+        check(&pushes, &rng, "gaps").memory_bytes()
+    };
+    let all = bytes(|_| true);
+    assert!(bytes(|i| i >= 100) < all + 32);
+    assert!(bytes(|i| i % 31 != 0) < all + 32 + 60);
+}
+
+#[test]
+fn page_refuses_a_column_beyond_its_limits() {
+    let times: Vec<i64> = (0..=SAMPLES_MAX as i64).collect();
+    let mut columns = series::of_class(&SimRng::new(8), 0, &times);
+    let mut builder = PageBuilder::new(META);
+    let refused = builder.push(1, None, &columns).unwrap_err();
+    assert_eq!(refused.samples, SAMPLES_MAX + 1);
+    columns.times.pop();
+    columns.values.pop();
+    builder.push(1, None, &columns).unwrap();
+    assert!(Page::open(builder.finish().unwrap().into()).is_ok());
+    assert!(PageBuilder::new(META).finish().is_none());
+}
