@@ -7,9 +7,9 @@
 //!           | offsets of starts | ends of stripes | crc32c u32 of each stripe
 //! ```
 //!
-//! Each list is packed (see [`super::packed`]). A slot is what it is more than the first slot of the
-//! header and the column's index; a first time is what it is more than that of the header; starts
-//! are counted from one, zero is for none. Offsets count from the first byte of the data section.
+//! Each list is packed (see [`super::packed`]). A slot is what it is more than the first slot of
+//! the header and the column's index; a first time is what it is more than that of the header;
+//! starts are counted from one, zero is for none. Offsets count from the first byte of the data.
 
 use super::header::Header;
 use super::packed::{self, Packed};

@@ -10,8 +10,8 @@
 //!
 //! With `n` for a number of a vector: PLAIN `v = base + step n`; DELTA `v = before + low + step n`;
 //! DELTA2 the same of the differences; LINE `v = before + low`, without vectors. The first value is
-//! `base`, the first difference of DELTA2 `first`, whatever the numbers say there. Arithmetic wraps,
-//! so every sequence of i64 is representable.
+//! `base`, the first difference of DELTA2 `first`, whatever the numbers say there. Arithmetic
+//! wraps, so every sequence of i64 is representable.
 
 use super::bits::VECTOR;
 use super::blocks::{self, BLOCK};
