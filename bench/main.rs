@@ -7,7 +7,9 @@
 //!
 //! Invariant: nothing here is specific to Firn but the flags it is started with.
 
+mod churn;
 mod dashboard;
+mod picture;
 mod process;
 mod scenario;
 mod system;
@@ -15,7 +17,8 @@ mod table;
 
 use firn_mirror::load::{self, options};
 use lexopt::ValueExt;
-use scenario::{Load, Measured, Plan};
+use scenario::{Load, Plan};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,10 +27,13 @@ use std::time::Duration;
 use system::{ALL, Kind, System};
 
 const HELP: &str = "\
-usage: firn-bench [--short | --full] [--only SYSTEM]... [--json FILE] [--dir DIR] [--keep]
+usage: firn-bench [--short | --full | --churn] [--only SYSTEM]... [--json FILE] [--svg FILE]
+                  [--dir DIR] [--keep]
 
   --short         what three minutes on two cores allow [the default]
   --full          96 k series for an hour, and a million new series with 8 samples each
+  --churn         six hours of 20 k series, 60 % of the pods replaced every 15 minutes
+  --svg FILE      where the picture of a churn run goes
   --only SYSTEM   firn, prometheus or victoria-metrics; may be repeated
   --json FILE     where all figures go [bench-DATE.json in the folder for scratch files]
   --dir DIR       where loads and data go [a new folder for scratch files]
@@ -69,13 +75,25 @@ const FULL: Size = Size {
     repeats: 11,
 };
 
+/// The load of a churn run.
+const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
+
 struct Arguments {
     size: Size,
+    /// The churn run instead of the dashboard's.
+    churn: bool,
+    svg: Option<PathBuf>,
     only: Vec<Kind>,
     json: Option<PathBuf>,
     dir: Option<PathBuf>,
     keep: bool,
     help: bool,
+}
+
+impl Arguments {
+    fn wants(&self, kind: Kind) -> bool {
+        self.only.is_empty() || self.only.contains(&kind)
+    }
 }
 
 fn main() -> ExitCode {
@@ -98,7 +116,11 @@ fn run() -> Result<(), String> {
         .dir
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(scratch));
-    let result = measure_all(&arguments, &dir);
+    let result = if arguments.churn {
+        measure_churn(&arguments, &dir)
+    } else {
+        measure_all(&arguments, &dir)
+    };
     if !arguments.keep && arguments.dir.is_none() {
         // Nothing hangs on it: these are scratch files in the folder for them.
         let _ = std::fs::remove_dir_all(&dir);
@@ -107,10 +129,44 @@ fn run() -> Result<(), String> {
 }
 
 fn measure_all(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (found, mut missing) = find_systems(arguments);
+    say("make the loads");
+    let plan = plan(&arguments.size, dir)?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        scenario::run(system, dir, &plan)
+    });
+    print(&table::markdown(&plan, &measured, &missing))?;
+    let end_ms = plan.fleet.summary.end_ms;
+    write_json(arguments, end_ms, &table::json(&plan, &measured))?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_churn(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (found, mut missing) = find_systems(arguments);
+    say("make the load");
+    let load = make_load(dir, "churn", CHURN)?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        churn::run(system, dir, &load)
+    });
+    print(&table::churn_markdown(&load, &measured, &missing))?;
+    if let Some(path) = &arguments.svg {
+        std::fs::write(path, picture::svg(&measured))
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let figures = json!({
+        "load": load.summary.to_json(),
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, load.summary.end_ms, &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+/// The systems that are there, and why the others are not.
+fn find_systems(arguments: &Arguments) -> (Vec<System>, Vec<(Kind, String)>) {
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for kind in ALL {
-        if !arguments.only.is_empty() && !arguments.only.contains(&kind) {
+        if !arguments.wants(kind) {
             continue;
         }
         match System::find(kind) {
@@ -125,38 +181,44 @@ fn measure_all(arguments: &Arguments, dir: &Path) -> Result<(), String> {
             }
         }
     }
-    say("make the loads");
-    let plan = plan(&arguments.size, dir)?;
+    (found, missing)
+}
+
+/// Runs one system after the other; those that fail go to `missing`.
+fn measure<T>(
+    found: &[System],
+    dir: &Path,
+    missing: &mut Vec<(Kind, String)>,
+    run: &mut dyn FnMut(&System, &Path) -> Result<T, String>,
+) -> Vec<T> {
     let mut measured = Vec::new();
-    let mut failed = Vec::new();
-    for system in &found {
-        say(&format!(
-            "measure {} {}",
-            system.kind.name(),
-            system.version
-        ));
-        let system_dir = dir.join(system.kind.program_name());
-        match scenario::run(system, &system_dir, &plan) {
+    for system in found {
+        let name = system.kind.name();
+        say(&format!("measure {name} {}", system.version));
+        match run(system, &dir.join(system.kind.program_name())) {
             Ok(m) => measured.push(m),
-            Err(e) => failed.push((system.kind, e)),
+            Err(e) => missing.push((system.kind, e)),
         }
     }
-    missing.extend(failed.iter().cloned());
-    print(&table::markdown(&plan, &measured, &missing))?;
-    write_json(arguments, &plan, &measured)?;
-    match failed.iter().find(|(kind, _)| *kind == Kind::Firn) {
-        Some((_, why)) => Err(format!("Firn could not be measured: {why}")),
-        None => Ok(()),
+    measured
+}
+
+fn firn_was_measured(arguments: &Arguments, missing: &[(Kind, String)]) -> Result<(), String> {
+    match missing.iter().find(|(kind, _)| *kind == Kind::Firn) {
+        Some((_, why)) if arguments.wants(Kind::Firn) => {
+            Err(format!("Firn could not be measured: {why}"))
+        }
+        _ => Ok(()),
     }
 }
 
-fn write_json(arguments: &Arguments, plan: &Plan, measured: &[Measured]) -> Result<(), String> {
+fn write_json(arguments: &Arguments, end_ms: i64, figures: &Value) -> Result<(), String> {
     let path = arguments.json.clone().unwrap_or_else(|| {
-        let name = format!("firn-bench-{}.json", plan.fleet.summary.end_ms);
+        let name = format!("firn-bench-{end_ms}.json");
         std::env::temp_dir().join(name)
     });
-    let text = format!("{:#}\n", table::json(plan, measured));
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    std::fs::write(&path, format!("{figures:#}\n"))
+        .map_err(|e| format!("{}: {e}", path.display()))?;
     say(&format!("all figures: {}", path.display()));
     Ok(())
 }
@@ -164,11 +226,7 @@ fn write_json(arguments: &Arguments, plan: &Plan, measured: &[Measured]) -> Resu
 fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
     let make = |name: &str, series: usize, samples: u64| -> Result<Load, String> {
         let flags = format!("--series {series} --samples {samples} --interval 15s --senders 4");
-        let args = flags.split_whitespace().map(OsString::from);
-        let options = options::Options::parse(args).map_err(|e| e.to_string())?;
-        let dir = dir.join("load").join(name);
-        let summary = load::prepare(&options, &dir).map_err(|e| e.to_string())?;
-        Ok(Load { dir, summary })
+        make_load(dir, name, &flags)
     };
     Ok(Plan {
         fleet: make("fleet", size.fleet_series, size.fleet_samples)?,
@@ -180,9 +238,20 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
     })
 }
 
+/// Makes the load of `firn load` with these flags in a folder below `dir`.
+fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
+    let args = flags.split_whitespace().map(OsString::from);
+    let options = options::Options::parse(args).map_err(|e| e.to_string())?;
+    let dir = dir.join("load").join(name);
+    let summary = load::prepare(&options, &dir).map_err(|e| e.to_string())?;
+    Ok(Load { dir, summary })
+}
+
 fn parse() -> Result<Arguments, lexopt::Error> {
     let mut arguments = Arguments {
         size: SHORT,
+        churn: false,
+        svg: None,
         only: Vec::new(),
         json: None,
         dir: None,
@@ -194,6 +263,8 @@ fn parse() -> Result<Arguments, lexopt::Error> {
         match arg {
             lexopt::Arg::Long("short") => arguments.size = SHORT,
             lexopt::Arg::Long("full") => arguments.size = FULL,
+            lexopt::Arg::Long("churn") => arguments.churn = true,
+            lexopt::Arg::Long("svg") => arguments.svg = Some(parser.value()?.into()),
             lexopt::Arg::Long("only") => {
                 let name = parser.value()?.string()?;
                 let kind = ALL.into_iter().find(|k| k.program_name() == name);

@@ -12,7 +12,7 @@ use crate::system::{Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{self, Report};
 use firn_mirror::prepared::Summary;
-use firn_mirror::push::Pace;
+use firn_mirror::push::{Pace, Progress};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ fn ingest(
     let running = system.start(dir)?;
     let start = running.ready_after;
     let before = running.usage()?;
-    let report = send(&running, load)?;
+    let report = send(&running, load, &Progress::default())?;
     wait_until_visible(&running, &load.summary)?;
     std::thread::sleep(settle);
     let usage = running.usage()?;
@@ -161,7 +161,7 @@ fn ingest(
 
 fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
     let running = system.start(dir)?;
-    send(&running, load)?;
+    send(&running, load, &Progress::default())?;
     running.kill()?;
     let running = system.start(dir)?;
     let lost = missing(&running, &load.summary)?;
@@ -169,9 +169,10 @@ fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
     Ok(lost)
 }
 
-fn send(running: &Running, load: &Load) -> Result<Report, String> {
-    let report =
-        load::replay(&load.dir, &running.write_url(), Pace::Fast).map_err(|e| e.to_string())?;
+/// Sends the load as fast as it is taken; a request that is refused fails the run.
+pub fn send(running: &Running, load: &Load, progress: &Progress) -> Result<Report, String> {
+    let report = load::replay(&load.dir, &running.write_url(), Pace::Fast, progress)
+        .map_err(|e| e.to_string())?;
     match &report.outcome.first_failure {
         None => Ok(report),
         Some(first) => Err(format!(

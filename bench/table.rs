@@ -1,8 +1,9 @@
 //! The figures as a Markdown table and as JSON.
 
+use crate::churn::{self, Steadiness};
 use crate::dashboard::PANELS;
-use crate::scenario::{Ingest, Measured, Plan};
-use crate::system::{ALL, Kind};
+use crate::scenario::{Ingest, Load, Measured, Plan};
+use crate::system::{ALL, Kind, System};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -18,45 +19,99 @@ struct Row {
 
 const MIB: f64 = 1_048_576.0;
 
-/// The table: a column a system, then Firn's figure as a share of each other one's.
+/// The table of a dashboard run: a column a system, then Firn's figure as a share of each other
+/// one's.
 pub fn markdown(plan: &Plan, measured: &[Measured], missing: &[(Kind, String)]) -> String {
-    let mut out = String::new();
-    let kinds: Vec<Kind> = ALL
-        .into_iter()
-        .filter(|k| measured.iter().any(|m| m.system.kind == *k))
-        .collect();
-    let peers: Vec<Kind> = match kinds.first() {
-        Some(Kind::Firn) => kinds[1..].to_vec(),
-        _ => Vec::new(),
-    };
-    let mut push = |line: String| {
-        out.push_str(&line);
-        out.push('\n');
-    };
-    push(describe(plan));
-    for (kind, why) in missing {
-        push(format!("Not measured: {}: {why}", kind.name()));
-    }
+    let mut out = format!("{}\n{}", describe(plan), missing_lines(missing));
     for (i, panel) in PANELS.iter().enumerate() {
         let sizes = measured.iter().map(|m| m.dashboard[i].elements);
         let sizes: Vec<String> = sizes.map(|n| n.to_string()).collect();
         if sizes.iter().any(|n| *n != sizes[0]) {
             let sizes = sizes.join(", ");
-            push(format!("Not comparable: {}: {sizes} elements", panel.name));
+            let _ = writeln!(out, "Not comparable: {}: {sizes} elements", panel.name);
         }
     }
-    push(String::new());
-    let columns = measured
+    let systems: Vec<&System> = measured.iter().map(|m| &m.system).collect();
+    out + &draw(&systems, &rows(measured))
+}
+
+/// The table of a churn run.
+pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, String)]) -> String {
+    let summary = &load.summary;
+    let mut out = format!(
+        "Churn: {} series at a time, {} in all, {} samples of {:.1} h. Asked all the while: \
+         {}, {} min.\n",
+        summary.series,
+        summary.series_born,
+        summary.samples,
+        (summary.end_ms - summary.start_ms) as f64 / 3_600_000.0,
+        churn::EXPRESSION,
+        churn::SPAN_MS / 60_000
+    );
+    out.push_str(&missing_lines(missing));
+    let systems: Vec<&System> = measured.iter().map(|m| &m.system).collect();
+    out + &draw(&systems, &churn_rows(measured))
+}
+
+fn missing_lines(missing: &[(Kind, String)]) -> String {
+    let line = |(kind, why): &(Kind, String)| format!("Not measured: {}: {why}\n", kind.name());
+    missing.iter().map(line).collect()
+}
+
+fn draw(systems: &[&System], rows: &[Row]) -> String {
+    let kinds = ALL.into_iter();
+    let kinds: Vec<Kind> = kinds
+        .filter(|k| systems.iter().any(|s| s.kind == *k))
+        .collect();
+    let peers: &[Kind] = match kinds.first() {
+        Some(Kind::Firn) => &kinds[1..],
+        _ => &[],
+    };
+    let columns = systems
         .iter()
-        .map(|m| format!("{} {}", m.system.kind.name(), m.system.version));
+        .map(|s| format!("{} {}", s.kind.name(), s.version));
     let ratios = peers.iter().map(|k| format!("Firn / {}", k.name()));
     let header: Vec<String> = columns.chain(ratios).collect();
-    push(format!("| | | {} |", header.join(" | ")));
-    push(format!("|---|---|{}", "---:|".repeat(header.len())));
-    for row in rows(measured) {
-        push(line(&row, &peers));
+    let mut out = format!("\n| | | {} |\n", header.join(" | "));
+    let _ = writeln!(out, "|---|---|{}", "---:|".repeat(header.len()));
+    for row in rows {
+        out.push_str(&line(row, peers));
+        out.push('\n');
     }
     out
+}
+
+fn churn_rows(measured: &[Steadiness]) -> Vec<Row> {
+    let row = |name: &str, unit: &'static str, of: &dyn Fn(&Steadiness) -> f64| Row {
+        name: name.to_owned(),
+        unit,
+        figures: measured.iter().map(of).collect(),
+        spreads: Vec::new(),
+    };
+    let samples = |m: &Steadiness| (m.report.outcome.samples as f64).max(1.0);
+    vec![
+        row("CPU per million samples, queries included", "s", &|m| {
+            m.cpu_seconds * 1e6 / samples(m)
+        }),
+        row("time to send", "s", &|m| m.report.elapsed.as_secs_f64()),
+        row("bytes written per sample", "B", &|m| {
+            m.written_bytes as f64 / samples(m)
+        }),
+        row("memory, median", "MiB", &|m| m.resident_bytes(0.5) / MIB),
+        row("memory, peak", "MiB", &|m| m.resident_bytes(1.0) / MIB),
+        row("memory, peak / median", "", &|m| {
+            m.resident_bytes(1.0) / m.resident_bytes(0.5)
+        }),
+        row("push p50", "ms", &|m| m.push_ms(0.5)),
+        row("push p99.9", "ms", &|m| m.push_ms(0.999)),
+        row("push max", "ms", &|m| m.push_ms(1.0)),
+        row("push p99.9 / p50", "", &|m| {
+            m.push_ms(0.999) / m.push_ms(0.5)
+        }),
+        row("query p50", "ms", &|m| m.query_ms(0.5)),
+        row("query p99", "ms", &|m| m.query_ms(0.99)),
+        row("query max", "ms", &|m| m.query_ms(1.0)),
+    ]
 }
 
 fn describe(plan: &Plan) -> String {

@@ -15,7 +15,7 @@ pub mod options;
 use crate::error::MirrorError;
 use crate::fleet::{Fleet, SERIES_PER_POD};
 use crate::prepared::{self, Summary};
-use crate::push::{Outcome, Pace, send_all};
+use crate::push::{Outcome, Pace, Progress, send_all};
 use crate::quantiles::Quantiles;
 use crate::request::{Queues, Request};
 use options::{Action, HELP, Options};
@@ -83,7 +83,7 @@ pub fn run(
             let summary = prepare(&options, dir)?;
             return print(out, &format!("{:#}\n", summary.to_json()));
         }
-        Action::Replay(dir) => replay(dir, &options.url, options.pace)?,
+        Action::Replay(dir) => replay(dir, &options.url, options.pace, &Progress::default())?,
         Action::Send => send(&options)?,
     };
     print(out, &format!("{:#}\n", report.to_json()))?;
@@ -112,8 +112,14 @@ pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
     Ok(summary)
 }
 
-/// Sends the requests in `dir`, each sender's over a connection of its own.
-pub fn replay(dir: &Path, url: &str, pace: Pace) -> Result<Report, MirrorError> {
+/// Sends the requests in `dir`, each sender's over a connection of its own, and notes in `progress`
+/// how far it is.
+pub fn replay(
+    dir: &Path,
+    url: &str,
+    pace: Pace,
+    progress: &Progress,
+) -> Result<Report, MirrorError> {
     let load = prepared::read_summary(dir)?;
     let readers = (0..load.senders)
         .map(|sender| prepared::Reader::open(dir, sender))
@@ -122,7 +128,7 @@ pub fn replay(dir: &Path, url: &str, pace: Pace) -> Result<Report, MirrorError> 
     let outcome = thread::scope(|scope| {
         let senders: Vec<_> = readers
             .into_iter()
-            .map(|reader| scope.spawn(move || send_all(url, pace, reader)))
+            .map(|reader| scope.spawn(move || send_all(url, pace, progress, reader)))
             .collect();
         join(senders)
     })?;
@@ -139,13 +145,15 @@ pub fn send(options: &Options) -> Result<Report, MirrorError> {
         .senders)
         .map(|_| sync_channel(REQUESTS_AHEAD))
         .unzip();
+    let progress = Progress::default();
     let start = Instant::now();
     let (load, outcome) = thread::scope(|scope| {
         let senders: Vec<_> = outlets
             .into_iter()
             .map(|outlet| {
                 let requests = outlet.into_iter().map(Ok);
-                scope.spawn(move || send_all(&options.url, options.pace, requests))
+                let progress = &progress;
+                scope.spawn(move || send_all(&options.url, options.pace, progress, requests))
             })
             .collect();
         let load = make(options, &mut |sender, request| {

@@ -6,6 +6,7 @@
 use crate::error::MirrorError;
 use crate::request::Request;
 use firn_model::sample::TimestampMs;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -47,6 +48,32 @@ impl Outcome {
         self.failed += other.failed;
         self.first_failure = self.first_failure.take().or(other.first_failure);
         self.latencies_us.extend(other.latencies_us);
+    }
+}
+
+/// How far a load has come, for those who watch it being sent.
+#[derive(Debug)]
+pub struct Progress {
+    answered_ms: AtomicI64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            answered_ms: AtomicI64::new(TimestampMs::MIN),
+        }
+    }
+}
+
+impl Progress {
+    /// The data time of the newest request that was answered with 2xx, on any connection; the least
+    /// time there is before the first.
+    pub fn answered_ms(&self) -> TimestampMs {
+        self.answered_ms.load(Ordering::Relaxed)
+    }
+
+    fn answered(&self, due_ms: TimestampMs) {
+        self.answered_ms.fetch_max(due_ms, Ordering::Relaxed);
     }
 }
 
@@ -103,6 +130,7 @@ impl Connection {
 pub fn send_all(
     url: &str,
     pace: Pace,
+    progress: &Progress,
     requests: impl Iterator<Item = Result<Request, MirrorError>>,
 ) -> Result<Outcome, MirrorError> {
     let connection = Connection::new(url);
@@ -125,7 +153,10 @@ pub fn send_all(
             Err(e) => Some(e.to_string()),
         };
         match failure {
-            None => outcome.samples += u64::from(request.samples),
+            None => {
+                outcome.samples += u64::from(request.samples);
+                progress.answered(request.due_ms);
+            }
             Some(text) => {
                 outcome.failed += 1;
                 outcome.first_failure.get_or_insert(text);
