@@ -34,6 +34,7 @@ mod format;
 mod lex;
 mod media_type;
 mod number;
+mod openmetrics;
 mod pairs;
 mod series;
 mod sink;
@@ -48,6 +49,9 @@ pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
 pub use pairs::LabelPairs;
 pub use sink::{CONTENT_TYPE, TextSink};
 
+use firn_model::exemplar::Exemplars;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use openmetrics::OpenMetricsParser;
 use text::TextParser;
 
 /// How a body is read beyond what its format says.
@@ -55,6 +59,9 @@ use text::TextParser;
 pub struct Switches {
     /// Whether a family's type and unit become the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
+    /// Whether samples tell since when they count. In OpenMetrics this takes out the samples that
+    /// say so, `name_created`.
+    pub start_times: bool,
 }
 
 /// What a format's parser has just read.
@@ -67,19 +74,36 @@ enum Entry {
 /// Reads a body from its beginning to its end.
 #[derive(Debug)]
 pub struct Parser<'t> {
-    source: TextParser<'t>,
+    source: Source<'t>,
+    switches: Switches,
     entry: Entry,
+    start: Option<TimestampMs>,
+}
+
+/// The parser of the body's format.
+#[derive(Debug)]
+enum Source<'t> {
+    Text(TextParser<'t>),
+    OpenMetrics(Box<OpenMetricsParser<'t>>),
 }
 
 impl<'t> Parser<'t> {
     /// A parser at the start of `body`.
     pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
+        let is_labelled = switches.type_and_unit_labels;
         let source = match format {
-            Format::Text => TextParser::new(body, switches.type_and_unit_labels),
+            Format::Text => Source::Text(TextParser::new(body, is_labelled)),
+            Format::OpenMetrics => Source::OpenMetrics(Box::new(OpenMetricsParser::new(
+                body,
+                is_labelled,
+                switches.start_times,
+            ))),
         };
         Self {
             source,
+            switches,
             entry: Entry::Metadata,
+            start: None,
         }
     }
 
@@ -92,20 +116,24 @@ impl<'t> Parser<'t> {
     /// which a parser of the same format and switches returned, its labels are not read at all.
     #[inline]
     pub fn advance_expecting(&mut self, key: &[u8]) -> Result<bool, ParseError> {
-        match self.source.advance(key)? {
-            Some(entry) => {
-                self.entry = entry;
-                Ok(true)
-            }
-            None => Ok(false),
+        let Some(entry) = self.source.advance(key)? else {
+            return Ok(false);
+        };
+        self.entry = entry;
+        if self.switches.start_times && entry == Entry::Sample {
+            self.start = Some(self.source.start()).filter(|start| *start != START_UNKNOWN);
         }
+        Ok(true)
     }
 
     /// What the last advance found.
     #[inline]
     pub fn event(&self) -> Event<'_> {
         match self.entry {
-            Entry::Sample => Event::Sample(self.source.sample()),
+            Entry::Sample => Event::Sample(Sample {
+                start: self.start,
+                ..self.source.sample()
+            }),
             Entry::Metadata => Event::Metadata(self.source.metadata()),
         }
     }
@@ -113,6 +141,50 @@ impl<'t> Parser<'t> {
     /// Replaces `out` with the labels of the sample just found, its metric's name among them,
     /// sorted by name.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        self.source.labels(out)
+        match &self.source {
+            Source::Text(source) => source.labels(out),
+            Source::OpenMetrics(source) => source.labels(out),
+        }
+    }
+
+    /// Replaces `out` with the exemplars of the sample just found. Those whose labels have names
+    /// that are not UTF-8 are left out.
+    pub fn exemplars(&self, out: &mut Exemplars) {
+        match &self.source {
+            Source::Text(_) => out.clear(),
+            Source::OpenMetrics(source) => source.exemplars(out),
+        }
+    }
+}
+
+impl Source<'_> {
+    #[inline]
+    fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+        match self {
+            Source::Text(source) => source.advance(expected),
+            Source::OpenMetrics(source) => source.advance(expected),
+        }
+    }
+
+    #[inline]
+    fn sample(&self) -> Sample<'_> {
+        match self {
+            Source::Text(source) => source.sample(),
+            Source::OpenMetrics(source) => source.sample(),
+        }
+    }
+
+    fn metadata(&self) -> Metadata<'_> {
+        match self {
+            Source::Text(source) => source.metadata(),
+            Source::OpenMetrics(source) => source.metadata(),
+        }
+    }
+
+    fn start(&mut self) -> TimestampMs {
+        match self {
+            Source::Text(_) => START_UNKNOWN,
+            Source::OpenMetrics(source) => source.start(),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Why an exposition was refused.
 
-use super::lex::{Lex, Token};
+use super::lex::{Scanner, Token};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::quote::quote;
 use std::ops::Range;
@@ -32,16 +32,16 @@ impl From<ParseError> for Error {
 
 /// A token came that was not `expected`, on the line that began at `line`.
 #[cold]
-pub(super) fn unexpected<L: Lex>(
-    lexer: &L,
+pub(super) fn unexpected(
+    scanner: &Scanner<'_>,
     line: usize,
     expected: &str,
     token: Token,
 ) -> ParseError {
-    let Range { start, end } = lexer.span();
-    let got = shown(lexer, start..end + 1);
+    let Range { start, end } = scanner.span();
+    let got = shown(scanner, start..end + 1);
     let token = quote(token.name().as_bytes());
-    let line = shown(lexer, line..end + 1);
+    let line = shown(scanner, line..end + 1);
     ParseError::new(format!(
         "{expected}, got {got} ({token}) while parsing: {line}"
     ))
@@ -49,14 +49,14 @@ pub(super) fn unexpected<L: Lex>(
 
 /// `what` is wrong on the line that began at `line`.
 #[cold]
-pub(super) fn while_parsing<L: Lex>(lexer: &L, line: usize, what: &str) -> ParseError {
-    let line = shown(lexer, line..lexer.span().end);
+pub(super) fn while_parsing(scanner: &Scanner<'_>, line: usize, what: &str) -> ParseError {
+    let line = shown(scanner, line..scanner.at);
     ParseError::new(format!("{what} while parsing: {line}"))
 }
 
 /// A part of the exposition in quotes.
-pub(super) fn shown<L: Lex>(lexer: &L, range: Range<usize>) -> String {
-    let bytes = lexer.bytes(range);
+pub(super) fn shown(scanner: &Scanner<'_>, range: Range<usize>) -> String {
+    let bytes = scanner.bytes(range);
     match bytes.get(..SHOWN_BYTES_MAX) {
         Some(cut) if cut.len() < bytes.len() => format!("{}...", quote(cut)),
         _ => quote(&bytes),

@@ -10,6 +10,8 @@ use std::fmt::Write;
 pub enum Format {
     /// Prometheus's text format, any version.
     Text,
+    /// OpenMetrics in text, any version.
+    OpenMetrics,
 }
 
 /// The format of a body, and what was wrong with the header that should have told it.
@@ -63,6 +65,7 @@ impl Format {
     fn of_media_type(media_type: &str) -> Option<Self> {
         match media_type {
             "text/plain" => Some(Format::Text),
+            "application/openmetrics-text" => Some(Format::OpenMetrics),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! to the character at which they stop, because error messages show it.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// A part of a line.
@@ -15,6 +16,8 @@ pub(super) enum Token {
     Whitespace,
     Help,
     Type,
+    Unit,
+    EofWord,
     Text,
     Comment,
     MetricName,
@@ -39,6 +42,8 @@ impl Token {
             Token::Whitespace => "WHITESPACE",
             Token::Help => "HELP",
             Token::Type => "TYPE",
+            Token::Unit => "UNIT",
+            Token::EofWord => "EOFWORD",
             Token::Text => "TEXT",
             Token::Comment => "COMMENT",
             Token::MetricName => "MNAME",
@@ -55,19 +60,155 @@ impl Token {
     }
 }
 
+/// Walks over a text as the generated lexers do.
+#[derive(Clone, Debug)]
+pub(super) struct Scanner<'t> {
+    text: &'t [u8],
+    /// Where the current token begins.
+    pub start: usize,
+    /// How far has been read.
+    pub at: usize,
+    /// Whether a newline follows the text without being stored.
+    adds_newline: bool,
+    /// Whether NULs are passed over at the moment.
+    pub passes_nul: bool,
+    /// Whether all of the text is UTF-8, once that was asked.
+    is_utf8: OnceCell<bool>,
+}
+
+impl<'t> Scanner<'t> {
+    pub fn new(text: &'t [u8], adds_newline: bool) -> Self {
+        Self {
+            text,
+            start: 0,
+            at: 0,
+            adds_newline,
+            passes_nul: false,
+            is_utf8: OnceCell::new(),
+        }
+    }
+
+    pub fn text(&self) -> &'t [u8] {
+        self.text
+    }
+
+    /// What lies from `at` on.
+    pub fn rest(&self) -> &'t [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Whether all has been read.
+    #[inline]
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.text.len() + usize::from(self.adds_newline)
+    }
+
+    /// The byte here; behind the end it is NUL.
+    #[inline]
+    pub fn byte(&self) -> u8 {
+        match self.text.get(self.at) {
+            Some(byte) => *byte,
+            None if self.adds_newline && self.at == self.text.len() => b'\n',
+            None => 0,
+        }
+    }
+
+    /// Goes on by a byte, and by the NULs behind it if they are passed over.
+    #[inline]
+    pub fn step(&mut self) -> u8 {
+        self.at += 1;
+        if self.passes_nul {
+            while self.text.get(self.at) == Some(&0) {
+                self.at += 1;
+            }
+        }
+        self.byte()
+    }
+
+    /// Passes over the byte here and what follows of the class.
+    #[inline]
+    pub fn scan(&mut self, class: u8) {
+        let rest = self.text.get(self.at + 1..).unwrap_or_default();
+        self.at += 1 + rest.iter().take_while(|c| is(**c, class)).count();
+    }
+
+    /// Goes on behind a series that begins here, as if its tokens had been read one by one.
+    #[inline]
+    pub fn pass_series(&mut self, key: &[u8]) {
+        let last_token = if key.ends_with(b"}") {
+            key.len() - 1
+        } else {
+            0
+        };
+        self.start = self.at + last_token;
+        self.at += key.len();
+    }
+
+    /// Reads `word` and what comes behind it; false at the first byte that differs. The byte here
+    /// counts as read.
+    pub fn word(&mut self, word: &[u8]) -> bool {
+        word.iter().all(|wanted| self.step() == *wanted)
+    }
+
+    /// Reads from an opening quote to behind the closing one; false if there is none. Newlines may
+    /// stand in between if the text `spans_lines`, but never behind a backslash.
+    #[inline]
+    pub fn quoted(&mut self, spans_lines: bool) -> bool {
+        let passes_nul = self.passes_nul;
+        loop {
+            let rest = self.text.get(self.at + 1..).unwrap_or_default();
+            let is_plain = |c: &&u8| match c {
+                b'"' | b'\\' => false,
+                b'\n' => spans_lines,
+                0 => passes_nul,
+                _ => true,
+            };
+            self.at += rest.iter().take_while(is_plain).count();
+            match self.step() {
+                b'"' => {
+                    self.step();
+                    return true;
+                }
+                b'\\' if !matches!(self.step(), b'\n' | 0) => {}
+                // The newline behind the text.
+                b'\n' if spans_lines => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// A part of what is read; what lies beyond its end is left out.
+    pub fn bytes(&self, range: Range<usize>) -> Cow<'t, [u8]> {
+        let end = self.text.len();
+        let inside = &self.text[range.start.min(end)..range.end.min(end)];
+        match self.adds_newline && range.end > end && range.start <= end {
+            true => [inside, b"\n"].concat().into(),
+            false => inside.into(),
+        }
+    }
+
+    /// Whether this part, which lies inside the text, is UTF-8.
+    #[inline]
+    pub fn is_utf8(&self, range: Range<usize>) -> bool {
+        let is_utf8 = |part: &[u8]| std::str::from_utf8(part).is_ok();
+        *self.is_utf8.get_or_init(|| is_utf8(self.text))
+            || self.text.get(range).is_some_and(is_utf8)
+    }
+
+    /// Where the current token lies.
+    #[inline]
+    pub fn span(&self) -> Range<usize> {
+        self.start..self.at
+    }
+}
+
 /// A lexer as the code that both formats share sees it.
-pub(super) trait Lex {
+pub(super) trait Lex<'t> {
     /// The next token that means something.
     fn next(&mut self) -> Token;
 
-    /// Where the current token begins, and how far the lexer has read.
-    fn span(&self) -> Range<usize>;
-
-    /// A part of what is read; what lies beyond its end is left out.
-    fn bytes(&self, range: Range<usize>) -> Cow<'_, [u8]>;
-
-    /// Whether this part, which lies inside the exposition, is UTF-8.
-    fn is_utf8(&mut self, range: Range<usize>) -> bool;
+    /// Where the lexer stands.
+    fn scanner(&self) -> &Scanner<'t>;
 }
 
 /// Characters that may begin the name of a metric.
@@ -129,14 +270,4 @@ const fn classes() -> [u8; 256] {
 #[inline]
 pub(super) fn is(c: u8, class: u8) -> bool {
     CLASSES[c as usize] & class != 0
-}
-
-/// The first place from `at` on whose character is not of the class, or the end.
-#[inline]
-pub(super) fn end_of(text: &[u8], at: usize, class: u8) -> usize {
-    let rest = text.get(at..).unwrap_or_default();
-    match rest.iter().position(|c| !is(*c, class)) {
-        Some(length) => at + length,
-        None => text.len(),
-    }
 }

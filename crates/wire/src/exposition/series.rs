@@ -34,12 +34,14 @@ impl Offsets {
 pub(super) enum Style {
     /// Labels that commas may separate, and the metric's name.
     Loose,
+    /// Labels that commas must separate, and the metric's name.
+    Strict,
     /// Labels of an exemplar, that commas must separate.
     Exemplar,
 }
 
 /// Reads labels after an opening brace, up to the closing one. `line` is where the line began.
-pub(super) fn read_labels<L: Lex>(
+pub(super) fn read_labels<'t, L: Lex<'t>>(
     lexer: &mut L,
     line: usize,
     style: Style,
@@ -47,12 +49,19 @@ pub(super) fn read_labels<L: Lex>(
 ) -> Result<(), ParseError> {
     let mut token = lexer.next();
     loop {
-        let Range { start, end } = lexer.span();
+        let Range { start, end } = lexer.scanner().span();
         let is_quoted = match token {
             Token::BraceClose => return Ok(()),
             Token::LabelName => false,
             Token::QuotedString => true,
-            _ => return Err(unexpected(lexer, line, "expected label name", token)),
+            _ => {
+                return Err(unexpected(
+                    lexer.scanner(),
+                    line,
+                    "expected label name",
+                    token,
+                ));
+            }
         };
         let name = if is_quoted {
             start + 1..end - 1
@@ -62,10 +71,19 @@ pub(super) fn read_labels<L: Lex>(
         token = lexer.next();
         if is_quoted && matches!(token, Token::Comma | Token::BraceClose) {
             if style == Style::Exemplar {
-                return Err(unexpected(lexer, line, "expected label name", token));
+                return Err(unexpected(
+                    lexer.scanner(),
+                    line,
+                    "expected label name",
+                    token,
+                ));
             }
             if into.name.is_some() {
-                return Err(while_parsing(lexer, line, "metric name already set"));
+                return Err(while_parsing(
+                    lexer.scanner(),
+                    line,
+                    "metric name already set",
+                ));
             }
             into.name = Some(name);
             if token == Token::BraceClose {
@@ -75,7 +93,7 @@ pub(super) fn read_labels<L: Lex>(
             continue;
         }
         if token != Token::Equal {
-            return Err(unexpected(lexer, line, "expected equal", token));
+            return Err(unexpected(lexer.scanner(), line, "expected equal", token));
         }
         into.labels.push((name, read_value(lexer, line)?));
         token = lexer.next();
@@ -83,20 +101,25 @@ pub(super) fn read_labels<L: Lex>(
             token = lexer.next();
         } else if style != Style::Loose && token != Token::BraceClose {
             let expected = "expected comma or brace close";
-            return Err(unexpected(lexer, line, expected, token));
+            return Err(unexpected(lexer.scanner(), line, expected, token));
         }
     }
 }
 
 /// Reads a label's value and returns where it lies between its quotes.
-fn read_value<L: Lex>(lexer: &mut L, line: usize) -> Result<Range<usize>, ParseError> {
+fn read_value<'t, L: Lex<'t>>(lexer: &mut L, line: usize) -> Result<Range<usize>, ParseError> {
     let token = lexer.next();
     if token != Token::LabelValue {
-        return Err(unexpected(lexer, line, "expected label value", token));
+        return Err(unexpected(
+            lexer.scanner(),
+            line,
+            "expected label value",
+            token,
+        ));
     }
-    let value = lexer.span();
-    if !lexer.is_utf8(value.clone()) {
-        let value = shown(lexer, value);
+    let value = lexer.scanner().span();
+    if !lexer.scanner().is_utf8(value.clone()) {
+        let value = shown(lexer.scanner(), value);
         let message = format!("invalid UTF-8 label value: {value}");
         return Err(ParseError::new(message));
     }

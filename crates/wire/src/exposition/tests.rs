@@ -3,9 +3,11 @@
 mod batch;
 mod format;
 mod number;
+mod openmetrics;
 mod text;
 
 use super::*;
+use firn_model::env::sim::SimRng;
 use firn_model::quote::quote;
 use std::fmt::Write;
 
@@ -13,7 +15,7 @@ use std::fmt::Write;
 fn read(format: Format, body: &[u8], switches: Switches) -> String {
     let mut out = String::new();
     let mut parser = Parser::new(format, body, switches);
-    let mut pairs = LabelPairs::default();
+    let (mut pairs, mut exemplars) = (LabelPairs::default(), Exemplars::default());
     loop {
         match parser.advance() {
             Ok(true) => {}
@@ -26,7 +28,11 @@ fn read(format: Format, body: &[u8], switches: Switches) -> String {
         let _ = match parser.event() {
             Event::Metadata(metadata) => writeln!(out, "{}", show_metadata(&metadata)),
             Event::Sample(sample) => match parser.labels(&mut pairs) {
-                Ok(()) => writeln!(out, "{}", show_sample(&sample, &pairs)),
+                Ok(()) => {
+                    parser.exemplars(&mut exemplars);
+                    let exemplars = show_exemplars(&exemplars);
+                    writeln!(out, "{}{exemplars}", show_sample(&sample, &pairs))
+                }
                 Err(e) => writeln!(out, "error: {e}"),
             },
         };
@@ -40,6 +46,17 @@ fn show_metadata(metadata: &Metadata<'_>) -> String {
         Field::Help(text) => format!("help {name} {}", quote(text)),
         Field::Unit(unit) => format!("unit {name} {}", quote(unit)),
     }
+}
+
+fn show_exemplars(exemplars: &Exemplars) -> String {
+    let mut out = String::new();
+    for exemplar in exemplars.iter() {
+        let _ = write!(out, " # {} {}", exemplar.labels, exemplar.value);
+        if let Some(time) = exemplar.time {
+            let _ = write!(out, " @{time}");
+        }
+    }
+    out
 }
 
 fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
@@ -59,4 +76,75 @@ fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
         let _ = write!(out, " since {start}");
     }
     out
+}
+
+/// Reads a body, expecting its own keys in the given order: the events and whether each sample was
+/// the expected one must not depend on it, nor the labels.
+fn read_expecting(format: Format, body: &[u8], keys: &[Vec<u8>]) -> (Vec<String>, usize) {
+    let mut parser = Parser::new(format, body, Switches::default());
+    let mut pairs = LabelPairs::default();
+    let (mut shown, mut hits) = (Vec::new(), 0);
+    let mut keys = keys.iter().cycle();
+    let mut key: &[u8] = keys.next().map_or(b"", |key| key);
+    loop {
+        match parser.advance_expecting(key) {
+            Ok(true) => {}
+            Ok(false) => return (shown, hits),
+            Err(e) => {
+                shown.push(e.to_string());
+                return (shown, hits);
+            }
+        }
+        if let Event::Sample(sample) = parser.event() {
+            assert_eq!(sample.is_expected, sample.key == key);
+            hits += usize::from(sample.is_expected);
+            parser.labels(&mut pairs).unwrap();
+            shown.push(show_sample(&sample, &pairs));
+            key = keys.next().map_or(b"", |key| key);
+        }
+    }
+}
+
+fn keys_of(format: Format, body: &[u8]) -> Vec<Vec<u8>> {
+    let mut parser = Parser::new(format, body, Switches::default());
+    let mut keys = Vec::new();
+    while let Ok(true) = parser.advance() {
+        if let Event::Sample(sample) = parser.event() {
+            keys.push(sample.key.to_vec());
+        }
+    }
+    keys
+}
+
+/// Reads bodies that differ from the sound one in a few places: whatever comes of them, it comes
+/// of them with any keys expected.
+fn check_mutated(format: Format, sound: &str, switches: Switches) {
+    let pieces = [
+        "{", "}", "\"", "\\", ",", "=", "\n", " ", "#", "é", "\u{0}", "-", "9", "a", "\t",
+        "# TYPE ",
+    ];
+    let keys = keys_of(format, sound.as_bytes());
+    let seeds = std::env::var("FIRN_SEEDS")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    for seed in 1..=seeds.unwrap_or(3_000) {
+        let random = SimRng::new(seed);
+        let mut body = sound.as_bytes().to_vec();
+        for _ in 0..random.below(6) {
+            let at = random.below(body.len() as u64 + 1) as usize;
+            let piece = pieces[random.below(pieces.len() as u64) as usize].as_bytes();
+            match random.below(4) {
+                0 => body.truncate(at),
+                1 if at < body.len() => body[at] ^= 1 << random.below(8),
+                2 if at < body.len() => drop(body.remove(at)),
+                _ => drop(body.splice(at..at, piece.iter().copied())),
+            }
+        }
+        let (wanted, _) = read_expecting(format, &body, &[]);
+        for keys in [&keys, &keys_of(format, &body)] {
+            let (found, _) = read_expecting(format, &body, keys);
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+        read(format, &body, switches);
+    }
 }

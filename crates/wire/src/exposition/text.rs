@@ -67,7 +67,7 @@ impl<'t> TextParser<'t> {
 
     /// Goes to the next entry.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
-        self.line = self.lexer.at();
+        self.line = self.lexer.scanner().at;
         if self.pass_expected(expected) {
             let token = self.lexer.next();
             if token != Token::BraceOpen {
@@ -87,7 +87,12 @@ impl<'t> TextParser<'t> {
     /// bytes were read before, and what ended the series there ends it here.
     #[inline]
     fn pass_expected(&mut self, expected: &[u8]) -> bool {
-        let rest = self.lexer.text().get(self.line..).unwrap_or_default();
+        let rest = self
+            .lexer
+            .scanner()
+            .text()
+            .get(self.line..)
+            .unwrap_or_default();
         let Some(after) = rest.strip_prefix(expected) else {
             return false;
         };
@@ -100,14 +105,14 @@ impl<'t> TextParser<'t> {
             self.key = self.line..self.line + expected.len();
             self.is_expected = true;
             self.offsets.clear();
-            self.lexer.pass_series(expected.len());
+            self.lexer.pass_series(expected);
         }
         ends
     }
 
     fn read_entry(&mut self) -> Result<Option<Entry>, ParseError> {
         loop {
-            self.line = self.lexer.at();
+            self.line = self.lexer.scanner().at;
             self.offsets.clear();
             match self.lexer.next() {
                 Token::Eof => return Ok(None),
@@ -127,7 +132,7 @@ impl<'t> TextParser<'t> {
                 }
                 token => {
                     let expected = "expected a valid start token";
-                    return Err(unexpected(&self.lexer, self.line, expected, token));
+                    return Err(unexpected(self.lexer.scanner(), self.line, expected, token));
                 }
             }
         }
@@ -135,7 +140,7 @@ impl<'t> TextParser<'t> {
 
     /// Reads the labels after a name, if there are any, and returns the token behind them.
     fn read_name(&mut self) -> Result<Token, ParseError> {
-        self.key = self.line..self.lexer.at();
+        self.key = self.line..self.lexer.scanner().at;
         self.offsets.name = Some(self.key.clone());
         match self.lexer.next() {
             Token::BraceOpen => self.read_braces(),
@@ -146,10 +151,14 @@ impl<'t> TextParser<'t> {
     /// Reads what stands in braces and returns the token behind them.
     fn read_braces(&mut self) -> Result<Token, ParseError> {
         read_labels(&mut self.lexer, self.line, Style::Loose, &mut self.offsets)?;
-        self.key = self.line..self.lexer.at();
+        self.key = self.line..self.lexer.scanner().at;
         let token = self.lexer.next();
         if self.offsets.name.is_none() {
-            return Err(while_parsing(&self.lexer, self.line, "metric name not set"));
+            return Err(while_parsing(
+                self.lexer.scanner(),
+                self.line,
+                "metric name not set",
+            ));
         }
         Ok(token)
     }
@@ -159,11 +168,11 @@ impl<'t> TextParser<'t> {
     fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
         if token != Token::Value {
             let expected = "expected value after metric";
-            return Err(unexpected(&self.lexer, self.line, expected, token));
+            return Err(unexpected(self.lexer.scanner(), self.line, expected, token));
         }
-        let text = self.lexer.text();
-        let value = parse_value(&text[self.lexer.span()])
-            .map_err(|e| while_parsing(&self.lexer, self.line, &e))?;
+        let text = self.lexer.scanner().text();
+        let value = parse_value(&text[self.lexer.scanner().span()])
+            .map_err(|e| while_parsing(self.lexer.scanner(), self.line, &e))?;
         self.value = match value.is_nan() {
             true => f64::from_bits(NORMAL_NAN_BITS),
             false => value,
@@ -172,14 +181,14 @@ impl<'t> TextParser<'t> {
         match self.lexer.next() {
             Token::Linebreak => {}
             Token::Timestamp => {
-                let time = parse_milliseconds(&text[self.lexer.span()])
-                    .map_err(|e| while_parsing(&self.lexer, self.line, &e))?;
+                let time = parse_milliseconds(&text[self.lexer.scanner().span()])
+                    .map_err(|e| while_parsing(self.lexer.scanner(), self.line, &e))?;
                 self.time = Some(time);
                 self.expect_linebreak("expected next entry after timestamp")?;
             }
             token => {
                 let expected = "expected timestamp or new record";
-                return Err(unexpected(&self.lexer, self.line, expected, token));
+                return Err(unexpected(self.lexer.scanner(), self.line, expected, token));
             }
         }
         Ok(Entry::Sample)
@@ -188,7 +197,7 @@ impl<'t> TextParser<'t> {
     fn expect_linebreak(&mut self, expected: &str) -> Result<(), ParseError> {
         match self.lexer.next() {
             Token::Linebreak => Ok(()),
-            token => Err(unexpected(&self.lexer, self.line, expected, token)),
+            token => Err(unexpected(self.lexer.scanner(), self.line, expected, token)),
         }
     }
 
@@ -196,10 +205,15 @@ impl<'t> TextParser<'t> {
         let token = self.lexer.next();
         if token != Token::MetricName {
             let expected = format!("expected metric name after {}", keyword.name());
-            return Err(unexpected(&self.lexer, self.line, &expected, token));
+            return Err(unexpected(
+                self.lexer.scanner(),
+                self.line,
+                &expected,
+                token,
+            ));
         }
-        let text = self.lexer.text();
-        let Range { mut start, mut end } = self.lexer.span();
+        let text = self.lexer.scanner().text();
+        let Range { mut start, mut end } = self.lexer.scanner().span();
         if text[start] == b'"' {
             (start, end) = (start + 1, end - 1);
         }
@@ -211,7 +225,7 @@ impl<'t> TextParser<'t> {
         let Range {
             start: from,
             end: to,
-        } = self.lexer.span();
+        } = self.lexer.scanner().span();
         self.meta = Meta {
             name: start..end,
             // The blank behind the name.
@@ -230,7 +244,7 @@ impl<'t> TextParser<'t> {
     }
 
     fn key_bytes(&self) -> &'t [u8] {
-        &self.lexer.text()[self.key.clone()]
+        &self.lexer.scanner().text()[self.key.clone()]
     }
 
     pub fn sample(&self) -> Sample<'t> {
@@ -244,7 +258,7 @@ impl<'t> TextParser<'t> {
     }
 
     pub fn metadata(&self) -> Metadata<'_> {
-        let text = self.lexer.text();
+        let text = self.lexer.scanner().text();
         let words = &text[self.meta.text.clone()];
         Metadata {
             name: &text[self.meta.name.clone()],
@@ -263,7 +277,7 @@ impl<'t> TextParser<'t> {
             is_labelled: self.is_labelled,
         };
         if self.offsets.name.is_some() {
-            write_labels(self.lexer.text(), &self.offsets, family, out);
+            write_labels(self.lexer.scanner().text(), &self.offsets, family, out);
             return Ok(());
         }
         // The series was passed over as the expected one.
@@ -273,7 +287,7 @@ impl<'t> TextParser<'t> {
         } else {
             again.read_name()?;
         }
-        write_labels(again.lexer.text(), &again.offsets, family, out);
+        write_labels(again.lexer.scanner().text(), &again.offsets, family, out);
         Ok(())
     }
 }

@@ -24,6 +24,8 @@ fn content_type_known_is_taken() {
     ] {
         check(header, None, Ok((Format::Text, "")));
     }
+    let header = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    check(header, None, Ok((Format::OpenMetrics, "")));
 }
 
 #[test]

@@ -5,10 +5,8 @@
 //! line, as upstream's generated lexer has it.
 
 use super::super::lex::{
-    BLANK, DIGIT, LABEL, LABEL_START, Lex, METRIC, METRIC_START, TEXT_VALUE, Token, end_of, is,
+    BLANK, DIGIT, LABEL, LABEL_START, Lex, METRIC, METRIC_START, Scanner, TEXT_VALUE, Token, is,
 };
-use std::borrow::Cow;
-use std::ops::Range;
 
 /// What may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,94 +24,44 @@ enum State {
 /// Splits a text into tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'t> {
-    text: &'t [u8],
-    start: usize,
-    at: usize,
+    scanner: Scanner<'t>,
     state: State,
-    /// Whether all of the text is UTF-8, once that was asked.
-    is_utf8: Option<bool>,
 }
 
 impl<'t> Lexer<'t> {
     pub fn new(text: &'t [u8]) -> Self {
         Self {
-            text,
-            start: 0,
-            at: 0,
+            scanner: Scanner::new(text, true),
             state: State::Init,
-            is_utf8: None,
         }
     }
 
-    pub fn text(&self) -> &'t [u8] {
-        self.text
-    }
-
-    /// How far has been read.
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
     /// Goes on behind a series that begins here and was read once before.
-    pub fn pass_series(&mut self, length: usize) {
-        self.start = self.at;
-        self.at += length;
-        self.state = State::Value;
+    pub fn pass_series(&mut self, key: &[u8]) {
+        self.scanner.pass_series(key);
+        self.enter(State::Value);
     }
 
     /// Goes back to the start of a line.
     pub fn return_to(&mut self, line: usize) {
-        self.at = line;
-        self.state = State::Init;
-    }
-
-    /// The byte at `at`; a newline follows the text, and NULs follow that.
-    #[inline]
-    fn byte(&self, at: usize) -> u8 {
-        match self.text.get(at) {
-            Some(byte) => *byte,
-            None if at == self.text.len() => b'\n',
-            None => 0,
-        }
-    }
-
-    fn end(&self) -> usize {
-        self.text.len() + 1
-    }
-
-    /// Goes on by a byte, and by the NULs behind it where they do not count.
-    #[inline]
-    fn step(&mut self) -> u8 {
-        self.at += 1;
-        if self.passes_nul() {
-            while self.text.get(self.at) == Some(&0) {
-                self.at += 1;
-            }
-        }
-        self.byte(self.at)
+        self.scanner.at = line;
+        self.enter(State::Init);
     }
 
     #[inline]
-    fn passes_nul(&self) -> bool {
-        matches!(
-            self.state,
-            State::LabelValue | State::MetaText | State::Comment
-        )
-    }
-
-    /// Passes over the byte here and what follows of the class.
-    #[inline]
-    fn scan(&mut self, class: u8) {
-        self.at = end_of(self.text, self.at + 1, class);
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.scanner.passes_nul =
+            matches!(state, State::LabelValue | State::MetaText | State::Comment);
     }
 
     #[inline]
     fn token(&mut self) -> Token {
-        if self.at >= self.end() {
+        if self.scanner.is_at_end() {
             return Token::Eof;
         }
-        self.start = self.at;
-        let c = self.byte(self.at);
+        self.scanner.start = self.scanner.at;
+        let c = self.scanner.byte();
         match self.state {
             State::Init => self.line_start(c),
             State::Comment => self.comment_word(c),
@@ -127,23 +75,23 @@ impl<'t> Lexer<'t> {
     }
 
     fn blanks(&mut self) -> Token {
-        while is(self.step(), BLANK) {}
+        while is(self.scanner.step(), BLANK) {}
         Token::Whitespace
     }
 
     fn single(&mut self, token: Token, state: State) -> Token {
-        self.step();
-        self.state = state;
+        self.scanner.step();
+        self.enter(state);
         token
     }
 
     fn line_start(&mut self, c: u8) -> Token {
         match c {
-            b'#' => match is(self.step(), BLANK) {
+            b'#' => match is(self.scanner.step(), BLANK) {
                 true => {
                     self.blanks();
-                    self.state = State::Comment;
-                    self.comment_word(self.byte(self.at))
+                    self.enter(State::Comment);
+                    self.comment_word(self.scanner.byte())
                 }
                 false => self.comment(),
             },
@@ -152,8 +100,8 @@ impl<'t> Lexer<'t> {
             0 => self.single(Token::Eof, State::Init),
             c if is(c, BLANK) => self.blanks(),
             c if is(c, METRIC_START) => {
-                self.scan(METRIC);
-                self.state = State::Value;
+                self.scanner.scan(METRIC);
+                self.enter(State::Value);
                 Token::MetricName
             }
             _ => Token::Invalid,
@@ -168,65 +116,60 @@ impl<'t> Lexer<'t> {
             c if is(c, BLANK) => return self.blanks(),
             _ => return self.comment(),
         };
-        for wanted in rest {
-            if self.step() != *wanted {
-                return self.comment();
-            }
-        }
-        if !is(self.step(), BLANK) {
+        if !self.scanner.word(rest) || !is(self.scanner.step(), BLANK) {
             return self.comment();
         }
         self.blanks();
-        self.state = State::MetaName;
+        self.enter(State::MetaName);
         token
     }
 
     /// The rest of the line.
     fn comment(&mut self) -> Token {
-        let mut c = self.byte(self.at);
+        let mut c = self.scanner.byte();
         loop {
             match c {
                 0 => return Token::Eof,
                 b'\n' => {
-                    self.state = State::Init;
+                    self.enter(State::Init);
                     return Token::Comment;
                 }
-                _ => c = self.step(),
+                _ => c = self.scanner.step(),
             }
         }
     }
 
     fn meta_name(&mut self, c: u8) -> Token {
         match c {
-            b'"' if !self.quoted() => return Token::Invalid,
+            b'"' if !self.scanner.quoted(true) => return Token::Invalid,
             b'"' => {}
             c if is(c, BLANK) => return self.blanks(),
-            c if is(c, METRIC_START) => self.scan(METRIC),
+            c if is(c, METRIC_START) => self.scanner.scan(METRIC),
             _ => return Token::Invalid,
         }
-        self.state = State::MetaText;
+        self.enter(State::MetaText);
         Token::MetricName
     }
 
     fn meta_text(&mut self, first: u8) -> Token {
         let mut c = first;
         while is(c, BLANK) {
-            c = self.step();
+            c = self.scanner.step();
         }
         if is(first, BLANK) && matches!(c, b'\n' | 0) {
             return Token::Whitespace;
         }
         while !matches!(c, b'\n' | 0) {
-            c = self.step();
+            c = self.scanner.step();
         }
-        self.state = State::Init;
+        self.enter(State::Init);
         Token::Text
     }
 
     #[inline]
     fn label_part(&mut self, c: u8) -> Token {
         match c {
-            b'"' => match self.quoted() {
+            b'"' => match self.scanner.quoted(true) {
                 true => Token::QuotedString,
                 false => Token::Invalid,
             },
@@ -235,7 +178,7 @@ impl<'t> Lexer<'t> {
             b'}' => self.single(Token::BraceClose, State::Value),
             c if is(c, BLANK) => self.blanks(),
             c if is(c, LABEL_START) => {
-                self.scan(LABEL);
+                self.scanner.scan(LABEL);
                 Token::LabelName
             }
             _ => Token::Invalid,
@@ -245,8 +188,8 @@ impl<'t> Lexer<'t> {
     #[inline]
     fn label_value(&mut self, c: u8) -> Token {
         match c {
-            b'"' if self.quoted() => {
-                self.state = State::Labels;
+            b'"' if self.scanner.quoted(true) => {
+                self.enter(State::Labels);
                 Token::LabelValue
             }
             c if is(c, BLANK) => self.blanks(),
@@ -260,8 +203,8 @@ impl<'t> Lexer<'t> {
             b'{' => self.single(Token::BraceOpen, State::Labels),
             c if is(c, BLANK) => self.blanks(),
             c if is(c, TEXT_VALUE) => {
-                self.scan(TEXT_VALUE);
-                self.state = State::Timestamp;
+                self.scanner.scan(TEXT_VALUE);
+                self.enter(State::Timestamp);
                 Token::Value
             }
             _ => Token::Invalid,
@@ -274,37 +217,15 @@ impl<'t> Lexer<'t> {
             b'\n' => self.single(Token::Linebreak, State::Init),
             c if is(c, BLANK) => self.blanks(),
             c if is(c, DIGIT) => {
-                self.scan(DIGIT);
+                self.scanner.scan(DIGIT);
                 Token::Timestamp
             }
             _ => Token::Invalid,
         }
     }
-
-    /// Reads from an opening quote to behind the closing one; false if there is none. Newlines may
-    /// stand in between, but not behind a backslash.
-    #[inline]
-    fn quoted(&mut self) -> bool {
-        let passes_nul = self.passes_nul();
-        loop {
-            let rest = self.text.get(self.at + 1..).unwrap_or_default();
-            let is_plain = |c: &u8| !matches!(c, b'"' | b'\\') && (*c != 0 || passes_nul);
-            self.at += rest.iter().take_while(|c| is_plain(c)).count();
-            match self.step() {
-                b'"' => {
-                    self.step();
-                    return true;
-                }
-                b'\\' if !matches!(self.step(), b'\n' | 0) => {}
-                // The newline behind the text.
-                b'\n' => {}
-                _ => return false,
-            }
-        }
-    }
 }
 
-impl Lex for Lexer<'_> {
+impl<'t> Lex<'t> for Lexer<'t> {
     #[inline]
     fn next(&mut self) -> Token {
         loop {
@@ -315,27 +236,7 @@ impl Lex for Lexer<'_> {
         }
     }
 
-    fn span(&self) -> Range<usize> {
-        self.start..self.at
-    }
-
-    fn bytes(&self, range: Range<usize>) -> Cow<'_, [u8]> {
-        let end = self.text.len();
-        let inside = &self.text[range.start.min(end)..range.end.min(end)];
-        match range.end > end && range.start <= end {
-            true => [inside, b"\n"].concat().into(),
-            false => inside.into(),
-        }
-    }
-
-    fn is_utf8(&mut self, range: Range<usize>) -> bool {
-        let text = self.text;
-        let is_utf8 = *self
-            .is_utf8
-            .get_or_insert_with(|| std::str::from_utf8(text).is_ok());
-        is_utf8
-            || text
-                .get(range)
-                .is_some_and(|part| std::str::from_utf8(part).is_ok())
+    fn scanner(&self) -> &Scanner<'t> {
+        &self.scanner
     }
 }

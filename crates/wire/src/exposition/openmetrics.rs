@@ -1,0 +1,150 @@
+//! OpenMetrics in text, versions 0.0.1 and 1.0.0, which are read alike.
+//!
+//! ```text
+//! name{label="value",...} value [time] [# {label="value",...} value [time]]
+//! {"name",label="value",...} ...
+//! # HELP name text      # TYPE name type      # UNIT name unit      # EOF
+//! ```
+//!
+//! Follows upstream's `model/textparse/openmetricsparse.go` in what it accepts and says. Start
+//! times stand in samples of their own, `name_created`; [`start`] finds them.
+
+mod lexer;
+mod line;
+mod start;
+
+use super::Entry;
+use super::error::ParseError;
+use super::event::{Field, Metadata, Sample, Value};
+use super::pairs::LabelPairs;
+use super::series::{Family, unescape, write_labels};
+use firn_model::exemplar::Exemplars;
+use firn_model::labels::LabelsBuilder;
+use firn_model::metadata::MetricType;
+use line::Line;
+use start::Starts;
+
+/// What the name of a sample ends with whose value is a start time.
+const CREATED: &[u8] = b"_created";
+
+/// Reads a text line by line.
+#[derive(Clone, Debug)]
+pub(super) struct OpenMetricsParser<'t> {
+    line: Line<'t>,
+    is_expected: bool,
+    is_labelled: bool,
+    /// Whether samples that tell start times are left out.
+    skips_created: bool,
+    starts: Starts<'t>,
+}
+
+impl<'t> OpenMetricsParser<'t> {
+    pub fn new(text: &'t [u8], is_labelled: bool, skips_created: bool) -> Self {
+        Self {
+            line: Line::new(text),
+            is_expected: false,
+            is_labelled,
+            skips_created,
+            starts: Starts::new(text),
+        }
+    }
+
+    /// Goes to the next entry.
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+        // Whether a sample is left out is decided by its name, which is not looked at on this way.
+        if !self.skips_created && self.line.read_expected(expected)? {
+            self.is_expected = true;
+            return Ok(Some(Entry::Sample));
+        }
+        loop {
+            let entry = self.line.read()?;
+            if entry != Some(Entry::Sample) {
+                return Ok(entry);
+            }
+            if !(self.skips_created && self.is_created()) {
+                self.is_expected = self.line.key() == expected;
+                return Ok(entry);
+            }
+        }
+    }
+
+    fn is_created(&self) -> bool {
+        self.has_start() && self.line.name().ends_with(CREATED)
+    }
+
+    /// Whether samples of the current type have a start time.
+    fn has_start(&self) -> bool {
+        matches!(
+            self.line.kind,
+            MetricType::Counter | MetricType::Histogram | MetricType::Summary
+        )
+    }
+
+    /// Since when the sample just found counts, or zero. From then on, samples that tell start
+    /// times are left out.
+    pub fn start(&mut self) -> i64 {
+        if !self.has_start() {
+            self.starts.forget();
+            return 0;
+        }
+        self.skips_created = true;
+        self.starts.find(&self.line)
+    }
+
+    pub fn sample(&self) -> Sample<'t> {
+        Sample {
+            key: self.line.key(),
+            is_expected: self.is_expected,
+            time: self.line.time,
+            start: None,
+            value: Value::Float(self.line.value),
+        }
+    }
+
+    pub fn metadata(&self) -> Metadata<'_> {
+        let (name, text) = self.line.meta();
+        Metadata {
+            name,
+            field: match self.line.meta_field {
+                line::MetaField::Type => Field::Type(self.line.kind),
+                line::MetaField::Help => Field::Help(unescape(text)),
+                line::MetaField::Unit => Field::Unit(text),
+            },
+        }
+    }
+
+    /// Writes the labels of the sample just read.
+    pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
+        let family = Family {
+            kind: self.line.kind,
+            unit: self.line.unit(),
+            is_labelled: self.is_labelled,
+        };
+        if self.line.offsets.name.is_some() {
+            write_labels(self.line.text(), &self.line.offsets, family, out);
+            return Ok(());
+        }
+        // The series was passed over as the expected one.
+        let mut again = Line::new(self.line.key());
+        again.read_series()?;
+        write_labels(again.text(), &again.offsets, family, out);
+        Ok(())
+    }
+
+    /// Writes the exemplar of the sample just read, if it has one.
+    pub fn exemplars(&self, out: &mut Exemplars) {
+        out.clear();
+        let Some(exemplar) = &self.line.exemplar else {
+            return;
+        };
+        let text = self.line.text();
+        let mut labels = LabelsBuilder::default();
+        for (name, value) in &self.line.exemplar_offsets.labels {
+            let Ok(name) = std::str::from_utf8(&text[name.clone()]) else {
+                return;
+            };
+            labels.set(name, &text[value.clone()]);
+        }
+        out.push(labels.build().as_ref(), exemplar.value, exemplar.time);
+    }
+}

@@ -1,0 +1,370 @@
+//! One line of OpenMetrics after the other.
+
+use super::super::Entry;
+use super::super::error::{ParseError, unexpected, while_parsing};
+use super::super::lex::{Lex, Token};
+use super::super::number::parse_value;
+use super::super::series::{Offsets, Style, read_labels};
+use super::lexer::Lexer;
+use firn_model::metadata::MetricType;
+use firn_model::quote::quote;
+use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
+use std::ops::Range;
+
+/// Where the end must be told.
+const END_MISSING: &str = "data does not end with # EOF";
+
+/// What a line says about a metric family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetaField {
+    Type,
+    Help,
+    Unit,
+}
+
+/// The numbers of an exemplar.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    pub value: f64,
+    pub time: Option<TimestampMs>,
+}
+
+/// The line last read, and what earlier lines said that still holds.
+#[derive(Clone, Debug)]
+pub(super) struct Line<'t> {
+    lexer: Lexer<'t>,
+    /// Where the line began.
+    start: usize,
+    key: Range<usize>,
+    /// Where the parts of the series lie; without a name if it was passed over.
+    pub offsets: Offsets,
+    pub value: f64,
+    pub time: Option<TimestampMs>,
+    pub exemplar: Option<Numbers>,
+    pub exemplar_offsets: Offsets,
+    /// Whether exemplars are passed over instead of being read.
+    passes_exemplars: bool,
+    /// The type last stated, of whatever family.
+    pub kind: MetricType,
+    unit: Range<usize>,
+    pub meta_field: MetaField,
+    meta_name: Range<usize>,
+    meta_text: Range<usize>,
+}
+
+impl<'t> Line<'t> {
+    pub fn new(text: &'t [u8]) -> Self {
+        Self {
+            lexer: Lexer::new(text),
+            start: 0,
+            key: 0..0,
+            offsets: Offsets::default(),
+            value: 0.0,
+            time: None,
+            exemplar: None,
+            exemplar_offsets: Offsets::default(),
+            passes_exemplars: false,
+            kind: MetricType::Unknown,
+            unit: 0..0,
+            meta_field: MetaField::Help,
+            meta_name: 0..0,
+            meta_text: 0..0,
+        }
+    }
+
+    /// Places itself where `other` stands, to read ahead of it.
+    pub fn follow(&mut self, other: &Line<'t>) {
+        self.lexer = other.lexer.clone();
+        self.passes_exemplars = true;
+    }
+
+    pub fn text(&self) -> &'t [u8] {
+        self.lexer.scanner().text()
+    }
+
+    /// Where the line began.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The bytes of the series.
+    pub fn key(&self) -> &'t [u8] {
+        &self.text()[self.key.clone()]
+    }
+
+    /// The metric's name as it is written, without quotes.
+    pub fn name(&self) -> &'t [u8] {
+        let name = self.offsets.name.clone().unwrap_or_default();
+        &self.text()[name]
+    }
+
+    /// The unit last stated, of whatever family.
+    pub fn unit(&self) -> &'t [u8] {
+        &self.text()[self.unit.clone()]
+    }
+
+    /// The family's name and what is said about it.
+    pub fn meta(&self) -> (&'t [u8], &'t [u8]) {
+        let text = self.text();
+        (&text[self.meta_name.clone()], &text[self.meta_text.clone()])
+    }
+
+    /// Reads a line if its series is the expected one, whose bytes need no check then: the same
+    /// bytes were read before, and what ended the series there ends it here. False if it is not.
+    #[inline]
+    pub fn read_expected(&mut self, expected: &[u8]) -> Result<bool, ParseError> {
+        if !self.lexer.is_at_line() {
+            return Ok(false);
+        }
+        let Some(after) = self.lexer.scanner().rest().strip_prefix(expected) else {
+            return Ok(false);
+        };
+        let ends = match expected.last() {
+            Some(b'}') => true,
+            Some(_) => after.first() == Some(&b' '),
+            None => false,
+        };
+        if ends {
+            self.begin();
+            self.key = self.start..self.start + expected.len();
+            self.lexer.pass_series(expected);
+            let suffix = self.lexer.next();
+            self.read_suffix(suffix)?;
+        }
+        Ok(ends)
+    }
+
+    fn begin(&mut self) {
+        self.start = self.lexer.scanner().at;
+        self.offsets.clear();
+        self.exemplar = None;
+    }
+
+    /// Reads a line; `None` at the end.
+    pub fn read(&mut self) -> Result<Option<Entry>, ParseError> {
+        self.begin();
+        match self.lexer.next() {
+            Token::EofWord => match self.lexer.next() {
+                Token::Eof => Ok(None),
+                _ => Err(ParseError::new("unexpected data after # EOF")),
+            },
+            Token::Eof => Err(ParseError::new(END_MISSING)),
+            token @ (Token::Help | Token::Type | Token::Unit) => {
+                self.read_meta(token)?;
+                Ok(Some(Entry::Metadata))
+            }
+            token => {
+                self.read_series_from(token)?;
+                let suffix = self.lexer.next();
+                if self.offsets.name.is_none() {
+                    return Err(self.while_parsing("metric name not set"));
+                }
+                self.read_suffix(suffix)?;
+                Ok(Some(Entry::Sample))
+            }
+        }
+    }
+
+    /// Reads the series at the start of a line.
+    pub fn read_series(&mut self) -> Result<(), ParseError> {
+        self.begin();
+        let token = self.lexer.next();
+        self.read_series_from(token)
+    }
+
+    fn read_series_from(&mut self, token: Token) -> Result<(), ParseError> {
+        let has_braces = match token {
+            Token::BraceOpen => true,
+            Token::MetricName => {
+                let scanner = self.lexer.scanner();
+                self.offsets.name = Some(self.start..scanner.at);
+                scanner.byte() == b'{'
+            }
+            _ => return Err(self.unexpected("expected a valid start token", token)),
+        };
+        if has_braces {
+            if token == Token::MetricName {
+                self.lexer.next();
+            }
+            read_labels(
+                &mut self.lexer,
+                self.start,
+                Style::Strict,
+                &mut self.offsets,
+            )?;
+        }
+        self.key = self.start..self.lexer.scanner().at;
+        Ok(())
+    }
+
+    /// Reads the value, and what else follows the series, from its first token on.
+    fn read_suffix(&mut self, token: Token) -> Result<(), ParseError> {
+        self.value = self.read_value(token, "expected value after metric")?;
+        self.time = None;
+        match self.lexer.next() {
+            Token::Eof => Err(ParseError::new(END_MISSING)),
+            Token::Comment => self.read_exemplar(),
+            Token::Timestamp => {
+                self.time = Some(self.read_time("timestamp")?);
+                match self.lexer.next() {
+                    Token::Linebreak => Ok(()),
+                    Token::Comment => self.read_exemplar(),
+                    token => Err(self.unexpected("expected next entry after timestamp", token)),
+                }
+            }
+            // What is wrong here shows at the start of the next line.
+            _ => Ok(()),
+        }
+    }
+
+    fn read_value(&mut self, token: Token, expected: &str) -> Result<f64, ParseError> {
+        if token != Token::Value {
+            return Err(self.unexpected(expected, token));
+        }
+        let value = self.read_number()?;
+        Ok(match value.is_nan() {
+            true => f64::from_bits(NORMAL_NAN_BITS),
+            false => value,
+        })
+    }
+
+    /// The number in the current token, behind its space.
+    fn read_number(&self) -> Result<f64, ParseError> {
+        let Range { start, end } = self.lexer.scanner().span();
+        parse_value(&self.text()[start + 1..end]).map_err(|e| self.while_parsing(&e))
+    }
+
+    /// The time in the current token, which is in seconds.
+    fn read_time(&self, what: &str) -> Result<TimestampMs, ParseError> {
+        let seconds = self.read_number()?;
+        if seconds.is_finite() {
+            return Ok(whole(seconds * 1000.0));
+        }
+        let seconds = match seconds {
+            f64::INFINITY => "+Inf",
+            f64::NEG_INFINITY => "-Inf",
+            _ => "NaN",
+        };
+        Err(ParseError::new(format!("invalid {what} {seconds}")))
+    }
+
+    fn read_exemplar(&mut self) -> Result<(), ParseError> {
+        if self.passes_exemplars {
+            return self.pass_exemplar();
+        }
+        self.exemplar_offsets.clear();
+        read_labels(
+            &mut self.lexer,
+            self.start,
+            Style::Exemplar,
+            &mut self.exemplar_offsets,
+        )?;
+        let token = self.lexer.next();
+        let value = self.read_value(token, "expected value after exemplar labels")?;
+        let mut time = None;
+        match self.lexer.next() {
+            Token::Eof => return Err(ParseError::new(END_MISSING)),
+            Token::Linebreak => {}
+            Token::Timestamp => {
+                time = Some(self.read_time("exemplar timestamp")?);
+                let token = self.lexer.next();
+                if token != Token::Linebreak {
+                    let expected = "expected next entry after exemplar timestamp";
+                    return Err(self.unexpected(expected, token));
+                }
+            }
+            token => return Err(self.unexpected("expected timestamp or comment", token)),
+        }
+        self.exemplar = Some(Numbers { value, time });
+        Ok(())
+    }
+
+    fn pass_exemplar(&mut self) -> Result<(), ParseError> {
+        loop {
+            match self.lexer.next() {
+                Token::Linebreak => return Ok(()),
+                // Upstream reads an invalid token for ever.
+                Token::Eof | Token::Invalid => return Err(ParseError::new(END_MISSING)),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_meta(&mut self, keyword: Token) -> Result<(), ParseError> {
+        let token = self.lexer.next();
+        if token != Token::MetricName {
+            let expected = format!("expected metric name after {}", keyword.name());
+            return Err(self.unexpected(&expected, token));
+        }
+        let text = self.text();
+        let Range { start, end } = self.lexer.scanner().span();
+        self.meta_name = match text[start] {
+            b'"' => start + 1..end - 1,
+            _ => start..end,
+        };
+        if self.lexer.next() != Token::Text {
+            let message = format!("expected text in {}", keyword.name());
+            return Err(ParseError::new(message));
+        }
+        // Between the space and the newline.
+        let Range { start, end } = self.lexer.scanner().span();
+        self.meta_text = start + 1..end - 1;
+        let (name, words) = self.meta();
+        match keyword {
+            Token::Type => {
+                self.kind = kind(words)?;
+                self.meta_field = MetaField::Type;
+            }
+            Token::Help if std::str::from_utf8(words).is_err() => {
+                let words = quote(words);
+                let message = format!("help text {words} is not a valid utf8 string");
+                return Err(ParseError::new(message));
+            }
+            Token::Help => self.meta_field = MetaField::Help,
+            _ => {
+                self.unit = self.meta_text.clone();
+                let before = name.strip_suffix(words);
+                if !words.is_empty() && !before.is_some_and(|before| before.ends_with(b"_")) {
+                    let (words, name) = (quote(words), quote(name));
+                    let message = format!("unit {words} not a suffix of metric {name}");
+                    return Err(ParseError::new(message));
+                }
+                self.meta_field = MetaField::Unit;
+            }
+        }
+        Ok(())
+    }
+
+    fn unexpected(&self, expected: &str, token: Token) -> ParseError {
+        unexpected(self.lexer.scanner(), self.start, expected, token)
+    }
+
+    fn while_parsing(&self, what: &str) -> ParseError {
+        while_parsing(self.lexer.scanner(), self.start, what)
+    }
+}
+
+/// Drops the fraction, and takes what is too large as Go does on x86-64.
+pub(super) fn whole(value: f64) -> i64 {
+    match value.is_finite() && value.abs() < i64::MAX as f64 {
+        true => value as i64,
+        false => i64::MIN,
+    }
+}
+
+fn kind(word: &[u8]) -> Result<MetricType, ParseError> {
+    match word {
+        b"counter" => Ok(MetricType::Counter),
+        b"gauge" => Ok(MetricType::Gauge),
+        b"histogram" => Ok(MetricType::Histogram),
+        b"gaugehistogram" => Ok(MetricType::GaugeHistogram),
+        b"summary" => Ok(MetricType::Summary),
+        b"info" => Ok(MetricType::Info),
+        b"stateset" => Ok(MetricType::Stateset),
+        b"unknown" => Ok(MetricType::Unknown),
+        _ => {
+            let word = quote(word);
+            Err(ParseError::new(format!("invalid metric type {word}")))
+        }
+    }
+}

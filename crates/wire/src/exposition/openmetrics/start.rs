@@ -1,0 +1,109 @@
+//! Finds since when a sample counts: OpenMetrics says so in a sample further on.
+//!
+//! Upstream reads ahead from every sample to the next `_created` one of the family. All samples on
+//! the way to it would find the same, so that here it is looked for once: time is linear in the
+//! body, whatever the order of its samples.
+
+use super::super::Entry;
+use super::CREATED;
+use super::line::{Line, whole};
+use firn_model::metadata::MetricType;
+
+/// What was found by reading ahead.
+#[derive(Clone, Debug)]
+pub(super) struct Starts<'t> {
+    ahead: Line<'t>,
+    /// Where the reader stopped: samples before this find what it found.
+    until: usize,
+    next: Option<Start>,
+    /// The start last told.
+    known: Option<Start>,
+}
+
+/// A start time and the samples that it is for.
+#[derive(Clone, Debug)]
+struct Start {
+    /// The labels and the family's name as they are written.
+    identity: Vec<u8>,
+    time: i64,
+}
+
+impl<'t> Starts<'t> {
+    pub fn new(text: &'t [u8]) -> Self {
+        Self {
+            ahead: Line::new(text),
+            until: 0,
+            next: None,
+            known: None,
+        }
+    }
+
+    /// Forgets the start last told: samples come that have none.
+    pub fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// Since when the sample on the line `now` counts, or zero.
+    pub fn find(&mut self, now: &Line<'t>) -> i64 {
+        let Some(family) = family_name(now) else {
+            self.forget();
+            return 0;
+        };
+        let identity = identity(now, now.kind, family);
+        match &self.known {
+            Some(known) if known.time > 0 && known.identity == identity => return known.time,
+            _ => {}
+        }
+        if now.start() >= self.until {
+            self.read_ahead(now);
+        }
+        let found = self.next.as_ref().filter(|next| next.identity == identity);
+        self.known = found.cloned();
+        found.map_or(0, |start| start.time)
+    }
+
+    fn read_ahead(&mut self, now: &Line<'t>) {
+        self.ahead.follow(now);
+        self.next = None;
+        while let Ok(Some(Entry::Sample)) = self.ahead.read() {
+            if let Some(name) = self.ahead.name().strip_suffix(CREATED) {
+                self.next = Some(Start {
+                    identity: identity(&self.ahead, now.kind, name),
+                    time: whole(self.ahead.value * 1000.0),
+                });
+                break;
+            }
+        }
+        self.until = self.ahead.start();
+    }
+}
+
+/// The beginning of the sample's name that is as long as its family's. A name in braces must come
+/// first there.
+fn family_name<'t>(line: &Line<'t>) -> Option<&'t [u8]> {
+    let (family, _) = line.meta();
+    let name = line.offsets.name.clone()?;
+    let at_start = name.start == line.start() || name.start == line.start() + 2;
+    let end = name.start + family.len();
+    line.text().get(name.start..end).filter(|_| at_start)
+}
+
+/// What a sample and the one with its start time have in common.
+fn identity(line: &Line<'_>, kind: MetricType, name: &[u8]) -> Vec<u8> {
+    let own: &[u8] = match kind {
+        MetricType::Summary => b"quantile",
+        MetricType::Histogram => b"le",
+        _ => b"",
+    };
+    let text = line.text();
+    let mut identity = Vec::new();
+    for (label, value) in &line.offsets.labels {
+        let label = &text[label.clone()];
+        if own.is_empty() || label != own {
+            identity.extend_from_slice(label);
+            identity.extend_from_slice(&text[value.clone()]);
+        }
+    }
+    identity.extend_from_slice(name);
+    identity
+}
