@@ -87,7 +87,9 @@ const CLASSES: [Class; 10] = [
         }
     }),
     ("counter low rate", |d, v, i| v + d.poisson(0.4 * load(i))),
-    ("counter high rate", |d, v, i| v + d.poisson(1_500.0 * load(i))),
+    ("counter high rate", |d, v, i| {
+        v + d.poisson(1_500.0 * load(i))
+    }),
     ("counter bytes", |d, v, i| {
         v + (d.poisson(400.0 * load(i)) * (400.0 + 900.0 * d.unit())).round()
     }),
@@ -265,7 +267,10 @@ fn report(out: &mut dyn Write, name: &str, series: &[Series]) -> std::io::Result
         let part = read(&pages, 0.1);
         let (tenth, _) = best(part, || read(&pages, 0.1));
         let per_sample = bytes as f64 / all as f64;
-        write!(out, " | {per_sample:>6.3} {encode:>5.1} {decode:>5.2} {tenth:>5.1}")?;
+        write!(
+            out,
+            " | {per_sample:>6.3} {encode:>5.1} {decode:>5.2} {tenth:>5.1}"
+        )?;
     }
     writeln!(out)
 }

@@ -28,6 +28,7 @@ mod header;
 mod ints;
 mod mixed;
 mod packed;
+mod planner;
 mod reader;
 mod times;
 mod values;
@@ -56,11 +57,14 @@ const STRIPE_BYTES: usize = 64 << 10;
 
 /// A hash of numbers that are compared wherever it is the same; nothing is stored of it.
 fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
-    let mix = |a: u64, b: u64| {
-        let product = u128::from(a) * u128::from(b);
-        product as u64 ^ (product >> 64) as u64
-    };
-    numbers.fold(0x9e37_79b9_7f4a_7c15, |hash, n| {
-        mix(hash ^ n, 0xd6e8_feb8_6659_fd93).wrapping_add(hash.rotate_left(23))
-    })
+    const LANES: usize = 4;
+    const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
+    // Several at once, as each step waits for the one before.
+    let mut lanes = [1, 2, 3, 4u64];
+    for (i, n) in numbers.enumerate() {
+        let lane = &mut lanes[i % LANES];
+        *lane = (lane.rotate_left(29) ^ n).wrapping_mul(FACTOR);
+    }
+    let mix = |hash: u64, lane: &u64| (hash ^ lane ^ lane >> 32).wrapping_mul(FACTOR);
+    lanes.iter().fold(0, mix)
 }

@@ -1,10 +1,10 @@
 //! Numbers of at most 64 bits packed into as many bits as the widest needs.
 //!
-//! A full vector of 128 numbers is packed in lanes, so that neighbouring numbers lie in
-//! neighbouring words and a compiler unpacks them side by side: number `i` of a narrow vector (up
-//! to 32 bits) is the `i / 4`th of lane `i % 4`, and the words of the four lanes alternate; a wide
-//! one has two lanes of 64-bit words. A shorter vector is packed plainly, least significant bit
-//! first. Either takes no more bytes than its bits.
+//! They are packed in lanes, so that neighbouring numbers lie in neighbouring words and a compiler
+//! unpacks them side by side. Up to 32 bits there are four lanes of 32-bit words, above two lanes
+//! of 64-bit words: number `i` of four lanes is the `i / 4`th of lane `i % 4`, a lane is packed
+//! least significant bit first, and the words of the lanes alternate. Of the last word of each lane
+//! there are only the bytes that hold something.
 //!
 //! Source of the lanes: Lemire and Boytsov, "Decoding billions of integers per second through
 //! vectorization".
@@ -19,150 +19,139 @@ pub(super) const VECTOR: usize = 128;
 const NARROW: usize = 32;
 
 /// Bytes of `count` numbers of `width` bits.
+#[inline]
 pub(super) fn packed_bytes(count: usize, width: usize) -> usize {
-    (count * width).div_ceil(8)
+    let lanes = if width <= NARROW { 4 } else { 2 };
+    lanes * (count.div_ceil(lanes) * width).div_ceil(8)
 }
 
 /// Appends at most [`VECTOR`] numbers, of which the low `width` bits count.
 pub(super) fn pack(out: &mut Vec<u8>, numbers: &[u64], width: usize) {
-    if width == 0 {
-        return;
-    }
-    let mask = u64::MAX >> (64 - width);
-    match numbers.first_chunk::<VECTOR>() {
-        Some(numbers) if width <= NARROW => pack_lanes::<4, 32>(out, numbers, width, mask),
-        Some(numbers) => pack_lanes::<2, 64>(out, numbers, width, mask),
-        None => pack_plain(out, numbers, width, mask),
+    match width {
+        0 => (),
+        ..=NARROW => pack_lanes::<4, 4>(out, numbers, width),
+        _ => pack_lanes::<2, 8>(out, numbers, width),
     }
 }
 
 fn pack_lanes<const LANES: usize, const WORD: usize>(
     out: &mut Vec<u8>,
-    numbers: &[u64; VECTOR],
+    numbers: &[u64],
     width: usize,
-    mask: u64,
 ) {
+    let mask = u64::MAX >> (64 - width);
     let base = out.len();
-    out.resize(base + packed_bytes(VECTOR, width), 0);
+    out.resize(base + packed_bytes(numbers.len(), width), 0);
+    let packed = &mut out[base..];
+    let lane_bytes = packed.len() / LANES;
     for lane in 0..LANES {
-        let (mut pending, mut bits, mut word) = (0u128, 0, 0);
+        let (mut pending, mut bits, mut done) = (0u128, 0, 0);
         for n in numbers.iter().skip(lane).step_by(LANES) {
             pending |= u128::from(n & mask) << bits;
             bits += width;
-            while bits >= WORD {
-                let at = base + (word * LANES + lane) * WORD / 8;
-                let bytes = pending.to_le_bytes();
-                out[at..at + WORD / 8].copy_from_slice(&bytes[..WORD / 8]);
-                pending >>= WORD;
-                bits -= WORD;
-                word += 1;
+            if bits >= 8 * WORD {
+                put(packed, LANES, lane, done, &pending.to_le_bytes()[..WORD]);
+                pending >>= 8 * WORD;
+                bits -= 8 * WORD;
+                done += WORD;
             }
         }
-    }
-}
-
-fn pack_plain(out: &mut Vec<u8>, numbers: &[u64], width: usize, mask: u64) {
-    let (mut pending, mut bits) = (0u128, 0);
-    for n in numbers {
-        pending |= u128::from(n & mask) << bits;
-        bits += width;
-        while bits >= 8 {
-            out.push(pending as u8);
-            pending >>= 8;
-            bits -= 8;
+        // A lane may have a number less than others, but never a byte.
+        while done < lane_bytes {
+            let len = WORD.min(lane_bytes - done);
+            put(packed, LANES, lane, done, &pending.to_le_bytes()[..len]);
+            pending >>= 8 * len;
+            done += len;
         }
     }
-    if bits > 0 {
-        out.push(pending as u8);
-    }
 }
 
-/// Reads `count` numbers of `width` bits, at most [`VECTOR`] and 64, into the front of `out`; what
-/// lies behind them there may change.
+/// Puts the next bytes of a lane, which is `done` so far, to their place.
+fn put(packed: &mut [u8], lanes: usize, lane: usize, done: usize, bytes: &[u8]) {
+    let at = lanes * done + lane * bytes.len();
+    packed[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Reads `count` numbers of `width` bits, at most [`VECTOR`] and 64, adds `low` to each, wrapping,
+/// and puts them into the front of `out`; what lies behind them there may change.
 #[inline]
 pub(super) fn unpack(
     cursor: &mut Cursor<'_>,
     count: usize,
     width: usize,
-    out: &mut [u64; VECTOR],
+    low: i64,
+    out: &mut [i64; VECTOR],
 ) -> Result<(), Malformed> {
     let bytes = cursor.bytes(packed_bytes(count, width))?;
-    if width == 0 {
-        out.fill(0);
-    } else if count < VECTOR {
-        unpack_plain(bytes, count, width, out);
-    } else if width <= NARROW {
-        unpack_narrow(bytes, width, out);
-    } else {
-        unpack_wide(bytes, width, out);
+    match width {
+        0 => out.fill(low),
+        ..=NARROW => unpack_narrow(bytes, width, low, out),
+        _ => unpack_wide(bytes, width, low, out),
     }
     Ok(())
 }
 
-fn unpack_narrow(bytes: &[u8], width: usize, out: &mut [u64; VECTOR]) {
+fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64; VECTOR]) {
     const LANES: usize = 4;
     // One word more than there is: the last number of a lane may look at it, and masks it out.
     let mut words = [[0u32; LANES]; NARROW + 1];
-    for (words, bytes) in words.iter_mut().zip(bytes.as_chunks::<16>().0) {
+    let (full, rest) = bytes.as_chunks::<16>();
+    for (words, bytes) in words.iter_mut().zip(full) {
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
+        }
+    }
+    if let (Some(words), false) = (words.get_mut(full.len()), rest.is_empty()) {
+        for (word, bytes) in words.iter_mut().zip(rest.chunks(rest.len() / LANES)) {
+            *word = part_of_word(bytes) as u32;
         }
     }
     let mask = u32::MAX >> (NARROW - width);
     for (row, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let bit = row * width;
         let (at, shift) = (bit / NARROW, (bit % NARROW) as u32);
-        let (low, high) = (words[at], words[at + 1]);
+        let (these, next) = (words[at], words[at + 1]);
         for lane in 0..LANES {
             // Two shifts, as one by 32 is none.
-            let word = low[lane] >> shift | high[lane] << 1 << (31 - shift);
-            out[lane] = u64::from(word & mask);
+            let word = these[lane] >> shift | next[lane] << 1 << (31 - shift);
+            out[lane] = low.wrapping_add(i64::from(word & mask));
         }
     }
 }
 
-fn unpack_wide(bytes: &[u8], width: usize, out: &mut [u64; VECTOR]) {
+fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64; VECTOR]) {
     const LANES: usize = 2;
     let mut words = [[0u64; LANES]; 65];
-    for (words, bytes) in words.iter_mut().zip(bytes.as_chunks::<16>().0) {
+    let (full, rest) = bytes.as_chunks::<16>();
+    for (words, bytes) in words.iter_mut().zip(full) {
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
+        }
+    }
+    if let (Some(words), false) = (words.get_mut(full.len()), rest.is_empty()) {
+        for (word, bytes) in words.iter_mut().zip(rest.chunks(rest.len() / LANES)) {
+            *word = part_of_word(bytes);
         }
     }
     let mask = u64::MAX >> (64 - width);
     for (row, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let bit = row * width;
         let (at, shift) = (bit / 64, (bit % 64) as u32);
-        let (low, high) = (words[at], words[at + 1]);
+        let (these, next) = (words[at], words[at + 1]);
         for lane in 0..LANES {
-            out[lane] = (low[lane] >> shift | high[lane] << 1 << (63 - shift)) & mask;
+            let word = these[lane] >> shift | next[lane] << 1 << (63 - shift);
+            out[lane] = low.wrapping_add((word & mask) as i64);
         }
     }
 }
 
-fn unpack_plain(bytes: &[u8], count: usize, width: usize, out: &mut [u64; VECTOR]) {
-    // Behind a vector that is not full there is room for a word of any width.
-    let mut words = [0u8; VECTOR * 8 + 16];
-    words[..bytes.len()].copy_from_slice(bytes);
-    let mask = u64::MAX >> (64 - width);
-    // With the bits below its first one, a number of so many bits still fits a word.
-    if width <= 57 {
-        for (i, out) in out.iter_mut().enumerate().take(count) {
-            let (at, shift) = (i * width / 8, i * width % 8);
-            let word = words[at..]
-                .first_chunk()
-                .map_or(0, |w| u64::from_le_bytes(*w));
-            *out = word >> shift & mask;
-        }
-        return;
-    }
-    for (i, out) in out.iter_mut().enumerate().take(count) {
-        let (at, shift) = (i * width / 8, i * width % 8);
-        let word = words[at..]
-            .first_chunk()
-            .map_or(0, |w| u128::from_le_bytes(*w));
-        *out = (word >> shift) as u64 & mask;
-    }
+fn part_of_word(bytes: &[u8]) -> u64 {
+    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
+    bytes
+        .iter()
+        .enumerate()
+        .map(byte)
+        .fold(0, |word, byte| word | byte)
 }
 
 #[cfg(test)]
@@ -185,8 +174,9 @@ mod tests {
                 pack(&mut bytes, &numbers, width);
                 assert_eq!(bytes.len(), 1 + packed_bytes(count, width));
                 let mut cursor = Cursor::new(&bytes[1..]);
-                let mut out = [u64::MAX; VECTOR];
-                unpack(&mut cursor, count, width, &mut out).unwrap();
+                let mut out = [-1; VECTOR];
+                unpack(&mut cursor, count, width, -5, &mut out).unwrap();
+                let out = out.map(|n| n.wrapping_add(5) as u64);
                 assert_eq!(out[..count], numbers, "{count} of {width} bits");
                 assert!(cursor.is_empty());
             }

@@ -3,7 +3,8 @@
 use super::directory::{Draft, Kind};
 use super::floats::FloatEncoder;
 use super::header::{self, Header, PageMeta};
-use super::ints::{self, Encoder};
+use super::ints;
+use super::planner::Planner;
 use super::times::{TimeColumns, TimesEntry};
 use super::values::{self, Pushed};
 use super::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES, mixed};
@@ -45,7 +46,7 @@ pub struct PageBuilder {
     last: Last,
     pushed: Pushed,
     floats: FloatEncoder,
-    ints: Encoder,
+    ints: Planner,
 }
 
 /// A column that others may be equal to.

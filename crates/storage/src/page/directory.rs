@@ -177,7 +177,6 @@ pub(super) struct Directory {
 /// A stripe: its place in the data section, and its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripeEntry {
-    pub(super) index: usize,
     pub(super) range: Range<usize>,
     pub(super) crc: u32,
 }
@@ -221,11 +220,6 @@ impl Directory {
     /// How many columns.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
-    }
-
-    /// How many stripes.
-    pub(super) fn stripe_count(&self) -> usize {
-        self.stripe_ends.len()
     }
 
     /// The index of the column of `slot`.
@@ -296,21 +290,21 @@ impl Directory {
         Ok(self.start_offsets.get(bytes, number)? as usize)
     }
 
-    /// The stripe that holds the byte at `offset`.
-    pub(super) fn stripe(&self, bytes: &[u8], offset: usize) -> Result<StripeEntry, Malformed> {
-        let all = 0..self.stripe_count();
-        let index = self.stripe_ends.first_above(bytes, all, offset as u64)?;
-        let end = self.stripe_ends.get(bytes, index)? as usize;
-        let start = match index {
-            0 => 0,
-            _ => self.stripe_ends.get(bytes, index - 1)? as usize,
-        };
-        let at = self.checksums_at + 4 * index;
-        let crc = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        Ok(StripeEntry {
-            index,
-            range: start..end,
-            crc: crc.map_or(0, |crc| u32::from_le_bytes(*crc)),
-        })
+    /// The stripes, in order.
+    pub(super) fn stripes(&self, bytes: &[u8]) -> Result<Vec<StripeEntry>, Malformed> {
+        let mut start = 0;
+        let checksums = bytes.get(self.checksums_at..).unwrap_or(&[]);
+        let checksums = checksums.as_chunks::<4>().0.iter().enumerate();
+        checksums
+            .map(|(index, crc)| {
+                let end = self.stripe_ends.get(bytes, index)? as usize;
+                let range = start..end;
+                start = end;
+                Ok(StripeEntry {
+                    range,
+                    crc: u32::from_le_bytes(*crc),
+                })
+            })
+            .collect()
     }
 }

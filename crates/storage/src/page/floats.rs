@@ -14,7 +14,8 @@
 //! Invariant: bits come back as they went in, for every f64.
 
 use super::blocks;
-use super::ints::{self, Encoder};
+use super::ints;
+use super::planner::Planner;
 use crate::codec::cursor::Cursor;
 use crate::codec::decimal::Scale;
 use crate::codec::{Malformed, push_uvarint};
@@ -58,8 +59,8 @@ pub(super) struct Scaled {
 /// Writes blocks. Reuse one to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct FloatEncoder {
-    plain: Encoder,
-    other: Encoder,
+    plain: Planner,
+    other: Planner,
     trial: Scaled,
     differences: Vec<i64>,
 }
@@ -168,8 +169,12 @@ impl Scaled {
     /// Takes `values` under `scale`; where a value does not fit, the integer before stands in.
     fn apply(&mut self, scale: Scale, values: &[f64]) {
         self.scale = scale.code();
-        self.ints.clear();
         self.misfits.clear();
+        self.misfit_bytes = 0;
+        if to_ints(self.scale, values, &mut self.ints) {
+            return;
+        }
+        self.ints.clear();
         let mut before = values.iter().find_map(|v| scale.int(*v)).unwrap_or(0);
         for (i, value) in values.iter().enumerate() {
             match scale.int(*value) {
@@ -199,14 +204,14 @@ fn ordered(bits: u64) -> u64 {
     bits ^ ((bits as i64 >> 63) as u64 >> 1)
 }
 
-fn write(out: &mut Vec<u8>, encoder: &Encoder, scaled: &Scaled, tag: u8) {
+fn write(out: &mut Vec<u8>, planner: &Planner, scaled: &Scaled, tag: u8) {
     let scale = if scaled.scale == 0 { 0 } else { SCALE };
     let misfits = if scaled.misfits.is_empty() {
         0
     } else {
         MISFITS
     };
-    encoder.push(out, tag | scale | misfits, |out| {
+    planner.push(out, tag | scale | misfits, |out| {
         if scale != 0 {
             out.push(scaled.scale);
         }
@@ -275,20 +280,23 @@ impl<'a> Head<'a> {
         self.tag & ints::TAG_BITS
     }
 
-    /// Writes floats for `ints`, which begin with the `first`th of the block, to `out`, as many.
+    /// Appends floats for `ints`, which begin with the `first`th of the block.
     #[inline]
-    pub(super) fn floats(
+    pub(super) fn append(
         &self,
         ints: &[i64],
         first: usize,
-        out: &mut [f64],
+        into: &mut Vec<f64>,
     ) -> Result<(), Malformed> {
-        to_floats(self.scale, ints, out);
+        let base = into.len();
+        append_floats(self.scale, ints, into);
         let Some(mut misfits) = self.misfits else {
             return Ok(());
         };
         each_misfit(&mut misfits, |at, bits| {
-            let place = at.checked_sub(first).and_then(|at| out.get_mut(at));
+            let place = at
+                .checked_sub(first)
+                .and_then(|at| into[base..].get_mut(at));
             if let Some(place) = place {
                 *place = f64::from_bits(bits);
             }
@@ -314,22 +322,41 @@ fn each_misfit(cursor: &mut Cursor<'_>, mut each: impl FnMut(usize, u64)) -> Res
     Ok(())
 }
 
-/// Floats for integers under a scale that [`Head::read`] accepted.
-#[inline]
-fn to_floats(scale: u8, ints: &[i64], out: &mut [f64]) {
-    let pairs = out.iter_mut().zip(ints);
-    let exponent = u32::from(scale & 15);
+/// Half of the integers that [`convert`] takes several at a time.
+const SMALL: i64 = 1 << 51;
+
+/// Its unit in the last place is one, and so are those of its neighbours.
+const OFFSET: f64 = (3u64 << 51) as f64;
+
+/// The divisor of a scale, a power of ten that is a float. One if it has none.
+fn divisor_of(scale: u8) -> f64 {
     match scale {
-        ORDERED => pairs.for_each(|(out, int)| *out = f64::from_bits(ordered(*int as u64))),
-        0 => convert(ints, out, |float| float),
-        1..ORDERED => {
-            // Powers of ten up to 10^22 are floats.
-            let divisor = 10u64.pow(exponent) as f64;
-            convert(ints, out, |float| float / divisor);
+        ..ORDERED => 10u64.pow(u32::from(scale)) as f64,
+        _ => 1.0,
+    }
+}
+
+/// The factor of a scale. One if it has none.
+fn factor_of(scale: u8) -> f64 {
+    match scale {
+        ..=ORDERED => 1.0,
+        _ => Scale::from_code(scale).map_or(1.0, |s| s.float(1)),
+    }
+}
+
+/// Appends floats for integers under a scale that [`Head::read`] accepted.
+#[inline]
+fn append_floats(scale: u8, ints: &[i64], into: &mut Vec<f64>) {
+    match scale {
+        ORDERED => into.extend(ints.iter().map(|int| f64::from_bits(ordered(*int as u64)))),
+        0 => convert(ints, into, |float| float),
+        ..ORDERED => {
+            let divisor = divisor_of(scale);
+            convert(ints, into, |float| float / divisor);
         }
         _ => {
-            let factor = Scale::from_code(scale).map_or(0.0, |s| s.float(1));
-            convert(ints, out, |float| float * factor);
+            let factor = factor_of(scale);
+            convert(ints, into, |float| float * factor);
         }
     }
 }
@@ -337,21 +364,34 @@ fn to_floats(scale: u8, ints: &[i64], out: &mut [f64]) {
 /// Integers to floats and through `scale`, several at a time where all are small: the integer is
 /// put into the fraction of a float of 2^52 and more, of which that number is taken again.
 #[inline]
-fn convert(ints: &[i64], out: &mut [f64], scale: impl Fn(f64) -> f64) {
-    const SMALL: i64 = 1 << 51;
-    const OFFSET: f64 = (3u64 << 51) as f64;
+fn convert(ints: &[i64], into: &mut Vec<f64>, scale: impl Fn(f64) -> f64) {
     let above = |int: &i64| int.wrapping_add(SMALL) as u64 >> 52;
-    let pairs = out.iter_mut().zip(ints);
     if ints.iter().fold(0, |any, int| any | above(int)) == 0 {
-        for (out, int) in pairs {
+        into.extend(ints.iter().map(|int| {
             let biased = (*int as u64).wrapping_add(OFFSET.to_bits());
-            *out = scale(f64::from_bits(biased) - OFFSET);
-        }
-        return;
+            scale(f64::from_bits(biased) - OFFSET)
+        }));
+    } else {
+        into.extend(ints.iter().map(|int| scale(*int as f64)));
     }
-    for (out, int) in pairs {
-        *out = scale(*int as f64);
-    }
+}
+
+/// The way back, if all values are small integers under a scale of decimals; otherwise `ints` is
+/// of no use.
+fn to_ints(scale: u8, values: &[f64], ints: &mut Vec<i64>) -> bool {
+    let power = divisor_of(scale & 15);
+    let (divisor, factor) = (divisor_of(scale), factor_of(scale));
+    ints.clear();
+    let mut off = 0;
+    ints.extend(values.iter().map(|value| {
+        // To the nearest, as beyond 2^52 there are integers alone.
+        let biased = value * power + OFFSET;
+        let int = biased.to_bits().wrapping_sub(OFFSET.to_bits()) as i64;
+        let back = (biased - OFFSET) / divisor * factor;
+        off |= back.to_bits() ^ value.to_bits() | int.wrapping_add(SMALL) as u64 >> 52;
+        int
+    }));
+    off == 0
 }
 
 /// Passes over a column of `count` floats.

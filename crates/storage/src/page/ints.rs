@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! block = tag u8 | .. | base | first if DELTA2 | low unless PLAIN | [step varint] | vector*
-//! tag   = bits 0-1 transform: 0 PLAIN, 1 DELTA, 2 DELTA2, 3 LINE; bit 2 step; bit 3 lows
+//! tag   = bits 0-1 transform: 0 PLAIN, 1 DELTA, 2 DELTA2, 3 LINE; bit 2 step; bit 3 lows;
+//!         bit 7 zigzag
 //! base, first, low  zigzag varint
 //! vector            if the tag has lows, a varint that is added to its numbers, then the numbers
 //! ```
@@ -15,248 +16,29 @@
 
 use super::bits::VECTOR;
 use super::blocks::{self, BLOCK};
-use super::vector::{self, Layout};
+use super::planner::Planner;
+use super::vector;
 use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::codec::{Malformed, unzigzag};
 use std::ops::Range;
 
-const PLAIN: u8 = 0;
-const DELTA: u8 = 1;
-const DELTA2: u8 = 2;
-const LINE: u8 = 3;
+pub(super) const PLAIN: u8 = 0;
+pub(super) const DELTA: u8 = 1;
+pub(super) const DELTA2: u8 = 2;
+pub(super) const LINE: u8 = 3;
 const TRANSFORM: u8 = 3;
-const STEP: u8 = 1 << 2;
-const LOWS: u8 = 1 << 3;
+pub(super) const STEP: u8 = 1 << 2;
+pub(super) const LOWS: u8 = 1 << 3;
+pub(super) const ZIGZAG: u8 = 1 << 7;
 
 /// The bits of a tag that this module gives a meaning.
-pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS;
-
-/// The values that one low is chosen for; see [`Encoder::lows`].
-const GROUP: usize = 16;
-
-/// Finds the smallest form of a block. Reuse one to keep its memory.
-#[derive(Debug, Default)]
-pub(super) struct Encoder {
-    /// What the transform at trial makes of the values.
-    sequence: Vec<i64>,
-    trial: Form,
-    best: Form,
-}
-
-/// One form of a block.
-#[derive(Debug, Default)]
-struct Form {
-    transform: u8,
-    base: i64,
-    first: i64,
-    low: i64,
-    step: u64,
-    numbers: Vec<u64>,
-    /// What each vector's numbers are less; all zero without lows.
-    lows: Vec<u64>,
-    layouts: Vec<Layout>,
-    bytes: usize,
-}
-
-impl Encoder {
-    /// Finds the best form of at most [`BLOCK`] values and returns its bytes; the next
-    /// [`Encoder::push`] writes it.
-    pub(super) fn plan(&mut self, values: &[i64]) -> usize {
-        self.best.bytes = usize::MAX;
-        let base = values.first().copied().unwrap_or(0);
-        let first = values.get(1).map_or(0, |v| v.wrapping_sub(base));
-        if values.windows(2).all(|w| w[1].wrapping_sub(w[0]) == first) {
-            self.best.begin(LINE, base, first, first);
-            self.best.close();
-            return self.best.bytes;
-        }
-        self.sequence.clear();
-        self.sequence.extend_from_slice(values);
-        self.consider(PLAIN, base, first);
-        for (transform, known) in [(DELTA, 1), (DELTA2, 2)] {
-            for i in (known..values.len()).rev() {
-                self.sequence[i] = self.sequence[i].wrapping_sub(self.sequence[i - 1]);
-            }
-            // What the numbers say there is not looked at: let it disturb nothing.
-            let next = self.sequence.get(known).copied().unwrap_or(0);
-            self.sequence[..known].fill(next);
-            self.consider(transform, base, first);
-        }
-        self.best.bytes
-    }
-
-    /// Tries the sequence that a transform made.
-    fn consider(&mut self, transform: u8, base: i64, first: i64) {
-        let (least, usual) = self.lows();
-        self.attempt(transform, base, first, least);
-        if usual != least {
-            self.attempt(transform, base, first, usual);
-        }
-    }
-
-    /// The least of the sequence, and the least but for a few outliers if numbers get narrower by
-    /// it: what lies below wraps around and becomes an exception.
-    fn lows(&self) -> (i64, i64) {
-        let mut ends = [(0i64, 0i64); BLOCK.div_ceil(GROUP)];
-        let groups = self.sequence.chunks(GROUP).zip(&mut ends);
-        let mut count = 0;
-        for (group, ends) in groups {
-            let least = group.iter().fold(i64::MAX, |least, v| least.min(*v));
-            let most = group.iter().fold(i64::MIN, |most, v| most.max(*v));
-            *ends = (least, most);
-            count += 1;
-        }
-        let ends = &mut ends[..count];
-        let outliers = count / 8;
-        ends.sort_unstable_by_key(|(_, most)| *most);
-        let most = ends[count - 1 - outliers].1;
-        ends.sort_unstable();
-        let (least, usual) = (ends[0].0, ends[outliers].0);
-        let width = |low: i64| 64 - (most.wrapping_sub(low) as u64).leading_zeros();
-        if width(usual) < width(least) {
-            (least, usual)
-        } else {
-            (least, least)
-        }
-    }
-
-    /// Makes the form with this low, and keeps it if it is the best so far.
-    fn attempt(&mut self, transform: u8, base: i64, first: i64, low: i64) {
-        let form = &mut self.trial;
-        let base = if transform == PLAIN { low } else { base };
-        form.begin(transform, base, first, low);
-        let numbers = self.sequence.iter().map(|v| v.wrapping_sub(low) as u64);
-        form.numbers.extend(numbers);
-        form.divide();
-        form.lay_out();
-        form.close();
-        if form.bytes < self.best.bytes {
-            std::mem::swap(&mut self.trial, &mut self.best);
-        }
-    }
-
-    /// Appends the tag with the bits of `tag` besides, what `between` appends, and the form that
-    /// was planned last.
-    pub(super) fn push(&self, out: &mut Vec<u8>, tag: u8, between: impl FnOnce(&mut Vec<u8>)) {
-        let form = &self.best;
-        let step = if form.step > 1 { STEP } else { 0 };
-        let lows = if form.has_lows() { LOWS } else { 0 };
-        out.push(tag | form.transform | step | lows);
-        between(out);
-        push_uvarint(out, zigzag(form.base));
-        if form.transform == DELTA2 {
-            push_uvarint(out, zigzag(form.first));
-        }
-        if form.transform != PLAIN {
-            push_uvarint(out, zigzag(form.low));
-        }
-        if form.step > 1 {
-            push_uvarint(out, form.step);
-        }
-        let vectors = form.numbers.chunks(VECTOR).zip(&form.layouts);
-        for ((numbers, layout), less) in vectors.zip(&form.lows) {
-            if lows != 0 {
-                push_uvarint(out, *less);
-            }
-            layout.push(out, numbers);
-        }
-    }
-}
-
-impl Form {
-    fn begin(&mut self, transform: u8, base: i64, first: i64, low: i64) {
-        self.transform = transform;
-        (self.base, self.first, self.low) = (base, first, low);
-        self.step = 1;
-        self.numbers.clear();
-        self.lows.clear();
-        self.layouts.clear();
-        self.bytes = 0;
-    }
-
-    /// Divides the numbers by what divides them all.
-    fn divide(&mut self) {
-        let mut step = 0;
-        for n in &self.numbers {
-            // Below the low they are negative.
-            step = gcd(step, (*n as i64).unsigned_abs());
-            if step == 1 {
-                return;
-            }
-        }
-        if let Ok(divisor) = i64::try_from(step)
-            && divisor > 1
-        {
-            self.step = step;
-            for n in &mut self.numbers {
-                *n = (*n as i64 / divisor) as u64;
-            }
-        }
-    }
-
-    /// Decides on lows and widths.
-    fn lay_out(&mut self) {
-        let bytes = |layouts: &[Layout]| layouts.iter().map(|l| l.bytes).sum::<usize>();
-        self.layouts
-            .extend(self.numbers.chunks(VECTOR).map(Layout::of));
-        self.bytes = bytes(&self.layouts);
-        let least = |v: &[u64]| v.iter().fold(u64::MAX, |least, n| least.min(*n));
-        self.lows.extend(self.numbers.chunks(VECTOR).map(least));
-        let mut lower = [0u64; VECTOR];
-        let mut layouts = Vec::with_capacity(self.layouts.len());
-        for (numbers, low) in self.numbers.chunks(VECTOR).zip(&self.lows) {
-            for (to, n) in lower.iter_mut().zip(numbers) {
-                *to = n - low;
-            }
-            layouts.push(Layout::of(&lower[..numbers.len()]));
-        }
-        let with_lows = bytes(&layouts) + self.lows.iter().map(|n| varint_bytes(*n)).sum::<usize>();
-        if with_lows >= self.bytes {
-            self.lows.fill(0);
-            return;
-        }
-        self.bytes = with_lows;
-        self.layouts = layouts;
-        for (numbers, low) in self.numbers.chunks_mut(VECTOR).zip(&self.lows) {
-            numbers.iter_mut().for_each(|n| *n -= low);
-        }
-    }
-
-    /// Adds the bytes in front of the vectors.
-    fn close(&mut self) {
-        self.bytes += 1 + varint_bytes(zigzag(self.base));
-        if self.transform != PLAIN {
-            self.bytes += varint_bytes(zigzag(self.low));
-        }
-        if self.transform == DELTA2 {
-            self.bytes += varint_bytes(zigzag(self.first));
-        }
-        if self.step > 1 {
-            self.bytes += varint_bytes(self.step);
-        }
-    }
-
-    fn has_lows(&self) -> bool {
-        self.lows.iter().any(|n| *n != 0)
-    }
-}
-
-fn varint_bytes(n: u64) -> usize {
-    (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
+pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS | ZIGZAG;
 
 /// Appends a column.
-pub(super) fn push_column(out: &mut Vec<u8>, encoder: &mut Encoder, values: &[i64]) {
+pub(super) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
     blocks::push(out, values.len(), |out, range| {
-        encoder.plan(&values[range]);
-        encoder.push(out, 0, |_| ());
+        planner.plan(&values[range]);
+        planner.push(out, 0, |_| ());
     });
 }
 
@@ -308,6 +90,7 @@ struct Head {
     low: i64,
     step: i64,
     has_lows: bool,
+    is_folded: bool,
 }
 
 impl Head {
@@ -334,6 +117,7 @@ impl Head {
             low,
             step,
             has_lows: tag & LOWS != 0,
+            is_folded: tag & ZIGZAG != 0,
         })
     }
 }
@@ -359,7 +143,6 @@ pub(super) fn read(
         }
         return Ok(());
     }
-    let mut numbers = [0; VECTOR];
     let mut state = None;
     for (at, out) in out.as_chunks_mut::<VECTOR>().0.iter_mut().enumerate() {
         let start = at * VECTOR;
@@ -367,57 +150,74 @@ pub(super) fn read(
             break;
         }
         let count = (count - start).min(VECTOR);
-        let less = if head.has_lows { cursor.uvarint()? } else { 0 };
+        let low = if head.has_lows { cursor.uvarint()? } else { 0 };
         if head.transform == PLAIN && start + count <= wanted.start {
             vector::skip(cursor, count)?;
             continue;
         }
-        vector::read(cursor, count, &mut numbers)?;
-        let low = head.low.wrapping_add(head.step.wrapping_mul(less as i64));
-        scale(&numbers, head.step, low, out);
+        head.numbers(cursor, count, low as i64, out)?;
         match head.transform {
-            PLAIN => out.iter_mut().for_each(|v| *v = v.wrapping_add(head.base)),
+            PLAIN => (),
             DELTA => {
-                let before = *state.get_or_insert((head.base.wrapping_sub(out[0]), 0));
-                state = Some((add_up(before.0, out), 0));
+                let (before, _) = state.unwrap_or((head.base.wrapping_sub(out[0]), 0));
+                state = Some((add_up(before, out), 0));
             }
             _ => {
-                let difference = head.first.wrapping_sub(out[1]);
-                let before = *state.get_or_insert((
-                    head.base.wrapping_sub(difference),
-                    difference.wrapping_sub(out[0]),
-                ));
-                let last_difference = add_up(before.1, out);
-                state = Some((add_up(before.0, out), last_difference));
+                // What comes before the first two makes them the base and the first difference.
+                let second = head.first.wrapping_sub(out[1]);
+                let first = second.wrapping_sub(out[0]);
+                let before = head.base.wrapping_sub(second);
+                let (before, difference) = state.unwrap_or((before, first));
+                let difference = add_up(difference, out);
+                state = Some((add_up(before, out), difference));
             }
         }
     }
     Ok(())
 }
 
-/// Numbers to what they stand for.
-#[inline]
-fn scale(numbers: &[u64; VECTOR], step: i64, low: i64, out: &mut [i64; VECTOR]) {
-    if step == 1 {
-        for (out, n) in out.iter_mut().zip(numbers) {
-            *out = low.wrapping_add(*n as i64);
+impl Head {
+    /// Reads a vector's numbers and makes them what they stand for; `less` is the vector's low.
+    #[inline]
+    fn numbers(
+        &self,
+        cursor: &mut Cursor<'_>,
+        count: usize,
+        less: i64,
+        out: &mut [i64; VECTOR],
+    ) -> Result<(), Malformed> {
+        let low = match self.transform {
+            PLAIN => self.base,
+            _ => self.low,
+        };
+        if self.step == 1 && !self.is_folded {
+            return vector::read(cursor, count, low.wrapping_add(less), out);
         }
-        return;
-    }
-    for (out, n) in out.iter_mut().zip(numbers) {
-        *out = low.wrapping_add(step.wrapping_mul(*n as i64));
+        vector::read(cursor, count, less, out)?;
+        if self.is_folded {
+            out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
+        }
+        for n in out {
+            *n = low.wrapping_add(self.step.wrapping_mul(*n));
+        }
+        Ok(())
     }
 }
 
-/// Makes differences into values; returns the last one.
+/// Makes each difference the sum of all up to it and of `before`; returns the last one.
 #[inline]
 fn add_up(before: i64, out: &mut [i64; VECTOR]) -> i64 {
-    let mut value = before;
-    for out in out {
-        value = value.wrapping_add(*out);
-        *out = value;
+    let mut sum = before;
+    // Four at once, so that only one addition of four waits for the one before.
+    for four in out.as_chunks_mut::<4>().0 {
+        let [a, b, c, d] = *four;
+        let ab = a.wrapping_add(b);
+        let abc = ab.wrapping_add(c);
+        let abcd = ab.wrapping_add(c.wrapping_add(d));
+        *four = [a, ab, abc, abcd].map(|n| n.wrapping_add(sum));
+        sum = sum.wrapping_add(abcd);
     }
-    value
+    sum
 }
 
 /// Passes over a block of `count` values whose tag has been read.
@@ -443,7 +243,7 @@ mod tests {
 
     fn check(values: &[i64], context: &str) -> usize {
         let mut bytes = Vec::new();
-        push_column(&mut bytes, &mut Encoder::default(), values);
+        push_column(&mut bytes, &mut Planner::default(), values);
         let n = values.len();
         for wanted in [0..n, n / 2..n, n / 3..n / 2, 0..1, n - 1..n, n..n] {
             let mut read = Vec::new();

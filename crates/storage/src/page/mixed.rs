@@ -12,7 +12,8 @@
 
 use super::HISTOGRAM_NUMBERS_MAX;
 use super::floats::{self, FloatEncoder};
-use super::ints::{self, Encoder};
+use super::ints;
+use super::planner::Planner;
 use super::values;
 use crate::chunk::Columns;
 use crate::codec::cursor::Cursor;
@@ -39,7 +40,7 @@ pub(super) fn numbers(columns: &Columns) -> usize {
 /// Appends the samples of `columns`.
 pub(super) fn push(
     out: &mut Vec<u8>,
-    (floats, ints): (&mut FloatEncoder, &mut Encoder),
+    (floats, ints): (&mut FloatEncoder, &mut Planner),
     columns: &Columns,
 ) {
     let mut histograms = &columns.histograms[..];
@@ -71,7 +72,7 @@ pub(super) fn push(
 
 fn push_run(
     out: &mut Vec<u8>,
-    (floats, ints): (&mut FloatEncoder, &mut Encoder),
+    (floats, ints): (&mut FloatEncoder, &mut Planner),
     run: &[(u32, Arc<Histogram>)],
 ) {
     let Some((_, first)) = run.first() else {

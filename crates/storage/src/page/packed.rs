@@ -9,7 +9,6 @@
 
 use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
-use std::ops::Range;
 
 /// Appends `numbers`.
 pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
@@ -81,25 +80,6 @@ impl Packed {
         };
         Ok((word >> (bit % 8)) as u64 & (u64::MAX >> (64 - self.width)))
     }
-
-    /// The first index in `range` whose number is greater than `limit`, given that they increase.
-    pub(super) fn first_above(
-        &self,
-        bytes: &[u8],
-        range: Range<usize>,
-        limit: u64,
-    ) -> Result<usize, Malformed> {
-        let (mut low, mut high) = (range.start, range.end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.get(bytes, middle)? > limit {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Ok(low)
-    }
 }
 
 #[cold]
@@ -129,18 +109,6 @@ mod tests {
                 assert_eq!(packed.get(&bytes, i), Ok(*n), "{width} bits, number {i}");
             }
             assert!(packed.get(&bytes, numbers.len()).is_err());
-        }
-    }
-
-    #[test]
-    fn packed_numbers_that_increase_are_searched() {
-        let numbers = [0, 0, 3, 9, 9, 40];
-        let mut bytes = Vec::new();
-        push(&mut bytes, &numbers);
-        let packed = Packed::read(&bytes, &mut Cursor::new(&bytes), 6).unwrap();
-        for limit in 0..50 {
-            let expected = numbers.partition_point(|n| *n <= limit);
-            assert_eq!(packed.first_above(&bytes, 0..6, limit), Ok(expected));
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Page {
     directory_at: Range<usize>,
     data_at: Range<usize>,
     directory: Directory,
-    checked: Box<[AtomicBool]>,
+    stripes: Box<[CheckedOnce]>,
 }
 
 /// Memory that decoding works in, and what neighbouring columns share. Reuse one.
@@ -48,9 +48,13 @@ impl Page {
     pub fn open(bytes: Arc<[u8]>) -> Result<Self, Malformed> {
         let opened = header::open(&bytes)?;
         let directory = Directory::open(&bytes[opened.directory.clone()], &opened.header)?;
-        let stripes = (0..directory.stripe_count()).map(|_| AtomicBool::new(false));
+        let stripes = directory.stripes(&bytes[opened.directory.clone()])?;
+        let unchecked = |entry| CheckedOnce {
+            entry,
+            is_checked: AtomicBool::new(false),
+        };
         Ok(Self {
-            checked: stripes.collect(),
+            stripes: stripes.into_iter().map(unchecked).collect(),
             header: opened.header,
             directory_at: opened.directory,
             data_at: opened.data,
@@ -86,7 +90,7 @@ impl Page {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + self.checked.len()
+        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.stripes)
     }
 
     /// The column with this index, in the order of slots.
@@ -176,10 +180,10 @@ impl Page {
                 Ok(())
             }
             Kind::Floats => {
-                let at = column.offset - stripe.entry.range.start;
+                let at = column.offset.wrapping_sub(stripe.start);
                 let stripe = Stripe {
                     page: &self.bytes,
-                    index: stripe.entry.index,
+                    index: stripe.index,
                     bytes: stripe.bytes,
                 };
                 let (count, values) = (column.count, &mut into.values);
@@ -231,33 +235,47 @@ impl Page {
     }
 
     /// The stripe that holds the byte at `offset` of the data, its checksum checked.
+    #[inline]
     fn stripe(&self, offset: usize) -> Result<Checked<'_>, Malformed> {
-        let entry = self.directory.stripe(self.directory_bytes(), offset)?;
+        let outside = Malformed("page stripe outside of the data");
+        let index = self
+            .stripes
+            .partition_point(|s| s.entry.range.end <= offset);
+        let stripe = self.stripes.get(index).ok_or(outside)?;
         let data = &self.bytes[self.data_at.clone()];
-        let bytes = data
-            .get(entry.range.clone())
-            .ok_or(Malformed("page stripe outside of the data"))?;
-        let checked = &self.checked[entry.index];
-        if !checked.load(Ordering::Relaxed) {
-            if crc32c::crc32c(bytes) != entry.crc {
+        let bytes = data.get(stripe.entry.range.clone()).ok_or(outside)?;
+        if !stripe.is_checked.load(Ordering::Relaxed) {
+            if crc32c::crc32c(bytes) != stripe.entry.crc {
                 return Err(Malformed("page stripe fails its checksum"));
             }
-            checked.store(true, Ordering::Relaxed);
+            stripe.is_checked.store(true, Ordering::Relaxed);
         }
-        Ok(Checked { entry, bytes })
+        Ok(Checked {
+            index,
+            start: stripe.entry.range.start,
+            bytes,
+        })
     }
+}
+
+/// A stripe, and whether it was read before.
+#[derive(Debug)]
+struct CheckedOnce {
+    entry: StripeEntry,
+    is_checked: AtomicBool,
 }
 
 /// A stripe whose checksum was right.
 struct Checked<'a> {
-    entry: StripeEntry,
+    index: usize,
+    start: usize,
     bytes: &'a [u8],
 }
 
 impl<'a> Checked<'a> {
     /// A cursor at an offset of the data section.
     fn cursor(&self, offset: usize) -> Result<Cursor<'a>, Malformed> {
-        let at = offset.checked_sub(self.entry.range.start);
+        let at = offset.checked_sub(self.start);
         let bytes = at.and_then(|at| self.bytes.get(at..));
         bytes
             .map(Cursor::new)

@@ -10,7 +10,8 @@
 //! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
 
 use super::SAMPLES_MAX;
-use super::ints::{self, Encoder};
+use super::ints;
+use super::planner::Planner;
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
@@ -57,7 +58,7 @@ impl TimeColumns {
     }
 
     /// The bytes of each column, by number.
-    pub(super) fn encode(&self, encoder: &mut Encoder) -> Vec<Vec<u8>> {
+    pub(super) fn encode(&self, planner: &mut Planner) -> Vec<Vec<u8>> {
         // The longest first: it may hold the others.
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.columns[*i].len()));
@@ -66,7 +67,7 @@ impl TimeColumns {
         for i in order {
             let times = &self.columns[i];
             let mut own = Vec::new();
-            push_own(&mut own, encoder, times);
+            push_own(&mut own, planner, times);
             let parts = bases.iter().take(BASES_MAX);
             let part = parts
                 .filter_map(|base| part_of(*base, &self.columns[*base], times))
@@ -83,7 +84,7 @@ impl TimeColumns {
     }
 }
 
-fn push_own(out: &mut Vec<u8>, encoder: &mut Encoder, times: &[TimestampMs]) {
+fn push_own(out: &mut Vec<u8>, planner: &mut Planner, times: &[TimestampMs]) {
     let mut steps: Vec<i64> = times.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     let middle = steps.len() / 2;
     let step = match steps.is_empty() {
@@ -99,7 +100,7 @@ fn push_own(out: &mut Vec<u8>, encoder: &mut Encoder, times: &[TimestampMs]) {
     let rest: Vec<i64> = rest.collect();
     out.push(OWN);
     push_uvarint(out, zigzag(step));
-    ints::push_column(out, encoder, &rest);
+    ints::push_column(out, planner, &rest);
 }
 
 /// `times` as a part of the column with number `base`, if they are one.

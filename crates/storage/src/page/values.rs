@@ -86,19 +86,11 @@ pub(super) fn read_alone(
     Ok(())
 }
 
-/// Which column of which page, and what of it.
-#[derive(Clone, Debug)]
-struct Key {
-    page: Arc<[u8]>,
-    stripe: usize,
-    at: usize,
-    wanted: Range<usize>,
-}
-
 /// Integers of a column that was read.
 #[derive(Debug, Default)]
 struct Read {
-    key: Option<Key>,
+    /// Which column of the page: stripe, place and what of it. None while they are read.
+    column: Option<(usize, usize, Range<usize>)>,
     blocks: Vec<[i64; BLOCK]>,
     scales: Vec<u8>,
 }
@@ -106,6 +98,8 @@ struct Read {
 /// Reads columns. Reuse one to keep its memory and what neighbours share.
 #[derive(Debug, Default)]
 pub(super) struct FloatReader {
+    /// The page of which columns were read.
+    page: Option<Arc<[u8]>>,
     now: Read,
     last: Read,
     sibling: Vec<[i64; BLOCK]>,
@@ -147,7 +141,15 @@ impl FloatReader {
         into: &mut Vec<f64>,
     ) -> Result<(), Malformed> {
         let (distance, cursor) = stripe.column(at)?;
-        self.now.key = None;
+        if !self
+            .page
+            .as_ref()
+            .is_some_and(|p| Arc::ptr_eq(p, stripe.page))
+        {
+            self.page = Some(stripe.page.clone());
+            self.last.column = None;
+        }
+        self.now.column = None;
         self.now.scales.clear();
         for (i, block) in blocks::covering(count, wanted.clone()).enumerate() {
             if self.now.blocks.len() == i {
@@ -158,7 +160,10 @@ impl FloatReader {
             self.now.scales.push(head.scale);
             if head.has_sibling() {
                 let sibling = stripe.sibling_of(at, distance)?;
-                match self.last.block(&stripe, sibling, &wanted, i, head.scale) {
+                match self
+                    .last
+                    .block((stripe.index, sibling, &wanted), i, head.scale)
+                {
                     Some(of_sibling) => add(values, of_sibling, &block.wanted),
                     None => {
                         let chain = (sibling, head.scale);
@@ -168,12 +173,7 @@ impl FloatReader {
             }
             append(&head, &self.now.blocks[i], &block, into)?;
         }
-        self.now.key = Some(Key {
-            page: stripe.page.clone(),
-            stripe: stripe.index,
-            at,
-            wanted,
-        });
+        self.now.column = Some((stripe.index, at, wanted));
         std::mem::swap(&mut self.now, &mut self.last);
         Ok(())
     }
@@ -183,17 +183,12 @@ impl Read {
     /// The integers of the `nth` block read, if they are those of this column.
     fn block(
         &self,
-        stripe: &Stripe<'_>,
-        at: usize,
-        wanted: &Range<usize>,
+        (stripe, at, wanted): (usize, usize, &Range<usize>),
         nth: usize,
         scale: u8,
     ) -> Option<&[i64; BLOCK]> {
-        let key = self.key.as_ref()?;
-        let is_it = key.at == at
-            && key.stripe == stripe.index
-            && key.wanted == *wanted
-            && Arc::ptr_eq(&key.page, stripe.page)
+        let column = self.column.as_ref()?;
+        let is_it = (column.0, column.1, &column.2) == (stripe, at, wanted)
             && self.scales.get(nth) == Some(&scale);
         self.blocks.get(nth).filter(|_| is_it)
     }
@@ -253,10 +248,7 @@ fn append(
     block: &Block,
     into: &mut Vec<f64>,
 ) -> Result<(), Malformed> {
-    let base = into.len();
-    let ints = &values[block.wanted.clone()];
-    into.resize(base + ints.len(), 0.0);
-    head.floats(ints, block.wanted.start, &mut into[base..])
+    head.append(&values[block.wanted.clone()], block.wanted.start, into)
 }
 
 /// Scale of a constant that is stored as its bits.

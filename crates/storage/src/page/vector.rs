@@ -27,9 +27,15 @@ impl Layout {
     /// The smallest layout for `numbers`; of two equal ones that with fewer exceptions.
     pub(super) fn of(numbers: &[u64]) -> Self {
         let mut counts = [0usize; 65];
-        for n in numbers {
-            counts[(64 - n.leading_zeros()) as usize] += 1;
+        // Neighbours are often as wide: two tables, so that they need not wait for each other.
+        let mut others = [0usize; 65];
+        for pair in numbers.chunks(2) {
+            counts[(64 - pair[0].leading_zeros()) as usize] += 1;
+            if let Some(n) = pair.get(1) {
+                others[(64 - n.leading_zeros()) as usize] += 1;
+            }
         }
+        counts.iter_mut().zip(others).for_each(|(a, b)| *a += b);
         let widest = counts.iter().rposition(|c| *c > 0).unwrap_or(0);
         let plain = |width: usize| 1 + bits::packed_bytes(numbers.len(), width);
         let mut best = Self {
@@ -85,31 +91,31 @@ impl Layout {
     }
 }
 
-/// Reads `count` numbers, at most [`VECTOR`], into the front of `out`; what lies behind them there
-/// may change.
+/// Reads `count` numbers, at most [`VECTOR`], adds `low` to each, wrapping, and puts them into the
+/// front of `out`; what lies behind them there may change.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     count: usize,
-    out: &mut [u64; VECTOR],
+    low: i64,
+    out: &mut [i64; VECTOR],
 ) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     if exceptions == 0 {
-        return bits::unpack(cursor, count, width, out);
+        return bits::unpack(cursor, count, width, low, out);
     }
     let positions = cursor.bytes(exceptions)?;
     let mut highs = *cursor;
     for _ in 0..exceptions {
         cursor.uvarint()?;
     }
-    bits::unpack(cursor, count, width, out)?;
+    bits::unpack(cursor, count, width, low, out)?;
     for position in positions {
-        let high = highs.uvarint()?;
+        let high = highs.uvarint()?.checked_shl(width as u32).unwrap_or(0);
         let n = out
             .get_mut(usize::from(*position))
             .ok_or(Malformed("exception beyond its vector"))?;
-        // Wider than the number it is nothing that an encoder writes, and harms nothing.
-        *n |= high.checked_shl(width as u32).unwrap_or(0);
+        *n = n.wrapping_add(high as i64);
     }
     Ok(())
 }
@@ -166,7 +172,8 @@ mod tests {
             assert_eq!(bytes.len(), layout.bytes, "seed {seed}");
             let mut out = [0; VECTOR];
             let (mut read_at, mut skip_at) = (Cursor::new(&bytes), Cursor::new(&bytes));
-            read(&mut read_at, count, &mut out).unwrap();
+            read(&mut read_at, count, 7, &mut out).unwrap();
+            let out = out.map(|n| n.wrapping_sub(7) as u64);
             skip(&mut skip_at, count).unwrap();
             assert_eq!(out[..count], numbers, "seed {seed}");
             assert!(read_at.is_empty() && skip_at.is_empty(), "seed {seed}");

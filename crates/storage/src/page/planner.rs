@@ -1,0 +1,330 @@
+//! Finds the smallest form of a block of integers.
+//!
+//! A few measures of the values rule most forms out, and those that are left are laid out in full
+//! and compared by their bytes.
+
+use super::bits::VECTOR;
+use super::ints::{DELTA, DELTA2, LINE, LOWS, PLAIN, STEP, ZIGZAG};
+use super::vector::Layout;
+use crate::codec::{push_uvarint, zigzag};
+
+/// Values that are looked at together for outliers.
+const GROUP: usize = 16;
+
+/// Groups of a vector from which on its outermost one may be an outlier.
+const GROUPS_TRIMMED: usize = 4;
+
+/// Finds the smallest form of a block. Reuse one to keep its memory.
+#[derive(Debug, Default)]
+pub(super) struct Planner {
+    /// What each transform makes of the values.
+    sequences: [Vec<i64>; 3],
+    trial: Form,
+    best: Form,
+}
+
+/// One form of a block.
+#[derive(Debug, Default)]
+struct Form {
+    tag: u8,
+    transform: u8,
+    base: i64,
+    first: i64,
+    low: i64,
+    step: u64,
+    numbers: Vec<u64>,
+    /// What each vector's numbers are less; all zero without lows.
+    lows: Vec<u64>,
+    layouts: Vec<Layout>,
+    /// Layouts with lows while they are compared with those without.
+    lowered: Vec<Layout>,
+    bytes: usize,
+}
+
+/// What a sequence spans.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    least: i64,
+    /// The least but for outliers.
+    usual: i64,
+    /// What vectors of it take at least, in bits, but for outliers.
+    bits: usize,
+}
+
+impl Planner {
+    /// Finds the best form of the values of a block and returns its bytes; the next
+    /// [`Planner::push`] writes it.
+    pub(super) fn plan(&mut self, values: &[i64]) -> usize {
+        self.best.bytes = usize::MAX;
+        let base = values.first().copied().unwrap_or(0);
+        let first = values.get(1).map_or(0, |v| v.wrapping_sub(base));
+        if is_line(values, first) {
+            self.best.begin(LINE, base, first, first);
+            self.best.close();
+            return self.best.bytes;
+        }
+        let [plain, delta, delta2] = &mut self.sequences;
+        plain.clear();
+        plain.extend_from_slice(values);
+        // What the numbers say of the first values is not looked at: let it disturb nothing.
+        differences(plain, delta, 1);
+        differences(delta, delta2, 2);
+        let spreads = [spread(plain), spread(delta), spread(delta2)];
+        let least = spreads.iter().map(|s| s.bits).min().unwrap_or(0);
+        // A quarter of a bit each is what the estimate may be wrong by.
+        let enough = least + values.len() / 4;
+        for transform in [PLAIN, DELTA, DELTA2] {
+            let spread = spreads[usize::from(transform)];
+            if spread.bits <= enough {
+                self.consider(transform, base, first, spread);
+            }
+        }
+        self.best.bytes
+    }
+
+    /// Tries the lows that may be good for a transform.
+    fn consider(&mut self, transform: u8, base: i64, first: i64, spread: Spread) {
+        self.attempt(transform, base, first, spread.least);
+        if spread.usual != spread.least {
+            self.attempt(transform, base, first, spread.usual);
+        }
+        let sequence = &self.sequences[usize::from(transform)];
+        if let Some(center) = majority(sequence) {
+            self.trial.begin(transform, base, first, center);
+            self.trial.take(sequence);
+            self.trial.fold();
+            self.keep();
+        }
+    }
+
+    /// Tries a low: what lies below wraps around and becomes an exception.
+    fn attempt(&mut self, transform: u8, base: i64, first: i64, low: i64) {
+        self.trial.begin(transform, base, first, low);
+        self.trial.take(&self.sequences[usize::from(transform)]);
+        self.trial.lower();
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        self.trial.close();
+        if self.trial.bytes < self.best.bytes {
+            std::mem::swap(&mut self.trial, &mut self.best);
+        }
+    }
+
+    /// Appends the tag with the bits of `tag` besides, what `between` appends, and the form that
+    /// was planned last.
+    pub(super) fn push(&self, out: &mut Vec<u8>, tag: u8, between: impl FnOnce(&mut Vec<u8>)) {
+        let form = &self.best;
+        out.push(tag | form.tag);
+        between(out);
+        push_uvarint(out, zigzag(form.base));
+        if form.transform == DELTA2 {
+            push_uvarint(out, zigzag(form.first));
+        }
+        if form.has_low() {
+            push_uvarint(out, zigzag(form.low));
+        }
+        if form.step > 1 {
+            push_uvarint(out, form.step);
+        }
+        let vectors = form.numbers.chunks(VECTOR).zip(&form.layouts);
+        for ((numbers, layout), low) in vectors.zip(&form.lows) {
+            if form.tag & LOWS != 0 {
+                push_uvarint(out, *low);
+            }
+            layout.push(out, numbers);
+        }
+    }
+}
+
+impl Form {
+    fn begin(&mut self, transform: u8, base: i64, first: i64, low: i64) {
+        self.tag = transform;
+        self.transform = transform;
+        // Plain values have no first one that is known: their low is the base.
+        self.base = if transform == PLAIN { low } else { base };
+        (self.first, self.low) = (first, low);
+        self.step = 1;
+        self.numbers.clear();
+        self.lows.clear();
+        self.layouts.clear();
+        self.bytes = 0;
+    }
+
+    fn has_low(&self) -> bool {
+        self.transform != PLAIN
+    }
+
+    /// Takes what `sequence` is more than the low, divided by what divides it all.
+    fn take(&mut self, sequence: &[i64]) {
+        let low = self.low;
+        let numbers = sequence.iter().map(|v| v.wrapping_sub(low) as u64);
+        self.numbers.extend(numbers);
+        let twos = self
+            .numbers
+            .iter()
+            .fold(0, |all, n| all | n)
+            .trailing_zeros();
+        let mut odd = 0;
+        for n in &self.numbers {
+            // Below the low they are negative.
+            odd = gcd(odd, (*n as i64).unsigned_abs() >> twos.min(63));
+            if odd == 1 {
+                break;
+            }
+        }
+        let step = u128::from(odd) << twos;
+        if step <= 1 || step > i64::MAX as u128 {
+            return;
+        }
+        self.tag |= STEP;
+        self.step = step as u64;
+        // Division without a remainder is multiplication by the inverse of the odd part.
+        let inverse = inverse_of(odd);
+        for n in &mut self.numbers {
+            *n = ((*n as i64 >> twos) as u64).wrapping_mul(inverse);
+        }
+    }
+
+    /// Decides on lows and widths.
+    fn lower(&mut self) {
+        let mut may_gain = false;
+        for numbers in self.numbers.chunks(VECTOR) {
+            self.layouts.push(Layout::of(numbers));
+            let least = numbers.iter().fold(u64::MAX, |least, n| least.min(*n));
+            let most = numbers.iter().fold(0, |most, n| most.max(*n));
+            may_gain |= (most - least).leading_zeros() > most.leading_zeros();
+            self.lows.push(least);
+        }
+        self.bytes = bytes_of(&self.layouts);
+        if !may_gain {
+            self.lows.fill(0);
+            return;
+        }
+        let mut lower = [0u64; VECTOR];
+        self.lowered.clear();
+        for (numbers, low) in self.numbers.chunks(VECTOR).zip(&self.lows) {
+            for (to, n) in lower.iter_mut().zip(numbers) {
+                *to = n - low;
+            }
+            self.lowered.push(Layout::of(&lower[..numbers.len()]));
+        }
+        let lows: usize = self.lows.iter().map(|n| varint_bytes(*n)).sum();
+        if bytes_of(&self.lowered) + lows >= self.bytes {
+            self.lows.fill(0);
+            return;
+        }
+        self.tag |= LOWS;
+        self.bytes = bytes_of(&self.lowered) + lows;
+        std::mem::swap(&mut self.layouts, &mut self.lowered);
+        for (numbers, low) in self.numbers.chunks_mut(VECTOR).zip(&self.lows) {
+            numbers.iter_mut().for_each(|n| *n -= low);
+        }
+    }
+
+    /// Folds what is less than the low to what is more, for numbers on both sides of it.
+    fn fold(&mut self) {
+        self.tag |= ZIGZAG;
+        self.numbers.iter_mut().for_each(|n| *n = zigzag(*n as i64));
+        self.layouts
+            .extend(self.numbers.chunks(VECTOR).map(Layout::of));
+        self.lows.resize(self.layouts.len(), 0);
+        self.bytes = bytes_of(&self.layouts);
+    }
+
+    /// Adds the bytes in front of the vectors.
+    fn close(&mut self) {
+        self.bytes += 1 + varint_bytes(zigzag(self.base));
+        if self.has_low() {
+            self.bytes += varint_bytes(zigzag(self.low));
+        }
+        if self.transform == DELTA2 {
+            self.bytes += varint_bytes(zigzag(self.first));
+        }
+        if self.step > 1 {
+            self.bytes += varint_bytes(self.step);
+        }
+    }
+}
+
+fn is_line(values: &[i64], step: i64) -> bool {
+    let off = |w: &[i64]| w[1].wrapping_sub(w[0]) ^ step;
+    values.windows(2).fold(0, |any, w| any | off(w)) == 0
+}
+
+/// The differences of neighbours of `from`, of which the first `known` are as the one behind them.
+fn differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
+    to.clear();
+    let pairs = from.iter().zip(from.get(1..).unwrap_or(&[]));
+    to.push(0);
+    to.extend(pairs.map(|(a, b)| b.wrapping_sub(*a)));
+    let next = to.get(known).copied().unwrap_or(0);
+    let known = known.min(to.len());
+    to[..known].fill(next);
+}
+
+/// Measures a sequence vector by vector, leaving out what only one group of a vector has.
+fn spread(sequence: &[i64]) -> Spread {
+    let mut spread = Spread {
+        least: i64::MAX,
+        usual: i64::MAX,
+        bits: 0,
+    };
+    for vector in sequence.chunks(VECTOR) {
+        let (mut least, mut less) = (i64::MAX, i64::MAX);
+        let (mut most, mut more) = (i64::MIN, i64::MIN);
+        for group in vector.chunks(GROUP) {
+            let low = group.iter().fold(i64::MAX, |low, v| low.min(*v));
+            let high = group.iter().fold(i64::MIN, |high, v| high.max(*v));
+            less = less.min(low.max(least));
+            least = least.min(low);
+            more = more.max(high.min(most));
+            most = most.max(high);
+        }
+        let trims = vector.len() >= GROUP * GROUPS_TRIMMED;
+        let (usual, top) = if trims { (less, more) } else { (least, most) };
+        let width = 64 - (top.wrapping_sub(usual) as u64).leading_zeros() as usize;
+        spread.bits += width * vector.len();
+        spread.least = spread.least.min(least);
+        spread.usual = spread.usual.min(usual);
+    }
+    spread
+}
+
+/// The value that nearly all of a sequence are, if there is one.
+fn majority(sequence: &[i64]) -> Option<i64> {
+    // It is among any three probes more often than not; if it is not, little is lost.
+    let at = |part: usize| sequence.get(sequence.len() * part / 4).copied();
+    let (a, b, c) = (at(1)?, at(2)?, at(3)?);
+    let value = if a == b || a == c { a } else { b };
+    let count = sequence.iter().filter(|v| **v == value).count();
+    (count > sequence.len() / 4 * 3).then_some(value)
+}
+
+fn bytes_of(layouts: &[Layout]) -> usize {
+    layouts.iter().map(|l| l.bytes).sum()
+}
+
+fn varint_bytes(n: u64) -> usize {
+    (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    if a != 0 && b.is_multiple_of(a) {
+        return a;
+    }
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+fn inverse_of(odd: u64) -> u64 {
+    let mut inverse = odd;
+    for _ in 0..5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+    }
+    inverse
+}
