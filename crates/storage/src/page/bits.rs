@@ -29,7 +29,7 @@ pub(super) fn packed_bytes(count: usize, width: usize) -> usize {
 pub(super) fn pack(out: &mut Vec<u8>, numbers: &[u64], width: usize) {
     match width {
         0 => (),
-        ..=NARROW => pack_lanes::<4, 4>(out, numbers, width),
+        1..=NARROW => pack_lanes::<4, 4>(out, numbers, width),
         _ => pack_lanes::<2, 8>(out, numbers, width),
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn unpack(
     let bytes = cursor.bytes(packed_bytes(count, width))?;
     match width {
         0 => out.fill(low),
-        ..=NARROW => unpack_narrow(bytes, width, low, out),
+        1..=NARROW => unpack_narrow(bytes, width, low, out),
         _ => unpack_wide(bytes, width, low, out),
     }
     Ok(())

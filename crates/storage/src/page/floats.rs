@@ -24,7 +24,6 @@ use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 const SCALE: u8 = 1 << 4;
 const MISFITS: u8 = 1 << 5;
 const SIBLING: u8 = 1 << 6;
-const TAG_BITS: u8 = ints::TAG_BITS | SCALE | MISFITS | SIBLING;
 
 /// The scale of ordered bits.
 const ORDERED: u8 = 16;
@@ -249,9 +248,6 @@ impl<'a> Head<'a> {
     #[inline]
     pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
         let tag = cursor.byte()?;
-        if tag & !TAG_BITS != 0 {
-            return Err(Malformed("unknown bits in the tag of a float block"));
-        }
         let scale = match tag & SCALE {
             0 => 0,
             _ => cursor.byte()?,
@@ -350,7 +346,7 @@ fn append_floats(scale: u8, ints: &[i64], into: &mut Vec<f64>) {
     match scale {
         ORDERED => into.extend(ints.iter().map(|int| f64::from_bits(ordered(*int as u64)))),
         0 => convert(ints, into, |float| float),
-        ..ORDERED => {
+        1..ORDERED => {
             let divisor = divisor_of(scale);
             convert(ints, into, |float| float / divisor);
         }
