@@ -1,24 +1,34 @@
 //! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
 //!
 //! Reading has three steps: text to tree ([`yaml`]), tree held to the tables of known keys
-//! ([`schema`], [`keys`]), tree to [`Config`]. An unknown key or a malformed value is an error with
-//! file, line and column; a known key without effect is listed in [`Config::ignored`].
+//! ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a malformed
+//! value is an error with file, line and column; a known key without effect is listed in
+//! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
 mod discovery;
+mod global;
+mod http;
+mod jobs;
 mod keys;
 mod print;
+mod read;
+mod rules;
 mod schema;
+mod sources;
 mod yaml;
 
+pub use sources::read_groups;
+
 use crate::retention::Retention;
-use firn_model::units::{parse_duration, parse_size};
+use firn_ingest::scrape::JobSettings;
+use firn_model::labels::Labels;
+use firn_model::units::parse_size;
+use global::Global;
 use schema::{Findings, parse_bool, walk};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use yaml::{Node, YamlError};
-
-/// Prometheus's default for `global.scrape_interval` and `global.evaluation_interval`.
-const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
@@ -57,6 +67,10 @@ pub struct Config {
     pub memory_limit: MemoryLimit,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
+    /// What is scraped, the jobs of `scrape_config_files` included.
+    pub jobs: Vec<Arc<JobSettings>>,
+    /// `global.external_labels`, variables of the environment put in.
+    pub external_labels: Labels,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -91,17 +105,75 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
         Ok(text) => text,
         Err(error) => return Err(ConfigError::Read { file, error }),
     };
-    parse(&text).map_err(|error| ConfigError::Content { file, error })
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let at_file = |error| ConfigError::Content {
+        file: file.clone(),
+        error,
+    };
+    let parsed = parse(&text, dir).map_err(at_file)?;
+    let mut config = parsed.config;
+    for pattern in &parsed.job_files {
+        add_job_files(pattern, &parsed.global, &mut config)?;
+    }
+    Ok(config)
+}
+
+/// Adds the jobs of the files that `pattern` names.
+fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
+    // The pattern was checked: one that cannot be read finds nothing.
+    let found = glob::glob(&pattern.to_string_lossy());
+    for path in found.into_iter().flatten().flatten() {
+        let file = path.display().to_string();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Err(ConfigError::Read { file, error }),
+        };
+        let dir = path.parent().unwrap_or(Path::new(""));
+        parse_jobs(&text, global, dir, config)
+            .map_err(|error| ConfigError::Content { file, error })?;
+    }
+    Ok(())
+}
+
+/// Adds the jobs of one of `scrape_config_files`.
+fn parse_jobs(
+    text: &str,
+    global: &Global,
+    dir: &Path,
+    config: &mut Config,
+) -> Result<(), YamlError> {
+    let Some(root) = yaml::parse(text)? else {
+        return Ok(());
+    };
+    let mut findings = Findings::default();
+    walk(&mut root.clone(), &keys::JOB_FILE, "", &mut findings)?;
+    for job in jobs::jobs(&root, global, dir)? {
+        if config.jobs.iter().any(|known| known.name == job.name) {
+            return Err(root.error(format!(
+                "found multiple scrape configs with job name {:?}",
+                job.name
+            )));
+        }
+        config.jobs.push(job);
+    }
+    for key in findings.ignored {
+        if !config.ignored.contains(&key) {
+            config.ignored.push(key);
+        }
+    }
+    Ok(())
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            evaluation_interval: INTERVAL,
+            evaluation_interval: global::INTERVAL,
             retention: None,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             is_multitenant: false,
+            jobs: Vec::new(),
+            external_labels: Labels::empty(),
             ignored: Vec::new(),
             text: String::new(),
         }
@@ -145,23 +217,59 @@ impl Config {
     }
 }
 
-/// Checks the text of a config. An empty one is a config that sets nothing.
-pub fn parse(text: &str) -> Result<Config, YamlError> {
-    let Some(mut root) = yaml::parse(text)? else {
-        return Ok(Config::default());
+/// A config, and what is needed to read the files that it names.
+#[derive(Default)]
+struct Parsed {
+    config: Config,
+    global: Global,
+    /// Patterns of `scrape_config_files`.
+    job_files: Vec<PathBuf>,
+}
+
+/// Checks the text of a config that lies in `dir`. An empty one is a config that sets nothing.
+fn parse(text: &str, dir: &Path) -> Result<Parsed, YamlError> {
+    let Some(root) = yaml::parse(text)? else {
+        return Ok(Parsed::default());
     };
     let mut findings = Findings::default();
-    walk(&mut root, &keys::CONFIG, "", &mut findings)?;
+    // The walk blots out secrets in what is shown; what is read next still has them.
+    let mut shown = root.clone();
+    walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
+    let global = Global::read(&root, dir)?;
     let mut config = Config {
         ignored: findings.ignored,
-        text: print::print(&root),
+        text: print::print(&shown),
+        external_labels: global.external_labels.clone(),
+        jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
-    read_global(&root, &mut config)?;
+    if let Some(section) = root.get("global")
+        && let Some(interval) = read::duration(section, "evaluation_interval")
+    {
+        config.evaluation_interval = interval;
+    }
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
-    check_jobs(&root)?;
-    Ok(config)
+    Ok(Parsed {
+        config,
+        job_files: job_files(&root, dir)?,
+        global,
+    })
+}
+
+/// The patterns of `scrape_config_files`.
+fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
+    let list = root.get("scrape_config_files").map_or(&[][..], Node::items);
+    let mut patterns = Vec::with_capacity(list.len());
+    for item in list {
+        let pattern = item.text().unwrap_or_default();
+        let behind_star = pattern.split_once('*').map(|(_, behind)| behind);
+        if behind_star.is_some_and(|behind| behind.contains('/')) {
+            return Err(item.error(format!("invalid scrape config file path {pattern:?}")));
+        }
+        patterns.push(dir.join(pattern));
+    }
+    Ok(patterns)
 }
 
 /// Our own keys as a Markdown table.
@@ -176,29 +284,13 @@ pub fn documentation() -> String {
     out
 }
 
-fn read_global(root: &Node, config: &mut Config) -> Result<(), YamlError> {
-    let Some(global) = root.get("global") else {
-        return Ok(());
-    };
-    if let Some(interval) = duration(global.get("evaluation_interval")) {
-        config.evaluation_interval = interval;
-    }
-    let interval = duration(global.get("scrape_interval")).unwrap_or(INTERVAL);
-    match duration(global.get("scrape_timeout")) {
-        Some(timeout) if timeout > interval => {
-            Err(global.error("global scrape timeout greater than scrape interval"))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     let tsdb = root.get("storage").and_then(|s| s.get("tsdb"));
     let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
         return Ok(());
     };
     if !retention.is_null() {
-        let time = duration(retention.get("time"));
+        let time = read::duration(retention, "time");
         config.retention = Some(time.map_or(Retention::Unlimited, Retention::For));
     }
     let percent = retention.get("percentage").and_then(Node::text);
@@ -244,37 +336,6 @@ fn parse_memory_limit(text: &str) -> Option<MemoryLimit> {
             (bytes > 0).then_some(MemoryLimit::Bytes(bytes))
         }
     }
-}
-
-/// What promtool refuses about scrape jobs although each value is well-formed.
-fn check_jobs(root: &Node) -> Result<(), YamlError> {
-    let global = root.get("global").and_then(|g| g.get("scrape_interval"));
-    let global = duration(global).unwrap_or(INTERVAL);
-    let jobs = root.get("scrape_configs").map_or(&[][..], Node::items);
-    let mut names: Vec<&str> = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let name = job.get("job_name").and_then(Node::text).unwrap_or_default();
-        if names.contains(&name) {
-            return Err(job.error(format!(
-                "found multiple scrape configs with job name {name:?}"
-            )));
-        }
-        names.push(name);
-        let interval = duration(job.get("scrape_interval")).unwrap_or(global);
-        let timeout = duration(job.get("scrape_timeout"));
-        if timeout.is_some_and(|timeout| timeout > interval) {
-            return Err(job.error(format!(
-                "scrape timeout greater than scrape interval for scrape config with job name \
-                 {name:?}"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The duration of a node that the walk has checked already. Zero means unset, as upstream.
-fn duration(node: Option<&Node>) -> Option<Duration> {
-    parse_duration(node?.text()?).ok().filter(|d| !d.is_zero())
 }
 
 #[cfg(test)]

@@ -83,7 +83,9 @@ mod tests {
             "" => String::new(),
             section => format!("storage: {{tsdb: {{retention: {section}}}}}\n"),
         };
-        let config = config::parse(&text).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let config = config::load(file.path()).unwrap();
         let got = Retention::of(&line, &config);
         assert_eq!(got.to_string(), want, "{flags:?} {retention}");
         assert!(got.as_millis() > 0, "{flags:?} {retention}");

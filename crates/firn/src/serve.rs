@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! flags, config -> logs, warnings -> sockets -> store opens while the sockets answer 503
-//!   -> ready: scrapes itself, ticks once a second
+//!   -> ready: scrapes its targets, or itself; ticks once a second
 //!   -> SIGHUP: reads the config again     -> SIGTERM, SIGINT: drains, closes the store, ends
 //! ```
 //!
@@ -13,7 +13,7 @@ mod damages;
 mod listen;
 mod parts;
 mod running;
-mod self_scrape;
+mod scraping;
 mod signals;
 
 use crate::config::{self, Config, ConfigError, WalSync};
@@ -21,6 +21,7 @@ use crate::flags::{self, CommandLine, Request};
 use crate::retention::Retention;
 use crate::settings::Settings;
 use crate::{console, documentation, logs, memory};
+use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
@@ -218,11 +219,17 @@ impl Node {
         ));
         self.app.open(backend(&store, &pipeline));
         info!("ready");
-        let scraper = self
-            .running
-            .is_built_in()
-            .then(|| self_scrape::start(&self.app, self.servers.first_port, pipeline, &self.env));
-        self.serve(&store).await?;
+        let scraping = Scraping::new(
+            pipeline,
+            self.env.clock.clone(),
+            &self.memory,
+            config::read_groups,
+        );
+        match self.running.is_built_in() {
+            true => scraping::start_itself(&scraping, &self.app, self.servers.first_port),
+            false => scraping::apply(&scraping, &self.running.config()),
+        }
+        self.serve(&store, &scraping).await?;
         info!("stop");
         let Self {
             servers,
@@ -230,9 +237,7 @@ impl Node {
             ..
         } = self;
         let close = async {
-            if let Some(scraper) = scraper {
-                scraper.stop().await;
-            }
+            scraping.stop().await;
             servers.stop().await;
             spawn_blocking(move || store.close()).await
         };
@@ -246,12 +251,16 @@ impl Node {
     }
 
     /// Keeps the clockwork going until someone wants the process to end.
-    async fn serve(&mut self, store: &Arc<Store>) -> Result<(), ServeError> {
+    async fn serve(&mut self, store: &Arc<Store>, scraping: &Scraping) -> Result<(), ServeError> {
+        let mut configs = self.running.subscribe();
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
                 _ = tick.tick() => store.tick(),
                 Some(()) = self.quitting.recv() => return Ok(()),
+                Ok(()) = configs.changed() => {
+                    scraping::apply(scraping, &configs.borrow_and_update());
+                }
                 wish = self.signals.next() => match wish {
                     Wish::Stop => return Ok(()),
                     Wish::Reload => {

@@ -21,9 +21,9 @@ pub use group::Group;
 
 use crate::client::HttpSettings;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Where targets come from.
@@ -55,23 +55,27 @@ pub type ReadYaml = fn(&str) -> Result<Vec<Group>, String>;
 /// A discovery that runs until it is dropped.
 #[derive(Debug)]
 pub struct Discovery {
-    groups: watch::Receiver<Arc<Vec<Group>>>,
+    published: Arc<Published>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Discovery {
-    /// Starts a discovery. Must be called inside a tokio runtime.
-    pub fn start(settings: &DiscoverySettings, read_yaml: ReadYaml) -> Self {
-        let known = match settings {
-            DiscoverySettings::Static(groups) => groups.clone(),
-            _ => Vec::new(),
-        };
-        let (publish, groups) = watch::channel(Arc::new(known));
+    /// Starts a discovery that notifies `changed` of each new list. Must be called inside a tokio
+    /// runtime.
+    pub fn start(settings: &DiscoverySettings, read_yaml: ReadYaml, changed: Arc<Notify>) -> Self {
+        let published = Arc::new(Published {
+            groups: Mutex::default(),
+            changed,
+        });
+        let to = published.clone();
         let task = match settings {
-            DiscoverySettings::Static(_) => None,
+            DiscoverySettings::Static(groups) => {
+                to.publish(groups.clone());
+                None
+            }
             DiscoverySettings::File { patterns, refresh } => {
                 let files = file::Files::new(patterns.clone(), read_yaml);
-                Some(tokio::spawn(file::run(files, *refresh, publish)))
+                Some(tokio::spawn(file::run(files, *refresh, to)))
             }
             DiscoverySettings::Http {
                 url,
@@ -79,20 +83,15 @@ impl Discovery {
                 client,
             } => {
                 let source = http::Source::new(url, *refresh, (**client).clone());
-                Some(tokio::spawn(http::run(source, publish)))
+                Some(tokio::spawn(http::run(source, to)))
             }
         };
-        Self { groups, task }
+        Self { published, task }
     }
 
-    /// The newest list.
-    pub fn groups(&self) -> Arc<Vec<Group>> {
-        self.groups.borrow().clone()
-    }
-
-    /// Follows the list.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<Vec<Group>>> {
-        self.groups.clone()
+    /// The newest list; `None` while there was none.
+    pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
+        self.published.lock().clone()
     }
 }
 
@@ -104,13 +103,24 @@ impl Drop for Discovery {
     }
 }
 
-/// Publishes `groups` if they are news.
-fn publish(to: &watch::Sender<Arc<Vec<Group>>>, groups: Vec<Group>) {
-    to.send_if_modified(|known| {
-        let is_news = **known != groups;
-        if is_news {
-            *known = Arc::new(groups);
+/// The list of a discovery, as its task knows it.
+#[derive(Debug)]
+struct Published {
+    groups: Mutex<Option<Arc<Vec<Group>>>>,
+    changed: Arc<Notify>,
+}
+
+impl Published {
+    /// Publishes `groups` if they are news.
+    fn publish(&self, groups: Vec<Group>) {
+        let mut known = self.lock();
+        if known.as_ref().is_none_or(|known| **known != groups) {
+            *known = Some(Arc::new(groups));
+            self.changed.notify_one();
         }
-        is_news
-    });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Vec<Group>>>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

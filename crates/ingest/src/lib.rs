@@ -16,6 +16,7 @@ mod outcome;
 mod pipeline;
 pub mod relabel;
 pub mod scrape;
+mod share;
 
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, WriteOutcome};

@@ -1,37 +1,54 @@
-//! Scraping: fetching what a target exposes, at fixed times, into the store.
+//! Scraping: fetching what targets expose, at fixed times, into the store.
 //!
 //! ```text
-//! timer -> Fetch -> ScrapeState (parse, staleness, report) -> one batch -> Pipeline::append
+//! JobSettings -> Pool: discoveries -> groups -> relabelled Targets
+//!                        each Target: timer -> Fetch -> ScrapeState -> one batch -> Pipeline
 //! ```
 //!
-//! [`Scraper`] owns the task of one target; [`ScrapeState`] is what it remembers from scrape to
-//! scrape, and pure. The semantics are those of Prometheus's scrape loop: a series that vanishes
-//! gets a staleness marker, a failed scrape makes all of them vanish, and five series report on the
-//! scrape itself.
+//! [`Scraping`] owns everything; a `Pool` is the task of one job, a `Runner` that of one target,
+//! and a `ScrapeState` is what a target's scrapes leave for the next, and pure. The semantics are
+//! those of Prometheus: a series that vanishes gets a staleness marker, a failed scrape makes all
+//! of them vanish, and five series report on the scrape itself.
 //!
 //! Invariant: a scrape is one batch, so that a query sees all of it or nothing; scrapes of one
-//! target never overlap.
+//! target never overlap; whatever one target does, the memory left to the others suffices for
+//! ordinary scrapes.
 
+mod cache;
+mod failure_log;
+mod histograms;
+mod http;
+mod labelling;
+mod pool;
+mod report;
+mod resources;
+mod runner;
+mod settings;
 mod state;
+mod status;
+mod target;
 #[cfg(test)]
 mod tests;
+mod view;
 
-pub use state::ScrapeState;
+pub use settings::{JobSettings, ScrapeLimits};
+pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
+pub use target::{Target, check_address};
+pub use view::{ActiveTarget, PoolView};
 
+use crate::client::Body;
+use crate::discovery::ReadYaml;
 use crate::pipeline::Pipeline;
+use firn_model::budget::Budget;
 use firn_model::env::Clock;
-use firn_model::error::{Error, ErrorKind};
-use firn_model::labels::Labels;
-use firn_model::sample::TimestampMs;
-use firn_model::tenant::TenantId;
+use firn_model::error::Error;
+use pool::Pool;
+use resources::Resources;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::{debug, warn};
 
 /// How often Firn scrapes itself: often enough that a first look at the page shows a curve within a
 /// minute, at a cost of some hundred samples.
@@ -40,12 +57,8 @@ pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 /// How targets know who asks.
 pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 
-/// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress
-/// to almost nothing, and timers are late by a millisecond; Prometheus does the same.
-const ALIGNMENT_MS_MAX: i64 = 2;
-
 /// A fetch under way.
-pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'f>>;
+pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send + 'f>>;
 
 /// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
 /// what it returns; timeouts are the caller's, who drops the future.
@@ -54,182 +67,121 @@ pub trait Fetch: Send + Sync {
     fn fetch(&self) -> Fetching<'_>;
 }
 
-/// What to scrape, and how.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// Whose data it becomes.
-    pub tenant: TenantId,
-    /// Labels that every series gets, `job` and `instance` among them.
-    pub labels: Labels,
-    /// Time from scrape to scrape.
-    pub interval: Duration,
-    /// The longest that a fetch may take.
-    pub timeout: Duration,
-    /// Whether scraped labels win over the target's.
-    pub honor_labels: bool,
-    /// Whether times in the exposition count.
-    pub honor_timestamps: bool,
+/// Makes what fetches the targets of one job.
+trait MakeFetch: Send + Sync {
+    fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch>;
 }
 
-impl Target {
-    /// This process as a target: job `firn`, and `instance` is where it listens.
-    pub fn itself(instance: &str) -> Self {
-        Self {
-            tenant: TenantId::anonymous(),
-            labels: Labels::from_pairs([("job", "firn"), ("instance", instance)]),
-            interval: SELF_SCRAPE_INTERVAL,
-            timeout: SELF_SCRAPE_INTERVAL,
-            honor_labels: false,
-            honor_timestamps: true,
-        }
-    }
+/// How one target is scraped.
+struct Plan {
+    job: Arc<JobSettings>,
+    target: Arc<Target>,
+    fetch: Arc<dyn Fetch>,
+    /// Why it is not scraped, if it is not.
+    refusal: Option<String>,
 }
 
-/// The task that scrapes one target until it is stopped.
-#[derive(Debug)]
-#[must_use = "the task ends when this is dropped"]
-pub struct Scraper {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+/// All jobs.
+pub struct Scraping {
+    resources: Arc<Resources>,
+    read_yaml: ReadYaml,
+    pools: Mutex<BTreeMap<String, Pool>>,
 }
 
-impl Scraper {
-    /// Starts scraping, at once and then at every interval. Must be called inside a tokio runtime.
-    pub fn start(
-        target: Target,
-        fetch: Arc<dyn Fetch>,
+/// How a job begins and ends, and who fetches its targets.
+struct Manner {
+    maker: Arc<dyn MakeFetch>,
+    /// Whether targets are scraped at once when they are new.
+    begins_at_once: bool,
+    /// Whether the series of a server that ends are marked: nobody else would tell about them.
+    marks_at_stop: bool,
+}
+
+impl Scraping {
+    /// Nothing to scrape yet. `read_yaml` reads target files.
+    pub fn new(
         pipeline: Arc<Pipeline>,
         clock: Arc<dyn Clock>,
+        memory: &Budget,
+        read_yaml: ReadYaml,
     ) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let scrape_loop = ScrapeLoop {
-            state: ScrapeState::new(&target, pipeline.limits().wire),
-            target,
-            fetch,
-            pipeline,
-            clock,
-            schedule_start: None,
-        };
         Self {
-            stop,
-            task: tokio::spawn(scrape_loop.run(stopped)),
+            resources: Arc::new(Resources::new(pipeline, clock, memory)),
+            read_yaml,
+            pools: Mutex::default(),
         }
     }
 
-    /// Stops scraping and waits until the staleness markers of the target's series are stored.
-    pub async fn stop(self) {
-        // The task may have ended already; then nobody listens, and nothing is left to stop.
-        let _ = self.stop.send(());
-        if let Err(e) = self.task.await {
-            warn!(error = %e, "scrape task did not end well");
+    /// Scrapes `jobs` from now on and no others. A job that is as it was goes on untouched; one
+    /// that changed keeps the targets that it still has. `seed` makes this server scrape at other
+    /// times than its twins. Must be called inside a tokio runtime.
+    pub fn apply(&self, jobs: &[Arc<JobSettings>], seed: u64) {
+        self.resources.set_seed(seed);
+        let mut pools = self.pools();
+        let is_wanted = |name: &String| jobs.iter().any(|job| job.name == *name);
+        for (_, pool) in pools.extract_if(.., |name, _| !is_wanted(name)) {
+            pool.leave();
         }
-    }
-}
-
-struct ScrapeLoop {
-    target: Target,
-    state: ScrapeState,
-    fetch: Arc<dyn Fetch>,
-    pipeline: Arc<Pipeline>,
-    clock: Arc<dyn Clock>,
-    schedule_start: Option<TimestampMs>,
-}
-
-impl ScrapeLoop {
-    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        let metrics = self.pipeline.metrics();
-        metrics.scrape_targets.add(1);
-        let mut ticks = interval(self.target.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        loop {
-            tokio::select! {
-                biased;
-                _ = &mut stopped => break,
-                _ = ticks.tick() => {}
-            }
-            let time = self.scheduled_time();
-            let started = self.clock.monotonic();
-            // A stop ends a fetch, whose samples are not in the store yet, but waits for an append:
-            // staleness markers come after the samples.
-            let fetched = tokio::select! {
-                biased;
-                _ = &mut stopped => break,
-                fetched = self.fetch() => fetched,
-            };
-            self.store(fetched, time, started).await;
-        }
-        self.end().await;
-        metrics.scrape_targets.add(-1);
-    }
-
-    async fn fetch(&self) -> Result<Vec<u8>, Error> {
-        match timeout(self.target.timeout, self.fetch.fetch()).await {
-            Ok(fetched) => fetched,
-            Err(_) => {
-                let message = format!("scrape timed out after {:?}", self.target.timeout);
-                Err(Error::new(ErrorKind::Timeout, message))
-            }
-        }
-    }
-
-    /// Stores what came of the scrape at `time` that began when the clock stood at `started`.
-    async fn store(
-        &mut self,
-        fetched: Result<Vec<u8>, Error>,
-        time: TimestampMs,
-        started: Duration,
-    ) {
-        let duration = self.clock.monotonic().saturating_sub(started);
-        let outcome = self.state.take(fetched, time, duration);
-        let metrics = self.pipeline.metrics();
-        match &outcome {
-            Ok(()) => metrics.scrapes_succeeded.inc(),
-            Err(e) => {
-                metrics.scrapes_failed.inc();
-                debug!(target = %self.target.labels, error = %e, "scrape failed");
-            }
-        }
-        self.append().await;
-    }
-
-    async fn end(&mut self) {
-        self.state.end(self.clock.now_ms());
-        self.append().await;
-    }
-
-    /// Stores the batch, on a thread that may wait for the store's locks.
-    async fn append(&mut self) {
-        let (pipeline, tenant) = (self.pipeline.clone(), self.target.tenant.clone());
-        let batch = self.state.lend_batch();
-        let appending = spawn_blocking(move || (pipeline.append(&tenant, &batch), batch));
-        let (write, batch) = match appending.await {
-            Ok(appended) => appended,
-            Err(e) => {
-                warn!(target = %self.target.labels, error = %e, "scrape not stored");
-                return;
-            }
-        };
-        self.state.give_back(batch);
-        match write.await {
-            Ok(outcome) => {
-                if let Some(complaint) = outcome.complaint() {
-                    debug!(target = %self.target.labels, %complaint, "scraped samples dropped");
+        for job in jobs {
+            match pools.get(&job.name) {
+                Some(pool) => pool.reload(job.clone()),
+                None => {
+                    let manner = Manner {
+                        maker: Arc::new(http::HttpFetches::new(
+                            &job.http,
+                            self.resources.bodies.clone(),
+                        )),
+                        begins_at_once: false,
+                        marks_at_stop: false,
+                    };
+                    pools.insert(job.name.clone(), self.start(job.clone(), manner));
                 }
             }
-            Err(e) => warn!(target = %self.target.labels, error = %e, "scrape not stored"),
         }
     }
 
-    /// Now, or the time on the schedule if that is as good as now.
-    fn scheduled_time(&mut self) -> TimestampMs {
-        let now = self.clock.now_ms();
-        let start = *self.schedule_start.get_or_insert(now);
-        let step = self.target.interval.as_millis().max(1) as i64;
-        let off = (now - start + step / 2).rem_euclid(step) - step / 2;
-        let tolerance = ALIGNMENT_MS_MAX.min(step / 100);
-        match off.abs() <= tolerance {
-            true => now - off,
-            false => now,
+    /// Scrapes this process, which listens at `address`, by `fetch`, at once and then every
+    /// [`SELF_SCRAPE_INTERVAL`]. Must be called inside a tokio runtime.
+    pub fn scrape_itself(&self, address: &str, fetch: Arc<dyn Fetch>) {
+        let job = JobSettings::itself(address);
+        let manner = Manner {
+            maker: Arc::new(Always(fetch)),
+            begins_at_once: true,
+            marks_at_stop: true,
+        };
+        let name = job.name.clone();
+        let pool = self.start(Arc::new(job), manner);
+        self.pools().insert(name, pool);
+    }
+
+    fn start(&self, job: Arc<JobSettings>, manner: Manner) -> Pool {
+        Pool::start(job, manner, self.resources.clone(), self.read_yaml)
+    }
+
+    /// Ends all scraping and waits until what was scraped is stored.
+    pub async fn stop(&self) {
+        let pools = std::mem::take(&mut *self.pools());
+        let stopping: Vec<_> = pools.into_values().map(Pool::stop).collect();
+        for stopped in stopping {
+            stopped.await;
         }
+    }
+
+    /// The jobs, in the order of their names.
+    pub fn views(&self) -> Vec<Arc<PoolView>> {
+        self.pools().values().map(Pool::view).collect()
+    }
+
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same fetch for every target.
+struct Always(Arc<dyn Fetch>);
+
+impl MakeFetch for Always {
+    fn make(&self, _: &JobSettings, _: &Target) -> Arc<dyn Fetch> {
+        self.0.clone()
     }
 }

@@ -23,18 +23,8 @@ const TOP: &[Key] = &[
     key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
     key("alerting", Section(&[ALERTING])).ignored(),
     key("rule_files", TEXTS).ignored(),
-    key("scrape_config_files", TEXTS).ignored(),
-    key(
-        "scrape_configs",
-        List(&Section(&[
-            SCRAPE,
-            SCRAPE_BOUNDS,
-            DISCOVERY,
-            HTTP_CLIENT,
-            PROXY,
-        ])),
-    )
-    .ignored(),
+    key("scrape_config_files", TEXTS),
+    JOBS,
     key("storage", Section(&[STORAGE])),
     key("tracing", Section(&[TRACING])).ignored(),
     key(
@@ -50,6 +40,20 @@ const TOP: &[Key] = &[
     key("otlp", Section(&[OTLP])).ignored(),
     key("firn", Section(&[FIRN])),
 ];
+
+const JOBS: Key = key(
+    "scrape_configs",
+    List(&Section(&[
+        SCRAPE,
+        SCRAPE_BOUNDS,
+        DISCOVERY,
+        HTTP_CLIENT,
+        PROXY,
+    ])),
+);
+
+/// One of `scrape_config_files`.
+pub const JOB_FILE: Shape = Section(&[&[JOBS]]);
 
 /// Our own keys.
 pub const FIRN: &[Key] = &[
@@ -71,27 +75,27 @@ pub const FIRN: &[Key] = &[
 ];
 
 const GLOBAL: &[Key] = &[
-    key("scrape_interval", Duration).ignored(),
-    key("scrape_timeout", Duration).ignored(),
-    key("scrape_protocols", List(&SCRAPE_PROTOCOL)).ignored(),
+    key("scrape_interval", Duration),
+    key("scrape_timeout", Duration),
+    key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
     key("evaluation_interval", Duration),
     key("rule_query_offset", Duration).ignored(),
     key("query_log_file", Text).ignored(),
-    key("scrape_failure_log_file", Text).ignored(),
+    key("scrape_failure_log_file", Text),
     key("external_labels", Map(&Text)).ignored(),
-    key("body_size_limit", Size).ignored(),
-    key("sample_limit", Integer).ignored(),
-    key("target_limit", Integer).ignored(),
-    key("label_limit", Integer).ignored(),
-    key("label_name_length_limit", Integer).ignored(),
-    key("label_value_length_limit", Integer).ignored(),
-    key("keep_dropped_targets", Integer).ignored(),
-    key("metric_name_validation_scheme", NAME_VALIDATION).ignored(),
-    key("metric_name_escaping_scheme", NAME_ESCAPING).ignored(),
-    key("scrape_native_histograms", Bool).ignored(),
-    key("convert_classic_histograms_to_nhcb", Bool).ignored(),
-    key("always_scrape_classic_histograms", Bool).ignored(),
-    key("extra_scrape_metrics", Bool).ignored(),
+    key("body_size_limit", Size),
+    key("sample_limit", Integer),
+    key("target_limit", Integer),
+    key("label_limit", Integer),
+    key("label_name_length_limit", Integer),
+    key("label_value_length_limit", Integer),
+    key("keep_dropped_targets", Integer),
+    key("metric_name_validation_scheme", NAME_VALIDATION),
+    key("metric_name_escaping_scheme", NAME_ESCAPING),
+    key("scrape_native_histograms", Bool),
+    key("convert_classic_histograms_to_nhcb", Bool),
+    key("always_scrape_classic_histograms", Bool),
+    key("extra_scrape_metrics", Bool),
 ];
 
 const STORAGE: &[Key] = &[

@@ -1,6 +1,24 @@
 //! Configs and what becomes of them.
 
 use super::*;
+use firn_ingest::client::{Auth, Secret};
+use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_ingest::relabel::{Action, NameScheme};
+use firn_wire::exposition::{Escaping, ScrapeProtocol};
+
+/// The config in `text`, as if it lay in `/etc`.
+fn parse(text: &str) -> Result<Config, YamlError> {
+    super::parse(text, Path::new("/etc")).map(|parsed| parsed.config)
+}
+
+/// The only job of a config whose job has these lines.
+fn job(lines: &str) -> Result<Arc<JobSettings>, YamlError> {
+    let text = format!(
+        "scrape_configs:\n- job_name: j\n  {}\n",
+        lines.replace('\n', "\n  ")
+    );
+    parse(&text).map(|config| config.jobs[0].clone())
+}
 
 /// A config that uses what real ones use: every top-level section, several discoveries, anchors.
 const REAL: &str = r#"
@@ -70,12 +88,11 @@ fn config_of_the_field_loads() {
     assert_eq!(
         config.ignored,
         [
-            "global.scrape_interval",
-            "global.scrape_timeout",
             "global.external_labels",
             "rule_files",
             "alerting",
-            "scrape_configs",
+            "scrape_configs.kubernetes_sd_configs",
+            "scrape_configs.consul_sd_configs",
             "remote_write",
             "remote_read",
             "storage.tsdb.out_of_order_time_window",
@@ -98,7 +115,16 @@ fn config_printed_has_no_secret_and_reads_back() {
     );
     assert!(config.text.contains("password: <secret>"));
     let again = parse(&config.text).unwrap();
-    assert_eq!(again, config);
+    assert_eq!((again.text, again.ignored), (config.text, config.ignored));
+    assert_eq!(again.jobs[..2], config.jobs[..2]);
+    // The third has a secret, which is read and not shown.
+    let secret = |job: &JobSettings| job.http.auth.clone();
+    let credentials = |text: &str| Auth::Credentials {
+        scheme: "Bearer".into(),
+        credentials: Some(Secret::Inline(text.into())),
+    };
+    assert_eq!(secret(&config.jobs[2]), credentials("hunter2"));
+    assert_eq!(secret(&again.jobs[2]), credentials("<secret>"));
 }
 
 #[test]
@@ -180,5 +206,275 @@ fn config_not_understood_names_place_and_key() {
         ),
     ] {
         assert_eq!(parse(text).unwrap_err().to_string(), want, "{text}");
+    }
+}
+
+#[test]
+fn job_inherits_from_global_what_it_does_not_say() {
+    let config = parse(
+        r#"
+global:
+  scrape_interval: 15s
+  scrape_timeout: 12s
+  scrape_protocols: [PrometheusText0.0.4]
+  body_size_limit: 1MB
+  sample_limit: 10
+  label_limit: 20
+  keep_dropped_targets: 3
+  extra_scrape_metrics: true
+  metric_name_validation_scheme: legacy
+  scrape_failure_log_file: failed.log
+  external_labels: {zone: eu}
+scrape_configs:
+- job_name: a
+- job_name: b
+  scrape_interval: 10s
+  sample_limit: 7
+  scrape_protocols: [PrometheusProto, OpenMetricsText1.0.0]
+  metric_name_validation_scheme: utf8
+  extra_scrape_metrics: false
+  scrape_failure_log_file: /var/log/b.log
+"#,
+    )
+    .unwrap();
+    let [a, b] = &config.jobs[..] else {
+        panic!("two jobs")
+    };
+    let seconds = |d: Duration| d.as_secs();
+    assert_eq!((seconds(a.interval), seconds(a.timeout)), (15, 12));
+    assert_eq!((seconds(b.interval), seconds(b.timeout)), (10, 10));
+    assert_eq!(a.protocols, [ScrapeProtocol::PrometheusText0_0_4]);
+    assert_eq!(b.protocols.len(), 2);
+    assert_eq!((a.limits.samples, b.limits.samples), (10, 7));
+    assert_eq!((b.limits.body_bytes, b.limits.labels), (1 << 20, 20));
+    assert_eq!(
+        (a.names, a.escaping),
+        (NameScheme::Legacy, Escaping::Underscores)
+    );
+    assert_eq!(
+        (b.names, b.escaping),
+        (NameScheme::Utf8, Escaping::AllowUtf8)
+    );
+    assert_eq!((a.extra_metrics, b.extra_metrics), (true, false));
+    assert_eq!(
+        a.failure_log_file.as_deref(),
+        Some(Path::new("/etc/failed.log"))
+    );
+    assert_eq!(
+        b.failure_log_file.as_deref(),
+        Some(Path::new("/var/log/b.log"))
+    );
+    assert_eq!(config.external_labels.get("zone"), b"eu");
+}
+
+#[test]
+fn job_without_a_word_has_prometheus_defaults() {
+    let job = job("").unwrap();
+    assert_eq!(*job, JobSettings::new("j"));
+    assert_eq!(job.interval, Duration::from_secs(60));
+    assert_eq!(job.timeout, Duration::from_secs(10));
+    assert_eq!(job.protocols, ScrapeProtocol::DEFAULT);
+    let native = super::tests::job("scrape_native_histograms: true").unwrap();
+    assert_eq!(native.protocols[0], ScrapeProtocol::PrometheusProto);
+}
+
+#[test]
+fn job_reads_rules_sources_and_client() {
+    let job = job(
+        r#"params: {module: [http_2xx], "match[]": ['{job="a"}', up]}
+static_configs:
+- targets: ["a:1", 'b:2']
+  labels: {env: prod, n: 1}
+file_sd_configs:
+- files: [targets/*.json, /abs/x.yml]
+  refresh_interval: 10s
+http_sd_configs:
+- url: http://sd/targets
+  basic_auth: {username: u, password_file: pw}
+relabel_configs:
+- source_labels: [__address__]
+  regex:
+  replacement:
+  target_label: x
+- {action: LabelDrop, regex: tmp_.*}
+metric_relabel_configs:
+- {source_labels: [a, b], action: hashmod, modulus: 8, target_label: shard}
+bearer_token_file: token"#,
+    )
+    .unwrap();
+    assert_eq!(job.params["match[]"], ["{job=\"a\"}", "up"]);
+    let [fixed, files, server] = &job.discoveries[..] else {
+        panic!("three discoveries")
+    };
+    let group = Group {
+        targets: vec!["a:1".into(), "b:2".into()],
+        labels: [("env".into(), "prod".into()), ("n".into(), "1".into())].into(),
+    };
+    assert_eq!(*fixed, DiscoverySettings::Static(vec![group]));
+    let patterns = ["/etc/targets/*.json", "/abs/x.yml"].map(PathBuf::from);
+    assert_eq!(
+        *files,
+        DiscoverySettings::File {
+            patterns: patterns.to_vec(),
+            refresh: Duration::from_secs(10)
+        }
+    );
+    let DiscoverySettings::Http { client, .. } = server else {
+        panic!("an HTTP discovery")
+    };
+    assert_eq!(
+        client.auth,
+        Auth::Basic {
+            username: Some(Secret::Inline("u".into())),
+            password: Some(Secret::File("/etc/pw".into()))
+        }
+    );
+    // A key without a value is not a key that is not there.
+    let first = job.relabel[0].settings();
+    assert_eq!((first.regex(), first.replacement()), ("", ""));
+    assert_eq!(job.relabel[1].settings().action, Action::LabelDrop);
+    assert_eq!(job.metric_relabel[0].settings().modulus, 8);
+    let token = Some(Secret::File("/etc/token".into()));
+    assert!(
+        matches!(&job.http.auth, Auth::Credentials { credentials, .. } if *credentials == token)
+    );
+}
+
+#[test]
+fn job_that_cannot_work_names_place_and_reason() {
+    for (lines, want) in [
+        (
+            "static_configs: [{targets: ['http://a']}]",
+            "2:3: \"http://a\" is not a valid hostname",
+        ),
+        (
+            "relabel_configs: [{action: hashmod, target_label: x}]",
+            "3:21: relabel configuration for hashmod requires non-zero modulus",
+        ),
+        (
+            "metric_relabel_configs:\n- regex: a(\n  target_label: x",
+            "4:5: error parsing regexp: missing closing ): `^(?s:a()$`",
+        ),
+        (
+            "scrape_protocols: []",
+            "3:21: scrape_protocols cannot be empty for scrape config with job name \"j\"",
+        ),
+        (
+            "scrape_protocols: [PrometheusProto, PrometheusProto]",
+            "3:39: duplicated protocol in scrape_protocols, got [PrometheusProto PrometheusProto] \
+             for scrape config with job name \"j\"",
+        ),
+        (
+            "metric_name_validation_scheme: legacy\nmetric_name_escaping_scheme: allow-utf-8",
+            "2:3: utf8 metric names requested but validation scheme is not set to UTF8",
+        ),
+        (
+            "sample_limit: -1",
+            "3:17: sample_limit: must not be negative: -1",
+        ),
+        (
+            "file_sd_configs: [{files: [a.txt]}]",
+            "3:21: path name \"a.txt\" is not valid for file discovery",
+        ),
+        (
+            "http_sd_configs: [{url: 'ftp://x'}]",
+            "3:21: URL scheme must be 'http' or 'https'",
+        ),
+        (
+            "basic_auth: {username: a, password: b, password_file: c}",
+            "3:15: at most one of basic_auth password, password_file & password_ref must be \
+             configured",
+        ),
+        (
+            "basic_auth: {username: a}\nauthorization: {credentials: x}",
+            "2:3: at most one of basic_auth, oauth2 & authorization must be configured",
+        ),
+        (
+            "authorization: {type: Basic, credentials: x}",
+            "3:18: authorization type cannot be set to \"basic\", use \"basic_auth\" instead",
+        ),
+        (
+            "bearer_token: a\noauth2: {client_id: a, token_url: 'http://x'}",
+            "2:3: at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
+             configured",
+        ),
+        (
+            "oauth2: {client_id: a}",
+            "3:11: oauth2 token_url must be configured",
+        ),
+        (
+            "tls_config: {cert_file: a}",
+            "3:15: exactly one of key or key_file must be configured when a client certificate is \
+             configured",
+        ),
+        (
+            "tls_config: {min_version: TLS13, max_version: TLS12}",
+            "3:15: tls_config.max_version must be greater than or equal to tls_config.min_version \
+             if both are specified",
+        ),
+        (
+            "no_proxy: x",
+            "2:3: if no_proxy is configured, proxy_url must also be configured",
+        ),
+        (
+            "http_headers: {x-b: {values: [a]}, content-type: {values: [a]}}",
+            "3:52: setting header \"Content-Type\" is not allowed",
+        ),
+    ] {
+        assert_eq!(job(lines).unwrap_err().to_string(), want, "{lines}");
+    }
+}
+
+#[test]
+fn load_takes_jobs_from_other_files_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let main = write(
+        "main.yml",
+        "global: {scrape_interval: 5s}\nscrape_config_files: [jobs/*.yml]\n\
+         scrape_configs: [{job_name: a}]\n",
+    );
+    write(
+        "jobs/b.yml",
+        "scrape_configs:\n- job_name: b\n  bearer_token_file: t\n  gce_sd_configs: \
+         [{project: p, zone: z}]\n",
+    );
+    let config = load(&main).unwrap();
+    let names: Vec<_> = config.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(config.jobs[1].interval, Duration::from_secs(5));
+    assert_eq!(config.ignored, ["scrape_configs.gce_sd_configs"]);
+    let token = Some(Secret::File(dir.path().join("jobs/t")));
+    assert!(
+        matches!(&config.jobs[1].http.auth, Auth::Credentials { credentials, .. } if *credentials == token)
+    );
+    write("jobs/c.yml", "scrape_configs: [{job_name: a}]\n");
+    let e = load(&main).unwrap_err().to_string();
+    assert!(
+        e.ends_with("jobs/c.yml:1:1: found multiple scrape configs with job name \"a\""),
+        "{e}"
+    );
+}
+
+#[test]
+fn read_groups_reads_target_files() {
+    let groups = read_groups("- targets: [a, b]\n  labels: {x: y}\n- targets: [c]\n").unwrap();
+    assert_eq!(groups.len(), 2);
+    assert_eq!(groups[0].labels["x"], "y");
+    assert_eq!(read_groups("").unwrap(), []);
+    for (text, want) in [
+        ("a: b", "1:1: expected a list of target groups"),
+        (
+            "- targets: [a]\n  label: {}",
+            "2:10: unknown key \"label\" in a target group",
+        ),
+        ("-\n", "1:2: nil target group item found"),
+    ] {
+        assert_eq!(read_groups(text).unwrap_err(), want, "{text}");
     }
 }

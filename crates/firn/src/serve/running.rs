@@ -8,19 +8,20 @@ use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// The configuration in force.
 pub struct Running {
     file: Option<PathBuf>,
     clock: Arc<dyn Clock>,
+    config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
 }
 
 struct State {
-    config: Arc<Config>,
     is_newest_good: bool,
     taken_over: TimestampMs,
 }
@@ -29,13 +30,13 @@ impl Running {
     /// Starts with `config`, read from `file`.
     pub fn new(file: Option<PathBuf>, config: Config, clock: Arc<dyn Clock>) -> Self {
         let state = Mutex::new(State {
-            config: Arc::new(config),
             is_newest_good: true,
             taken_over: clock.now_ms(),
         });
         Self {
             file,
             clock,
+            config: watch::Sender::new(Arc::new(config)),
             state,
             reloading: Mutex::new(()),
         }
@@ -43,7 +44,12 @@ impl Running {
 
     /// The configuration.
     pub fn config(&self) -> Arc<Config> {
-        self.with(|state| state.config.clone())
+        self.config.borrow().clone()
+    }
+
+    /// Follows the configuration.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Config>> {
+        self.config.subscribe()
     }
 
     /// Whether no file was given.
@@ -88,9 +94,9 @@ impl Running {
             warn!(key, "config key changes with the next start only");
         }
         let now = self.clock.now_ms();
+        self.config.send_replace(Arc::new(config));
         self.with(|state| {
             *state = State {
-                config: Arc::new(config),
                 is_newest_good: true,
                 taken_over: now,
             };

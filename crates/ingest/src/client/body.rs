@@ -4,7 +4,8 @@
 //! endless answer nor a small one that unpacks to a large one takes more.
 
 use super::unavailable;
-use firn_model::budget::{Budget, Reservation};
+use crate::share::Share;
+use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
@@ -12,9 +13,6 @@ use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use std::io::{self, Write};
-
-/// Memory is asked for in steps of this size.
-const STEP_BYTES: usize = 64 << 10;
 
 /// What Prometheus says about a body beyond `body_size_limit`.
 pub const TOO_LARGE: &str = "body size limit exceeded";
@@ -27,17 +25,14 @@ pub struct Body {
     /// The `Content-Type` header; empty if there was none.
     pub content_type: String,
     /// The memory of the bytes, if that is counted.
-    pub memory: Option<Reservation>,
+    pub memory: Option<Share>,
 }
 
 /// How large a body may become.
-///
-/// With a budget that many bodies share, one may take as much again as is still free: a lone large
-/// body may take half of the budget, and any number of endless ones leave room for ordinary ones.
 #[derive(Debug)]
 pub struct BodyLimit {
     bytes_max: u64,
-    shared: Option<(Budget, Reservation)>,
+    share: Option<Share>,
 }
 
 impl BodyLimit {
@@ -45,15 +40,14 @@ impl BodyLimit {
     pub fn bytes(bytes_max: u64) -> Self {
         Self {
             bytes_max,
-            shared: None,
+            share: None,
         }
     }
 
     /// The limit, and a share of `budget` at most.
     pub fn within(self, budget: &Budget) -> Result<Self, Error> {
-        let reservation = budget.reserve(0)?;
         Ok(Self {
-            shared: Some((budget.clone(), reservation)),
+            share: Some(Share::new(budget, "body")?),
             ..self
         })
     }
@@ -63,22 +57,10 @@ impl BodyLimit {
         if self.bytes_max > 0 && bytes as u64 >= self.bytes_max {
             return Err(Error::new(ErrorKind::Limited, TOO_LARGE));
         }
-        let Some((budget, held)) = &mut self.shared else {
-            return Ok(());
-        };
-        if bytes <= held.bytes() {
-            return Ok(());
+        match &mut self.share {
+            Some(share) => share.grow_to(bytes),
+            None => Ok(()),
         }
-        let more = (bytes - held.bytes()).next_multiple_of(STEP_BYTES);
-        let free = budget.limit_bytes().saturating_sub(budget.used_bytes());
-        if held.bytes() + more > free {
-            let message = format!(
-                "body too large for the memory that all scrapes share: {bytes} bytes, {free} bytes \
-                 are free"
-            );
-            return Err(Error::new(ErrorKind::Limited, message));
-        }
-        held.grow(more)
     }
 }
 
@@ -110,7 +92,7 @@ pub async fn read(response: Response<Incoming>, limit: BodyLimit) -> Result<Body
     Ok(Body {
         bytes: sink.bytes,
         content_type,
-        memory: sink.limit.shared.map(|(_, reservation)| reservation),
+        memory: sink.limit.share,
     })
 }
 

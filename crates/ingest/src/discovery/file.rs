@@ -3,12 +3,11 @@
 //! Files are looked at often and read only if their time or length changed; that finds changes on
 //! any file system, network shares and mounted config maps included, where notifications are lost.
 
-use super::{Group, ReadYaml, publish};
+use super::{Group, Published, ReadYaml};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
@@ -114,7 +113,7 @@ impl Files {
 }
 
 /// Follows files until the task is aborted.
-pub(super) async fn run(files: Files, refresh: Duration, to: watch::Sender<Arc<Vec<Group>>>) {
+pub(super) async fn run(files: Files, refresh: Duration, to: Arc<Published>) {
     let mut ticks = interval(LOOK.min(refresh));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut since_read = refresh;
@@ -136,7 +135,7 @@ pub(super) async fn run(files: Files, refresh: Duration, to: watch::Sender<Arc<V
             files
         });
         if let Ok(files) = looked.await {
-            publish(&to, files.groups());
+            to.publish(files.groups());
             held = Some(files);
         }
     }

@@ -1,6 +1,6 @@
 //! Targets from an HTTP server that answers with a JSON list of groups.
 
-use super::{Group, publish};
+use super::{Group, Published};
 use crate::client::{BodyLimit, HttpClient, HttpSettings, read_body};
 use crate::scrape::USER_AGENT;
 use firn_model::error::{Error, ErrorKind};
@@ -8,7 +8,6 @@ use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AG
 use hyper::{StatusCode, Uri};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
@@ -84,13 +83,13 @@ fn invalid(message: String) -> Error {
 }
 
 /// Asks again and again until the task is aborted.
-pub(super) async fn run(source: Source, to: watch::Sender<Arc<Vec<Group>>>) {
+pub(super) async fn run(source: Source, to: Arc<Published>) {
     let mut ticks = interval(source.refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         match timeout(source.refresh, source.groups()).await {
-            Ok(Ok(groups)) => publish(&to, groups),
+            Ok(Ok(groups)) => to.publish(groups),
             Ok(Err(e)) => warn!(url = source.url, error = %e, "cannot refresh targets"),
             Err(_) => warn!(url = source.url, "no answer to the refresh of targets"),
         }

@@ -1,169 +1,362 @@
-//! What one target's scrapes leave for the next: which series there were.
+//! What one target's scrapes leave for the next, and the batch that each of them makes. Pure.
+//!
+//! ```text
+//! body -> parser -> for each sample: cache, or labels + relabelling + limits -> batch
+//!                                                     series gone: markers --> batch
+//!                                                             report: up, ... --> batch
+//! ```
+//!
+//! Follows `scrape/scrape.go` of Prometheus, but for one thing: what a scrape held before it failed
+//! was not stored, so those series go stale too.
 //!
 //! Invariant: a series gets at most one staleness marker after its last sample, later than that
-//! sample; series with times of their own in the exposition get none, because nobody knows when
-//! they end.
+//! sample; series with times of their own in the exposition get none unless the job asks for it,
+//! because nobody knows when they end.
 
-use super::Target;
-use firn_model::batch::Batch;
-use firn_model::error::Error;
-use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME};
-use firn_model::sample::{TimestampMs, stale_nan};
+use super::cache::{SeriesCache, Slot};
+use super::histograms::{self, HistogramLimits};
+use super::labelling::Labeller;
+use super::report::{Counts, Reporter};
+use super::settings::JobSettings;
+use super::status::TargetStatus;
+use super::target::Target;
+use crate::client::{Body, TOO_LARGE};
+use crate::outcome::DropReason;
+use crate::share::Share;
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
+use firn_model::store::Rejection;
 use firn_wire::WireLimits;
-use firn_wire::exposition::{self, ParseOptions};
-use std::collections::BTreeMap;
+use firn_wire::exposition::{
+    Event, Field, Format, LabelPairs, Metadata, Parser, Sample, Switches, Value,
+};
+use std::sync::Arc;
 use std::time::Duration;
+use tracing::debug;
 
-/// The series that report on each scrape, in the order in which [`Report`] has their values.
-const REPORT_NAMES: [&str; 5] = [
-    "up",
-    "scrape_duration_seconds",
-    "scrape_samples_scraped",
-    "scrape_samples_post_metric_relabeling",
-    "scrape_series_added",
-];
-
-type Report = [f64; REPORT_NAMES.len()];
-
-/// A series that the target has exposed.
-#[derive(Debug)]
-struct Seen {
-    /// The scrape that had it last.
-    scrape: u64,
-    has_own_time: bool,
-    is_marked: bool,
-}
+/// Samples after which the memory of the batch is looked at.
+const CHECK_SAMPLES: u64 = 1024;
 
 /// The memory of one target's scrapes, and the batch of the last one.
 #[derive(Debug)]
-pub struct ScrapeState {
-    options: ParseOptions,
-    report_labels: Vec<Labels>,
-    series: BTreeMap<Box<[u8]>, Seen>,
+pub(super) struct ScrapeState {
+    job: Arc<JobSettings>,
+    limits: WireLimits,
+    labeller: Labeller,
+    histogram_limits: HistogramLimits,
+    reporter: Reporter,
+    status: Arc<TargetStatus>,
+    cache: SeriesCache,
+    /// The memory of the cache.
+    memory: Share,
+    format: Option<Format>,
     scrape: u64,
     newest: Option<TimestampMs>,
     batch: Batch,
 }
 
+/// What a scrape was, beside its batch.
+#[derive(Debug)]
+pub(super) struct Scraped {
+    /// Whether it was good, or why not.
+    pub(super) outcome: Result<(), Error>,
+    /// How long it took.
+    pub(super) duration: Duration,
+    /// Samples dropped on the way although it was good.
+    pub(super) dropped: Option<(DropReason, u64)>,
+}
+
+/// Numbers of a body while it is read.
+#[derive(Debug, Default)]
+struct Reading {
+    counts: Counts,
+    pushed: u64,
+    duplicates: u64,
+    has_too_many_samples: bool,
+    has_too_many_buckets: bool,
+}
+
 impl ScrapeState {
     /// Nothing scraped yet.
-    pub fn new(target: &Target, limits: WireLimits) -> Self {
-        let labels = |name: &&str| {
-            LabelsBuilder::from_labels(target.labels.as_ref())
-                .set(METRIC_NAME, name.as_bytes())
-                .build()
-        };
+    pub(super) fn new(
+        job: Arc<JobSettings>,
+        target: &Target,
+        status: Arc<TargetStatus>,
+        limits: WireLimits,
+        memory: Share,
+    ) -> Self {
         Self {
-            options: ParseOptions {
-                target_labels: target.labels.clone(),
-                honor_labels: target.honor_labels,
-                honor_timestamps: target.honor_timestamps,
-                time: 0,
-                limits,
-            },
-            report_labels: REPORT_NAMES.iter().map(labels).collect(),
-            series: BTreeMap::new(),
-            scrape: 0,
+            labeller: Labeller::new(&job, target, limits),
+            histogram_limits: HistogramLimits::new(&job.limits),
+            reporter: Reporter::new(&job, target),
+            job,
+            limits,
+            status,
+            cache: SeriesCache::default(),
+            memory,
+            format: None,
+            // The scrape before the first, which nobody tracked.
+            scrape: 1,
             newest: None,
             batch: Batch::default(),
         }
     }
 
+    /// Goes on with other settings. What is known of series is kept if it would be the same.
+    pub(super) fn reconfigure(&mut self, job: Arc<JobSettings>, target: &Target) {
+        let labeller = Labeller::new(&job, target, self.limits);
+        if !labeller.makes_the_same(&self.labeller) {
+            self.cache.forget_keys();
+        }
+        self.labeller = labeller;
+        self.histogram_limits = HistogramLimits::new(&job.limits);
+        self.reporter = Reporter::new(&job, target);
+        self.job = job;
+    }
+
     /// The samples of the last scrape, its staleness markers and its report.
-    pub fn batch(&self) -> &Batch {
+    pub(super) fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// Lends the batch to a thread that stores it; [`ScrapeState::give_back`] keeps its memory.
-    pub fn lend_batch(&mut self) -> Batch {
-        std::mem::take(&mut self.batch)
-    }
-
-    /// Takes a lent batch back.
-    pub fn give_back(&mut self, batch: Batch) {
-        self.batch = batch;
-    }
-
-    /// Takes the answer to a scrape at `time` that took `duration` and makes its batch. Fails if
-    /// the scrape did; the batch then says that the target is down.
-    pub fn take(
+    /// Takes the answer to a scrape at `time` and makes its batch; `elapsed` says how long the
+    /// scrape took. If it failed, the batch says that the target is down.
+    pub(super) fn take(
         &mut self,
-        fetched: Result<Vec<u8>, Error>,
+        fetched: Result<Body, Error>,
         time: TimestampMs,
-        duration: Duration,
-    ) -> Result<(), Error> {
+        elapsed: impl FnOnce() -> Duration,
+    ) -> Scraped {
         self.batch.clear();
         self.scrape += 1;
         self.newest = Some(time);
-        self.options.time = time;
-        let samples = fetched.and_then(|text| self.read(&text));
-        let (up, scraped, added) = match &samples {
-            Ok((scraped, added)) => (1.0, *scraped as f64, *added as f64),
-            Err(_) => {
-                self.batch.clear();
-                (0.0, 0.0, 0.0)
+        let mut reading = Reading::default();
+        let outcome = match fetched {
+            Ok(body) => {
+                reading.counts.body_bytes = body.bytes.len() as i64;
+                self.read(&body, time, &mut reading)
+            }
+            Err(e) => {
+                if e.message == TOO_LARGE {
+                    reading.counts.body_bytes = -1;
+                }
+                Err(e)
             }
         };
-        self.mark_vanished(time);
-        if samples.is_ok() {
-            // After a failure the series are remembered: they are not new when they come back.
-            self.series.retain(|_, seen| seen.scrape == self.scrape);
+        let before = self.scrape - 1;
+        match &outcome {
+            Ok(()) => {
+                let gone = self.cache.vanished(before, self.scrape);
+                self.mark_stale(&gone, time);
+                self.cache.end_good(self.scrape);
+                self.status.metadata().forget(self.scrape);
+            }
+            Err(_) => {
+                self.batch.clear();
+                let gone = self.cache.all_vanished(before, self.scrape);
+                self.mark_stale(&gone, time);
+                self.cache.end_failed();
+                // A scrape that nobody tracked: what is marked cannot go stale again.
+                self.scrape += 1;
+            }
         }
-        self.report([up, duration.as_secs_f64(), scraped, scraped, added], time);
-        samples.map(|_| ())
+        self.memory.shrink_to(self.cache.bytes());
+        let (is_up, duration) = (outcome.is_ok(), elapsed());
+        self.reporter
+            .report(is_up, duration, reading.counts, time, &mut self.batch);
+        let duplicates = DropReason::Rejected(Rejection::DuplicateTimestamp);
+        Scraped {
+            dropped: (is_up && reading.duplicates > 0).then_some((duplicates, reading.duplicates)),
+            outcome,
+            duration,
+        }
     }
 
-    /// Reads an exposition into the batch. Returns how many samples it has and how many series of
-    /// them are new.
-    fn read(&mut self, text: &[u8]) -> Result<(usize, usize), Error> {
-        let exposition = exposition::parse(text, &self.options, &mut self.batch)?;
-        let mut with_own_time = exposition.with_own_time.into_iter().peekable();
-        let mut added = 0;
-        for (i, series) in self.batch.iter().enumerate() {
-            let seen = Seen {
-                scrape: self.scrape,
-                has_own_time: with_own_time.next_if_eq(&i).is_some(),
-                is_marked: false,
+    /// Reads a body into the batch.
+    fn read(&mut self, body: &Body, time: TimestampMs, reading: &mut Reading) -> Result<(), Error> {
+        if body.bytes.is_empty() {
+            // Prometheus does not ask what nothing is written in.
+            return Ok(());
+        }
+        let chosen = Format::of_content_type(&body.content_type, self.job.fallback_protocol)?;
+        if let Some(complaint) = &chosen.complaint {
+            debug!(job = self.job.name, complaint, "content type");
+        }
+        if self.format.replace(chosen.format) != Some(chosen.format) {
+            self.cache.forget_keys();
+        }
+        self.cache.rewind();
+        let mut parser = Parser::new(chosen.format, &body.bytes, Switches::default());
+        let mut pairs = LabelPairs::default();
+        loop {
+            let expected = self.cache.expected();
+            let (expected, key) = match expected {
+                Some((slot, key)) => (Some(slot), key),
+                None => (None, &[][..]),
             };
-            match self.series.get_mut(series.labels.as_bytes()) {
-                Some(known) => *known = seen,
-                None => {
-                    added += 1;
-                    self.series.insert(series.labels.as_bytes().into(), seen);
+            if !parser.advance_expecting(key)? {
+                break;
+            }
+            match parser.event() {
+                Event::Metadata(metadata) => self.note(&metadata),
+                Event::Sample(sample) => {
+                    let slot = match expected.filter(|_| sample.is_expected) {
+                        Some(slot) => Some(slot),
+                        None => self.cache.find(sample.key),
+                    };
+                    let slot = match slot {
+                        Some(slot) => slot,
+                        None if reading.has_too_many_samples => {
+                            // The scrape is lost; only its samples are still counted.
+                            parser.labels(&mut pairs)?;
+                            let labels = self.labeller.label(&pairs)?;
+                            reading.counts.scraped += 1;
+                            reading.counts.kept += u64::from(labels.is_some());
+                            continue;
+                        }
+                        None => {
+                            parser.labels(&mut pairs)?;
+                            self.add(sample.key, &pairs, reading)?
+                        }
+                    };
+                    self.push(slot, &sample, time, reading)?;
                 }
             }
         }
-        Ok((self.batch.series_count(), added))
+        if reading.has_too_many_samples {
+            return limited("sample limit exceeded");
+        }
+        if reading.has_too_many_buckets {
+            return limited("histogram bucket limit exceeded");
+        }
+        Ok(())
     }
 
-    /// Adds a staleness marker for every series that the last scrape did not have.
-    fn mark_vanished(&mut self, time: TimestampMs) {
-        for (labels, seen) in &mut self.series {
-            let has_vanished = seen.scrape != self.scrape && !seen.is_marked;
-            if has_vanished && !seen.has_own_time {
-                let labels = LabelsRef::from_canonical(labels);
-                self.batch.push_series(labels, &[(time, stale_nan())]);
-                seen.is_marked = true;
+    fn note(&self, metadata: &Metadata<'_>) {
+        let mut table = self.status.metadata();
+        table.set(metadata.name, self.scrape, |known| match &metadata.field {
+            Field::Type(kind) => known.kind = kind.name(),
+            Field::Help(help) if **help != *known.help.as_bytes() => {
+                known.help = String::from_utf8_lossy(help).into_owned();
+            }
+            Field::Unit(unit) if **unit != *known.unit.as_bytes() => {
+                known.unit = String::from_utf8_lossy(unit).into_owned();
+            }
+            Field::Help(_) | Field::Unit(_) => {}
+        });
+    }
+
+    /// Makes the labels of a new series and remembers them.
+    fn add(
+        &mut self,
+        key: &[u8],
+        pairs: &LabelPairs,
+        reading: &mut Reading,
+    ) -> Result<Slot, Error> {
+        let labels = self.labeller.label(pairs)?;
+        if labels.is_some() {
+            reading.counts.added += 1;
+        }
+        let slot = self.cache.add(key, labels, 0);
+        self.memory.grow_to(self.cache.bytes())?;
+        Ok(slot)
+    }
+
+    /// Adds the sample of the series at `slot` to the batch.
+    fn push(
+        &mut self,
+        slot: Slot,
+        sample: &Sample<'_>,
+        time: TimestampMs,
+        reading: &mut Reading,
+    ) -> Result<(), Error> {
+        reading.counts.scraped += 1;
+        self.cache.follow(slot);
+        let own_time = sample.time.filter(|_| self.job.honor_timestamps);
+        let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
+        let scrape = self.scrape;
+        let Some(entry) = self.cache.entry_mut(slot) else {
+            return Ok(());
+        };
+        let is_second = entry.seen == scrape;
+        entry.seen = scrape;
+        if entry.labels.is_none() {
+            return Ok(());
+        }
+        reading.counts.kept += 1;
+        if is_second && own_time.is_none() {
+            reading.duplicates += 1;
+            return Ok(());
+        }
+        if tracks {
+            entry.track(scrape);
+        }
+        reading.pushed += 1;
+        let limit = self.job.limits.samples;
+        if limit > 0 && reading.pushed > limit {
+            reading.has_too_many_samples = true;
+            return Ok(());
+        }
+        let time = own_time.unwrap_or(time);
+        let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
+        self.batch.label_bytes().extend_from_slice(labels);
+        match (sample.value, sample.start) {
+            (Value::Float(value), None) => self.batch.push_float(time, value),
+            (Value::Float(value), Some(start)) => {
+                self.batch.push_float_with_start(time, value, start);
+            }
+            (Value::Histogram(histogram), start) => {
+                histogram.validate()?;
+                let Some(histogram) = histograms::fit(histogram, self.histogram_limits) else {
+                    reading.has_too_many_buckets = true;
+                    self.batch.drop_series();
+                    return Ok(());
+                };
+                self.batch.push_histogram(HistogramSample {
+                    time,
+                    start_time: start.unwrap_or(START_UNKNOWN),
+                    histogram,
+                });
             }
         }
+        self.batch.end_series();
+        self.check_memory(reading.pushed)
     }
 
-    fn report(&mut self, values: Report, time: TimestampMs) {
-        for (labels, value) in self.report_labels.iter().zip(values) {
-            self.batch.push_series(labels.as_ref(), &[(time, value)]);
+    fn check_memory(&self, pushed: u64) -> Result<(), Error> {
+        let limit = self.limits.batch_bytes_max;
+        if !pushed.is_multiple_of(CHECK_SAMPLES) || self.batch.memory_bytes() <= limit {
+            return Ok(());
+        }
+        limited(&format!(
+            "samples of one scrape take too much memory: limit {limit} bytes"
+        ))
+    }
+
+    /// Adds a staleness marker for each of these series.
+    fn mark_stale(&mut self, gone: &[Labels], time: TimestampMs) {
+        for labels in gone {
+            self.batch
+                .push_series(labels.as_ref(), &[(time, stale_nan())]);
         }
     }
 
-    /// Makes the last batch: everything ends now.
-    pub fn end(&mut self, now: TimestampMs) {
+    /// Makes the last batch: everything ends at `time`, or just after its last sample.
+    pub(super) fn end(&mut self, time: TimestampMs) {
         self.batch.clear();
         let Some(newest) = self.newest.take() else {
             return;
         };
-        let time = now.max(newest.saturating_add(1));
-        self.scrape += 1;
-        self.mark_vanished(time);
-        self.series.clear();
-        self.report([stale_nan(); REPORT_NAMES.len()], time);
+        let time = time.max(newest.saturating_add(1));
+        let gone = self.cache.vanished(self.scrape, u64::MAX);
+        self.mark_stale(&gone, time);
+        self.cache = SeriesCache::default();
+        self.reporter.end(time, &mut self.batch);
     }
+}
+
+fn limited<T>(message: &str) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::Limited, message))
 }

@@ -1,14 +1,24 @@
-//! A target that comes, changes, fails and goes.
+//! A target that comes, changes, fails and goes: bodies one after the other without a clock, and
+//! jobs under a clock that stands still until a test moves it.
 
-use super::*;
-use crate::limits::IngestLimits;
+mod jobs;
+
+use super::settings::JobSettings;
+use super::state::ScrapeState;
+use super::status::TargetStatus;
+use super::target::Target;
+use crate::client::Body;
+use crate::relabel::{Action, NameScheme, Rule, RuleSettings};
+use crate::share::Share;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
-use firn_model::env::sim;
-use firn_model::sample::is_stale;
-use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::sample::{TimestampMs, is_stale};
+use firn_model::tenant::TenantId;
 use firn_wire::WireLimits;
-use std::sync::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A batch as text: one line a sample, the target's labels left out.
 fn lines(batch: &Batch) -> Vec<String> {
@@ -16,170 +26,388 @@ fn lines(batch: &Batch) -> Vec<String> {
     for series in batch.iter() {
         let labels = series.labels.to_string();
         let labels = labels
-            .replace(", instance=\"here\", job=\"firn\"", "")
+            .replace(", instance=\"here\", job=\"test\"", "")
             .replace("__name__=", "");
-        let (time, value) = (series.times[0], series.values[0]);
-        let value = match is_stale(value) {
-            true => "stale".to_owned(),
-            false => value.to_string(),
-        };
-        lines.push(format!("{labels} {value}@{time}"));
+        for (time, value) in series.times.iter().zip(series.values) {
+            let value = match is_stale(*value) {
+                true => "stale".to_owned(),
+                false => value.to_string(),
+            };
+            lines.push(format!("{labels} {value}@{time}"));
+        }
     }
     lines
 }
 
+/// A body of the text format.
+fn body(text: &str) -> Body {
+    Body {
+        bytes: text.as_bytes().to_vec(),
+        content_type: "text/plain".into(),
+        memory: None,
+    }
+}
+
+fn target(job: &JobSettings) -> Target {
+    Target {
+        tenant: TenantId::anonymous(),
+        labels: Labels::from_pairs([("job", "test"), ("instance", "here")]),
+        discovered: Labels::empty(),
+        url: "http://here/metrics".into(),
+        interval: job.interval,
+        interval_text: String::new(),
+        timeout: job.timeout,
+        timeout_text: String::new(),
+        native_histograms: false,
+        always_classic: false,
+        convert_classic: false,
+    }
+}
+
 struct Steps {
     state: ScrapeState,
+    status: Arc<TargetStatus>,
     time: TimestampMs,
 }
 
 impl Steps {
-    fn new() -> Self {
+    fn new(job: JobSettings) -> Self {
+        let status = Arc::new(TargetStatus::default());
+        let memory = Share::new(&Budget::new("caches", 1 << 20), "cache").unwrap();
+        let (job, limits) = (Arc::new(job), WireLimits::default());
+        let target = target(&job);
         Self {
-            state: ScrapeState::new(&Target::itself("here"), WireLimits::default()),
+            state: ScrapeState::new(job, &target, status.clone(), limits, memory),
+            status,
             time: 0,
         }
     }
 
-    /// Scrapes `text`, or nothing at all, and checks the samples and the report behind them.
-    fn check(&mut self, text: Option<&str>, wanted: &[&str], report: [u32; 3]) {
+    fn reconfigure(&mut self, job: JobSettings) {
+        let target = target(&job);
+        self.state.reconfigure(Arc::new(job), &target);
+    }
+
+    /// Scrapes `text`, or nothing at all; returns the samples, the report's counts, and what went
+    /// wrong.
+    fn take(&mut self, text: Option<&str>) -> (Vec<String>, [String; 4], Result<(), String>) {
         self.time += 10;
         let failure = || Error::new(ErrorKind::Unavailable, "connection refused");
-        let fetched = text.map(|t| t.as_bytes().to_vec()).ok_or_else(failure);
-        let time = self.time;
-        let outcome = self.state.take(fetched, time, Duration::from_millis(500));
-        assert_eq!(outcome.is_ok(), report[0] == 1, "{text:?}");
-        let [up, scraped, added] = report;
-        let mut all: Vec<String> = wanted.iter().map(|w| format!("{w}@{time}")).collect();
-        for (name, value) in [
-            ("up", f64::from(up)),
-            ("scrape_duration_seconds", 0.5),
-            ("scrape_samples_scraped", f64::from(scraped)),
-            ("scrape_samples_post_metric_relabeling", f64::from(scraped)),
-            ("scrape_series_added", f64::from(added)),
-        ] {
-            all.push(format!("{{\"{name}\"}} {value}@{time}"));
-        }
-        assert_eq!(lines(self.state.batch()), all, "{text:?}");
+        let fetched = text.map(body).ok_or_else(failure);
+        let elapsed = || Duration::from_millis(500);
+        let outcome = self.state.take(fetched, self.time, elapsed).outcome;
+        let mut all = lines(self.state.batch());
+        let report = all.split_off(all.len() - 5);
+        let at = format!("@{}", self.time);
+        let value = |i: usize| {
+            let value = report[i].rsplit_once(' ').unwrap().1;
+            value.strip_suffix(&at).unwrap().to_owned()
+        };
+        assert_eq!(value(1), "0.5");
+        let counts = [value(0), value(2), value(3), value(4)];
+        (all, counts, outcome.map_err(|e| e.message))
     }
+
+    /// Scrapes and checks the samples, which all have the scrape's time, and the counts: whether it
+    /// is up, samples scraped, samples kept, series added.
+    fn check(&mut self, text: Option<&str>, wanted: &[&str], counts: [u32; 4]) {
+        let (samples, got, outcome) = self.take(text);
+        let wanted: Vec<String> = wanted
+            .iter()
+            .map(|w| format!("{w}@{}", self.time))
+            .collect();
+        assert_eq!(samples, wanted, "{text:?}");
+        assert_eq!(got, counts.map(|c| c.to_string()), "{text:?}");
+        assert_eq!(outcome.is_ok(), counts[0] == 1, "{text:?}");
+    }
+
+    /// Scrapes, and checks that it fails with these words and stores nothing.
+    fn check_refused(&mut self, text: &str, message: &str, counts: [u32; 3]) {
+        let (samples, got, outcome) = self.take(Some(text));
+        assert_eq!(outcome.unwrap_err(), message, "{text}");
+        assert!(samples.iter().all(|s| s.contains("stale")), "{samples:?}");
+        let [scraped, kept, added] = counts;
+        let wanted = [0, scraped, kept, added].map(|c| c.to_string());
+        assert_eq!(got, wanted, "{text}");
+    }
+}
+
+fn rule(settings: RuleSettings) -> Rule {
+    settings.compile(NameScheme::Utf8).unwrap()
+}
+
+fn drop_rule(metric: &str) -> Rule {
+    rule(RuleSettings {
+        source_labels: Some(vec!["__name__".into()]),
+        regex: Some(metric.to_owned()),
+        action: Action::Drop,
+        ..RuleSettings::default()
+    })
 }
 
 #[test]
 fn scrape_series_that_vanish_are_marked_stale_once() {
-    let mut steps = Steps::new();
-    steps.check(Some("a 1\nb 2"), &["{\"a\"} 1", "{\"b\"} 2"], [1, 2, 2]);
-    steps.check(Some("a 1\n"), &["{\"a\"} 1", "{\"b\"} stale"], [1, 1, 0]);
-    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 0]);
-    steps.check(Some("b 3\n"), &["{\"b\"} 3", "{\"a\"} stale"], [1, 1, 1]);
-    steps.check(None, &["{\"b\"} stale"], [0, 0, 0]);
-    steps.check(None, &[], [0, 0, 0]);
-    steps.check(Some("b 4"), &["{\"b\"} 4"], [1, 1, 0]);
-    steps.check(Some("b 5\nbad line"), &["{\"b\"} stale"], [0, 0, 0]);
+    let mut steps = Steps::new(JobSettings::new("test"));
+    steps.check(
+        Some("a 1\nb 2\n"),
+        &["{\"a\"} 1", "{\"b\"} 2"],
+        [1, 2, 2, 2],
+    );
+    steps.check(Some("a 1\n"), &["{\"a\"} 1", "{\"b\"} stale"], [1, 1, 1, 0]);
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 0]);
+    steps.check(Some("b 3\n"), &["{\"b\"} 3", "{\"a\"} stale"], [1, 1, 1, 1]);
+    steps.check(None, &["{\"b\"} stale"], [0, 0, 0, 0]);
+    steps.check(None, &[], [0, 0, 0, 0]);
+    steps.check(Some("b 4\n"), &["{\"b\"} 4"], [1, 1, 1, 0]);
+    steps.check(Some("b 5\nc\n"), &["{\"b\"} stale"], [0, 1, 1, 0]);
+    steps.check(Some("c 1\n"), &["{\"c\"} 1"], [1, 1, 1, 1]);
+    steps.check(Some(""), &["{\"c\"} stale"], [1, 0, 0, 0]);
 }
 
 #[test]
-fn scrape_series_with_own_time_are_never_marked() {
-    let mut steps = Steps::new();
-    let outcome = steps
-        .state
-        .take(Ok(b"a 1 5\nb 1".to_vec()), 10, Duration::ZERO);
-    assert_eq!(outcome, Ok(()));
-    assert_eq!(
-        lines(steps.state.batch())[..2],
-        ["{\"a\"} 1@5", "{\"b\"} 1@10"]
-    );
-    steps.time = 10;
-    steps.check(Some(""), &["{\"b\"} stale"], [1, 0, 0]);
+fn scrape_in_any_order_finds_the_same_series() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut check = |text: &str, added: u32| {
+        let (samples, counts, _) = steps.take(Some(text));
+        assert_eq!(samples.len(), text.lines().count(), "{samples:?}");
+        assert_eq!(counts[3], added.to_string(), "{text}");
+    };
+    check("a 1\nb 2\nc 3\n", 3);
+    check("c 1\nb 2\na 3\n", 0);
+    check("b 1\na 2\nd 3\nc 4\n", 1);
+    check("a 1\nb 2\nc 3\nd 4\n", 0);
+    check("a 1\nb 2\nc 3\nd 4\n", 0);
+}
+
+#[test]
+fn scrape_series_written_in_another_way_is_the_same() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let wanted = ["{\"a\", x=\"1\", y=\"2\"} 1".to_owned()];
+    let wanted: Vec<String> = wanted
+        .iter()
+        .map(|w| w.replace("\"a\", ", "\"a\", instance=\"here\", job=\"test\", "))
+        .collect();
+    let samples = |steps: &mut Steps, text: &str| steps.take(Some(text)).0;
+    for text in ["a{x=\"1\",y=\"2\"} 1\n", "a{y=\"2\",x=\"1\"} 1\n"] {
+        let got = samples(&mut steps, text);
+        let short: Vec<String> = wanted
+            .iter()
+            .map(|w| {
+                let w = w.replace(", instance=\"here\", job=\"test\"", "");
+                format!("{w}@{}", steps.time)
+            })
+            .collect();
+        assert_eq!(got, short);
+    }
+}
+
+#[test]
+fn scrape_series_with_own_time_go_stale_only_if_tracked() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let (samples, ..) = steps.take(Some("a 1 5\nb 1\n"));
+    assert_eq!(samples, ["{\"a\"} 1@5", "{\"b\"} 1@10"]);
+    steps.check(Some("\n"), &["{\"b\"} stale"], [1, 0, 0, 0]);
+
+    let mut job = JobSettings::new("test");
+    job.track_timestamps_staleness = true;
+    let mut steps = Steps::new(job);
+    let _ = steps.take(Some("a 1 5\n"));
+    steps.check(Some("\n"), &["{\"a\"} stale"], [1, 0, 0, 0]);
+
+    let mut job = JobSettings::new("test");
+    job.honor_timestamps = false;
+    let mut steps = Steps::new(job);
+    steps.check(Some("a 1 5\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
 }
 
 #[test]
 fn scrape_end_marks_everything_after_the_last_sample() {
-    let mut steps = Steps::new();
+    let mut steps = Steps::new(JobSettings::new("test"));
     steps.state.end(5);
     assert!(steps.state.batch().is_empty());
-    steps.check(Some("a 1"), &["{\"a\"} 1"], [1, 1, 1]);
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
     steps.state.end(10);
     let marked = lines(steps.state.batch());
     assert_eq!(marked[..2], ["{\"a\"} stale@11", "{\"up\"} stale@11"]);
     assert_eq!(marked.len(), 6);
 }
 
-/// Keeps every batch as lines of text.
-#[derive(Default)]
-struct Batches(Mutex<Vec<Vec<String>>>);
+#[test]
+fn scrape_labels_of_target_win_unless_honored() {
+    let text = "a{job=\"x\",exported_job=\"y\"} 1\n";
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let wanted = "{\"a\", exported_exported_job=\"x\", exported_job=\"y\", instance=\"here\", \
+                  job=\"test\"} 1";
+    let (samples, ..) = steps.take(Some(text));
+    let full = |s: &str| s.replace(", instance=\"here\", job=\"test\"", "");
+    assert_eq!(samples, [format!("{}@10", full(wanted))]);
 
-impl Append for Batches {
-    fn append(&self, _: &TenantId, batch: &Batch, _: AppendBounds) -> Ticket {
-        self.0.lock().unwrap().push(lines(batch));
-        Ticket::ready(Ok(Appended {
-            stored: batch.sample_count(),
-            rejected: Vec::new(),
-        }))
+    let mut job = JobSettings::new("test");
+    job.honor_labels = true;
+    let mut steps = Steps::new(job);
+    let (samples, ..) = steps.take(Some(text));
+    let wanted = "{\"a\", exported_job=\"y\", instance=\"here\", job=\"x\"} 1@10";
+    assert_eq!(samples, [wanted]);
+}
+
+#[test]
+fn scrape_relabelled_series_are_dropped_and_counted() {
+    let mut job = JobSettings::new("test");
+    job.metric_relabel = vec![drop_rule("b.*")];
+    let mut steps = Steps::new(job);
+    for added in [2, 0] {
+        let wanted = ["{\"a\"} 1", "{\"c\"} 3"];
+        steps.check(Some("a 1\nb 2\nbb 2\nc 3\n"), &wanted, [1, 4, 2, added]);
     }
+    // Other rules make other series of the same body; those that are gone end.
+    let mut job = JobSettings::new("test");
+    job.metric_relabel = vec![drop_rule("c")];
+    steps.reconfigure(job);
+    let wanted = ["{\"a\"} 1", "{\"b\"} 2", "{\"c\"} stale"];
+    steps.check(Some("a 1\nb 2\nc 3\n"), &wanted, [1, 3, 2, 2]);
 }
 
-/// Moves its clock by what the fetch takes, and never answers the third time.
-struct Exporter {
-    clock: Arc<sim::SimClock>,
-    calls: Mutex<u32>,
+#[test]
+fn scrape_reconfigured_without_other_labels_keeps_its_series() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
+    let mut job = JobSettings::new("test");
+    job.limits.samples = 1;
+    steps.reconfigure(job);
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 0]);
+    steps.check_refused("a 1\nb 1\n", "sample limit exceeded", [2, 2, 1]);
 }
 
-impl Fetch for Exporter {
-    fn fetch(&self) -> Fetching<'_> {
-        Box::pin(async {
-            let call = {
-                let mut calls = self.calls.lock().unwrap();
-                *calls += 1;
-                *calls
-            };
-            if call == 3 {
-                std::future::pending::<()>().await;
-            }
-            // The timer is a millisecond late from the second scrape on.
-            self.clock.set_ms(i64::from(call) * 5_000 + 1);
-            Ok(format!("calls {call}").into_bytes())
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn scraper_scrapes_at_once_then_on_schedule_and_marks_at_stop() {
-    let clock = Arc::new(sim::SimClock::default());
-    clock.set_ms(0);
-    let batches = Arc::new(Batches::default());
-    let memory = Budget::new("process", 1 << 30);
-    let pipeline = Pipeline::new(
-        batches.clone(),
-        clock.clone(),
-        IngestLimits::default(),
-        &memory,
-    );
-    let pipeline = Arc::new(pipeline);
-    let exporter = Exporter {
-        clock: clock.clone(),
-        calls: Mutex::new(0),
-    };
-    let target = Target::itself("here");
-    let scraper = Scraper::start(target, Arc::new(exporter), pipeline.clone(), clock.clone());
-    tokio::time::sleep(Duration::from_secs(19)).await;
-    scraper.stop().await;
-    let firsts: Vec<String> = batches
-        .0
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|b| b[0].clone())
-        .collect();
-    let wanted = [
-        "{\"calls\"} 1@0",
-        "{\"calls\"} 2@5000",
-        "{\"calls\"} stale@10000",
-        "{\"calls\"} 4@10000",
-        "{\"calls\"} stale@20001",
+#[test]
+fn scrape_beyond_a_limit_is_refused_as_a_whole() {
+    let long = "a{label=\"1\",lable=\"2\"} 1\n";
+    type Case = (fn(&mut JobSettings), &'static str, &'static str, [u32; 3]);
+    let cases: [Case; 5] = [
+        (
+            |job| job.limits.samples = 2,
+            "a 1\nb 1\nc 1\nd 1\n",
+            "sample limit exceeded",
+            [4, 4, 3],
+        ),
+        (
+            |job| job.limits.labels = 4,
+            long,
+            "label_limit exceeded (metric: a, number of labels: 5, limit: 4)",
+            [0, 0, 0],
+        ),
+        (
+            |job| job.limits.label_name_bytes = 4,
+            "a 1\n",
+            "label_name_length_limit exceeded (metric: a, label name: __name__, length: 8, limit: 4)",
+            [0, 0, 0],
+        ),
+        (
+            |job| job.limits.label_value_bytes = 6,
+            "a 1\nb{x=\"1234567\"} 1\n",
+            "label_value_length_limit exceeded (metric: b, label name: x, value: \"1234567\", \
+             length: 7, limit: 6)",
+            [1, 1, 1],
+        ),
+        (
+            |job| job.names = NameScheme::Legacy,
+            "{\"a.b\"} 1\n",
+            "invalid metric name or label names: {__name__=\"a.b\", instance=\"here\", \
+             job=\"test\"}",
+            [0, 0, 0],
+        ),
     ];
-    assert_eq!(firsts, wanted);
-    let metrics = pipeline.metrics();
-    assert_eq!(metrics.scrapes_succeeded.get(), 3);
-    assert_eq!(metrics.scrapes_failed.get(), 1);
-    assert_eq!(metrics.scrape_targets.get(), 0);
+    for (limit, text, message, counts) in cases {
+        let mut job = JobSettings::new("test");
+        limit(&mut job);
+        Steps::new(job).check_refused(text, message, counts);
+    }
+}
+
+#[test]
+fn scrape_of_a_label_bomb_is_refused_by_memory() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 1]);
+    let bomb: String = (0..4000)
+        .map(|i| format!("a{{x=\"{i:0100}\"}} 1\n"))
+        .collect();
+    let (_, _, outcome) = steps.take(Some(&bomb));
+    let message = outcome.unwrap_err();
+    assert!(message.starts_with("cache too large: "), "{message}");
+    steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 0]);
+}
+
+#[test]
+fn scrape_that_cannot_be_read_says_why() {
+    for (text, message) in [
+        (
+            "a{x=\"1\",x=\"2\"} 1\n",
+            "label name \"x\" is not unique: invalid sample",
+        ),
+        (
+            "{x=\"1\"} 1\n",
+            "metric name not set while parsing: \"{x=\\\"1\\\"} 1\"",
+        ),
+    ] {
+        let mut steps = Steps::new(JobSettings::new("test"));
+        let (_, _, outcome) = steps.take(Some(text));
+        assert_eq!(outcome.unwrap_err(), message, "{text}");
+    }
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let mut html = body("<html>");
+    html.content_type = "text/html".into();
+    let scraped = steps.state.take(Ok(html), 1, || Duration::ZERO);
+    assert_eq!(
+        scraped.outcome.unwrap_err().message,
+        "received unsupported Content-Type \"text/html\" and no fallback_scrape_protocol \
+         specified for target"
+    );
+}
+
+#[test]
+fn scrape_samples_that_come_twice_are_counted_and_dropped() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let fetched = Ok(body("a 1\na 2\nb 1\na 3\n"));
+    let scraped = steps.state.take(fetched, 10, || Duration::ZERO);
+    assert_eq!(
+        scraped.dropped.map(|(r, n)| (r.as_str(), n)),
+        Some(("duplicate_timestamp", 2))
+    );
+    let samples = lines(steps.state.batch());
+    assert_eq!(samples[..2], ["{\"a\"} 1@10", "{\"b\"} 1@10"]);
+    assert_eq!(
+        samples[5],
+        "{\"scrape_samples_post_metric_relabeling\"} 4@10"
+    );
+}
+
+#[test]
+fn scrape_extra_metrics_report_limits_and_size() {
+    let mut job = JobSettings::new("test");
+    job.extra_metrics = true;
+    job.limits.samples = 7;
+    let mut steps = Steps::new(job);
+    let _ = steps.state.take(Ok(body("a 1\n")), 10, || Duration::ZERO);
+    assert_eq!(
+        lines(steps.state.batch())[6..],
+        [
+            "{\"scrape_timeout_seconds\"} 10@10",
+            "{\"scrape_sample_limit\"} 7@10",
+            "{\"scrape_body_size_bytes\"} 4@10"
+        ]
+    );
+}
+
+#[test]
+fn scrape_keeps_metadata_while_the_metric_is_there_and_ten_scrapes_more() {
+    let mut steps = Steps::new(JobSettings::new("test"));
+    let text = "# HELP a Some help.\n# TYPE a counter\na 1\n";
+    let _ = steps.take(Some(text));
+    let known = steps.status.metadata_of("a").unwrap();
+    assert_eq!((known.kind, &known.help[..]), ("counter", "Some help."));
+    for _ in 0..10 {
+        let _ = steps.take(Some("b 1\n"));
+        assert!(steps.status.metadata_of("a").is_some());
+    }
+    let _ = steps.take(Some("b 1\n"));
+    assert_eq!(steps.status.metadata_of("a"), None);
 }

@@ -1,0 +1,385 @@
+//! What each of Prometheus 3.14's service discoveries may be told. A table.
+
+use super::super::keys::{TEXTS, TLS};
+use super::super::schema::{Key, Shape};
+use super::key;
+use Shape::{Bool, Duration, Integer, List, Map, Secret, Section, Text, Url};
+
+pub(super) const STATIC: &[Key] = &[key("targets", TEXTS), key("labels", Map(&Text))];
+
+pub(super) const FILTERS: Shape = List(&Section(&[&[key("name", Text), key("values", TEXTS)]]));
+
+pub(super) const NAMESPACES: Shape = Section(&[&[key("own_namespace", Bool), key("names", TEXTS)]]);
+
+pub(super) const SELECTORS: Shape = List(&Section(&[&[
+    key("role", Text),
+    key("label", Text),
+    key("field", Text),
+]]));
+
+pub(super) const ATTACHED: Shape = Section(&[&[
+    key("node", Bool),
+    key("namespace", Bool),
+    key("deployment", Bool),
+    key("job", Bool),
+    key("cronjob", Bool),
+]]);
+
+pub(super) const AWS: &[Key] = &[
+    key("role", Text),
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("filters", FILTERS),
+    key("clusters", TEXTS),
+];
+
+pub(super) const AZURE: &[Key] = &[
+    key("environment", Text),
+    key("port", Integer),
+    key("subscription_id", Text),
+    key("tenant_id", Text),
+    key("client_id", Text),
+    key("client_secret", Secret),
+    key("refresh_interval", Duration),
+    key("authentication_method", Text),
+    key("resource_group", Text),
+];
+
+pub(super) const CONSUL: &[Key] = &[
+    key("server", Text),
+    key("path_prefix", Text),
+    key("token", Secret),
+    key("datacenter", Text),
+    key("namespace", Text),
+    key("partition", Text),
+    key("tag_separator", Text),
+    key("scheme", Text),
+    key("username", Text),
+    key("password", Secret),
+    key("allow_stale", Bool),
+    key("refresh_interval", Duration),
+    key("services", TEXTS),
+    key("tags", TEXTS),
+    key("node_meta", Map(&Text)),
+    key("filter", Text),
+    key("health_filter", Text),
+];
+
+pub(super) const DIGITALOCEAN: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("role", Text),
+];
+
+pub(super) const DOCKER: &[Key] = &[
+    key("host", Text).required(),
+    key("port", Integer),
+    key("filters", FILTERS),
+    key("host_networking_host", Text),
+    key("refresh_interval", Duration),
+    key("match_first_network", Bool),
+];
+
+pub(super) const DOCKERSWARM: &[Key] = &[
+    key("host", Text).required(),
+    key("role", Text).required(),
+    key("port", Integer),
+    key("filters", FILTERS),
+    key("refresh_interval", Duration),
+];
+
+pub(super) const DNS: &[Key] = &[
+    key("names", TEXTS).required(),
+    key("refresh_interval", Duration),
+    key("type", Text),
+    key("port", Integer),
+];
+
+pub(super) const EC2: &[Key] = &[
+    key("endpoint", Text),
+    key("region", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("filters", FILTERS),
+];
+
+pub(super) const ECS: &[Key] = &[
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("clusters", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+    key("request_concurrency", Integer),
+];
+
+pub(super) const ELASTICACHE: &[Key] = &[
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("clusters", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+    key("request_concurrency", Integer),
+];
+
+pub(super) const EUREKA: &[Key] = &[
+    key("server", Text).required(),
+    key("refresh_interval", Duration),
+];
+
+pub(super) const FILE: &[Key] = &[
+    key("files", TEXTS).required(),
+    key("refresh_interval", Duration),
+];
+
+pub(super) const GCE: &[Key] = &[
+    key("project", Text).required(),
+    key("zone", Text).required(),
+    key("filter", Text),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("tag_separator", Text),
+];
+
+pub(super) const HETZNER: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("role", Text).required(),
+    key("label_selector", Text),
+];
+
+pub(super) const HTTP: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("url", Url).required(),
+];
+
+pub(super) const IONOS: &[Key] = &[
+    key("datacenter_id", Text).required(),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+];
+
+pub(super) const KUBERNETES: &[Key] = &[
+    key("api_server", Url),
+    key("role", Text).required(),
+    key("kubeconfig_file", Text),
+    key("namespaces", NAMESPACES),
+    key("selectors", SELECTORS),
+    key("attach_metadata", ATTACHED),
+];
+
+pub(super) const KUMA: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("fetch_timeout", Duration),
+    key("server", Text).required(),
+    key("client_id", Text),
+];
+
+pub(super) const LIGHTSAIL: &[Key] = &[
+    key("endpoint", Text),
+    key("region", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+];
+
+pub(super) const LINODE: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("tag_separator", Text),
+    key("region", Text),
+];
+
+pub(super) const MARATHON: &[Key] = &[
+    key("servers", TEXTS).required(),
+    key("refresh_interval", Duration),
+    key("auth_token", Secret),
+    key("auth_token_file", Text),
+];
+
+pub(super) const MSK: &[Key] = &[
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("clusters", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+    key("request_concurrency", Integer),
+];
+
+pub(super) const NERVE: &[Key] = &[
+    key("servers", TEXTS).required(),
+    key("paths", TEXTS).required(),
+    key("timeout", Duration),
+];
+
+pub(super) const NOMAD: &[Key] = &[
+    key("allow_stale", Bool),
+    key("namespace", Text),
+    key("refresh_interval", Duration),
+    key("region", Text),
+    key("server", Text).required(),
+    key("tag_separator", Text),
+];
+
+pub(super) const OCI: &[Key] = &[
+    key("auth", Text),
+    key("tenancy", Text),
+    key("user", Text),
+    key("fingerprint", Text),
+    key("key_file", Text),
+    key("key_passphrase", Secret),
+    key("key_passphrase_file", Text),
+    key("region", Text),
+    key("compartments", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+];
+
+pub(super) const OPENSTACK: &[Key] = &[
+    key("identity_endpoint", Text),
+    key("username", Text),
+    key("userid", Text),
+    key("password", Secret),
+    key("project_name", Text),
+    key("project_id", Text),
+    key("domain_name", Text),
+    key("domain_id", Text),
+    key("application_credential_name", Text),
+    key("application_credential_id", Text),
+    key("application_credential_secret", Secret),
+    key("role", Text).required(),
+    key("region", Text).required(),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("all_tenants", Bool),
+    key("tls_config", TLS),
+    key("availability", Text),
+];
+
+pub(super) const OUTSCALE: &[Key] = &[
+    key("endpoint", Text),
+    key("region", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("secret_key_file", Text),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+];
+
+pub(super) const OVHCLOUD: &[Key] = &[
+    key("endpoint", Text),
+    key("application_key", Text),
+    key("application_secret", Secret),
+    key("consumer_key", Secret),
+    key("refresh_interval", Duration),
+    key("service", Text).required(),
+];
+
+pub(super) const PUPPETDB: &[Key] = &[
+    key("refresh_interval", Duration),
+    key("url", Url).required(),
+    key("query", Text).required(),
+    key("include_parameters", Bool),
+    key("port", Integer),
+];
+
+pub(super) const RDS: &[Key] = &[
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("clusters", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+    key("filters", FILTERS),
+    key("request_concurrency", Integer),
+];
+
+pub(super) const SCALEWAY: &[Key] = &[
+    key("project_id", Text).required(),
+    key("api_url", Text),
+    key("zone", Text),
+    key("access_key", Text).required(),
+    key("secret_key", Secret),
+    key("secret_key_file", Text),
+    key("name_filter", Text),
+    key("tags_filter", TEXTS),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("role", Text).required(),
+];
+
+pub(super) const SERVERSET: &[Key] = &[
+    key("servers", TEXTS).required(),
+    key("paths", TEXTS).required(),
+    key("timeout", Duration),
+];
+
+pub(super) const STACKIT: &[Key] = &[
+    key("project", Text).required(),
+    key("refresh_interval", Duration),
+    key("port", Integer),
+    key("region", Text),
+    key("endpoint", Text),
+    key("service_account_key", Secret),
+    key("private_key", Secret),
+    key("service_account_key_path", Text),
+    key("private_key_path", Text),
+    key("credentials_file_path", Text),
+];
+
+pub(super) const TRITON: &[Key] = &[
+    key("account", Text).required(),
+    key("role", Text),
+    key("dns_suffix", Text).required(),
+    key("endpoint", Text).required(),
+    key("groups", TEXTS),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+    key("tls_config", TLS),
+    key("version", Integer),
+];
+
+pub(super) const UYUNI: &[Key] = &[
+    key("server", Text).required(),
+    key("username", Text).required(),
+    key("password", Secret),
+    key("entitlement", Text),
+    key("separator", Text),
+    key("refresh_interval", Duration),
+];
+
+pub(super) const VULTR: &[Key] = &[key("refresh_interval", Duration), key("port", Integer)];

@@ -1,0 +1,226 @@
+//! `global`: what holds for every job that does not say otherwise.
+
+use super::read;
+use super::yaml::{Node, YamlError};
+use firn_ingest::relabel::NameScheme;
+use firn_ingest::scrape::ScrapeLimits;
+use firn_model::labels::Labels;
+use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Prometheus's default for `scrape_interval` and `evaluation_interval`.
+pub const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Prometheus's default for `scrape_timeout`, if the interval is not shorter.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What jobs inherit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Global {
+    pub interval: Duration,
+    pub timeout: Duration,
+    pub protocols: Option<Vec<ScrapeProtocol>>,
+    pub native_histograms: bool,
+    pub always_classic: bool,
+    pub convert_classic: bool,
+    pub extra_metrics: bool,
+    pub names: NameScheme,
+    pub escaping: Escaping,
+    /// Without those that only a job can have.
+    pub limits: ScrapeLimits,
+    pub keep_dropped_targets: u64,
+    pub failure_log_file: Option<PathBuf>,
+    /// `external_labels`, variables of the environment put in.
+    pub external_labels: Labels,
+}
+
+impl Default for Global {
+    fn default() -> Self {
+        Self {
+            interval: INTERVAL,
+            timeout: TIMEOUT,
+            protocols: None,
+            native_histograms: false,
+            always_classic: false,
+            convert_classic: false,
+            extra_metrics: false,
+            names: NameScheme::Utf8,
+            escaping: Escaping::AllowUtf8,
+            limits: ScrapeLimits::default(),
+            keep_dropped_targets: 0,
+            failure_log_file: None,
+            external_labels: Labels::empty(),
+        }
+    }
+}
+
+impl Global {
+    /// Reads the section, if there is one.
+    pub fn read(root: &Node, dir: &Path) -> Result<Self, YamlError> {
+        let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
+            return Ok(Self::default());
+        };
+        let flag = |key: &str| read::flag(node, key).unwrap_or(false);
+        let interval = read::duration(node, "scrape_interval").unwrap_or(INTERVAL);
+        let timeout = read::duration(node, "scrape_timeout");
+        if timeout.is_some_and(|timeout| timeout > interval) {
+            return Err(node.error("global scrape timeout greater than scrape interval"));
+        }
+        let names = name_scheme(node).unwrap_or_default();
+        Ok(Self {
+            interval,
+            timeout: timeout.unwrap_or(TIMEOUT.min(interval)),
+            protocols: protocols(node, || "global config".into())?,
+            native_histograms: flag("scrape_native_histograms"),
+            always_classic: flag("always_scrape_classic_histograms"),
+            convert_classic: flag("convert_classic_histograms_to_nhcb"),
+            extra_metrics: flag("extra_scrape_metrics"),
+            names,
+            escaping: escaping(node).unwrap_or(escaping_of(names)),
+            limits: limits(node, &ScrapeLimits::default())?,
+            keep_dropped_targets: read::count(node, "keep_dropped_targets")?.unwrap_or(0),
+            failure_log_file: read::path(node, "scrape_failure_log_file", dir),
+            external_labels: external_labels(node.get("external_labels"), names)?,
+        })
+    }
+}
+
+/// `metric_name_validation_scheme`, if it is set.
+pub fn name_scheme(node: &Node) -> Option<NameScheme> {
+    Some(match read::text(node, "metric_name_validation_scheme")? {
+        "legacy" => NameScheme::Legacy,
+        _ => NameScheme::Utf8,
+    })
+}
+
+/// `metric_name_escaping_scheme`, if it is set.
+pub fn escaping(node: &Node) -> Option<Escaping> {
+    let name = read::text(node, "metric_name_escaping_scheme")?;
+    [
+        Escaping::AllowUtf8,
+        Escaping::Underscores,
+        Escaping::Dots,
+        Escaping::Values,
+    ]
+    .into_iter()
+    .find(|escaping| escaping.name() == name)
+}
+
+/// The escaping that goes with a scheme if none is asked for.
+pub fn escaping_of(names: NameScheme) -> Escaping {
+    match names {
+        NameScheme::Legacy => Escaping::Underscores,
+        NameScheme::Utf8 => Escaping::AllowUtf8,
+    }
+}
+
+/// `scrape_protocols`, if it is set; `whose` it is stands in errors.
+pub fn protocols(
+    node: &Node,
+    whose: impl Fn() -> String,
+) -> Result<Option<Vec<ScrapeProtocol>>, YamlError> {
+    let Some(list) = node.get("scrape_protocols").filter(|list| !list.is_null()) else {
+        return Ok(None);
+    };
+    let mut protocols = Vec::new();
+    for item in list.items() {
+        let name = item.text().unwrap_or_default();
+        let Some(protocol) = ScrapeProtocol::of_name(name) else {
+            return Err(item.error(format!("unknown scrape protocol {name}")));
+        };
+        if protocols.contains(&protocol) {
+            let names: Vec<_> = list.items().iter().filter_map(Node::text).collect();
+            return Err(item.error(format!(
+                "duplicated protocol in scrape_protocols, got [{}] for {}",
+                names.join(" "),
+                whose()
+            )));
+        }
+        protocols.push(protocol);
+    }
+    match protocols.is_empty() {
+        true => Err(list.error(format!("scrape_protocols cannot be empty for {}", whose()))),
+        false => Ok(Some(protocols)),
+    }
+}
+
+/// The limits of a section; what it does not set is taken from `inherited`.
+pub fn limits(node: &Node, inherited: &ScrapeLimits) -> Result<ScrapeLimits, YamlError> {
+    let count = |key: &str, inherited: u64| {
+        let own = read::count(node, key)?;
+        Ok::<u64, YamlError>(own.unwrap_or(inherited))
+    };
+    let factor = read::text(node, "native_histogram_min_bucket_factor");
+    Ok(ScrapeLimits {
+        body_bytes: read::size(node, "body_size_limit").unwrap_or(inherited.body_bytes),
+        samples: count("sample_limit", inherited.samples)?,
+        targets: count("target_limit", inherited.targets)?,
+        labels: count("label_limit", inherited.labels)?,
+        label_name_bytes: count("label_name_length_limit", inherited.label_name_bytes)?,
+        label_value_bytes: count("label_value_length_limit", inherited.label_value_bytes)?,
+        histogram_buckets: count("native_histogram_bucket_limit", inherited.histogram_buckets)?,
+        histogram_bucket_factor: factor
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(inherited.histogram_bucket_factor),
+    })
+}
+
+fn external_labels(node: Option<&Node>, names: NameScheme) -> Result<Labels, YamlError> {
+    let mut pairs = Vec::new();
+    for entry in read::entries(node) {
+        if !names.allows_label(&entry.key) {
+            let message = format!("{:?} is not a valid label name", entry.key);
+            return Err(entry.node.error(message));
+        }
+        let value = entry.node.text().unwrap_or_default();
+        pairs.push((
+            entry.key.clone(),
+            expand(value, |name| std::env::var(name).ok()),
+        ));
+    }
+    Ok(Labels::from_pairs(pairs))
+}
+
+/// Puts in `$name` and `${name}`, as Go's `os.Expand`; `$$` is a dollar.
+fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out += before;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let (name, behind) = match after.strip_prefix('{') {
+            Some(inside) => match inside.split_once('}') {
+                Some((name, behind)) => (name, behind),
+                None => ("", inside),
+            },
+            None if after.starts_with('$') => ("$", &after[1..]),
+            None => after.split_at(after.find(|c| !is_word(c)).unwrap_or(after.len())),
+        };
+        match name {
+            "$" => out.push('$'),
+            name => out += &variable(name).unwrap_or_default(),
+        }
+        rest = behind;
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expand_puts_variables_in_as_go() {
+        let variable = |name: &str| (name == "A").then(|| "x".to_owned());
+        for (text, want) in [
+            ("plain", "plain"),
+            ("$A-${A}", "x-x"),
+            ("$AB$A", "x"),
+            ("a$$A", "a$A"),
+            ("${A", "A"),
+        ] {
+            assert_eq!(expand(text, variable), want, "{text}");
+        }
+    }
+}

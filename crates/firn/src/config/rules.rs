@@ -1,0 +1,27 @@
+//! Relabelling rules of a config.
+
+use super::read;
+use super::yaml::{Node, YamlError};
+use firn_ingest::relabel::{Action, NameScheme, Rule, RuleSettings};
+
+/// The rules under `key`, checked and compiled.
+pub fn rules(job: &Node, key: &str, names: NameScheme) -> Result<Vec<Rule>, YamlError> {
+    let list = job.get(key).map_or(&[][..], Node::items);
+    list.iter().map(|node| rule(node, names)).collect()
+}
+
+fn rule(node: &Node, names: NameScheme) -> Result<Rule, YamlError> {
+    let action = read::text(node, "action").unwrap_or("replace");
+    let action = Action::from_name(action)
+        .ok_or_else(|| node.error(format!("unknown relabel action {action:?}")))?;
+    let settings = RuleSettings {
+        source_labels: read::texts(node, "source_labels"),
+        separator: read::string_or_empty(node, "separator"),
+        regex: read::string_or_empty(node, "regex"),
+        modulus: read::count(node, "modulus")?.unwrap_or(0),
+        target_label: read::string(node, "target_label"),
+        replacement: read::string_or_empty(node, "replacement"),
+        action,
+    };
+    settings.compile(names).map_err(|e| node.error(e.message))
+}

@@ -1,0 +1,112 @@
+//! Where the targets of a job come from.
+
+use super::http::http;
+use super::read;
+use super::yaml::{self, Node, YamlError};
+use firn_ingest::discovery::{DiscoverySettings, Group};
+use std::path::Path;
+use std::time::Duration;
+
+/// Prometheus's default for `file_sd_configs.refresh_interval`.
+const FILE_REFRESH: Duration = Duration::from_secs(5 * 60);
+
+/// Prometheus's default for `http_sd_configs.refresh_interval`.
+const HTTP_REFRESH: Duration = Duration::from_secs(60);
+
+/// The endings of names of target files.
+const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
+
+/// The discoveries of a job that Firn runs.
+pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
+    let mut discoveries = Vec::new();
+    let list = |key: &str| job.get(key).map_or(&[][..], Node::items);
+    let statics = list("static_configs");
+    if !statics.is_empty() {
+        let groups = statics.iter().map(group).collect();
+        discoveries.push(DiscoverySettings::Static(groups));
+    }
+    for node in list("file_sd_configs") {
+        discoveries.push(files(node, dir)?);
+    }
+    for node in list("http_sd_configs") {
+        discoveries.push(server(node, dir)?);
+    }
+    Ok(discoveries)
+}
+
+/// Reads the groups of a target file that is YAML.
+pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
+    let Some(root) = yaml::parse(text).map_err(|e| e.to_string())? else {
+        return Ok(Vec::new());
+    };
+    let wrong = |node: &Node, what: &str| Err(node.error(what).to_string());
+    if !matches!(root.value, yaml::Value::List(_)) {
+        return wrong(&root, "expected a list of target groups");
+    }
+    for node in root.items() {
+        if node.is_null() {
+            return wrong(node, "nil target group item found");
+        }
+        for entry in read::entries(Some(node)) {
+            if !matches!(entry.key.as_str(), "targets" | "labels") {
+                let message = format!("unknown key {:?} in a target group", entry.key);
+                return wrong(&entry.node, &message);
+            }
+        }
+    }
+    Ok(root.items().iter().map(group).collect())
+}
+
+fn group(node: &Node) -> Group {
+    let labels = read::entries(node.get("labels")).iter();
+    Group {
+        targets: read::texts(node, "targets").unwrap_or_default(),
+        labels: labels
+            .map(|e| (e.key.clone(), e.node.text().unwrap_or_default().to_owned()))
+            .collect(),
+    }
+}
+
+fn files(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+    let patterns = read::texts(node, "files").unwrap_or_default();
+    if patterns.is_empty() {
+        return Err(node.error("file service discovery config must contain at least one path name"));
+    }
+    if let Some(pattern) = patterns.iter().find(|p| !is_file_pattern(p)) {
+        return Err(node.error(format!(
+            "path name {pattern:?} is not valid for file discovery"
+        )));
+    }
+    Ok(DiscoverySettings::File {
+        patterns: patterns.iter().map(|pattern| dir.join(pattern)).collect(),
+        refresh: read::duration(node, "refresh_interval").unwrap_or(FILE_REFRESH),
+    })
+}
+
+/// A path that ends as target files do, with one star at most and that in the name.
+fn is_file_pattern(pattern: &str) -> bool {
+    let Some((stem, ending)) = pattern.rsplit_once('.') else {
+        return false;
+    };
+    let behind_star = stem.split_once('*').map(|(_, behind)| behind);
+    ENDINGS.contains(&ending) && behind_star.is_none_or(|behind| !behind.contains('/'))
+}
+
+fn server(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+    let url = read::text(node, "url").unwrap_or_default();
+    let message = match url.split_once("://") {
+        _ if url.is_empty() => "URL is missing",
+        Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
+            None | Some("") => "host is missing in URL",
+            Some(_) => {
+                return Ok(DiscoverySettings::Http {
+                    url: url.to_owned(),
+                    refresh: read::duration(node, "refresh_interval").unwrap_or(HTTP_REFRESH),
+                    client: Box::new(http(node, dir)?),
+                });
+            }
+        },
+        _ => "URL scheme must be 'http' or 'https'",
+    };
+    Err(node.error(message))
+}

@@ -1,0 +1,44 @@
+//! What is scraped: what the config says or, without one, Firn itself.
+
+use crate::config::Config;
+use firn_ingest::client::Body;
+use firn_ingest::scrape::{Fetch, Fetching, Scraping};
+use firn_server::App;
+use firn_wire::exposition::CONTENT_TYPE;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// What `/metrics` would answer: taken from the process, not over a socket.
+struct Itself(App);
+
+impl Fetch for Itself {
+    fn fetch(&self) -> Fetching<'_> {
+        Box::pin(async {
+            Ok(Body {
+                bytes: self.0.exposition(),
+                content_type: CONTENT_TYPE.to_owned(),
+                memory: None,
+            })
+        })
+    }
+}
+
+/// Starts scraping `app`, which listens on `port`.
+pub fn start_itself(scraping: &Scraping, app: &App, port: u16) {
+    let address = format!("localhost:{port}");
+    scraping.scrape_itself(&address, Arc::new(Itself(app.clone())));
+}
+
+/// Scrapes what `config` says.
+pub fn apply(scraping: &Scraping, config: &Config) {
+    scraping.apply(&config.jobs, seed(config));
+}
+
+/// Tells servers apart that scrape the same targets, as Prometheus does: by the host and the labels
+/// that each gives to what leaves it.
+fn seed(config: &Config) -> u64 {
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    (hostname.trim(), config.external_labels.as_bytes()).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,218 @@
+//! What the series of a target were called, so that their labels are made once.
+//!
+//! ```text
+//! key (the series as it stands in the body) -> entry: labels once relabelled, when seen last
+//! entry -> entry that followed it in the last body
+//! ```
+//!
+//! A body mostly holds the series of the body before, in the same order. Each entry therefore knows
+//! its follower, and the parser is told to expect that one: a series where it is expected costs a
+//! comparison of bytes. Only one that is elsewhere is looked up, and only a new one is relabelled.
+//!
+//! Invariant: an entry of the table `by_key` has that key; followers are hints and may be wrong.
+
+use firn_model::labels::Labels;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
+/// No entry.
+const NOWHERE: Slot = Slot(u32::MAX);
+
+/// Bytes of an entry beside its key and labels: itself, its place in the table, two allocations.
+const ENTRY_BYTES: usize = 160;
+
+/// A series that the target exposes.
+#[derive(Debug)]
+pub(super) struct Entry {
+    key: Arc<[u8]>,
+    /// The labels as they are stored; `None` if relabelling drops the series.
+    pub(super) labels: Option<Labels>,
+    /// The scrape that saw it last.
+    pub(super) seen: u64,
+    /// The scrape that saw it last in a way that lets it go stale, and the one before that.
+    tracked: [u64; 2],
+    /// Whether a good scrape saw it: only then it was stored.
+    is_stored: bool,
+    follower: Slot,
+}
+
+impl Entry {
+    /// Says that scrape `now` saw the series in a way that lets it go stale.
+    pub(super) fn track(&mut self, now: u64) {
+        if self.tracked[0] != now {
+            self.tracked = [now, self.tracked[0]];
+        }
+    }
+}
+
+/// The series of one target.
+#[derive(Debug)]
+pub(super) struct SeriesCache {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    by_key: HashMap<Arc<[u8]>, u32>,
+    bytes: usize,
+    /// The first series of the last body.
+    first: Slot,
+    /// The series that was read last.
+    last: Slot,
+}
+
+impl Default for SeriesCache {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::new(),
+            bytes: 0,
+            first: NOWHERE,
+            last: NOWHERE,
+        }
+    }
+}
+
+impl SeriesCache {
+    /// Goes back to the start of a body.
+    pub(super) fn rewind(&mut self) {
+        self.last = NOWHERE;
+    }
+
+    /// The series that should come next.
+    pub(super) fn expected(&self) -> Option<(Slot, &[u8])> {
+        let slot = match self.entry(self.last) {
+            Some(last) => last.follower,
+            None => self.first,
+        };
+        let entry = self.entry(slot)?;
+        (!entry.key.is_empty()).then_some((slot, &entry.key))
+    }
+
+    /// The series with this key.
+    pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
+        self.by_key.get(key).map(|slot| Slot(*slot))
+    }
+
+    /// Says that the series at `slot` was read now.
+    pub(super) fn follow(&mut self, slot: Slot) {
+        let last = self.last;
+        match self.entry_mut(last) {
+            Some(entry) => entry.follower = slot,
+            None => self.first = slot,
+        }
+        self.last = slot;
+    }
+
+    /// The entry at `slot`.
+    pub(super) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(slot.0 as usize)?.as_ref()
+    }
+
+    /// The entry at `slot`, to change it.
+    pub(super) fn entry_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
+        self.entries.get_mut(slot.0 as usize)?.as_mut()
+    }
+
+    /// Adds a series that scrape `seen` saw first.
+    pub(super) fn add(&mut self, key: &[u8], labels: Option<Labels>, seen: u64) -> Slot {
+        let key: Arc<[u8]> = key.into();
+        self.bytes += cost(&key, labels.as_ref());
+        let entry = Entry {
+            key: key.clone(),
+            labels,
+            seen,
+            tracked: [0; 2],
+            is_stored: false,
+            follower: NOWHERE,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_key.insert(key, slot);
+        Slot(slot)
+    }
+
+    /// Memory of all entries.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets by which keys series are known, because the next body writes them in another way or
+    /// other labels are to be made of them. What was tracked can still go stale.
+    pub(super) fn forget_keys(&mut self) {
+        self.by_key.clear();
+        self.first = NOWHERE;
+        self.last = NOWHERE;
+        for entry in self.entries.iter_mut().flatten() {
+            self.bytes -= entry.key.len();
+            entry.key = Arc::new([]);
+            entry.follower = NOWHERE;
+        }
+    }
+
+    /// Labels of the series that scrape `before` tracked and the good scrape `now` did not. Two
+    /// keys with the same labels are one series.
+    pub(super) fn vanished(&self, before: u64, now: u64) -> Vec<Labels> {
+        let gone = self.labels_of(|entry| entry.tracked[0] == before);
+        if gone.is_empty() {
+            return gone;
+        }
+        let present = self.labels_of(|entry| entry.tracked[0] == now);
+        let present: HashSet<&Labels> = present.iter().collect();
+        let is_gone = |labels: &Labels| !present.contains(labels);
+        gone.into_iter().filter(is_gone).collect()
+    }
+
+    /// Labels of all series that scrape `before` tracked, when nothing of `now` was stored.
+    pub(super) fn all_vanished(&self, before: u64, now: u64) -> Vec<Labels> {
+        self.labels_of(|entry| entry.tracked[0] == before || entry.tracked == [now, before])
+    }
+
+    fn labels_of(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Labels> {
+        let entries = self.entries.iter().flatten();
+        let meant = entries.filter(|entry| is_meant(entry));
+        meant.filter_map(|entry| entry.labels.clone()).collect()
+    }
+
+    /// Ends the good scrape `now`: what it did not see is forgotten.
+    pub(super) fn end_good(&mut self, now: u64) {
+        self.retain(|entry| entry.seen == now);
+        for entry in self.entries.iter_mut().flatten() {
+            entry.is_stored = true;
+        }
+    }
+
+    /// Ends a scrape without a good body: what it saw first was not stored and is forgotten.
+    pub(super) fn end_failed(&mut self) {
+        self.retain(|entry| entry.is_stored);
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
+        for (slot, place) in self.entries.iter_mut().enumerate() {
+            if place.as_ref().is_some_and(|entry| !keep(entry))
+                && let Some(entry) = place.take()
+            {
+                self.bytes -= cost(&entry.key, entry.labels.as_ref());
+                // Entries without a key are in no table.
+                if !entry.key.is_empty() {
+                    self.by_key.remove(&entry.key);
+                }
+                self.free.push(slot as u32);
+            }
+        }
+    }
+}
+
+fn cost(key: &[u8], labels: Option<&Labels>) -> usize {
+    ENTRY_BYTES + key.len() + labels.map_or(0, |labels| labels.as_bytes().len())
+}

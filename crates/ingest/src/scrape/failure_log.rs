@@ -1,0 +1,50 @@
+//! `scrape_failure_log_file`: one line of JSON for each scrape that could not be fetched.
+
+use super::Plan;
+use firn_model::sample::TimestampMs;
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    level: &'a str,
+    msg: &'a str,
+    job_name: &'a str,
+    target: &'a str,
+}
+
+/// Adds a line to the file at `path`. A file that cannot be written is worth a warning.
+pub(super) async fn write(path: PathBuf, plan: &Plan, time: TimestampMs, message: &str) {
+    let nanoseconds = i128::from(time) * 1_000_000;
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds)
+        .ok()
+        .and_then(|time| time.format(&Rfc3339).ok());
+    let line = Line {
+        time: time.unwrap_or_default(),
+        level: "ERROR",
+        msg: message,
+        job_name: &plan.job.name,
+        target: &plan.target.url,
+    };
+    let Ok(mut bytes) = serde_json::to_vec(&line) else {
+        return;
+    };
+    bytes.push(b'\n');
+    let shown = path.display().to_string();
+    let append = move || -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(&bytes)
+    };
+    match spawn_blocking(append).await {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => warn!(path = shown, error = %e, "write scrape failure log"),
+        Err(e) => warn!(path = shown, error = %e, "write scrape failure log"),
+    }
+}

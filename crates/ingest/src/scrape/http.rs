@@ -1,0 +1,109 @@
+//! Targets over HTTP.
+
+use super::settings::JobSettings;
+use super::target::Target;
+use super::{Fetch, Fetching, MakeFetch, USER_AGENT};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, read_body};
+use firn_model::budget::Budget;
+use firn_model::error::{Error, ErrorKind};
+use firn_wire::exposition::{Format, ScrapeProtocol, accept_header};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AGENT,
+};
+use hyper::{StatusCode, Uri};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
+
+/// Makes fetches by one client, so that all targets of a job share its tokens and connections.
+pub(super) struct HttpFetches {
+    client: Mutex<(HttpSettings, Arc<HttpClient>)>,
+    bodies: Budget,
+}
+
+impl HttpFetches {
+    pub(super) fn new(settings: &HttpSettings, bodies: Budget) -> Self {
+        let client = Arc::new(HttpClient::new(settings.clone()));
+        Self {
+            client: Mutex::new((settings.clone(), client)),
+            bodies,
+        }
+    }
+
+    /// The client that behaves as `settings` say.
+    fn client(&self, settings: &HttpSettings) -> Arc<HttpClient> {
+        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0 != *settings {
+            *held = (
+                settings.clone(),
+                Arc::new(HttpClient::new(settings.clone())),
+            );
+        }
+        held.1.clone()
+    }
+}
+
+impl MakeFetch for HttpFetches {
+    fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch> {
+        Arc::new(HttpTarget {
+            client: self.client(&job.http),
+            url: target.url.clone(),
+            uri: target.url.parse().map_err(|e| format!("{e}")),
+            headers: headers(job, target),
+            body_bytes_max: job.limits.body_bytes,
+            bodies: self.bodies.clone(),
+        })
+    }
+}
+
+fn headers(job: &JobSettings, target: &Target) -> HeaderMap {
+    // Only what can be read is asked for.
+    let is_readable =
+        |protocol: &ScrapeProtocol| Format::of_content_type("", Some(*protocol)).is_ok();
+    let protocols: Vec<_> = job.protocols.iter().copied().filter(is_readable).collect();
+    let encoding = if job.enable_compression {
+        "gzip"
+    } else {
+        "identity"
+    };
+    let texts = [
+        (ACCEPT, accept_header(&protocols, job.escaping)),
+        (ACCEPT_ENCODING, encoding.to_owned()),
+        (AGENT, USER_AGENT.to_owned()),
+        (TIMEOUT_HEADER, target.timeout.as_secs_f64().to_string()),
+    ];
+    let values = texts.into_iter().filter_map(|(name, text)| {
+        let value = HeaderValue::from_str(&text).ok()?;
+        Some((name, value))
+    });
+    values.collect()
+}
+
+/// One target.
+struct HttpTarget {
+    client: Arc<HttpClient>,
+    url: String,
+    uri: Result<Uri, String>,
+    headers: HeaderMap,
+    body_bytes_max: u64,
+    bodies: Budget,
+}
+
+impl Fetch for HttpTarget {
+    fn fetch(&self) -> Fetching<'_> {
+        Box::pin(async {
+            let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
+            let uri = self
+                .uri
+                .as_ref()
+                .map_err(|e| unavailable(format!("parse {:?}: {e}", self.url)))?;
+            let response = self.client.get(uri, &self.headers).await?;
+            let status = response.status();
+            if status != StatusCode::OK {
+                return Err(unavailable(format!("server returned HTTP status {status}")));
+            }
+            let limit = BodyLimit::bytes(self.body_bytes_max).within(&self.bodies)?;
+            read_body(response, limit).await
+        })
+    }
+}

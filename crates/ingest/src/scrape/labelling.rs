@@ -1,0 +1,163 @@
+//! The labels of a new series: what the target wrote, the target's own, relabelling, and limits.
+
+use super::settings::{JobSettings, ScrapeLimits};
+use super::target::Target;
+use crate::relabel::{self, NameScheme};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_wire::WireLimits;
+use firn_wire::exposition::LabelPairs;
+use std::sync::Arc;
+
+/// Put before the name of a scraped label that the target has too.
+const EXPORTED: &str = "exported_";
+
+/// Characters of a name or value that an error repeats.
+const SHOWN_CHARS: usize = 50;
+
+/// Makes labels for the series of one target.
+#[derive(Debug)]
+pub(super) struct Labeller {
+    job: Arc<JobSettings>,
+    target_labels: Labels,
+    limits: ScrapeLimits,
+}
+
+impl Labeller {
+    /// Limits that the job does not set are those of any sender.
+    pub(super) fn new(job: &Arc<JobSettings>, target: &Target, wire: WireLimits) -> Self {
+        let or = |own: u64, general: usize| if own > 0 { own } else { general as u64 };
+        let limits = &job.limits;
+        Self {
+            limits: ScrapeLimits {
+                labels: or(limits.labels, wire.label_count_max),
+                label_name_bytes: or(limits.label_name_bytes, wire.label_name_bytes_max),
+                label_value_bytes: or(limits.label_value_bytes, wire.label_value_bytes_max),
+                ..*limits
+            },
+            job: job.clone(),
+            target_labels: target.labels.clone(),
+        }
+    }
+
+    /// Whether `other` makes the same labels of the same series.
+    pub(super) fn makes_the_same(&self, other: &Self) -> bool {
+        let limits = |l: &ScrapeLimits| [l.labels, l.label_name_bytes, l.label_value_bytes];
+        self.target_labels == other.target_labels
+            && limits(&self.limits) == limits(&other.limits)
+            && self.job.honor_labels == other.job.honor_labels
+            && self.job.names == other.job.names
+            && self.job.metric_relabel == other.job.metric_relabel
+    }
+
+    /// The labels of a series that the target writes as `pairs`, which are sorted; `None` if
+    /// relabelling drops it. Fails if the whole scrape must.
+    pub(super) fn label(&self, pairs: &LabelPairs) -> Result<Option<Labels>, Error> {
+        let mut labels = LabelsBuilder::default();
+        let mut previous: Option<&[u8]> = None;
+        for (name, value) in pairs.iter() {
+            let text = String::from_utf8_lossy(name);
+            if previous == Some(name) {
+                return invalid(format!("label name {text:?} is not unique: invalid sample"));
+            }
+            previous = Some(name);
+            if std::str::from_utf8(name).is_err() {
+                return invalid(format!("invalid metric name or label names: {text:?}"));
+            }
+            labels.set(&text, value);
+        }
+        self.add_target_labels(&mut labels);
+        if !relabel::apply(&self.job.metric_relabel, &mut labels) {
+            return Ok(None);
+        }
+        let labels = labels.build();
+        // Relabelling that leaves nothing drops the series too.
+        if labels.is_empty() {
+            return Ok(None);
+        }
+        self.check(&labels)?;
+        Ok(Some(labels))
+    }
+
+    fn add_target_labels(&self, labels: &mut LabelsBuilder) {
+        let mut exposed = Vec::new();
+        for (name, value) in self.target_labels.iter() {
+            let existing = labels.get(name);
+            if !existing.is_empty() {
+                if self.job.honor_labels {
+                    continue;
+                }
+                exposed.push((name, existing.to_vec()));
+            }
+            labels.set(name, value);
+        }
+        // The shortest name first, so that none of them takes the new name of another.
+        exposed.sort_by_key(|(name, _)| name.len());
+        for (name, value) in exposed {
+            let mut new_name = format!("{EXPORTED}{name}");
+            while !labels.get(&new_name).is_empty() {
+                new_name.insert_str(0, EXPORTED);
+            }
+            labels.set(&new_name, &value);
+        }
+    }
+
+    fn check(&self, labels: &Labels) -> Result<(), Error> {
+        let metric = labels.get(METRIC_NAME);
+        if metric.is_empty() {
+            return invalid("missing metric name (__name__ label)".into());
+        }
+        let metric_text = String::from_utf8_lossy(metric);
+        let names = self.job.names;
+        let is_metric_good =
+            std::str::from_utf8(metric).is_ok() && names.allows_metric(&metric_text);
+        let are_labels_good =
+            names == NameScheme::Utf8 || labels.iter().all(|(name, _)| names.allows_label(name));
+        if !is_metric_good || !are_labels_good {
+            return invalid(format!("invalid metric name or label names: {labels}"));
+        }
+        self.check_limits(labels, &cut(&metric_text))
+    }
+
+    fn check_limits(&self, labels: &Labels, metric: &str) -> Result<(), Error> {
+        let count = labels.iter().count() as u64;
+        let limit = self.limits.labels;
+        if count > limit {
+            return limited(format!(
+                "label_limit exceeded (metric: {metric}, number of labels: {count}, limit: {limit})"
+            ));
+        }
+        for (name, value) in labels.iter() {
+            let (length, limit) = (name.len() as u64, self.limits.label_name_bytes);
+            if length > limit {
+                return limited(format!(
+                    "label_name_length_limit exceeded (metric: {metric}, label name: {}, length: \
+                     {length}, limit: {limit})",
+                    cut(name)
+                ));
+            }
+            let (length, limit) = (value.len() as u64, self.limits.label_value_bytes);
+            if length > limit {
+                return limited(format!(
+                    "label_value_length_limit exceeded (metric: {metric}, label name: {}, value: \
+                     {:?}, length: {length}, limit: {limit})",
+                    cut(name),
+                    cut(&String::from_utf8_lossy(value))
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
+fn invalid<T>(message: String) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+fn limited<T>(message: String) -> Result<T, Error> {
+    Err(Error::new(ErrorKind::Limited, message))
+}

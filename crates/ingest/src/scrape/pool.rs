@@ -1,0 +1,333 @@
+//! The task of one job: keeps a runner for each target that its discoveries tell.
+//!
+//! ```text
+//! discoveries --groups--> targets --compare--> runners: start, go on, leave
+//! ```
+//!
+//! Invariant: of each target (its labels and URL) there is one runner, the one that is leaving
+//! included: a target that comes back soon takes it up again.
+
+use super::resources::Resources;
+use super::runner::{Runner, Wanted};
+use super::settings::JobSettings;
+use super::target::{Found, Target, populate};
+use super::view::{ActiveTarget, PoolView};
+use super::{Manner, Plan};
+use crate::discovery::{Discovery, DiscoverySettings, Group, ReadYaml};
+use firn_model::labels::Labels;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, warn};
+
+/// How long the targets of a job that changed are kept while its new discoveries have not answered.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bounds the targets that are dropped and yet remembered, if the job does not.
+const DROPPED_MAX: usize = 100_000;
+
+/// What a job is to do.
+#[derive(Clone)]
+enum Order {
+    Run(Arc<JobSettings>),
+    /// The job is gone, the server stays.
+    Leave,
+    /// The server ends.
+    Stop,
+}
+
+/// One job.
+pub(super) struct Pool {
+    orders: watch::Sender<Order>,
+    view: Arc<PoolView>,
+    task: JoinHandle<()>,
+}
+
+impl Pool {
+    pub(super) fn start(
+        job: Arc<JobSettings>,
+        manner: Manner,
+        resources: Arc<Resources>,
+        read_yaml: ReadYaml,
+    ) -> Self {
+        let (orders, follows) = watch::channel(Order::Run(job.clone()));
+        let view = Arc::new(PoolView::new(job.clone()));
+        let work = Work {
+            manner,
+            resources,
+            read_yaml,
+            changed: Arc::new(Notify::new()),
+            discoveries: Vec::new(),
+            runners: HashMap::new(),
+            leaving: HashMap::new(),
+            view: view.clone(),
+            job,
+            waits_until: None,
+        };
+        Self {
+            orders,
+            view,
+            task: tokio::spawn(work.run(follows)),
+        }
+    }
+
+    /// Goes on with new settings; nothing happens if they are the old ones.
+    pub(super) fn reload(&self, job: Arc<JobSettings>) {
+        self.orders.send_if_modified(|order| {
+            let is_same = matches!(order, Order::Run(old) if **old == *job);
+            if !is_same {
+                *order = Order::Run(job);
+            }
+            !is_same
+        });
+    }
+
+    /// Ends the job in the background, as its targets would if they were gone.
+    pub(super) fn leave(self) {
+        self.orders.send_replace(Order::Leave);
+    }
+
+    /// Ends the job; what is returned resolves when all is stored.
+    pub(super) fn stop(self) -> impl Future<Output = ()> {
+        self.orders.send_replace(Order::Stop);
+        async move {
+            if let Err(e) = self.task.await {
+                warn!(job = self.view.name(), error = %e, "scrape job did not end well");
+            }
+        }
+    }
+
+    pub(super) fn view(&self) -> Arc<PoolView> {
+        self.view.clone()
+    }
+}
+
+type Identity = (Labels, String);
+
+struct Work {
+    manner: Manner,
+    resources: Arc<Resources>,
+    read_yaml: ReadYaml,
+    /// Told when a discovery has a new list.
+    changed: Arc<Notify>,
+    discoveries: Vec<(DiscoverySettings, Discovery)>,
+    runners: HashMap<Identity, Runner>,
+    leaving: HashMap<Identity, Runner>,
+    view: Arc<PoolView>,
+    job: Arc<JobSettings>,
+    /// Until when targets are kept that no discovery has told again.
+    waits_until: Option<Instant>,
+}
+
+/// What the groups of all discoveries come to.
+#[derive(Default)]
+struct Targets {
+    active: Vec<Arc<Target>>,
+    dropped: Vec<Labels>,
+    dropped_count: usize,
+}
+
+impl Work {
+    async fn run(mut self, mut orders: watch::Receiver<Order>) {
+        self.discover();
+        let end = loop {
+            let changed = self.changed.clone();
+            let waits_until = self.waits_until;
+            tokio::select! {
+                biased;
+                order = orders.changed() => {
+                    let order = match order {
+                        Ok(()) => orders.borrow_and_update().clone(),
+                        Err(_) => Order::Stop,
+                    };
+                    match order {
+                        Order::Run(job) => {
+                            self.job = job;
+                            self.discover();
+                            self.sync().await;
+                        }
+                        end => break end,
+                    }
+                }
+                () = changed.notified() => self.sync().await,
+                () = wait(waits_until) => {
+                    self.waits_until = None;
+                    self.sync().await;
+                }
+            }
+        };
+        self.end(end).await;
+    }
+
+    /// Starts the discoveries that the job has now; those that it had before go on.
+    fn discover(&mut self) {
+        let mut old = std::mem::take(&mut self.discoveries);
+        for settings in &self.job.discoveries {
+            let known = old.iter().position(|(known, _)| known == settings);
+            let discovery = match known {
+                Some(at) => old.swap_remove(at).1,
+                None => Discovery::start(settings, self.read_yaml, self.changed.clone()),
+            };
+            self.discoveries.push((settings.clone(), discovery));
+        }
+        self.waits_until = Some(Instant::now() + PATIENCE);
+    }
+
+    /// The groups of all discoveries; `None` while one has not answered that may still.
+    fn groups(&mut self) -> Option<Vec<Arc<Vec<Group>>>> {
+        let lists: Vec<_> = self.discoveries.iter().map(|(_, d)| d.groups()).collect();
+        let is_complete = lists.iter().all(Option::is_some);
+        if is_complete {
+            self.waits_until = None;
+        }
+        // With no targets to lose there is nothing to wait for.
+        let waits = self.waits_until.is_some() && !self.runners.is_empty();
+        (!waits).then(|| lists.into_iter().flatten().collect())
+    }
+
+    /// Brings the runners in line with what the discoveries tell.
+    async fn sync(&mut self) {
+        let Some(groups) = self.groups() else {
+            return;
+        };
+        let job = self.job.clone();
+        let Ok(targets) = spawn_blocking(move || find(&job, &groups)).await else {
+            error!(job = self.job.name, "cannot make targets");
+            return;
+        };
+        self.leaving.retain(|_, runner| !runner.is_over());
+        let refusal = self.refusal(targets.active.len());
+        let mut old = std::mem::take(&mut self.runners);
+        for target in targets.active {
+            let identity = target.identity();
+            if self.runners.contains_key(&identity) {
+                continue;
+            }
+            let known = old.remove(&identity);
+            let runner = match known.or_else(|| self.leaving.remove(&identity)) {
+                Some(runner) => self.go_on(runner, target, &refusal),
+                None => {
+                    let offset = self.offset(&target);
+                    Runner::start(self.plan(target, &refusal), offset, self.resources.clone())
+                }
+            };
+            self.runners.insert(identity, runner);
+        }
+        for (identity, runner) in old {
+            runner.tell(Wanted::Leave);
+            self.leaving.insert(identity, runner);
+        }
+        self.show(targets.dropped, targets.dropped_count);
+    }
+
+    fn plan(&self, target: Arc<Target>, refusal: &Option<String>) -> Arc<Plan> {
+        Arc::new(Plan {
+            fetch: self.manner.maker.make(&self.job, &target),
+            job: self.job.clone(),
+            target,
+            refusal: refusal.clone(),
+        })
+    }
+
+    /// Keeps a runner going, by the same plan if nothing changed.
+    fn go_on(&self, mut runner: Runner, target: Arc<Target>, refusal: &Option<String>) -> Runner {
+        let plan = runner.plan();
+        let is_same =
+            Arc::ptr_eq(&plan.job, &self.job) && plan.target == target && plan.refusal == *refusal;
+        let plan = match is_same {
+            true => plan.clone(),
+            false => self.plan(target, refusal),
+        };
+        runner.run(plan);
+        runner
+    }
+
+    fn offset(&self, target: &Target) -> Duration {
+        match self.manner.begins_at_once {
+            true => Duration::ZERO,
+            false => target.offset(self.resources.clock.now_ms(), self.resources.seed()),
+        }
+    }
+
+    /// Why none of so many targets is scraped, if that is so.
+    fn refusal(&self, count: usize) -> Option<String> {
+        let limit = self.job.limits.targets;
+        (limit > 0 && count as u64 > limit)
+            .then(|| format!("target_limit exceeded (number of targets: {count}, limit: {limit})"))
+    }
+
+    fn show(&self, dropped: Vec<Labels>, dropped_count: usize) {
+        let runners = self.runners.values();
+        let mut active: Vec<ActiveTarget> = runners
+            .map(|runner| ActiveTarget {
+                target: runner.plan().target.clone(),
+                status: runner.status().clone(),
+            })
+            .collect();
+        active.sort_by(|a, b| {
+            let key = |t: &ActiveTarget| t.target.identity();
+            (&a.target.url, key(a)).cmp(&(&b.target.url, key(b)))
+        });
+        let mut seen = self.view.seen();
+        seen.job = self.job.clone();
+        seen.active = active;
+        seen.dropped = Arc::new(dropped);
+        seen.dropped_count = dropped_count;
+    }
+
+    /// Ends all runners and waits for them.
+    async fn end(mut self, end: Order) {
+        self.discoveries.clear();
+        let runners: Vec<Runner> = self.runners.drain().map(|(_, runner)| runner).collect();
+        let leaving: Vec<Runner> = self.leaving.drain().map(|(_, runner)| runner).collect();
+        for runner in &runners {
+            runner.tell(match end {
+                Order::Leave => Wanted::Leave,
+                _ if self.manner.marks_at_stop => Wanted::EndMarked,
+                _ => Wanted::EndSilently,
+            });
+        }
+        if !matches!(end, Order::Leave) {
+            for runner in &leaving {
+                runner.tell(Wanted::EndSilently);
+            }
+        }
+        for runner in runners.into_iter().chain(leaving) {
+            runner.join().await;
+        }
+    }
+}
+
+async fn wait(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Makes targets of all addresses in `groups`.
+fn find(job: &JobSettings, groups: &[Arc<Vec<Group>>]) -> Targets {
+    let kept_max = match job.keep_dropped_targets {
+        0 => DROPPED_MAX,
+        max => usize::try_from(max).unwrap_or(DROPPED_MAX),
+    };
+    let mut targets = Targets::default();
+    for group in groups.iter().flat_map(|list| list.iter()) {
+        for address in &group.targets {
+            match populate(job, address, group) {
+                Ok(Found::Target(target)) => targets.active.push(Arc::from(target)),
+                Ok(Found::Dropped(labels)) => {
+                    targets.dropped_count += 1;
+                    if targets.dropped.len() < kept_max {
+                        targets.dropped.push(labels);
+                    }
+                }
+                Err(e) => error!(job = job.name, address, error = e, "not a target"),
+            }
+        }
+    }
+    targets
+}

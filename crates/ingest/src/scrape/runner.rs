@@ -1,0 +1,355 @@
+//! The task of one target: scrapes it at fixed times until it is told to end.
+//!
+//! ```text
+//! Run(plan) --Leave--> waits for two intervals --> staleness markers, end
+//!      ^                        |
+//!      '-------- Run(plan) -----'             --EndMarked--> markers at once, end
+//!                                             --EndSilently--> end
+//! ```
+//!
+//! Invariant: scrapes of one target never overlap; a fetch that a change of mind ends leaves no
+//! samples, but what is being stored is waited for, so that staleness markers come after it.
+
+use super::Plan;
+use super::failure_log;
+use super::resources::Resources;
+use super::state::{ScrapeState, Scraped};
+use super::status::{Health, LastScrape, TargetStatus};
+use crate::client::Body;
+use crate::share::Share;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::TimestampMs;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
+use tracing::{debug, warn};
+
+/// How far a scrape's time may be moved onto the schedule. Equal steps between timestamps compress
+/// to almost nothing, and timers are late by a millisecond; Prometheus does the same.
+const ALIGNMENT_MS_MAX: i64 = 2;
+
+/// What a target's task is to do.
+#[derive(Clone)]
+pub(super) enum Wanted {
+    /// Scrape as planned.
+    Run(Arc<Plan>),
+    /// The target is gone; it may come back soon.
+    Leave,
+    /// End now and say that the series do.
+    EndMarked,
+    /// End now and say nothing.
+    EndSilently,
+}
+
+/// The task of one target.
+pub(super) struct Runner {
+    wanted: watch::Sender<Wanted>,
+    plan: Arc<Plan>,
+    status: Arc<TargetStatus>,
+    task: JoinHandle<()>,
+}
+
+impl Runner {
+    /// Starts scraping as planned, first after `offset`.
+    pub(super) fn start(plan: Arc<Plan>, offset: Duration, resources: Arc<Resources>) -> Self {
+        let (wanted, follows) = watch::channel(Wanted::Run(plan.clone()));
+        let status = Arc::new(TargetStatus::default());
+        let scraping = Scraping {
+            state: None,
+            plan: plan.clone(),
+            status: status.clone(),
+            wanted: follows,
+            resources,
+            schedule_start: None,
+        };
+        Self {
+            wanted,
+            plan,
+            status,
+            task: tokio::spawn(scraping.run(offset)),
+        }
+    }
+
+    /// What is known about the target.
+    pub(super) fn status(&self) -> &Arc<TargetStatus> {
+        &self.status
+    }
+
+    /// What is scraped.
+    pub(super) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Goes on with another plan, or again with the same.
+    pub(super) fn run(&mut self, plan: Arc<Plan>) {
+        self.plan = plan.clone();
+        self.wanted.send_if_modified(|wanted| {
+            let is_same = matches!(wanted, Wanted::Run(old) if Arc::ptr_eq(old, &plan));
+            *wanted = Wanted::Run(plan);
+            !is_same
+        });
+    }
+
+    /// Says what is to become of the task.
+    pub(super) fn tell(&self, wanted: Wanted) {
+        self.wanted.send_replace(wanted);
+    }
+
+    /// Whether the task has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Waits until the task has ended.
+    pub(super) async fn join(self) {
+        if let Err(e) = self.task.await {
+            warn!(error = %e, "scrape task did not end well");
+        }
+    }
+}
+
+struct Scraping {
+    /// Taken away while a thread works on it.
+    state: Option<ScrapeState>,
+    plan: Arc<Plan>,
+    status: Arc<TargetStatus>,
+    wanted: watch::Receiver<Wanted>,
+    resources: Arc<Resources>,
+    schedule_start: Option<TimestampMs>,
+}
+
+impl Scraping {
+    async fn run(mut self, offset: Duration) {
+        let metrics = self.resources.pipeline.metrics();
+        metrics.scrape_targets.add(1);
+        let mut ticks = ticks(offset, self.plan.target.interval);
+        loop {
+            tokio::select! {
+                biased;
+                changed = self.wanted.changed() => {
+                    let wanted = match changed {
+                        Ok(()) => self.wanted.borrow_and_update().clone(),
+                        // Whoever forgot about the task cannot want more of it.
+                        Err(_) => Wanted::EndSilently,
+                    };
+                    match wanted {
+                        Wanted::Run(plan) => self.follow(plan, &mut ticks),
+                        Wanted::Leave => {
+                            if !self.leave(&mut ticks).await {
+                                break;
+                            }
+                        }
+                        Wanted::EndMarked => {
+                            self.end(self.resources.clock.now_ms()).await;
+                            break;
+                        }
+                        Wanted::EndSilently => break,
+                    }
+                }
+                _ = ticks.tick() => self.scrape().await,
+            }
+        }
+        metrics.scrape_targets.add(-1);
+    }
+
+    /// Takes over a plan.
+    fn follow(&mut self, plan: Arc<Plan>, ticks: &mut Interval) {
+        let old = std::mem::replace(&mut self.plan, plan);
+        if old.target.interval != self.plan.target.interval {
+            let now = self.resources.clock.now_ms();
+            let offset = self.plan.target.offset(now, self.resources.seed());
+            *ticks = self::ticks(offset, self.plan.target.interval);
+            self.schedule_start = None;
+        }
+        if let Some(state) = &mut self.state {
+            state.reconfigure(self.plan.job.clone(), &self.plan.target);
+        }
+    }
+
+    /// Waits whether the target comes back; returns whether it did. If not, its series are marked
+    /// at the time of the scrape that did not take place.
+    async fn leave(&mut self, ticks: &mut Interval) -> bool {
+        let mut wanted = self.wanted.clone();
+        let interval = self.plan.target.interval;
+        let clock = self.resources.clock.clone();
+        let waited = async {
+            ticks.tick().await;
+            let time = clock.now_ms();
+            ticks.tick().await;
+            sleep(interval / 10).await;
+            time
+        };
+        let time = tokio::select! {
+            biased;
+            // What is wanted now is looked at where it always is.
+            _ = wanted.changed() => return true,
+            time = waited => time,
+        };
+        self.end(time).await;
+        false
+    }
+
+    async fn scrape(&mut self) {
+        let time = self.scheduled_time();
+        let started = self.resources.clock.monotonic();
+        let fetched = match &self.plan.refusal {
+            Some(refusal) => Err(Error::new(ErrorKind::Limited, refusal.clone())),
+            None => {
+                let mut wanted = self.wanted.clone();
+                let stopped = async {
+                    // An error means that nobody is left who could want it.
+                    let stops = |wanted: &Wanted| !matches!(wanted, Wanted::Run(_));
+                    let _ = wanted.wait_for(stops).await;
+                };
+                tokio::select! {
+                    biased;
+                    () = stopped => return,
+                    fetched = fetch(&self.plan) => fetched,
+                }
+            }
+        };
+        if let Err(e) = &fetched {
+            debug!(url = self.plan.target.url, error = %e, "scrape failed");
+            if let Some(path) = &self.plan.job.failure_log_file {
+                failure_log::write(path.clone(), &self.plan, time, &e.message).await;
+            }
+        }
+        self.store(fetched, time, started).await;
+    }
+
+    /// Stores what came of the scrape at `time` that began when the clock stood at `started`.
+    async fn store(&mut self, fetched: Result<Body, Error>, time: TimestampMs, started: Duration) {
+        let clock = self.resources.clock.clone();
+        let took = self.append(move |state| {
+            let elapsed = || clock.monotonic().saturating_sub(started);
+            state.take(fetched, time, elapsed)
+        });
+        let Some(Scraped {
+            outcome,
+            duration,
+            dropped,
+        }) = took.await
+        else {
+            return;
+        };
+        let metrics = self.resources.pipeline.metrics();
+        match &outcome {
+            Ok(()) => metrics.scrapes_succeeded.inc(),
+            Err(_) => metrics.scrapes_failed.inc(),
+        }
+        if let Some((reason, count)) = dropped {
+            metrics.count_dropped(reason, count);
+            self.warn(format!("{count} samples dropped: {}", reason.as_str()));
+        }
+        let warning = self.status.last().warning;
+        self.status.set_last(LastScrape {
+            health: if outcome.is_ok() {
+                Health::Up
+            } else {
+                Health::Down
+            },
+            error: outcome.err().map_or_else(String::new, |e| e.message),
+            warning,
+            time: Some(time),
+            duration,
+        });
+    }
+
+    async fn end(&mut self, time: TimestampMs) {
+        if self.state.is_some() {
+            self.append(move |state| state.end(time)).await;
+        }
+    }
+
+    /// Makes a batch and stores it, on a thread that may wait; returns what making it said.
+    async fn append<T: Send + 'static>(
+        &mut self,
+        make: impl FnOnce(&mut ScrapeState) -> T + Send + 'static,
+    ) -> Option<T> {
+        let mut state = match self.state.take() {
+            Some(state) => state,
+            None => self.new_state()?,
+        };
+        let (pipeline, tenant) = (
+            self.resources.pipeline.clone(),
+            self.plan.target.tenant.clone(),
+        );
+        let slot = self.resources.slot().await;
+        let appending = spawn_blocking(move || {
+            let made = make(&mut state);
+            let write = pipeline.append(&tenant, state.batch());
+            (made, write, state)
+        });
+        let (made, write, state) = match appending.await {
+            Ok(appended) => appended,
+            Err(e) => {
+                warn!(url = self.plan.target.url, error = %e, "scrape not stored");
+                return None;
+            }
+        };
+        drop(slot);
+        self.state = Some(state);
+        self.status.set_warning(String::new());
+        match write.await {
+            Ok(outcome) => {
+                if let Some(complaint) = outcome.complaint() {
+                    self.warn(complaint);
+                }
+            }
+            Err(e) => self.warn(format!("scrape not stored: {e}")),
+        }
+        Some(made)
+    }
+
+    fn new_state(&self) -> Option<ScrapeState> {
+        match Share::new(&self.resources.caches, "cache of series") {
+            Ok(memory) => Some(ScrapeState::new(
+                self.plan.job.clone(),
+                &self.plan.target,
+                self.status.clone(),
+                self.resources.pipeline.limits().wire,
+                memory,
+            )),
+            Err(e) => {
+                self.warn(e.message);
+                None
+            }
+        }
+    }
+
+    fn warn(&self, message: String) {
+        debug!(url = self.plan.target.url, message, "scrape");
+        self.status.set_warning(message);
+    }
+
+    /// Now, or the time on the schedule if that is as good as now.
+    fn scheduled_time(&mut self) -> TimestampMs {
+        let now = self.resources.clock.now_ms();
+        let start = *self.schedule_start.get_or_insert(now);
+        let step = self.plan.target.interval.as_millis().max(1) as i64;
+        let off = (now - start + step / 2).rem_euclid(step) - step / 2;
+        let tolerance = ALIGNMENT_MS_MAX.min(step / 100);
+        match off.abs() <= tolerance {
+            true => now - off,
+            false => now,
+        }
+    }
+}
+
+fn ticks(offset: Duration, interval: Duration) -> Interval {
+    let mut ticks = interval_at(Instant::now() + offset, interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
+
+async fn fetch(plan: &Plan) -> Result<Body, Error> {
+    match timeout(plan.target.timeout, plan.fetch.fetch()).await {
+        Ok(fetched) => fetched,
+        Err(_) => {
+            let message = format!("Get \"{}\": context deadline exceeded", plan.target.url);
+            Err(Error::new(ErrorKind::Timeout, message))
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! A target: what a discovery told about it, relabelled and checked.
+//!
+//! ```text
+//! address + group's labels + job's defaults -- relabel --> keep, check --> Target
+//! ```
+//!
+//! Follows `scrape/target.go` of Prometheus in meaning, order of checks and words.
+
+use super::settings::JobSettings;
+use crate::client::form_encode;
+use crate::discovery::Group;
+use crate::relabel;
+use firn_model::labels::{Labels, LabelsBuilder};
+use firn_model::tenant::TenantId;
+use firn_model::units::{format_duration, parse_duration};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const ADDRESS: &str = "__address__";
+const SCHEME: &str = "__scheme__";
+const METRICS_PATH: &str = "__metrics_path__";
+const PARAM_PREFIX: &str = "__param_";
+const META_PREFIX: &str = "__meta_";
+const RESERVED_PREFIX: &str = "__";
+const INTERVAL: &str = "__scrape_interval__";
+const TIMEOUT: &str = "__scrape_timeout__";
+const CONVERT_CLASSIC: &str = "__convert_classic_histograms_to_nhcb__";
+const ALWAYS_CLASSIC: &str = "__always_scrape_classic_histograms__";
+const NATIVE: &str = "__scrape_native_histograms__";
+
+/// What may stand as it is in a path; Go's choice.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// What is scraped, and how this one differs from its job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Whose data it becomes.
+    pub tenant: TenantId,
+    /// Labels that every series gets, `job` and `instance` among them.
+    pub labels: Labels,
+    /// Labels before relabelling.
+    pub discovered: Labels,
+    /// Where it is asked.
+    pub url: String,
+    /// Time from scrape to scrape.
+    pub interval: Duration,
+    /// The interval as it is written.
+    pub interval_text: String,
+    /// The longest that a scrape may take.
+    pub timeout: Duration,
+    /// The timeout as it is written.
+    pub timeout_text: String,
+    /// Whether native histograms are read.
+    pub native_histograms: bool,
+    /// Whether classic histograms are kept beside native ones.
+    pub always_classic: bool,
+    /// Whether classic histograms become native ones.
+    pub convert_classic: bool,
+}
+
+/// What became of one address.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Found {
+    /// A target.
+    Target(Box<Target>),
+    /// Relabelling dropped it; the labels are those before.
+    Dropped(Labels),
+}
+
+/// Why `address` cannot be one.
+pub fn check_address(address: &str) -> Result<(), String> {
+    match address.contains('/') {
+        true => Err(format!("{address:?} is not a valid hostname")),
+        false => Ok(()),
+    }
+}
+
+/// Makes a target of `address`, one of those in `group`.
+pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Result<Found, String> {
+    let mut labels = discovered(job, address, group);
+    let discovered = labels.build();
+    if !relabel::apply(&job.relabel, &mut labels) {
+        return Ok(Found::Dropped(discovered));
+    }
+    let address = text(&labels, ADDRESS)?;
+    if address.is_empty() {
+        return Err("no address".into());
+    }
+    check_address(&address)?;
+    let (interval, interval_text) = duration(&labels, INTERVAL, "interval")?;
+    let (timeout, timeout_text) = duration(&labels, TIMEOUT, "timeout")?;
+    if timeout > interval {
+        return Err(format!(
+            "scrape timeout cannot be greater than scrape interval ({timeout_text:?} > \
+             {interval_text:?})"
+        ));
+    }
+    let convert_classic = flag(
+        &labels,
+        CONVERT_CLASSIC,
+        "convert classic histograms to nhcb",
+    )?;
+    let always_classic = flag(&labels, ALWAYS_CLASSIC, "always scrape classic histograms")?;
+    let native_histograms = flag(&labels, NATIVE, "scrape native histograms")?;
+    labels.retain(|name| !name.starts_with(META_PREFIX));
+    if labels.get("instance").is_empty() {
+        labels.set("instance", address.as_bytes());
+    }
+    let all = labels.build();
+    if let Some((name, value)) = all.iter().find(|(_, v)| std::str::from_utf8(v).is_err()) {
+        let value = String::from_utf8_lossy(value);
+        return Err(format!("invalid label value for {name:?}: {value:?}"));
+    }
+    let url = url(job, &labels)?;
+    labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
+    Ok(Found::Target(Box::new(Target {
+        tenant: TenantId::anonymous(),
+        labels: labels.build(),
+        discovered,
+        url,
+        interval,
+        interval_text,
+        timeout,
+        timeout_text,
+        native_histograms: native_histograms.unwrap_or(job.native_histograms),
+        always_classic: always_classic.unwrap_or(job.always_classic),
+        convert_classic: convert_classic.unwrap_or(job.convert_classic),
+    })))
+}
+
+/// The labels of an address before relabelling.
+fn discovered(job: &JobSettings, address: &str, group: &Group) -> LabelsBuilder {
+    let mut labels = LabelsBuilder::default();
+    for (name, value) in &group.labels {
+        labels.set(name, value.as_bytes());
+    }
+    labels.set(ADDRESS, address.as_bytes());
+    let (interval, timeout) = (format_duration(job.interval), format_duration(job.timeout));
+    for (name, value) in [
+        ("job", job.name.as_str()),
+        (INTERVAL, &interval),
+        (TIMEOUT, &timeout),
+        (METRICS_PATH, &job.metrics_path),
+        (SCHEME, &job.scheme),
+        (CONVERT_CLASSIC, bool_text(job.convert_classic)),
+        (ALWAYS_CLASSIC, bool_text(job.always_classic)),
+        (NATIVE, bool_text(job.native_histograms)),
+    ] {
+        set_if_empty(&mut labels, name, value);
+    }
+    for (name, values) in &job.params {
+        if let Some(first) = values.first() {
+            set_if_empty(&mut labels, &format!("{PARAM_PREFIX}{name}"), first);
+        }
+    }
+    labels
+}
+
+fn set_if_empty(labels: &mut LabelsBuilder, name: &str, value: &str) {
+    if labels.get(name).is_empty() {
+        labels.set(name, value.as_bytes());
+    }
+}
+
+fn bool_text(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+fn text(labels: &LabelsBuilder, name: &str) -> Result<String, String> {
+    let value = labels.get(name).to_vec();
+    String::from_utf8(value).map_err(|_| format!("invalid label value for {name:?}"))
+}
+
+fn duration(labels: &LabelsBuilder, name: &str, what: &str) -> Result<(Duration, String), String> {
+    let text = text(labels, name)?;
+    let duration =
+        parse_duration(&text).map_err(|e| format!("error parsing scrape {what}: {e}"))?;
+    match duration.is_zero() {
+        true => Err(format!("scrape {what} cannot be 0")),
+        false => Ok((duration, text)),
+    }
+}
+
+/// A boolean as Go's `strconv.ParseBool` reads it; `None` if there is no such label.
+fn flag(labels: &LabelsBuilder, name: &str, what: &str) -> Result<Option<bool>, String> {
+    let text = text(labels, name)?;
+    match text.as_str() {
+        "" => Ok(None),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Some(true)),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Some(false)),
+        _ => Err(format!(
+            "error parsing {what}: strconv.ParseBool: parsing {text:?}: invalid syntax"
+        )),
+    }
+}
+
+fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
+    let mut params: BTreeMap<String, Vec<String>> = job.params.clone();
+    for (name, value) in labels.iter() {
+        let Some(name) = name.strip_prefix(PARAM_PREFIX) else {
+            continue;
+        };
+        let value = String::from_utf8_lossy(value).into_owned();
+        let values = params.entry(name.to_owned()).or_default();
+        match values.first_mut() {
+            Some(first) => *first = value,
+            None => values.push(value),
+        }
+    }
+    let pairs: Vec<String> = params
+        .iter()
+        .flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
+        .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)))
+        .collect();
+    let (scheme, address) = (text(labels, SCHEME)?, text(labels, ADDRESS)?);
+    let path = text(labels, METRICS_PATH)?;
+    let path = utf8_percent_encode(&path, PATH).to_string();
+    let slash = if path.is_empty() || path.starts_with('/') {
+        ""
+    } else {
+        "/"
+    };
+    let query = match pairs.is_empty() {
+        true => String::new(),
+        false => format!("?{}", pairs.join("&")),
+    };
+    Ok(format!("{scheme}://{address}{slash}{path}{query}"))
+}
+
+impl Target {
+    /// Tells targets apart: those of one job with the same labels and URL are one.
+    pub(super) fn identity(&self) -> (Labels, String) {
+        (self.labels.clone(), self.url.clone())
+    }
+
+    /// How long after `now_ms` the first scrape begins. Targets are spread over their interval by
+    /// what they are, so that a restart does not move them; `seed` tells servers apart that scrape
+    /// the same targets.
+    pub(super) fn offset(&self, now_ms: i64, seed: u64) -> Duration {
+        let interval = self.interval.as_millis().max(1) as u64;
+        let labels = self.labels.as_bytes().iter();
+        let hash = labels
+            .chain(self.url.as_bytes())
+            .fold(FNV_BASIS, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
+            });
+        let place = (u128::from(mix(hash ^ seed)) * u128::from(interval)) >> 64;
+        let since = now_ms.rem_euclid(interval as i64) as u64;
+        Duration::from_millis((place as u64 + interval - since) % interval)
+    }
+}
+
+/// Spreads each bit over all others (the finalizer of SplitMix64): FNV alone leaves the high bits
+/// nearly as they were when the last bytes differ.
+fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relabel::{Action, NameScheme, RuleSettings};
+
+    fn group(labels: &[(&str, &str)]) -> Group {
+        Group {
+            targets: Vec::new(),
+            labels: labels
+                .iter()
+                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+                .collect(),
+        }
+    }
+
+    fn target(job: &JobSettings, address: &str, labels: &[(&str, &str)]) -> Result<Target, String> {
+        match populate(job, address, &group(labels))? {
+            Found::Target(target) => Ok(*target),
+            Found::Dropped(labels) => Err(format!("dropped {labels}")),
+        }
+    }
+
+    #[test]
+    fn target_gets_defaults_of_its_job_and_a_url() {
+        let mut job = JobSettings::new("j");
+        job.params = [("module".to_owned(), vec!["a b".to_owned(), "c".to_owned()])].into();
+        let t = target(
+            &job,
+            "h:1",
+            &[("zone", "x"), ("__param_target", "http://x/")],
+        )
+        .unwrap();
+        assert_eq!(
+            t.labels.to_string(),
+            r#"{instance="h:1", job="j", zone="x"}"#
+        );
+        assert_eq!(
+            t.url,
+            "http://h:1/metrics?module=a+b&module=c&target=http%3A%2F%2Fx%2F"
+        );
+        assert_eq!(t.discovered.get("__scrape_interval__"), b"1m");
+        assert_eq!(t.discovered.get("__param_module"), b"a b");
+    }
+
+    #[test]
+    fn target_is_what_relabelling_makes_of_it() {
+        let mut job = JobSettings::new("j");
+        let rule = |source: &str, target: &str| {
+            let rule = RuleSettings {
+                source_labels: Some(vec![source.to_owned()]),
+                target_label: target.to_owned(),
+                ..RuleSettings::default()
+            };
+            rule.compile(NameScheme::Utf8).unwrap()
+        };
+        job.relabel = vec![
+            rule("__address__", "__param_target"),
+            rule("__meta_port", "__address__"),
+            rule("__meta_path", "__metrics_path__"),
+            rule("__meta_interval", "__scrape_interval__"),
+            rule("__meta_interval", "__scrape_timeout__"),
+        ];
+        let meta = [
+            ("__meta_port", "h:2"),
+            ("__meta_path", "probe"),
+            ("__meta_interval", "5s"),
+        ];
+        let t = target(&job, "site", &meta).unwrap();
+        assert_eq!(t.url, "http://h:2/probe?target=site");
+        assert_eq!(t.interval, Duration::from_secs(5));
+        assert_eq!(t.labels.to_string(), r#"{instance="h:2", job="j"}"#);
+    }
+
+    #[test]
+    fn target_that_cannot_be_one_says_why() {
+        let job = JobSettings::new("j");
+        for (address, labels, want) in [
+            ("", &[][..], "no address"),
+            ("http://x", &[], "\"http://x\" is not a valid hostname"),
+            (
+                "x",
+                &[("__scrape_interval__", "y")],
+                "error parsing scrape interval: not a valid duration string: \"y\"",
+            ),
+            (
+                "x",
+                &[("__scrape_timeout__", "0s")],
+                "scrape timeout cannot be 0",
+            ),
+            (
+                "x",
+                &[("__scrape_interval__", "5s")],
+                "scrape timeout cannot be greater than scrape interval (\"10s\" > \"5s\")",
+            ),
+            (
+                "x",
+                &[("__scrape_native_histograms__", "maybe")],
+                "error parsing scrape native histograms: strconv.ParseBool: parsing \"maybe\": \
+                 invalid syntax",
+            ),
+        ] {
+            assert_eq!(target(&job, address, labels).unwrap_err(), want);
+        }
+        let mut job = JobSettings::new("j");
+        let drop = RuleSettings {
+            action: Action::Drop,
+            ..RuleSettings::default()
+        };
+        job.relabel = vec![drop.compile(NameScheme::Utf8).unwrap()];
+        let e = target(&job, "x", &[]).unwrap_err();
+        assert!(e.starts_with("dropped {__address__=\"x\", "), "{e}");
+    }
+
+    #[test]
+    fn offset_spreads_targets_evenly_and_does_not_depend_on_now() {
+        let job = JobSettings::new("j");
+        let mut counts = [0; 6];
+        for i in 0..600 {
+            let t = target(&job, &format!("host-{i}:9100"), &[]).unwrap();
+            let at = |now: i64| (now as u64 + t.offset(now, 7).as_millis() as u64) % 60_000;
+            assert_eq!(at(0), at(123_457));
+            counts[(at(0) / 10_000) as usize] += 1;
+        }
+        assert!(counts.iter().all(|c| (60..=140).contains(c)), "{counts:?}");
+    }
+}
