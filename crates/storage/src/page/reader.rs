@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// turns.
 const TIMES_KEPT: usize = 8;
 
+/// Pages of which a [`Scratch`] remembers the float column read last: those that a query goes
+/// through for each series of a family.
+const PAGES_KEPT: usize = 8;
+
 /// An opened page. Header and directory are checked; a stripe is when it is first read.
 #[derive(Debug)]
 pub struct Page {
@@ -31,9 +35,10 @@ pub struct Page {
 /// Memory that decoding works in, and what neighbouring columns share. Reuse one.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    floats: FloatReader,
+    floats: Vec<FloatReader>,
+    floats_next: usize,
     times: Vec<KeptTimes>,
-    next: usize,
+    times_next: usize,
 }
 
 #[derive(Debug)]
@@ -134,8 +139,8 @@ impl Page {
         if scratch.times.len() < TIMES_KEPT {
             scratch.times.push(kept);
         } else {
-            scratch.times[scratch.next % TIMES_KEPT] = kept;
-            scratch.next += 1;
+            scratch.times[scratch.times_next % TIMES_KEPT] = kept;
+            scratch.times_next += 1;
         }
         Ok(times)
     }
@@ -187,7 +192,8 @@ impl Page {
                     bytes: stripe.bytes,
                 };
                 let (count, values) = (column.count, &mut into.values);
-                scratch.floats.read(stripe, at, count, wanted, values)
+                let reader = scratch.reader_of(&self.bytes);
+                reader.read(stripe, at, count, wanted, values)
             }
             Kind::Mixed => mixed::read(stripe.cursor(column.offset)?, column.count, wanted, into),
         }
@@ -255,6 +261,22 @@ impl Page {
             start: stripe.entry.range.start,
             bytes,
         })
+    }
+}
+
+impl Scratch {
+    /// The reader that remembers this page, or the one that is to from now on.
+    fn reader_of(&mut self, page: &Arc<[u8]>) -> &mut FloatReader {
+        let known = self.floats.iter().position(|r| r.remembers(page));
+        let index = known.unwrap_or_else(|| {
+            if self.floats.len() < PAGES_KEPT {
+                self.floats.push(FloatReader::default());
+                return self.floats.len() - 1;
+            }
+            self.floats_next = (self.floats_next + 1) % PAGES_KEPT;
+            self.floats_next
+        });
+        &mut self.floats[index]
     }
 }
 

@@ -131,6 +131,11 @@ impl<'a> Stripe<'a> {
 }
 
 impl FloatReader {
+    /// Whether the column read last is one of this page.
+    pub(super) fn remembers(&self, page: &Arc<[u8]>) -> bool {
+        self.page.as_ref().is_some_and(|p| Arc::ptr_eq(p, page))
+    }
+
     /// Appends the values `wanted` of the column at `at`, which has `count`, to `into`.
     pub(super) fn read(
         &mut self,
@@ -141,11 +146,7 @@ impl FloatReader {
         into: &mut Vec<f64>,
     ) -> Result<(), Malformed> {
         let (distance, cursor) = stripe.column(at)?;
-        if !self
-            .page
-            .as_ref()
-            .is_some_and(|p| Arc::ptr_eq(p, stripe.page))
-        {
+        if !self.remembers(stripe.page) {
             self.page = Some(stripe.page.clone());
             self.last.column = None;
         }
