@@ -45,8 +45,8 @@ pub use crate::codec::Malformed;
 /// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
 pub const SAMPLES_MAX: usize = 1 << 17;
 
-/// Buckets of all histograms of a column at most: 700 buckets of a day at 15 s, and 32 MiB when
-/// decoded.
+/// Buckets, spans and custom bounds of all histograms of a column at most: 700 of a day at 15 s,
+/// and 32 MiB when decoded.
 pub const HISTOGRAM_NUMBERS_MAX: usize = 1 << 22;
 
 /// Series in a page at most.

@@ -21,12 +21,12 @@ pub struct Family(pub u64);
 
 /// A series that does not fit a page: whoever pushes splits it by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column too long for a page: {samples} samples and {buckets} buckets")]
+#[error("column too long for a page: {samples} samples and {numbers} buckets, spans and bounds")]
 pub struct ColumnTooLong {
     /// Its samples, limit [`SAMPLES_MAX`].
     pub samples: usize,
-    /// The buckets of all its histograms, limit [`HISTOGRAM_NUMBERS_MAX`].
-    pub buckets: usize,
+    /// Buckets, spans and bounds of all its histograms, limit [`HISTOGRAM_NUMBERS_MAX`].
+    pub numbers: usize,
 }
 
 /// A page in the making. Equal pushes in equal order make equal bytes.
@@ -88,9 +88,9 @@ impl PageBuilder {
         assert!(self.draft.slots.last().is_none_or(|last| *last < slot));
         assert!(!columns.times.is_empty() && columns.times.len() == columns.values.len());
         assert!(self.draft.slots.len() < COLUMNS_MAX);
-        let (samples, buckets) = (columns.times.len(), mixed::numbers(columns));
-        if samples > SAMPLES_MAX || buckets > HISTOGRAM_NUMBERS_MAX {
-            return Err(ColumnTooLong { samples, buckets });
+        let (samples, numbers) = (columns.times.len(), mixed::numbers(columns));
+        if samples > SAMPLES_MAX || numbers > HISTOGRAM_NUMBERS_MAX {
+            return Err(ColumnTooLong { samples, numbers });
         }
         if self.stripe_bytes() >= STRIPE_BYTES {
             self.stripes.push(self.data.len());

@@ -24,9 +24,13 @@ use firn_model::histogram::{Counts, Histogram};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Numbers that a reader of the column makes at most.
+/// Buckets, spans and bounds of all histograms of a column: what limits are about.
 pub(super) fn numbers(columns: &Columns) -> usize {
-    let buckets = |h: &Histogram| match &h.counts {
+    columns.histograms.iter().map(|(_, h)| numbers_of(h)).sum()
+}
+
+fn numbers_of(h: &Histogram) -> usize {
+    let buckets = match &h.counts {
         Counts::Integer {
             positive, negative, ..
         } => positive.len() + negative.len(),
@@ -34,7 +38,7 @@ pub(super) fn numbers(columns: &Columns) -> usize {
             positive, negative, ..
         } => positive.len() + negative.len(),
     };
-    columns.histograms.iter().map(|(_, h)| buckets(h)).sum()
+    buckets + h.positive_spans.len() + h.negative_spans.len() + h.custom_values.len()
 }
 
 /// Appends the samples of `columns`.
@@ -167,7 +171,7 @@ pub(super) fn read(
     wanted: Range<usize>,
     into: &mut Columns,
 ) -> Result<(), Malformed> {
-    let mut at = 0;
+    let (mut at, mut budget) = (0, HISTOGRAM_NUMBERS_MAX);
     while at < count && at < wanted.end {
         let head = cursor.uvarint()?;
         let len = usize::try_from(head >> 1).unwrap_or(usize::MAX);
@@ -183,7 +187,7 @@ pub(super) fn read(
         if head & 1 == 0 {
             values::read_alone(payload, len, part, &mut into.values)?;
         } else {
-            read_run(payload, len, part, into)?;
+            read_run(payload, len, part, (&mut budget, into))?;
         }
     }
     Ok(())
@@ -193,7 +197,7 @@ fn read_run(
     mut cursor: Cursor<'_>,
     count: usize,
     wanted: Range<usize>,
-    into: &mut Columns,
+    (budget, into): (&mut usize, &mut Columns),
 ) -> Result<(), Malformed> {
     let is_float = match cursor.byte()? {
         0 => false,
@@ -201,10 +205,10 @@ fn read_run(
         _ => return Err(Malformed("unknown kind of histogram")),
     };
     let shape = read_shape(&mut cursor, is_float)?;
+    // The page's limit holds for all histograms together, so that no shape can be had for nothing.
+    let rest = budget.checked_sub(numbers_of(&shape).saturating_mul(wanted.len()));
+    *budget = rest.ok_or(Malformed("more buckets than a column may have"))?;
     let width = Row::of(&shape.counts).numbers();
-    if width.saturating_mul(wanted.len()) > HISTOGRAM_NUMBERS_MAX + 2 * wanted.len() {
-        return Err(Malformed("more buckets than a column may have"));
-    }
     let mut hints = Vec::new();
     ints::read_column(cursor, count, wanted.clone(), &mut hints)?;
     ints::skip_column(&mut cursor, count)?;

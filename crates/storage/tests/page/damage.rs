@@ -57,7 +57,7 @@ fn sealed(pushes: &[(u32, Columns)]) -> Vec<u8> {
 }
 
 /// Changes some bytes of a stretch.
-fn damage(rng: &SimRng, bytes: &mut Vec<u8>, stretch: Range<usize>) {
+fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
     let pick = |range: &Range<usize>| range.start + rng.next_u64() as usize % range.len().max(1);
     for _ in 0..=rng.next_u64() % 4 {
         let at = pick(&stretch);
