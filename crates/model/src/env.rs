@@ -100,7 +100,7 @@ pub enum Work {
     Compute,
     /// Writes and syncs of the log: its own thread, may block on the disk.
     Log,
-    /// Checkpoints, removal and other shaped work: may block on the disk.
+    /// Sealing, removal and other shaped work: may block on the disk.
     Background,
 }
 

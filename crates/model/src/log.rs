@@ -2,7 +2,7 @@
 //!
 //! The local segment log is one engine; an object-store log and Kafka follow. A block is opaque
 //! here and self-contained: it replays from itself plus the series records of its segment or
-//! checkpoint.
+//! catalogue.
 
 use crate::error::Error;
 

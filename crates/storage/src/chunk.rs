@@ -57,27 +57,6 @@ impl Chunk {
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
 
-    /// Takes bytes from a disk: decodes them once to see that they hold the invariant.
-    pub(crate) fn from_untrusted(bytes: &[u8]) -> Result<Self, Malformed> {
-        let chunk = Self(bytes.into());
-        if bytes.len() < HEADER_BYTES + 8 {
-            return Err(Malformed("chunk without a header"));
-        }
-        let mut columns = Columns::default();
-        // One more than it should hold, so that runs cannot make a few bytes into a large column.
-        decode::body(chunk.body(), chunk.sample_count() + 1, &mut columns)?;
-        if columns.times.len() != chunk.sample_count() {
-            return Err(Malformed("chunk does not hold the samples it counts"));
-        }
-        if columns.times.is_empty() || columns.times.windows(2).any(|w| w[0] >= w[1]) {
-            return Err(Malformed("chunk times do not increase"));
-        }
-        if columns.times.last() != Some(&chunk.range().max) {
-            return Err(Malformed("chunk ends elsewhere than its header says"));
-        }
-        Ok(chunk)
-    }
-
     fn from_parts(count: u16, last: TimestampMs, body: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
         bytes.extend_from_slice(&count.to_le_bytes());
@@ -86,7 +65,8 @@ impl Chunk {
         Self(bytes.into())
     }
 
-    /// The bytes, as they are stored.
+    /// The bytes.
+    #[cfg(test)]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -113,15 +93,15 @@ impl Chunk {
         decode::body(self.body(), samples, into).map(|_| ())
     }
 
-    /// The same chunk with its first `samples` only.
-    pub(crate) fn truncated(&self, samples: usize) -> Result<Self, Malformed> {
+    /// The same chunk without the samples up to `time`, of which it has newer ones.
+    pub(crate) fn behind(&self, time: TimestampMs) -> Result<Self, Malformed> {
         let mut columns = Columns::default();
-        self.decode(samples, &mut columns)?;
+        self.decode(usize::MAX, &mut columns)?;
         let mut open = OpenChunk::default();
-        for (time, start, value) in columns.samples() {
+        for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
-                Sample::Float(value) => open.push_float(time, start, value),
-                Sample::Histogram(histogram) => open.push_histogram(time, start, &histogram),
+                Sample::Float(value) => open.push_float(at, start, value),
+                Sample::Histogram(histogram) => open.push_histogram(at, start, &histogram),
             }
         }
         open.snapshot().ok_or(Malformed("chunk without a sample"))

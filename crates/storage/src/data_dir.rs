@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! LOCK            held by the process that uses the folder
-//! FORMAT          "firn data format 1\n"; written before anything else
+//! FORMAT          "firn data format 2\n"; written before anything else
 //! wal/            segments of the log
-//! checkpoints/    snapshots of the head
+//! pages/          segments of sealed samples
+//! series/         the series catalogue
 //! ```
 //!
 //! Invariant: nothing is written into a folder that another process uses, that holds something
@@ -16,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The format of the folder as a whole; the files in it carry their own versions too.
-pub const DATA_FORMAT: u32 = 1;
+pub const DATA_FORMAT: u32 = 2;
 
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
@@ -66,7 +67,7 @@ impl DataDir {
             root: root.to_path_buf(),
             _lock: lock,
         };
-        for folder in [dir.wal(), dir.checkpoints()] {
+        for folder in [dir.wal(), dir.pages(), dir.series()] {
             disk.create_dir_all(&folder)
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
@@ -83,9 +84,14 @@ impl DataDir {
         self.root.join("wal")
     }
 
-    /// The folder of the checkpoints.
-    pub fn checkpoints(&self) -> PathBuf {
-        self.root.join("checkpoints")
+    /// The folder of the page segments.
+    pub fn pages(&self) -> PathBuf {
+        self.root.join("pages")
+    }
+
+    /// The folder of the series catalogue.
+    pub fn series(&self) -> PathBuf {
+        self.root.join("series")
     }
 }
 
@@ -168,7 +174,7 @@ mod tests {
         sim.disk.crash();
         check(&sim, Ok(()));
         let names = sim.env.disk.list(Path::new(ROOT)).unwrap();
-        let expected = ["FORMAT", "LOCK", "checkpoints", "wal"];
+        let expected = ["FORMAT", "LOCK", "pages", "series", "wal"];
         assert_eq!(names, expected.map(PathBuf::from));
     }
 
@@ -208,18 +214,18 @@ mod tests {
     #[test]
     fn folder_of_another_format_is_refused() {
         check(
-            &with_file("FORMAT", b"firn data format 2\n"),
-            Err("var/firn/FORMAT has format 2, this version reads format 1"),
+            &with_file("FORMAT", b"firn data format 1\n"),
+            Err("var/firn/FORMAT has format 1, this version reads format 2"),
         );
         check(
             &with_file("FORMAT", b"\xff\xfe"),
-            Err("var/firn/FORMAT has format unknown, this version reads format 1"),
+            Err("var/firn/FORMAT has format unknown, this version reads format 2"),
         );
     }
 
     #[test]
     fn folder_as_recorded_opens() {
-        let golden = include_bytes!("../tests/fixtures/format-1/FORMAT");
+        let golden = include_bytes!("../tests/fixtures/format-2/FORMAT");
         check(&with_file("FORMAT", golden), Ok(()));
         let sim = sim::env(1);
         check(&sim, Ok(()));

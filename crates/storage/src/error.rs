@@ -74,7 +74,7 @@ pub enum StorageError {
     /// The disk is nearly full.
     #[error("disk of {} is full: {free} bytes free, {required} required", path.display())]
     DiskFull {
-        /// The folder of the log or the checkpoints.
+        /// The folder of the log or the pages.
         path: PathBuf,
         /// Bytes free.
         free: u64,

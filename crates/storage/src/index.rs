@@ -49,6 +49,9 @@ use writer::Writer;
 
 const TERM_PAGE: u32 = 256;
 
+/// The label by which the buckets of a classic histogram differ.
+const BUCKET_LABEL: &str = "le";
+
 /// Distinct label names that the index takes: each costs some 300 bytes for ever, since names,
 /// unlike values, are not removed.
 const LABELS_MAX: u32 = 1 << 20;
@@ -140,6 +143,11 @@ impl Index {
         self.membership.set(slot, epoch);
     }
 
+    /// Takes back what was said of a series that is gone before it was indexed.
+    pub(crate) fn unmark(&self, slot: u32) {
+        self.membership.clear(slot);
+    }
+
     /// What readers hold so that nothing they look at is forgotten.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         self.generation.load_full()
@@ -150,6 +158,22 @@ impl Index {
         let mut bytes = Vec::with_capacity(256);
         SeriesCursor::new(self).terms(slot, |term| self.push_term(term, &mut bytes));
         LabelsRef::from_canonical(&bytes).to_owned()
+    }
+
+    /// A hash of the labels of a series without `le`, if it has one: buckets of one histogram have
+    /// the same.
+    pub(crate) fn family(&self, slot: u32) -> Option<u64> {
+        let (le, _) = self.label(BUCKET_LABEL)?;
+        let mut is_bucket = false;
+        let mut bytes = Vec::with_capacity(64);
+        SeriesCursor::new(self).terms(slot, |term| {
+            if self.label_of(term) == le {
+                is_bucket = true;
+            } else {
+                bytes.extend_from_slice(&term.to_le_bytes());
+            }
+        });
+        is_bucket.then(|| self.keys.hash(&bytes))
     }
 
     fn push_term(&self, term: u32, out: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! The local store: log, head and active index. Sync; no tokio, no HTTP.
 
-pub mod checkpoint;
+pub(crate) mod block_file;
+pub(crate) mod catalogue;
 pub(crate) mod chunk;
 pub(crate) mod codec;
 pub mod data_dir;
@@ -11,4 +12,5 @@ pub(crate) mod index;
 pub mod log;
 pub(crate) mod log_block;
 pub mod page;
+pub(crate) mod sealed;
 pub mod store;

@@ -13,7 +13,7 @@ pub(crate) mod block;
 mod commit;
 pub(crate) mod file_header;
 mod metrics;
-mod recovery;
+pub(crate) mod recovery;
 pub(crate) mod scan;
 mod segment;
 mod writer;
@@ -60,9 +60,9 @@ pub struct LogOptions {
     /// again may be in the group itself. 16 MiB: a tenth of a second of a 160 MB/s disk.
     pub queue_bytes_max: usize,
     /// Below so many free bytes [`LocalLog::admit`] refuses, so that what was admitted can still be
-    /// written and a checkpoint can still free space. Two segments: one to fill, one for the rest.
+    /// written and sealing can still free space. Two segments: one to fill, one for the rest.
     pub free_bytes_min: u64,
-    /// Positions begin after this one: the newest checkpoint's. Segments that it covers whole are
+    /// Positions begin after this one, up to which pages cover the log. Segments before it are
     /// removed when the log is opened.
     pub start_after: Position,
 }
@@ -225,14 +225,20 @@ impl LocalLog {
         Ok(log)
     }
 
-    /// The first position that the log in `dir` still holds, without opening it.
-    pub fn first_position(env: &Env, dir: &Path) -> Result<Option<Position>, StorageError> {
-        Ok(segment::list(&*env.disk, dir)?.first().copied())
+    /// The first position that it still holds, or will give next.
+    pub fn first_position(&self) -> Position {
+        let segments = lock(&self.0.catalog.segments);
+        segments.first().map_or(Position(0), |s| s.0)
     }
 
     /// The newest position given to a block, durable or not.
     pub fn last_position(&self) -> Position {
         lock(&self.0.state).next.previous()
+    }
+
+    /// Whether a trim to `to` would free anything.
+    pub fn may_trim(&self, to: Position) -> bool {
+        self.0.catalog.oldest_before(to).is_some()
     }
 
     /// Whether it refuses blocks because the disk is nearly full, as of the last look.
@@ -306,7 +312,7 @@ impl LocalLog {
         self.sync()
     }
 
-    /// Removes every segment, once the log is closed and a checkpoint holds all of it.
+    /// Removes every segment, once the log is closed and all of it is sealed.
     pub fn remove_all(&self) -> Result<(), StorageError> {
         for segment in self.segments() {
             self.0

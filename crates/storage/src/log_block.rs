@@ -2,7 +2,7 @@
 //!
 //! A block holds the series of which it has the first sample and the samples that were accepted, in
 //! columns, measured only against each other: it replays from itself and the series records of the
-//! log before it or of the checkpoint. `docs/format/log-block.md` draws it. Invariant: replay gives
+//! log before it or of the catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives
 //! the same head whatever the order of the blocks and however often one is read, because only
 //! accepted samples are in it, and a sample that is there already is skipped.
 

@@ -1,48 +1,55 @@
 //! The store: log, head and active index behind the two traits that the other rooms see.
 //!
 //! ```text
-//! append: head (at once, hidden) -> log -> visible and acked        select: index -> head, what is
-//! visible upkeep: a rotating sweep drops what left the retention; a checkpoint when the log has
-//! grown open:   checkpoint, then the log behind it                        close: a last
-//! checkpoint, and no log
+//! append: head (at once, hidden) -> log -> visible and acked
+//! select: index -> head, what is visible -> pages
+//! upkeep: sealing moves windows of samples into pages; the log and what left the retention go
+//! open:   catalogue and pages, then the log behind them
+//! close:  everything is sealed, and the log is gone
 //! ```
 //!
 //! Invariants: what was acked is found by every later reader and after every restart, once; a
-//! reader sees all of a batch or nothing of it; the log is never longer than
-//! [`StoreOptions::checkpoint_log_bytes`] or the last checkpoint, but for what arrives while the
-//! next one is written or the disk has no room for it. The store knows one tenant; it knows nothing
-//! of HTTP, and of wall time only what a caller passes in.
+//! reader sees all of a batch or nothing of it; the log is never longer than what is not sealed,
+//! but for its segments' grain. The store knows one tenant; it knows nothing of HTTP, and of wall
+//! time only what a caller passes in.
 
 mod append;
-mod checkpoint;
+mod coverage;
 mod metrics;
 mod options;
 mod replay;
+mod seal;
 mod select;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod upkeep;
 
-pub use options::{CHECKPOINT_LOG_BYTES, LATENESS_MAX_MS, RETENTION_MS, StoreOptions, SyncMode};
+pub use options::{LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS};
 pub use stats::{Stat, StoreStats};
 
+use crate::catalogue::Catalogue;
 use crate::data_dir::DataDir;
 use crate::fingerprint::HashKeys;
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::index::Index;
 use crate::log::{LocalLog, LogMetrics, LogOptions};
+use crate::sealed::Sealed;
+use crate::sealed::segments::Segments;
 use append::Scratch;
+use coverage::{Coverage, Windows};
 use firn_model::batch::{Batch, Source};
 use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Selection, Ticket};
 use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upkeep::Upkeep;
 
@@ -63,9 +70,7 @@ pub struct Store {
     watermark: Arc<Watermark>,
     /// The newest time stored, `i64::MIN` before the first.
     newest: AtomicI64,
-    /// Bytes logged since the last checkpoint, and the bytes of that.
-    logged_bytes: AtomicU64,
-    checkpoint_bytes: AtomicU64,
+    sealed: Arc<Sealed>,
     scratch: Mutex<Vec<Scratch>>,
     /// Held by the background job.
     upkeep: Mutex<Upkeep>,
@@ -96,23 +101,27 @@ impl Store {
     /// and counted, and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
         let dir = DataDir::open(&env, &options.dir)?;
-        let log_first = LocalLog::first_position(&env, &dir.wal())?;
-        let checkpoint = crate::checkpoint::open_newest(&env, &dir.checkpoints(), log_first)?;
+        let catalogue = Catalogue::open(&env, &dir.series())?;
+        let found = Segments::open(&env, &dir.pages(), options.page_segment_bytes)?;
         let log_metrics = Arc::new(LogMetrics::default());
         let log_options = LogOptions {
             sync: options.sync.into(),
-            start_after: checkpoint
-                .as_ref()
-                .map(|c| c.position())
-                .unwrap_or_default(),
+            segment_bytes: options.log_segment_bytes,
+            start_after: catalogue.trimmed(),
             ..LogOptions::default()
         };
         let log = LocalLog::open(&env, &dir.wal(), log_options, log_metrics.clone())?;
+        let windows = Windows {
+            window_ms: options.window_ms.max(1),
+            is_jittered: options.is_jittered,
+        };
+        let coverage = Coverage::new(windows, log.first_position().previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
         let store = Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
+            sealed: Arc::new(Sealed::new(options.page_cache_bytes)),
             options,
             env,
             dir,
@@ -122,13 +131,11 @@ impl Store {
             keys,
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
-            logged_bytes: AtomicU64::new(0),
-            checkpoint_bytes: AtomicU64::new(0),
             scratch: Mutex::default(),
-            upkeep: Mutex::default(),
+            upkeep: Mutex::new(Upkeep::new(found.segments, catalogue, coverage)),
             upkeep_scheduled: AtomicBool::new(false),
         };
-        store.replay(checkpoint.as_ref())?;
+        store.replay(found.pages, found.damages)?;
         Ok(Arc::new(store))
     }
 
@@ -143,16 +150,38 @@ impl Store {
         self.env.compute.spawn(Work::Background, Box::new(job));
     }
 
-    /// Ends cleanly: appends fail from here on, a last checkpoint holds everything, and the log is
-    /// gone.
+    /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.
     pub fn close(&self) -> Result<(), Error> {
         // The job under way, if there is one, ends first.
         let mut upkeep = lock(&self.upkeep);
         self.log.close()?;
-        if self.log.last_position() > upkeep.checkpoint_position {
-            self.write_checkpoint(&mut upkeep)?;
+        let last = self.log.last_position();
+        if last > upkeep.trimmed() {
+            self.seal_all(&mut upkeep, last)?;
+            self.write_catalogue(&mut upkeep, last)?;
         }
+        upkeep.segments.finish()?;
         Ok(self.log.remove_all()?)
+    }
+
+    /// Seals whatever the closed log holds up to its last block.
+    fn seal_all(&self, upkeep: &mut Upkeep, last: Position) -> Result<(), Error> {
+        // Only what every reader may see is sealed.
+        self.watermark.wait_for_readers();
+        self.leave_mark(upkeep);
+        let all = upkeep.coverage.all(self.newest.load(Ordering::Acquire));
+        loop {
+            let before = self.metrics.sealed_samples.get();
+            self.seal(upkeep, &all, 0)?;
+            if upkeep.coverage.covered() >= last {
+                return Ok(());
+            }
+            // A column too long for one page goes in parts.
+            if self.metrics.sealed_samples.get() == before {
+                let message = "samples are left that no page holds; the log is kept";
+                return Err(Error::new(ErrorKind::Internal, message.to_owned()));
+            }
+        }
     }
 
     /// The newest time stored, if there is a sample.

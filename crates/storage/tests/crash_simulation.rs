@@ -17,7 +17,7 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Sealing, Store, StoreOptions, SyncMode};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -66,7 +66,15 @@ impl History {
         };
         let mut options = StoreOptions::new("data");
         options.shards = 1 + rng.below(4) as usize;
-        options.checkpoint_log_bytes = rng.below(4_000);
+        options.window_ms = SCRAPE_MS * (1 + rng.below(20) as i64);
+        options.is_jittered = !rng.one_in(4);
+        options.log_segment_bytes = 100 + rng.below(2_000);
+        options.page_segment_bytes = 100 + rng.below(2_000);
+        options.page_cache_bytes = rng.below(4_000) as usize;
+        // A write that seals may wait for the log's thread: there must be one.
+        if deferred.is_none() && rng.one_in(4) {
+            options.sealing = Sealing::WithWrites;
+        }
         options.sync = match rng.below(4) {
             0 => SyncMode::Interval,
             1 => SyncMode::None,

@@ -42,6 +42,41 @@ impl Columns {
         self.histograms.clear();
     }
 
+    /// Drops the samples from the one with number `len` on.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.times.truncate(len);
+        self.values.truncate(len);
+        self.start_times.truncate(len);
+        let kept = self
+            .histograms
+            .partition_point(|(i, _)| (*i as usize) < len);
+        self.histograms.truncate(kept);
+    }
+
+    /// Drops the samples from number `len` on that are not newer than the one before it.
+    pub(crate) fn drop_repeated(&mut self, len: usize) {
+        let Some(last) = len.checked_sub(1).and_then(|i| self.times.get(i)).copied() else {
+            return;
+        };
+        let repeated = self.times[len..].partition_point(|t| *t <= last);
+        if repeated == 0 {
+            return;
+        }
+        self.times.drain(len..len + repeated);
+        self.values.drain(len..len + repeated);
+        if !self.start_times.is_empty() {
+            self.start_times.drain(len..len + repeated);
+        }
+        let gone = len..len + repeated;
+        self.histograms
+            .retain(|(i, _)| !gone.contains(&(*i as usize)));
+        for (i, _) in &mut self.histograms {
+            if *i as usize >= gone.end {
+                *i -= repeated as u32;
+            }
+        }
+    }
+
     /// The samples one by one, as (time, start, value).
     pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
         let mut histograms = self.histograms.iter().peekable();

@@ -1,11 +1,11 @@
 //! The chunk that a series appends to.
 
-use super::decode::{self, Columns};
+use super::decode::Sample;
 use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
 use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
 use crate::codec::value::ValueState;
-use crate::codec::{Malformed, histogram, push_uvarint, zigzag};
+use crate::codec::{histogram, push_uvarint, zigzag};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
@@ -23,9 +23,18 @@ pub(crate) struct OpenChunk {
     count: u16,
     time_run_at: u16,
     value_run_at: u16,
-    has_newest: bool,
+    known: Known,
     /// Only series with histograms or start timestamps pay for their state.
     rare: Option<Box<Rare>>,
+}
+
+/// What is known of the newest sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    #[default]
+    Nothing,
+    Time,
+    Sample,
 }
 
 #[derive(Debug, Default)]
@@ -43,30 +52,34 @@ pub(crate) enum Newest<'a> {
     Float(f64),
     /// A histogram.
     Histogram(&'a Histogram),
+    /// Nobody knows any more, or there never was one.
+    Unknown,
 }
 
 impl OpenChunk {
-    /// Goes on after the last sample of `chunk`, or behind an empty one if it is full.
-    pub(crate) fn resume(chunk: &Chunk) -> Result<Self, Malformed> {
-        let body = chunk.body();
-        let end = decode::body(body, chunk.sample_count(), &mut Columns::default())?;
-        let rare = (end.start != START_UNKNOWN || end.histogram.is_some()).then(|| {
-            Box::new(Rare {
-                start: end.start,
-                histogram: end.histogram,
-                ends_in_histogram: end.ends_in_histogram,
-            })
-        });
-        Ok(Self {
-            body: body.to_vec(),
-            time: end.time,
-            value: end.value,
-            count: chunk.sample_count() as u16,
-            time_run_at: 0,
-            value_run_at: 0,
-            has_newest: true,
-            rare,
-        })
+    /// An empty chunk behind a sample at `time`, whose value may be forgotten.
+    pub(crate) fn behind(time: TimestampMs, sample: Option<Sample>) -> Self {
+        let mut open = Self {
+            time: TimeState::starting_at(time),
+            known: if sample.is_some() {
+                Known::Sample
+            } else {
+                Known::Time
+            },
+            ..Self::default()
+        };
+        match sample {
+            Some(Sample::Float(value)) => open.value.bits = value.to_bits(),
+            Some(Sample::Histogram(histogram)) => {
+                open.rare = Some(Box::new(Rare {
+                    start: START_UNKNOWN,
+                    histogram: Some(histogram),
+                    ends_in_histogram: true,
+                }));
+            }
+            None => {}
+        }
+        open
     }
 
     /// Samples in the chunk.
@@ -81,7 +94,7 @@ impl OpenChunk {
 
     /// Whether a sample was ever appended.
     pub(crate) fn has_newest(&self) -> bool {
-        self.has_newest
+        self.known != Known::Nothing
     }
 
     /// The time of the newest sample ever appended, also if its chunk has been closed since.
@@ -92,6 +105,7 @@ impl OpenChunk {
     /// The newest sample ever appended, also if its chunk has been closed since.
     pub(crate) fn newest(&self) -> Newest<'_> {
         match self.rare.as_deref() {
+            _ if self.known != Known::Sample => Newest::Unknown,
             Some(Rare {
                 ends_in_histogram: true,
                 histogram: Some(histogram),
@@ -176,7 +190,7 @@ impl OpenChunk {
         self.body.reserve_exact(2 * GRAIN_BYTES);
         self.body.extend_from_slice(&time.to_le_bytes());
         self.time = TimeState::starting_at(time);
-        self.has_newest = true;
+        self.known = Known::Sample;
         self.value = ValueState::default();
         self.time_run_at = 0;
         self.value_run_at = 0;

@@ -195,19 +195,48 @@ impl Series {
         self.open.memory_bytes() + closed
     }
 
-    /// Takes chunks from a checkpoint, in any order between calls, and goes on behind the newest.
-    pub(crate) fn load(&mut self, chunks: Vec<Chunk>) -> Result<(), Malformed> {
-        let mut all: Vec<Chunk> = self.closed.take().map_or(Vec::new(), |c| *c);
-        all.extend(self.open.close());
-        all.extend(chunks);
-        all.sort_by_key(|c| c.range().min);
-        all.dedup_by(|later, earlier| later.range().min <= earlier.range().max);
-        if let Some(newest) = all.pop() {
-            self.open = OpenChunk::resume(&newest)?;
+    /// Says what the newest of its sealed samples is, before any other is known; one without a
+    /// value stands for a sample too old to be sent again.
+    pub(crate) fn begin_behind(&mut self, time: TimestampMs, sample: Option<Sample>) {
+        self.open = OpenChunk::behind(time, sample);
+    }
+
+    /// Drops the samples up to `time`, which are sealed; the newest one stays known.
+    pub(crate) fn drop_through(&mut self, time: TimestampMs) -> Result<(), Malformed> {
+        if let Some(closed) = &mut self.closed {
+            let sealed = closed.partition_point(|c| c.range().max <= time);
+            closed.drain(..sealed);
+            if let Some(cut) = closed.first_mut()
+                && cut.range().min <= time
+            {
+                *cut = cut.behind(time)?;
+            }
+            if closed.is_empty() {
+                self.closed = None;
+            } else {
+                closed.shrink_to_fit();
+                return Ok(());
+            }
         }
-        if !all.is_empty() {
-            self.closed = Some(Box::new(all));
+        if self.open.sample_count() == 0 || self.open.first_time() > time {
+            return Ok(());
         }
+        if self.open.last_time() <= time {
+            self.open.close();
+            return Ok(());
+        }
+        let mut columns = Columns::default();
+        if let Some(chunk) = self.open.snapshot() {
+            chunk.decode(usize::MAX, &mut columns)?;
+        }
+        let mut open = OpenChunk::default();
+        for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
+            match value {
+                Sample::Float(value) => open.push_float(at, start, value),
+                Sample::Histogram(histogram) => open.push_histogram(at, start, &histogram),
+            }
+        }
+        self.open = open;
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 use super::paged::Paged;
 use super::series::Series;
 use super::table::Table;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Columns};
+use crate::codec::Malformed;
 use crate::fingerprint::Fingerprint;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::VecDeque;
 
 /// Samples that a batch appended to one series.
@@ -109,6 +110,24 @@ impl Shard {
     #[inline]
     pub(crate) fn series_mut(&mut self, local: u32) -> Option<&mut Series> {
         self.series.get_mut(local as usize)?.as_mut()
+    }
+
+    /// Drops the samples up to `time` of the series with this number, if it is still the one with
+    /// this slot.
+    pub(crate) fn drop_through(
+        &mut self,
+        local: u32,
+        slot: u32,
+        time: TimestampMs,
+    ) -> Result<(), Malformed> {
+        let Some(series) = self.series_mut(local).filter(|s| s.slot == slot) else {
+            return Ok(());
+        };
+        let before = series.memory_bytes();
+        let dropped = series.drop_through(time);
+        let after = series.memory_bytes();
+        self.chunk_bytes = self.chunk_bytes + after - before;
+        dropped
     }
 
     /// The series with this number, if it is still the one with this slot.
@@ -221,6 +240,20 @@ impl Copied {
         }
         copied.chunks.reverse();
         (!copied.chunks.is_empty()).then_some(copied)
+    }
+
+    /// Appends its samples to `into`.
+    pub(crate) fn decode(&self, into: &mut Columns) -> Result<(), Malformed> {
+        for (i, chunk) in self.chunks.iter().enumerate() {
+            let is_last = i + 1 == self.chunks.len();
+            let samples_max = if is_last {
+                self.last_samples
+            } else {
+                usize::MAX
+            };
+            chunk.decode(samples_max, into)?;
+        }
+        Ok(())
     }
 }
 

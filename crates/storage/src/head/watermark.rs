@@ -15,7 +15,7 @@ use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,6 +38,8 @@ pub(crate) struct Watermark {
     /// No reader needs to be told apart what lies at or below.
     floor: AtomicU64,
     state: Mutex<State>,
+    /// Signalled when a reader ends.
+    ended: Condvar,
 }
 
 impl Watermark {
@@ -64,6 +66,35 @@ impl Watermark {
             watermark: self,
             sequence,
         }
+    }
+
+    /// Begins to read what every reader sees, the oldest one included.
+    pub(crate) fn read_floor(&self) -> Reading<'_> {
+        let mut state = self.lock();
+        let visible = self.visible.load(Ordering::Acquire);
+        let oldest = state.readers.keys().next().copied();
+        let sequence = oldest.unwrap_or(visible);
+        *state.readers.entry(sequence).or_default() += 1;
+        Reading {
+            watermark: self,
+            sequence,
+        }
+    }
+
+    /// Waits until no reader is left that must not see what is visible now.
+    pub(crate) fn wait_for_readers(&self) {
+        let mut state = self.lock();
+        let visible = self.visible.load(Ordering::Acquire);
+        while state.readers.keys().next().is_some_and(|r| *r < visible) {
+            let waited = self.ended.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The watermark, and a position up to which every block is of a batch at or below it.
+    pub(crate) fn mark(&self) -> (u64, Position) {
+        let state = self.lock();
+        (self.visible.load(Ordering::Acquire), state.visible_position)
     }
 
     /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket
@@ -116,11 +147,6 @@ impl Watermark {
         for (resolver, _) in waiting.into_values() {
             resolver.resolve(Err(failure.clone()));
         }
-    }
-
-    /// Every block up to here is visible.
-    pub(crate) fn visible_position(&self) -> Position {
-        self.lock().visible_position
     }
 
     /// Everything up to `position` was there before the first batch.
@@ -198,5 +224,7 @@ impl Drop for Reading<'_> {
             }
         }
         self.watermark.publish_floor(&state);
+        drop(state);
+        self.watermark.ended.notify_all();
     }
 }

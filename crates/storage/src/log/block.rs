@@ -1,4 +1,5 @@
-//! One checksummed block as bytes, the unit of log segments and checkpoints.
+//! One checksummed block as bytes, the unit of log segments, page segments and the series
+//! catalogue.
 //!
 //! ```text
 //! offset 0   4   8    12         20         24     25
@@ -27,18 +28,21 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 pub(crate) enum BlockKind {
     /// A payload of the log.
     Log = 1,
-    /// A payload of a checkpoint.
-    Checkpoint = 2,
-    /// The directory at the end of a complete checkpoint.
+    /// The directory at the end of a file that is complete.
     Directory = 3,
+    /// A page of samples.
+    Page = 4,
+    /// Series of the catalogue.
+    Series = 5,
 }
 
 impl BlockKind {
     fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Log),
-            2 => Some(Self::Checkpoint),
             3 => Some(Self::Directory),
+            4 => Some(Self::Page),
+            5 => Some(Self::Series),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! The first 24 bytes of a segment or checkpoint: magic, format version, first position, checksum.
+//! The first 24 bytes of a file of blocks: magic, format version, first position, checksum.
 //!
 //! The file name says the same position, so a damaged header costs nothing: blocks are checked
 //! against the name. The header exists to tell a newer format from damage.
@@ -19,8 +19,11 @@ pub(crate) type Magic = [u8; 8];
 /// The magic of log segments.
 pub(crate) const SEGMENT_MAGIC: Magic = *b"FIRNWAL\0";
 
-/// The magic of checkpoints.
-pub(crate) const CHECKPOINT_MAGIC: Magic = *b"FIRNCKP\0";
+/// The magic of page segments.
+pub(crate) const PAGES_MAGIC: Magic = *b"FIRNPGS\0";
+
+/// The magic of the series catalogue.
+pub(crate) const SERIES_MAGIC: Magic = *b"FIRNSER\0";
 
 /// What the first bytes of a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! damage above every mark is the torn tail of a group that was never acknowledged: the log ends
 //! there, also if later blocks of that group survived, because what they build on is gone.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockKind};
+use super::block::BLOCK_HEADER_BYTES;
 use super::file_header::{FILE_HEADER_BYTES, HeaderState};
 use super::scan::{Found, Scanner};
 use super::writer::{Start, create_segment};
@@ -133,7 +133,7 @@ fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, Stor
 /// Cuts the segment at its end and makes the rest durable. The part that no later block vouches for
 /// is written again first: after a failed sync the system may hold it in memory, call it clean and
 /// never write it.
-fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
+pub(crate) fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
     if file.len()? != survey.end {
         file.set_len(survey.end)?;
     }
@@ -208,9 +208,7 @@ fn newest_mark(file: Arc<dyn File>, first: Position, bytes: u64) -> Position {
     let mut newest = Position(0);
     let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..bytes);
     while let Some(found) = scanner.next() {
-        if let Found::Block { header, .. } = found
-            && header.kind == BlockKind::Log
-        {
+        if let Found::Block { header, .. } = found {
             newest = newest.max(header.durable_before());
         }
     }

@@ -256,7 +256,7 @@ fn sync_mode_decides_how_often_the_log_syncs() {
 }
 
 #[test]
-fn log_opened_behind_a_checkpoint_holds_nothing_it_covers() {
+fn log_opened_behind_what_is_sealed_holds_nothing_of_it() {
     let sim = world();
     let mut options = LogOptions {
         segment_bytes: 60,
@@ -271,7 +271,7 @@ fn log_opened_behind_a_checkpoint_holds_nothing_it_covers() {
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), ["e"]);
     assert_eq!(log.last_position(), Position(5));
-    // The log lost its end, but the checkpoint had it.
+    // The log lost its end, but pages had it.
     options.start_after = Position(9);
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), Vec::<String>::new());
@@ -305,7 +305,7 @@ fn log_with_many_writers_acknowledges_every_block_once() {
 
 #[test]
 fn segment_as_recorded_is_read_and_written_alike() {
-    let golden = include_bytes!("../../tests/fixtures/format-1/00000000000000000001.wal");
+    let golden = include_bytes!("../../tests/fixtures/format-2/00000000000000000001.wal");
     let sim = world();
     sim.disk.overwrite(Path::new(FIRST_SEGMENT), golden);
     let log = open(&sim, LogOptions::default()).unwrap();

@@ -70,6 +70,8 @@ impl Store {
         if spare.len() < self.env.compute.threads() {
             spare.push(scratch);
         }
+        drop(spare);
+        self.seal_with_write();
         ticket
     }
 
@@ -294,8 +296,6 @@ impl Store {
             return ticket;
         }
         let payload = encoder.finish();
-        let bytes = payload.len() as u64;
-        self.logged_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.log.append(
             payload,
             Box::new(move |outcome| match outcome {

@@ -2,7 +2,6 @@
 
 use super::Store;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
-use std::sync::atomic::Ordering;
 
 /// Metrics of the head and its upkeep.
 #[derive(Debug, Default)]
@@ -13,13 +12,23 @@ pub(super) struct StoreMetrics {
     pub(super) born_series: Counter,
     /// Series that were removed.
     pub(super) removed_series: Counter,
-    /// Bytes of checkpoints written.
-    pub(super) checkpoint_bytes: Counter,
-    /// Time of each checkpoint.
-    pub(super) checkpoint_duration: DurationHistogram,
-    /// Checkpoints that failed.
-    pub(super) checkpoint_failures: Counter,
-    /// Blocks of log or checkpoint that replay could not read.
+    /// Samples that were sealed, the pages they make, and bytes of those written.
+    pub(super) sealed_samples: Counter,
+    pub(super) sealed_pages: Counter,
+    pub(super) page_bytes: Counter,
+    /// Groups that are due to be sealed.
+    pub(super) seal_queue: Gauge,
+    /// Time of each tick that sealed something.
+    pub(super) seal_duration: DurationHistogram,
+    /// Ticks that could not.
+    pub(super) seal_failures: Counter,
+    /// Page segments there are, and ones that left the retention.
+    pub(super) page_segments: Gauge,
+    pub(super) removed_segments: Counter,
+    /// Bytes of the series catalogue written, and attempts that failed.
+    pub(super) catalogue_bytes: Counter,
+    pub(super) catalogue_failures: Counter,
+    /// Blocks and pages that replay could not read.
     pub(super) damaged_blocks: Counter,
     /// Bytes of memory of chunks, index and tables.
     pub(super) chunk_memory: Gauge,
@@ -60,45 +69,97 @@ impl Collect for Store {
                 counter(&m.removed_series),
             ),
             (
-                "firn_storage_checkpoint_written_bytes_total",
-                "Bytes of checkpoints written.",
-                counter(&m.checkpoint_bytes),
-            ),
-            (
-                "firn_storage_checkpoint_duration_seconds",
-                "Time of a checkpoint.",
-                Value::Histogram(&m.checkpoint_duration),
-            ),
-            (
-                "firn_storage_checkpoint_failures_total",
-                "Checkpoints that failed.",
-                counter(&m.checkpoint_failures),
-            ),
-            (
                 "firn_storage_replay_damaged_blocks_total",
-                "Blocks of log or checkpoint that could not be read at start.",
+                "Blocks of the log and pages that could not be read at start.",
                 counter(&m.damaged_blocks),
-            ),
-            (
-                "firn_storage_log_bytes_since_checkpoint",
-                "Bytes logged since the last checkpoint.",
-                Value::Gauge(self.logged_bytes.load(Ordering::Relaxed) as f64),
             ),
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
         }
+        self.collect_sealing(sink);
         self.collect_memory(sink);
     }
 }
 
 impl Store {
+    fn collect_sealing(&self, sink: &mut dyn Sink) {
+        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+        let m = &self.metrics;
+        let table = [
+            (
+                "firn_storage_seal_samples_total",
+                "Samples moved from the head into pages.",
+                counter(&m.sealed_samples),
+            ),
+            (
+                "firn_storage_seal_pages_total",
+                "Pages written.",
+                counter(&m.sealed_pages),
+            ),
+            (
+                "firn_storage_seal_queue_groups",
+                "Groups of series that are due to be sealed.",
+                Value::Gauge(m.seal_queue.get() as f64),
+            ),
+            (
+                "firn_storage_seal_duration_seconds",
+                "Time of sealing, a tick.",
+                Value::Histogram(&m.seal_duration),
+            ),
+            (
+                "firn_storage_seal_failures_total",
+                "Ticks that could not seal what was due.",
+                counter(&m.seal_failures),
+            ),
+            (
+                "firn_storage_page_written_bytes_total",
+                "Bytes of pages written.",
+                counter(&m.page_bytes),
+            ),
+            (
+                "firn_storage_page_segments",
+                "Segments of pages on disk.",
+                Value::Gauge(m.page_segments.get() as f64),
+            ),
+            (
+                "firn_storage_page_segments_removed_total",
+                "Segments of pages that left the retention.",
+                counter(&m.removed_segments),
+            ),
+            (
+                "firn_storage_page_cache_hits_total",
+                "Pages found in memory.",
+                counter(&self.sealed.cache.hits),
+            ),
+            (
+                "firn_storage_page_cache_misses_total",
+                "Pages read from their segments.",
+                counter(&self.sealed.cache.misses),
+            ),
+            (
+                "firn_storage_catalogue_written_bytes_total",
+                "Bytes of the series catalogue written.",
+                counter(&m.catalogue_bytes),
+            ),
+            (
+                "firn_storage_catalogue_failures_total",
+                "Times the catalogue could not be written or the log not be trimmed.",
+                counter(&m.catalogue_failures),
+            ),
+        ];
+        for (name, help, value) in table {
+            sink.metric(name, help, &[], value);
+        }
+    }
+
     fn collect_memory(&self, sink: &mut dyn Sink) {
         let m = &self.metrics;
         let parts = [
             ("chunks", &m.chunk_memory),
             ("index", &m.index_memory),
             ("tables", &m.table_memory),
+            ("pages", &self.sealed.cache.held_bytes),
         ];
         for (part, bytes) in parts {
             sink.metric(

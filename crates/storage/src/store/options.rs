@@ -38,8 +38,23 @@ pub const RETENTION_MS: i64 = 15 * 24 * 3_600_000;
 /// block, as upstream without an out-of-order window.
 pub const LATENESS_MAX_MS: i64 = 3_600_000;
 
-/// Log bytes that pile up before the first checkpoint: a second or two of replay.
-pub const CHECKPOINT_LOG_BYTES: u64 = 256 << 20;
+/// The window that a page covers: 128 scrapes at 15 s. Shorter ones make more pages and more bytes
+/// a sample, longer ones more log to replay and more samples in memory in their larger form.
+pub const WINDOW_MS: i64 = 32 * 60_000;
+
+/// Bytes of opened pages in memory: two hours of 300,000 series.
+pub const PAGE_CACHE_BYTES: usize = 64 << 20;
+
+/// Where samples are sealed into pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sealing {
+    /// By ticks, on the background thread: writers wait for no page.
+    #[default]
+    Background,
+    /// By the write that finds a window full, before it returns. Only to show what the background
+    /// is worth.
+    WithWrites,
+}
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -59,10 +74,19 @@ pub struct StoreOptions {
     pub lateness_max_ms: i64,
     /// Series that the store holds at most.
     pub series_max: usize,
-    /// A checkpoint is written when the log has grown since the last one by this many bytes, or by
-    /// the size of that checkpoint if it is larger: at most as many bytes again are written as were
-    /// logged.
-    pub checkpoint_log_bytes: u64,
+    /// The window of data time that a page covers.
+    pub window_ms: i64,
+    /// Whether the windows of neighbouring series end at different times, so that the work is
+    /// spread. Off only to show what that is worth.
+    pub is_jittered: bool,
+    /// Where samples are sealed into pages.
+    pub sealing: Sealing,
+    /// A segment of the log is closed at this size: so much may lie in the log that is sealed.
+    pub log_segment_bytes: u64,
+    /// A segment of pages is closed at this size, or with its two hours of data time.
+    pub page_segment_bytes: u64,
+    /// Bytes of opened pages in memory.
+    pub page_cache_bytes: usize,
 }
 
 impl StoreOptions {
@@ -76,7 +100,12 @@ impl StoreOptions {
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,
-            checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
+            window_ms: WINDOW_MS,
+            is_jittered: true,
+            sealing: Sealing::default(),
+            log_segment_bytes: 16 << 20,
+            page_segment_bytes: 128 << 20,
+            page_cache_bytes: PAGE_CACHE_BYTES,
         }
     }
 }

@@ -1,27 +1,33 @@
-//! Bringing the head back: the checkpoint, then the log behind it, on all compute threads.
+//! Bringing the store back: the catalogue, the pages, then the log behind them, on all compute
+//! threads.
 //!
 //! Blocks are parsed in parallel and samples applied in parallel by shard; only interning is one
 //! after the other. Nothing depends on the order of blocks: a sample whose series is not known yet
 //! waits for the end, one that comes after a newer one is put into its place, and one that is there
-//! is skipped. The index is built last, in order of birth.
+//! or in a page is skipped: of one series, pages hold all samples up to the newest that they hold.
+//! The index is built last, in order of birth.
 
 mod catalog;
+mod pages;
 mod shard_rows;
 
-use super::checkpoint::read_payload;
+use super::upkeep::Upkeep;
 use super::{Store, lock};
-use crate::checkpoint::Checkpoint;
-use crate::chunk::{Chunk, Columns};
-use crate::codec::Malformed;
+use crate::catalogue::read_payload;
+use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::Series;
-use crate::index::{Births, epoch_of};
+use crate::index::Births;
 use crate::log_block::LogBlockReader;
+use crate::sealed::group_of;
+use crate::sealed::segment::Placed;
 use catalog::Catalog;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use firn_model::log::DurableLog;
+use firn_model::log::{DurableLog, Position};
+use firn_model::sample::TimestampMs;
 use shard_rows::{Late, ShardRows};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,54 +48,39 @@ struct Read {
     slot: u32,
     print: Fingerprint,
     labels: Box<[u8]>,
-    chunks: Vec<Chunk>,
 }
 
 impl Store {
     /// Fills the empty store.
-    pub(super) fn replay(&self, checkpoint: Option<&Checkpoint>) -> Result<(), Error> {
+    pub(super) fn replay(
+        &self,
+        pages: Vec<Placed>,
+        damages: Vec<StorageError>,
+    ) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
-        let replay = Replay {
+        let mut upkeep = lock(&self.upkeep);
+        for damage in damages {
+            self.report(&damage.to_string());
+        }
+        let mut replay = Replay {
             store: self,
             catalog: Mutex::default(),
             late: self.shards.iter().map(|_| Mutex::default()).collect(),
             next_slot: AtomicU32::new(0),
         };
-        let mut position = Default::default();
-        if let Some(checkpoint) = checkpoint {
-            position = checkpoint.position();
-            self.checkpoint_bytes
-                .store(checkpoint.bytes(), Ordering::Relaxed);
-            replay.load_checkpoint(checkpoint);
-        }
-        let mut group = Vec::new();
-        let mut group_bytes = 0;
-        let mut orphans = ShardRows::default();
-        self.log.tail(position.next(), &mut |block| match block {
-            Ok(block) => {
-                group_bytes += block.payload.len();
-                self.logged_bytes
-                    .fetch_add(block.payload.len() as u64, Ordering::Relaxed);
-                group.push(block.payload);
-                if group_bytes >= GROUP_BYTES {
-                    replay.apply_group(&group, &mut orphans);
-                    group.clear();
-                    group_bytes = 0;
-                }
-            }
-            Err(e) => self.report(&e.to_string()),
-        })?;
-        replay.apply_group(&group, &mut orphans);
-        replay.apply_orphans(orphans);
-        replay.apply_late();
+        replay.load_catalogue(&mut upkeep);
+        let page_count = pages.len();
+        replay.load_pages(pages, &mut upkeep);
+        let log_bytes = replay.load_log(upkeep.trimmed().next())?;
         replay.build_index();
-        lock(&self.upkeep).checkpoint_position = position;
+        replay.restore_coverage(&mut upkeep);
         self.watermark.start_at(self.log.last_position());
         tracing::info!(
             series = self.index.series_count(),
-            log_bytes = self.logged_bytes.load(Ordering::Relaxed),
+            pages = page_count,
+            log_bytes,
             took_ms = self.env.clock.monotonic().saturating_sub(start).as_millis() as u64,
-            "replayed checkpoint and log"
+            "replayed catalogue, pages and log"
         );
         Ok(())
     }
@@ -101,85 +92,108 @@ impl Store {
 }
 
 impl Replay<'_> {
-    fn load_checkpoint(&self, checkpoint: &Checkpoint) {
-        let compute = &self.store.env.compute;
-        compute.for_each(checkpoint.chunk_count(), &|chunk| {
-            checkpoint.read_chunk(chunk, &mut |payload| {
-                let read = payload
-                    .map_err(|e| e.to_string())
-                    .and_then(|payload| self.read_series(payload).map_err(|e| e.to_string()));
-                match read {
-                    Ok(series) => self.register_all(series),
-                    Err(e) => self.store.report(&e),
+    /// Gives the series of the catalogue their places.
+    fn load_catalogue(&self, upkeep: &mut Upkeep) {
+        let mut payloads = Vec::new();
+        let mut bytes = 0;
+        let mut counts = Vec::new();
+        upkeep.catalogue.payloads(&mut |payload| match payload {
+            Ok(payload) => {
+                bytes += payload.len();
+                payloads.push(payload.to_vec());
+                if bytes >= GROUP_BYTES {
+                    counts.push(self.read_catalogue(&std::mem::take(&mut payloads)));
+                    bytes = 0;
                 }
-            });
+            }
+            Err(e) => self.store.report(&e.to_string()),
         });
+        counts.push(self.read_catalogue(&payloads));
+        upkeep.catalogue.count(counts.into_iter().sum());
     }
 
-    fn read_series(&self, payload: &[u8]) -> Result<Vec<Read>, Malformed> {
-        let mut series = Vec::new();
-        let mut section = Vec::new();
-        let next_slot = read_payload(payload, |slot, labels, chunks| {
-            series.push(self.read(slot, labels, chunks, &mut section));
+    /// Reads payloads of the catalogue on all threads; returns how many series they have.
+    fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
+        let read: Vec<Mutex<Vec<Read>>> = payloads.iter().map(|_| Mutex::default()).collect();
+        self.store.env.compute.for_each(payloads.len(), &|i| {
+            let (mut series, mut section) = (Vec::new(), Vec::new());
+            let header = read_payload(&payloads[i], |slot, labels| {
+                series.push(self.read(slot, labels, &mut section));
+            });
+            match header {
+                Ok(header) => {
+                    self.next_slot
+                        .fetch_max(header.next_slot, Ordering::Relaxed);
+                }
+                Err(e) => self.store.report(&e.to_string()),
+            }
+            *lock(&read[i]) = series;
+        });
+        let mut count = 0;
+        for series in read {
+            let series = std::mem::take(&mut *lock(&series));
+            count += series.len() as u64;
+            self.register_all(series);
+        }
+        count
+    }
+
+    /// Applies the log from `from` on; returns its bytes.
+    fn load_log(&self, from: Position) -> Result<usize, Error> {
+        let mut group = Vec::new();
+        let (mut group_bytes, mut bytes) = (0, 0);
+        let mut orphans = ShardRows::default();
+        self.store.log.tail(from, &mut |block| match block {
+            Ok(block) => {
+                group_bytes += block.payload.len();
+                bytes += block.payload.len();
+                group.push(block.payload);
+                if group_bytes >= GROUP_BYTES {
+                    self.apply_group(&group, &mut orphans);
+                    group.clear();
+                    group_bytes = 0;
+                }
+            }
+            Err(e) => self.store.report(&e.to_string()),
         })?;
-        self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
-        Ok(series)
+        self.apply_group(&group, &mut orphans);
+        self.apply_orphans(orphans);
+        self.apply_late();
+        Ok(bytes)
     }
 
     /// `section` is memory to work in.
-    fn read(
-        &self,
-        slot: u32,
-        labels: LabelsRef<'_>,
-        chunks: Vec<Chunk>,
-        section: &mut Vec<u8>,
-    ) -> Read {
+    fn read(&self, slot: u32, labels: LabelsRef<'_>, section: &mut Vec<u8>) -> Read {
         Read {
             slot,
             print: self.store.keys.of_labels(labels, section),
             labels: labels.as_bytes().into(),
-            chunks,
         }
     }
 
-    /// Gives series their places, then their chunks.
+    /// Gives series their places.
     fn register_all(&self, series: Vec<Read>) {
-        let mut loads = Vec::new();
-        {
-            // The one lock that all threads share; interning is all that happens under it.
-            let mut births = self.store.index.births();
-            let mut catalog = lock(&self.catalog);
-            for read in series {
-                if let Some(place) = self.register(&mut births, &mut catalog, &read)
-                    && !read.chunks.is_empty()
-                {
-                    loads.push((place, read));
-                }
-            }
-        }
-        for ((shard, local), read) in loads {
-            self.load_chunks(shard, local, read);
+        // The one lock that all threads share; interning is all that happens under it.
+        let mut births = self.store.index.births();
+        let mut catalog = lock(&self.catalog);
+        for read in series {
+            self.register(&mut births, &mut catalog, &read);
         }
     }
 
-    /// The place of a series; makes one if it is new. `None` if a later series has the same labels:
-    /// this one was removed before that was born.
-    fn register(
-        &self,
-        births: &mut Births<'_>,
-        catalog: &mut Catalog,
-        read: &Read,
-    ) -> Option<(usize, u32)> {
+    /// Gives a series its place if it is new, and none if a later series has the same labels: this
+    /// one was removed before that was born.
+    fn register(&self, births: &mut Births<'_>, catalog: &mut Catalog, read: &Read) {
         self.next_slot.fetch_max(read.slot + 1, Ordering::Relaxed);
         let number = self.store.shard_of(read.print);
         let mut shard = lock(&self.store.shards[number]);
         let local = match shard.find(read.print, u32::MAX) {
             Some(local) => {
-                let known = shard.series_mut(local)?;
-                if known.slot >= read.slot {
-                    return (known.slot == read.slot).then_some((number, local));
-                }
+                let Some(known) = shard.series_mut(local).filter(|s| s.slot < read.slot) else {
+                    return;
+                };
                 catalog.forget(known.slot);
+                self.store.index.unmark(known.slot);
                 let bytes = known.memory_bytes();
                 *known = Series::new(read.slot);
                 shard.chunk_bytes -= bytes;
@@ -189,60 +203,13 @@ impl Replay<'_> {
         };
         let labels = LabelsRef::from_canonical(&read.labels);
         match births.intern(labels) {
-            Ok(terms) => {
-                catalog.add(read.slot, self.store.place(number, local), terms);
-                Some((number, local))
-            }
+            Ok(terms) => catalog.add(read.slot, self.store.place(number, local), terms),
             Err(_) => {
                 shard.remove(local);
                 self.store
                     .report("the index takes no more label names or values");
-                None
             }
         }
-    }
-
-    /// Says in which epochs a chunk has samples. Only one that may leave epochs out is decoded:
-    /// what lies between two samples may be the whole of time.
-    fn mark_epochs(&self, slot: u32, chunk: &Chunk) -> Result<(), Malformed> {
-        let range = chunk.range();
-        let (first, last) = (epoch_of(range.min), epoch_of(range.max));
-        self.store.index.mark(slot, first);
-        if last - first > 1 {
-            let mut columns = Columns::default();
-            chunk.decode(usize::MAX, &mut columns)?;
-            let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_of(*t)).collect();
-            epochs.dedup();
-            for epoch in epochs {
-                self.store.index.mark(slot, epoch);
-            }
-        } else if last != first {
-            self.store.index.mark(slot, last);
-        }
-        Ok(())
-    }
-
-    fn load_chunks(&self, number: usize, local: u32, read: Read) {
-        let mut newest = i64::MIN;
-        for chunk in &read.chunks {
-            newest = newest.max(chunk.range().max);
-            if let Err(e) = self.mark_epochs(read.slot, chunk) {
-                self.store.report(&e.to_string());
-            }
-        }
-        let mut shard = lock(&self.store.shards[number]);
-        let Some(series) = shard.series_mut(local).filter(|s| s.slot == read.slot) else {
-            return;
-        };
-        let before = series.memory_bytes();
-        let loaded = series.load(read.chunks);
-        let after = series.memory_bytes();
-        shard.chunk_bytes = shard.chunk_bytes + after - before;
-        drop(shard);
-        if let Err(e) = loaded {
-            self.store.report(&e.to_string());
-        }
-        self.store.newest.fetch_max(newest, Ordering::Relaxed);
     }
 
     /// Applies blocks that follow each other in the log.
@@ -277,9 +244,7 @@ impl Replay<'_> {
         let mut section = Vec::new();
         for payload in payloads {
             let read = LogBlockReader::new(payload).and_then(|block| {
-                block.births(|slot, labels| {
-                    series.push(self.read(slot, labels, Vec::new(), &mut section));
-                })
+                block.births(|slot, labels| series.push(self.read(slot, labels, &mut section)))
             });
             if let Err(e) = read {
                 self.store.report(&e.to_string());
@@ -346,5 +311,21 @@ impl Replay<'_> {
             births.place(slot, place, terms);
         });
         births.skip_to(self.next_slot.load(Ordering::Relaxed));
+    }
+
+    /// Says to the coverage what every group has that is not sealed.
+    fn restore_coverage(&self, upkeep: &mut Upkeep) {
+        let mut oldest: BTreeMap<u32, TimestampMs> = BTreeMap::new();
+        let newest = self.store.newest.load(Ordering::Relaxed);
+        for shard in &self.store.shards {
+            for (_, series) in lock(shard).iter() {
+                let known = oldest.entry(group_of(series.slot)).or_insert(newest);
+                *known = (*known).min(series.range().map_or(newest, |r| r.min));
+            }
+        }
+        let start = self.store.log.first_position().previous();
+        for (group, oldest) in oldest {
+            upkeep.coverage.restore_at(group, oldest, start);
+        }
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! A selection holds what was visible when it was made: its chunks are immutable or copied, and
 //! samples of batches that were not complete are counted off. The shard's lock is held for a slice
-//! of the copying at a time.
+//! of the copying at a time. Pages are asked for after the copying: what was sealed meanwhile is in
+//! both then, and of a page only what is older than the copied chunks is read.
 
 use super::{Store, lock};
 use crate::chunk::{Chunk, Columns};
+use crate::codec::Malformed;
 use crate::head::shard::Copied;
 use crate::index::{Generation, Index, SeriesCursor};
+use crate::page::{Page, Scratch};
+use crate::sealed::directory::PageEntry;
+use crate::sealed::{Sealed, group_of};
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
@@ -19,9 +24,10 @@ use std::sync::Arc;
 /// Series copied under one lock: some 20 us, less than a batch holds it.
 const COPY_SLICE: usize = 256;
 
-/// Series found, and their chunks.
+/// Series found, with their chunks and pages.
 struct HeadSelection {
     index: Arc<Index>,
+    sealed: Arc<Sealed>,
     /// While it is held, nothing that the index knew is forgotten.
     _generation: Arc<Generation>,
     range: TimeRange,
@@ -29,6 +35,17 @@ struct HeadSelection {
     chunks: Vec<Chunk>,
     /// Where each series' chunks end, and how many samples of its last one may be read.
     ends: Vec<(u32, u32)>,
+    /// The pages of each group of `slots`, ascending.
+    pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
+}
+
+/// The pages that were opened for a group: those of neighbouring series are the same.
+#[derive(Default)]
+struct OpenGroup {
+    group: Option<u32>,
+    /// As many as the group has; opened when a series needs them.
+    pages: Vec<Option<Arc<Page>>>,
+    scratch: Scratch,
 }
 
 impl Store {
@@ -39,11 +56,13 @@ impl Store {
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),
+            sealed: self.sealed.clone(),
             _generation: generation,
             range: request.range,
             slots: Vec::new(),
             chunks: Vec::new(),
             ends: Vec::new(),
+            pages: Vec::new(),
         };
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(selection));
@@ -55,16 +74,31 @@ impl Store {
             .lookup(request.matchers, request.range, request.cancel)?;
         let slots: Vec<u32> = found.slots().collect();
         let copied = self.copy(&slots, request, reading.sequence)?;
+        selection.pages = self.pages_of(&slots, request.range);
         drop(reading);
         for (slot, copied) in slots.into_iter().zip(copied) {
-            if let Some(copied) = copied {
-                selection.slots.push(slot);
-                selection.chunks.extend(copied.chunks);
-                let end = selection.chunks.len() as u32;
-                selection.ends.push((end, copied.last_samples as u32));
+            if copied.is_none() && !selection.has_page(slot) {
+                continue;
             }
+            let copied = copied.unwrap_or_default();
+            selection.slots.push(slot);
+            selection.chunks.extend(copied.chunks);
+            let end = selection.chunks.len() as u32;
+            selection.ends.push((end, copied.last_samples as u32));
         }
         Ok(Arc::new(selection))
+    }
+
+    /// The pages of the groups of `slots`, ascending, that overlap `range`.
+    fn pages_of(&self, slots: &[u32], range: TimeRange) -> Vec<(u32, Vec<Arc<PageEntry>>)> {
+        let mut groups: Vec<u32> = slots.iter().map(|slot| group_of(*slot)).collect();
+        groups.dedup();
+        let pages = self
+            .sealed
+            .directory
+            .overlapping(groups.iter().copied(), range);
+        let with_pages = groups.into_iter().zip(pages);
+        with_pages.filter(|(_, pages)| !pages.is_empty()).collect()
     }
 
     /// What is visible of each series, or nothing.
@@ -115,12 +149,10 @@ impl Selection for HeadSelection {
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
         let mut columns = Columns::default();
+        let mut open = OpenGroup::default();
         for i in series {
             columns.clear();
-            self.decode(i, &mut columns).map_err(|e| {
-                let labels = self.labels(i);
-                Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
-            })?;
+            self.decode(i, &mut open, &mut columns)?;
             columns.push_range(self.range, into);
         }
         Ok(())
@@ -128,10 +160,49 @@ impl Selection for HeadSelection {
 }
 
 impl HeadSelection {
-    fn decode(&self, series: usize, into: &mut Columns) -> Result<(), crate::codec::Malformed> {
+    /// The pages of the group of `slot`.
+    fn pages(&self, slot: u32) -> &[Arc<PageEntry>] {
+        let group = group_of(slot);
+        match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
+            Ok(at) => &self.pages[at].1,
+            Err(_) => &[],
+        }
+    }
+
+    fn has_page(&self, slot: u32) -> bool {
+        self.pages(slot).iter().any(|page| page.has(slot))
+    }
+
+    fn decode(&self, series: usize, open: &mut OpenGroup, into: &mut Columns) -> Result<(), Error> {
         let start = series.checked_sub(1).map_or(0, |i| self.ends[i].0) as usize;
         let (end, last_samples) = self.ends[series];
         let chunks = &self.chunks[start..end as usize];
+        let corrupt = |e: Malformed| {
+            let labels = self.labels(series);
+            Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
+        };
+        let slot = self.slots[series];
+        let pages = self.pages(slot);
+        open.turn_to(group_of(slot), pages.len());
+        for (entry, opened) in pages.iter().zip(&mut open.pages) {
+            if entry.has(slot) {
+                let page = match opened {
+                    Some(page) => page,
+                    None => opened.insert(self.sealed.cache.get(entry)?),
+                };
+                if let Some(column) = page.find(slot).map_err(corrupt)? {
+                    let before = into.times.len();
+                    let scratch = &mut open.scratch;
+                    page.decode(&column, self.range, scratch, into)
+                        .map_err(corrupt)?;
+                    into.drop_repeated(before);
+                }
+            }
+        }
+        if let Some(first) = chunks.first() {
+            let unsealed = first.range().min;
+            into.truncate(into.times.partition_point(|t| *t < unsealed));
+        }
         for (i, chunk) in chunks.iter().enumerate() {
             let is_last = i + 1 == chunks.len();
             let samples_max = if is_last {
@@ -139,8 +210,19 @@ impl HeadSelection {
             } else {
                 usize::MAX
             };
-            chunk.decode(samples_max, into)?;
+            chunk.decode(samples_max, into).map_err(corrupt)?;
         }
         Ok(())
+    }
+}
+
+impl OpenGroup {
+    /// Goes on with `group`, which has `count` pages.
+    fn turn_to(&mut self, group: u32, count: usize) {
+        if self.group != Some(group) {
+            self.group = Some(group);
+            self.pages.clear();
+            self.pages.resize(count, None);
+        }
     }
 }

@@ -56,6 +56,7 @@ impl Store {
             series_count_by_label_value_pair: lines(tables.series_by_pair),
             ..StoreStats::default()
         };
+        stats.min_time = self.sealed.directory.summary().oldest;
         for shard in &self.shards {
             for (_, series) in lock(shard).iter() {
                 stats.chunks += series.chunk_count() as u64;

@@ -178,7 +178,7 @@ fn store_of_one_tenant_keeps_no_other() {
 }
 
 #[test]
-fn store_after_close_holds_everything_in_a_checkpoint_and_no_log() {
+fn store_after_close_holds_everything_in_pages_and_no_log() {
     let sim = sim::env(1);
     let store = open(&sim, options());
     append(
@@ -197,8 +197,12 @@ fn store_after_close_holds_everything_in_a_checkpoint_and_no_log() {
     drop(store);
     let names = |folder: &str| sim.env.disk.list(std::path::Path::new(folder)).unwrap();
     assert_eq!(
-        (names("/data/wal").len(), names("/data/checkpoints").len()),
-        (0, 1)
+        [
+            names("/data/wal").len(),
+            names("/data/pages").len(),
+            names("/data/series").len()
+        ],
+        [0, 1, 1]
     );
     let store = open(&sim, options());
     assert_eq!(contents(&store, TimeRange::ALL), held);

@@ -1,17 +1,17 @@
-//! Background work: one rotating sweep over all series, and a checkpoint when the log has grown.
+//! Background work: one rotating sweep over all series; sealing, retention and trimming.
 //!
 //! A tick sweeps a fixed share of the series, so the whole head is seen every [`SWEEP_TICKS`] ticks
 //! whatever its size, and no tick does more than its share. The sweep counts what the gauges show,
 //! drops chunks that left the retention and removes series without any. Retention follows data
 //! time.
 
+use super::coverage::Coverage;
 use super::{Store, SyncMode, lock};
-use crate::error::StorageError;
+use crate::catalogue::Catalogue;
 use crate::index::{Garbage, epoch_of};
-use firn_model::error::Error;
+use crate::sealed::segments::Segments;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
@@ -23,21 +23,38 @@ const SLICE: u32 = 1_024;
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
 
-/// After a checkpoint that failed, or that was forced by a full disk: each may write as much as the
-/// head holds, and neither the space nor the disk's faults change from tick to tick.
-const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
-
 /// What the background job keeps between ticks.
-#[derive(Debug, Default)]
 pub(super) struct Upkeep {
-    /// Everything up to here is in a checkpoint.
-    pub(super) checkpoint_position: Position,
+    pub(super) segments: Segments,
+    pub(super) catalogue: Catalogue,
+    pub(super) coverage: Coverage,
     /// On the monotonic clock.
-    checkpoint_not_before: Duration,
+    pub(super) seal_not_before: Duration,
     garbage: Vec<Garbage>,
     shard: usize,
     local: u32,
     active: usize,
+}
+
+impl Upkeep {
+    /// What it keeps when a store is opened.
+    pub(super) fn new(segments: Segments, catalogue: Catalogue, coverage: Coverage) -> Self {
+        Self {
+            segments,
+            catalogue,
+            coverage,
+            seal_not_before: Duration::ZERO,
+            garbage: Vec::new(),
+            shard: 0,
+            local: 0,
+            active: 0,
+        }
+    }
+
+    /// The log is covered up to here, and that is durable.
+    pub(super) fn trimmed(&self) -> Position {
+        self.catalogue.trimmed()
+    }
 }
 
 impl Store {
@@ -49,57 +66,16 @@ impl Store {
             .into_iter()
             .filter_map(|g| self.index.sweep(g))
             .collect();
-        self.sweep_share(&mut upkeep);
         if self.options.sync == SyncMode::Interval
             && let Err(e) = self.log.sync()
         {
             tracing::error!(error = %e, "sync log");
         }
-        self.checkpoint_if_due(&mut upkeep);
-    }
-
-    /// Writes a checkpoint if the log has grown or fills the disk, unless one was tried in vain a
-    /// moment ago.
-    fn checkpoint_if_due(&self, upkeep: &mut Upkeep) {
-        let logged = self.logged_bytes.load(Ordering::Relaxed);
-        let last = self.checkpoint_bytes.load(Ordering::Relaxed);
-        let is_full = self.log.is_disk_full() && logged > 0;
-        let is_due = is_full || logged > self.options.checkpoint_log_bytes.max(last);
-        let now = self.env.clock.monotonic();
-        if !is_due || now < upkeep.checkpoint_not_before {
-            return;
-        }
-        let room = self.look_for_room(last, is_full);
-        let written = room.and_then(|()| self.write_checkpoint(upkeep));
-        if is_full || written.is_err() {
-            upkeep.checkpoint_not_before = now.saturating_add(CHECKPOINT_PAUSE);
-        }
-        if let Err(e) = written {
-            self.metrics.checkpoint_failures.inc();
-            tracing::error!(error = %e, "write checkpoint");
-        }
-    }
-
-    /// Refuses a checkpoint that would leave the log too little of the disk: a failed write of the
-    /// log ends all writing, a log that is longer than it should be does not. A log that takes no
-    /// more blocks lends half of its reserve, since the checkpoint is what frees space.
-    fn look_for_room(&self, last: u64, is_full: bool) -> Result<(), Error> {
-        let chunks: usize = self.shards.iter().map(|s| lock(s).chunk_bytes).sum();
-        let reserve = self.log.free_bytes_min() / if is_full { 2 } else { 1 };
-        let required = last.saturating_add(last / 4).max(chunks as u64);
-        let required = required.saturating_add(reserve);
-        let path = self.dir.checkpoints();
-        // A disk that cannot say is taken to have space.
-        let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
-        if free < required {
-            return Err(StorageError::DiskFull {
-                path,
-                free,
-                required,
-            }
-            .into());
-        }
-        Ok(())
+        self.leave_mark(&mut upkeep);
+        self.seal_due(&mut upkeep);
+        self.drop_old_pages(&mut upkeep);
+        self.trim_log(&mut upkeep);
+        self.sweep_share(&mut upkeep);
     }
 
     /// Series with a sample in the last 20 minutes of data time, as of the last sweep.

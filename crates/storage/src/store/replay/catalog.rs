@@ -1,6 +1,8 @@
 //! The series that replay has met: their places, and their terms until the index is built.
 
 use crate::index::Place;
+use firn_model::sample::TimestampMs;
+use std::collections::HashMap;
 
 const PAGE: usize = 4_096;
 
@@ -20,6 +22,8 @@ pub(super) struct Catalog {
     terms: Vec<u32>,
     /// Places by slot, in pages: slots of a store that is years old are few among many numbers.
     pages: Vec<Option<Box<[Place]>>>,
+    /// The newest sealed sample's time by slot, for those whose pages the log may repeat.
+    sealed: HashMap<usize, Box<[Option<TimestampMs>]>>,
 }
 
 impl Catalog {
@@ -52,6 +56,21 @@ impl Catalog {
     pub(super) fn place(&self, slot: u32) -> Option<Place> {
         let page = self.pages.get(slot as usize / PAGE)?.as_ref()?;
         Some(page[slot as usize % PAGE]).filter(|place| *place != NOWHERE)
+    }
+
+    /// Says that the samples of a series up to `time` are sealed.
+    pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
+        let page = self.sealed.entry(slot as usize / PAGE);
+        let page = page.or_insert_with(|| vec![None; PAGE].into());
+        let known = &mut page[slot as usize % PAGE];
+        *known = Some(time).max(*known);
+    }
+
+    /// Whether the sample of a series at `time` is sealed.
+    #[inline]
+    pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
+        let page = self.sealed.get(&(slot as usize / PAGE));
+        page.is_some_and(|p| p[slot as usize % PAGE].is_some_and(|sealed| time <= sealed))
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.

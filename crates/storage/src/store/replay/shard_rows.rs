@@ -40,8 +40,8 @@ impl ShardRows {
         self.histograms.append(&mut other.histograms);
     }
 
-    /// Sorts the rows whose series is known into shards. Returns the highest slot and the newest
-    /// time.
+    /// Sorts the rows whose series is known into shards, but for those that are sealed. Returns the
+    /// highest slot and the newest time.
     pub(super) fn sort_into_shards(
         &mut self,
         store: &Store,
@@ -59,6 +59,9 @@ impl ShardRows {
             let Some(place) = catalog.place(row.slot) else {
                 return true;
             };
+            if catalog.is_sealed(row.slot, row.time) {
+                return false;
+            }
             let (shard, local) = store.shard_and_local(place);
             shards[shard].floats.push((local, *row));
             false
@@ -67,6 +70,9 @@ impl ShardRows {
             let Some(place) = catalog.place(row.slot) else {
                 return true;
             };
+            if catalog.is_sealed(row.slot, row.time) {
+                return false;
+            }
             let (shard, local) = store.shard_and_local(place);
             shards[shard].histograms.push((local, row.clone()));
             false

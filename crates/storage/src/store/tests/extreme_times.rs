@@ -4,7 +4,7 @@ use super::*;
 
 const NOW: i64 = 1_700_000_000_000;
 
-/// A store keeps what `times` say, sweeps, and brings it back from log and checkpoint.
+/// A store keeps what `times` say, sweeps, and brings it back from log and pages.
 fn check(times: &[i64]) {
     let sim = sim::env(1);
     let all_kept = StoreOptions {
@@ -30,11 +30,7 @@ fn check(times: &[i64]) {
     store.close().unwrap();
     drop(store);
     let store = open(&sim, all_kept);
-    assert_eq!(
-        contents(&store, range),
-        held,
-        "from a checkpoint, {times:?}"
-    );
+    assert_eq!(contents(&store, range), held, "from pages, {times:?}");
     for time in times.iter().filter(|time| **time >= kept_from) {
         let at = contents(&store, TimeRange::new(*time, *time));
         assert_eq!(at.len(), 2, "{time} of {times:?}");

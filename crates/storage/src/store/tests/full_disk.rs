@@ -1,46 +1,46 @@
-//! Checkpoints on a disk that is nearly full.
+//! Sealing on a disk that is nearly full.
 
 use super::*;
 
 const MIB: u64 = 1 << 20;
+const MINUTE: i64 = 60_000;
 
-/// A store that owes a checkpoint after its first batch.
-fn store_with_a_batch(sim: &Sim) -> Arc<Store> {
-    let eager = StoreOptions {
-        checkpoint_log_bytes: 0,
-        ..options()
-    };
-    let store = open(sim, eager);
+/// A store that has a window to seal after its second batch.
+fn store_with_a_window(sim: &Sim) -> Arc<Store> {
+    let store = open(sim, options());
     append(&store, &batch(&[("a", &[(1, 1.0)])]), ALWAYS);
+    store.tick();
+    append(&store, &batch(&[("a", &[(70 * MINUTE, 1.0)])]), ALWAYS);
     store
 }
 
-/// Failed and written checkpoints.
-fn outcomes(store: &Store) -> (u64, bool) {
-    let failures = store.metrics.checkpoint_failures.get();
-    (failures, store.metrics.checkpoint_bytes.get() > 0)
+/// Failed ticks and pages.
+fn outcomes(store: &Store) -> (u64, u64) {
+    let m = &store.metrics;
+    (m.seal_failures.get(), m.sealed_pages.get())
 }
 
 #[test]
-fn checkpoint_that_would_eat_the_reserve_of_the_log_waits_and_tries_again_later() {
+fn sealing_that_would_eat_the_reserve_of_the_log_waits_and_tries_again_later() {
     let sim = sim::env(1);
-    let store = store_with_a_batch(&sim);
+    let store = store_with_a_window(&sim);
     sim.disk.set_free_bytes(128 * MIB - 1);
     store.tick();
     store.tick();
-    assert_eq!(outcomes(&store), (1, false));
+    assert_eq!(outcomes(&store), (1, 0));
     sim.disk.set_free_bytes(129 * MIB);
     store.tick();
-    assert_eq!(outcomes(&store), (1, false), "it pauses after a failure");
+    assert_eq!(outcomes(&store), (1, 0), "it pauses after a failure");
     sim.clock.advance_ms(60_000);
     store.tick();
-    assert_eq!(outcomes(&store), (1, true));
+    assert_eq!(outcomes(&store), (1, 1));
 }
 
 #[test]
-fn checkpoint_of_a_log_that_refuses_takes_half_of_the_reserve() {
+fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
     let sim = sim::env(1);
     let store = open(&sim, options());
+    store.tick();
     sim.disk.set_free_bytes(100 * MIB);
     let mut is_refused = false;
     for time in 0..1_000 {
@@ -51,6 +51,9 @@ fn checkpoint_of_a_log_that_refuses_takes_half_of_the_reserve() {
             .is_err();
     }
     assert!(is_refused);
+    let held = contents(&store, TimeRange::ALL);
     store.tick();
-    assert_eq!(outcomes(&store), (0, true));
+    assert_eq!(outcomes(&store), (0, 1));
+    assert_eq!(store.metrics.chunk_memory.get(), 0);
+    assert_eq!(contents(&store, TimeRange::ALL), held);
 }

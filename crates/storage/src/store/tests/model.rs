@@ -1,4 +1,4 @@
-//! Random histories of appends, restarts, crashes, checkpoints and time passing, beside plain maps.
+//! Random histories of appends, restarts, crashes, sealing and time passing, beside plain maps.
 
 use super::*;
 use firn_model::batch::HistogramSample;
@@ -42,7 +42,10 @@ impl World {
         let options = StoreOptions {
             shards: 1 + rng.below(4) as usize,
             retention_ms: RETENTION_MS,
-            checkpoint_log_bytes: 200,
+            window_ms: [HOUR / 60, HOUR / 2, 3 * HOUR][rng.below(3) as usize],
+            log_segment_bytes: 200,
+            page_segment_bytes: 400,
+            page_cache_bytes: rng.below(2_000) as usize,
             ..StoreOptions::new("/data")
         };
         let store = open(&sim, options.clone());

@@ -1,0 +1,142 @@
+//! The cache of opened pages: bounded by their bytes, second chance for what was asked for again.
+//!
+//! Pages enter when they are sealed and when they are read. The hand walks them in the order in
+//! which they came; one that was used since it last passed is spared once (Corbató's CLOCK).
+//! Readers hold an `Arc`, so what is evicted lives until the last of them is done.
+
+use super::directory::PageEntry;
+use crate::error::StorageError;
+use crate::page::Page;
+use firn_model::log::Position;
+use firn_model::metrics::{Counter, Gauge};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A page's place: the number of its segment and its offset.
+type Key = (u64, u64);
+
+#[derive(Debug)]
+struct Held {
+    page: Arc<Page>,
+    used: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Clock {
+    held: HashMap<Key, Held>,
+    /// In the order of the hand; a key that is not held any more is passed over.
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PageCache {
+    bytes_max: usize,
+    clock: Mutex<Clock>,
+    /// Bytes held.
+    pub(crate) held_bytes: Gauge,
+    /// Pages found, and pages that had to be read.
+    pub(crate) hits: Counter,
+    pub(crate) misses: Counter,
+}
+
+impl PageCache {
+    /// A cache of at most `bytes_max` bytes.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            clock: Mutex::default(),
+            held_bytes: Gauge::default(),
+            hits: Counter::default(),
+            misses: Counter::default(),
+        }
+    }
+
+    /// The page, from memory or from its segment.
+    pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
+        if let Some(held) = self.lock().held.get(&key(entry)) {
+            held.used.store(true, Ordering::Relaxed);
+            self.hits.inc();
+            return Ok(held.page.clone());
+        }
+        self.misses.inc();
+        let page = Arc::new(read(entry)?);
+        self.insert(entry, page.clone());
+        Ok(page)
+    }
+
+    /// Takes a page that was just sealed.
+    pub(crate) fn insert(&self, entry: &PageEntry, page: Arc<Page>) {
+        let bytes = page.memory_bytes();
+        if bytes > self.bytes_max {
+            return;
+        }
+        let mut clock = self.lock();
+        let held = Held {
+            page,
+            used: AtomicBool::new(false),
+        };
+        if let Some(before) = clock.held.insert(key(entry), held) {
+            clock.bytes -= before.page.memory_bytes();
+        } else {
+            clock.order.push_back(key(entry));
+        }
+        clock.bytes += bytes;
+        while clock.bytes > self.bytes_max {
+            clock.turn();
+        }
+        self.held_bytes.set(clock.bytes as i64);
+    }
+
+    /// Drops the pages of a segment.
+    pub(crate) fn forget(&self, segment: Position) {
+        let mut clock = self.lock();
+        let mut freed = 0;
+        clock.held.retain(|key, held| {
+            let is_kept = key.0 != segment.0;
+            freed += if is_kept { 0 } else { held.page.memory_bytes() };
+            is_kept
+        });
+        clock.order.retain(|key| key.0 != segment.0);
+        clock.bytes -= freed;
+        self.held_bytes.set(clock.bytes as i64);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock {
+    /// Moves the hand over one page: it is spared if it was used, or goes.
+    fn turn(&mut self) {
+        let Some(key) = self.order.pop_front() else {
+            return;
+        };
+        let Some(held) = self.held.get(&key) else {
+            return;
+        };
+        if held.used.swap(false, Ordering::Relaxed) {
+            self.order.push_back(key);
+        } else if let Some(gone) = self.held.remove(&key) {
+            self.bytes -= gone.page.memory_bytes();
+        }
+    }
+}
+
+fn key(entry: &PageEntry) -> Key {
+    (entry.segment.number.0, entry.offset)
+}
+
+/// Reads a page and checks it.
+pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
+    let ranges = entry.segment.ranges();
+    let bytes = ranges.read(entry.offset, entry.bytes as usize)?;
+    Page::open(bytes.into()).map_err(|e| StorageError::Damaged {
+        path: ranges.path().to_path_buf(),
+        offset: entry.offset,
+        what: e.to_string(),
+    })
+}

@@ -1,0 +1,262 @@
+//! Page segments on a disk that tears, and bytes that nobody wrote.
+
+use super::cache::PageCache;
+use super::directory::Directory;
+use super::meta::PageMeta;
+use super::segment::{PAGES, Placed};
+use super::segments::{Found, Segments};
+use super::*;
+use crate::chunk::Columns;
+use crate::codec::cursor::Cursor;
+use crate::index::{Run, Runs};
+use crate::page::{self, PageBuilder, Scratch};
+use firn_model::env::Rng;
+use firn_model::env::sim::{self, Operation, Sim, SimRng};
+use firn_model::log::Position;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+
+const DIR: &str = "pages";
+
+fn meta(group: u32, window: i64, slots: Runs) -> PageMeta {
+    PageMeta {
+        group,
+        window_end: window * 100 + 99,
+        range: TimeRange::new(window * 100, window * 100 + 1),
+        unsealed_after: Position(7),
+        sealed_up_to: Position(9),
+        slots,
+    }
+}
+
+/// A page of the first three series of a group, with two samples each.
+fn page(group: u32, window: i64) -> (PageMeta, Vec<u8>) {
+    let first = group * GROUP_SLOTS;
+    let mut builder = PageBuilder::new(page::PageMeta::default());
+    for slot in first..first + 3 {
+        let columns = Columns {
+            times: vec![window * 100, window * 100 + 1],
+            values: vec![f64::from(slot), window as f64],
+            ..Columns::default()
+        };
+        builder.push(slot, None, &columns).unwrap();
+    }
+    let meta = meta(group, window, Runs::span(first, first + 3));
+    (meta, builder.finish().unwrap())
+}
+
+fn open(sim: &Sim, segment_bytes: u64) -> Found {
+    sim.env.disk.create_dir_all(Path::new(DIR)).unwrap();
+    Segments::open(&sim.env, Path::new(DIR), segment_bytes).unwrap()
+}
+
+fn windows(pages: &[Placed]) -> Vec<(u32, i64)> {
+    pages
+        .iter()
+        .map(|(meta, _)| (meta.group, meta.window_end / 100))
+        .collect()
+}
+
+#[test]
+fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
+    for seed in 0..400 {
+        let rng = SimRng::new(seed);
+        let sim = sim::env(seed);
+        let mut segments = open(&sim, 1_000).segments;
+        if rng.one_in(2) {
+            let operation = [Operation::Write, Operation::Sync][rng.below(2) as usize];
+            sim.disk.fail_after(operation, rng.below(30));
+        }
+        let (mut synced, mut written) = (Vec::new(), Vec::new());
+        for window in 0..20 {
+            let mut waiting = Vec::new();
+            for group in 0..1 + rng.below(3) as u32 {
+                let (meta, page) = page(group, window);
+                written.push((group, window));
+                if segments.append(meta, &page).is_ok() {
+                    waiting.push((group, window));
+                } else {
+                    segments.abandon();
+                    waiting.clear();
+                }
+            }
+            match segments.sync() {
+                Ok(()) => synced.append(&mut waiting),
+                Err(_) => segments.abandon(),
+            }
+        }
+        if rng.one_in(2) {
+            let _ = segments.finish();
+        }
+        if rng.one_in(2) {
+            sim.disk.crash();
+        } else {
+            sim.disk.kill();
+        }
+        let found = open(&sim, 1_000);
+        assert!(found.damages.is_empty(), "seed {seed}: {:?}", found.damages);
+        let held = windows(&found.pages);
+        assert!(
+            held.iter().all(|page| written.contains(page)),
+            "seed {seed}"
+        );
+        let cache = PageCache::new(500);
+        for (meta, entry) in &found.pages {
+            let page = cache.get(entry).unwrap();
+            let slot = meta.group * GROUP_SLOTS + 1;
+            let column = page.find(slot).unwrap().unwrap();
+            let mut columns = Columns::default();
+            page.decode(
+                &column,
+                TimeRange::ALL,
+                &mut Scratch::default(),
+                &mut columns,
+            )
+            .unwrap();
+            assert_eq!(columns.values[0], f64::from(slot), "seed {seed}");
+            assert!(entry.has(slot) && !entry.has(slot + 2), "seed {seed}");
+        }
+        // What a second start finds was made durable by the first.
+        sim.disk.crash();
+        assert_eq!(windows(&open(&sim, 1_000).pages), held, "seed {seed}");
+        let lost = synced.iter().find(|page| !held.contains(page));
+        assert_eq!(lost, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn segments_wholly_before_the_cutoff_are_unlinked() {
+    let sim = sim::env(1);
+    let mut segments = open(&sim, 400).segments;
+    let (directory, cache) = (Directory::default(), PageCache::new(1 << 20));
+    for window in 0..10 {
+        let (meta, page) = page(0, window);
+        directory.add(segments.append(meta, &page).unwrap());
+        segments.sync().unwrap();
+    }
+    let before = segments.count();
+    let removed = segments.remove_before(500, &directory, &cache).unwrap();
+    assert!(removed > 1);
+    assert_eq!(segments.count(), before - removed);
+    let left = directory
+        .overlapping([0].into_iter(), TimeRange::ALL)
+        .remove(0);
+    assert!(left.iter().any(|page| page.range.min == 500));
+    assert!(left.iter().all(|page| page.range.min >= 200), "{left:?}");
+    segments.finish().unwrap();
+    assert_eq!(open(&sim, 400).pages.len(), left.len());
+}
+
+#[test]
+fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
+    for seed in 0..300 {
+        let rng = SimRng::new(seed);
+        let sim = sim::env(seed);
+        let mut segments = open(&sim, 1 << 20).segments;
+        for window in 0..5 {
+            let (meta, page) = page(0, window);
+            segments.append(meta, &page).unwrap();
+            segments.sync().unwrap();
+        }
+        if rng.one_in(2) {
+            segments.finish().unwrap();
+        }
+        drop(segments);
+        let path = PAGES.path(Path::new(DIR), Position(1));
+        let mut bytes = sim.disk.contents(&path).unwrap();
+        let at = 24 + rng.below(bytes.len() as u64 - 24) as usize;
+        bytes[at] ^= 1 << rng.below(8);
+        sim.disk.overwrite(&path, &bytes);
+        let found = open(&sim, 1 << 20);
+        assert!(found.pages.len() >= 4, "seed {seed}");
+        let cache = PageCache::new(1 << 20);
+        for (meta, entry) in &found.pages {
+            let Ok(page) = cache.get(entry) else { continue };
+            for slot in meta.slots.slots() {
+                let Ok(Some(column)) = page.find(slot) else {
+                    continue;
+                };
+                let mut columns = Columns::default();
+                let decoded = page.decode(
+                    &column,
+                    TimeRange::ALL,
+                    &mut Scratch::default(),
+                    &mut columns,
+                );
+                if decoded.is_ok() {
+                    assert_eq!(columns.values[0], f64::from(slot), "seed {seed}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
+    for seed in 0..5_000 {
+        let rng = SimRng::new(seed);
+        let group = rng.below(1 << 20) as u32;
+        let mut slots = Runs::default();
+        let mut at = group * GROUP_SLOTS;
+        while at < (group + 1) * GROUP_SLOTS {
+            let end = (at + 1 + rng.below(200) as u32).min((group + 1) * GROUP_SLOTS);
+            if slots.is_empty() || rng.one_in(2) {
+                slots.push(Run { start: at, end });
+            }
+            at = end + rng.below(3) as u32;
+        }
+        let meta = PageMeta {
+            range: TimeRange::new(i64::MIN >> rng.below(64), i64::MAX >> rng.below(64)),
+            ..meta(group, rng.below(1 << 40) as i64, slots)
+        };
+        let mut bytes = Vec::new();
+        meta.encode(&mut bytes);
+        let mut cursor = Cursor::new(&bytes);
+        assert_eq!(PageMeta::decode(&mut cursor), Ok(meta), "seed {seed}");
+        assert!(cursor.is_empty(), "seed {seed}");
+        let flipped = rng.below(bytes.len() as u64) as usize;
+        bytes[flipped] = rng.next_u64() as u8;
+        if let Ok(meta) = PageMeta::decode(&mut Cursor::new(&bytes)) {
+            let last = meta.slots.slots().last().unwrap();
+            assert_eq!(group_of(last), meta.group, "seed {seed}");
+        }
+    }
+}
+
+/// Fails when the format changes: `docs/format/pages.md` and the data folder's number go with it.
+#[test]
+fn meta_golden_bytes_stay() {
+    let mut slots = Runs::span(512, 514);
+    slots.push(Run {
+        start: 520,
+        end: 1_024,
+    });
+    let mut bytes = Vec::new();
+    meta(1, 3, slots).encode(&mut bytes);
+    let golden = [1, 1, 0x9e, 6, 0xd8, 4, 1, 7, 9, 2, 0, 1, 6, 0xf7, 3];
+    assert_eq!(bytes, golden);
+}
+
+#[test]
+fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
+    let sim = sim::env(1);
+    let mut segments = open(&sim, 1 << 20).segments;
+    let entries: Vec<_> = (0..8)
+        .map(|window| {
+            let (meta, page) = page(0, window);
+            segments.append(meta, &page).unwrap()
+        })
+        .collect();
+    segments.sync().unwrap();
+    let one = cache::read(&entries[0]).unwrap().memory_bytes();
+    let cache = PageCache::new(3 * one + one / 2);
+    for entry in &entries {
+        cache.get(&entries[0]).unwrap();
+        cache.get(entry).unwrap();
+        assert!(cache.held_bytes.get() <= 3 * one as i64 + one as i64 / 2);
+    }
+    // The first one was always there, the others came and went.
+    assert_eq!(cache.misses.get(), 8);
+    cache.forget(Position(1));
+    assert_eq!(cache.held_bytes.get(), 0);
+}

@@ -1,0 +1,98 @@
+//! Coverage beside a plain account of every sample.
+
+use super::*;
+use firn_model::env::sim::SimRng;
+
+const WINDOWS: Windows = Windows {
+    window_ms: 1_000,
+    is_jittered: true,
+};
+
+/// A sample that is in the log: its position, group and time.
+type Logged = (u64, u32, i64);
+
+/// Random logs, ticks and sealing: no position is called covered while a sample at or before it is
+/// not sealed.
+#[test]
+fn covered_position_never_runs_ahead_of_what_is_sealed() {
+    for seed in 0..2_000 {
+        let rng = SimRng::new(seed);
+        let mut coverage = Coverage::new(WINDOWS, Position(0));
+        let mut unsealed: Vec<Logged> = Vec::new();
+        let (mut newest, mut position, mut groups) = (i64::MIN, 0, 1);
+        let mut now = 0;
+        for _ in 0..80 {
+            match rng.below(4) {
+                0 => {
+                    let mark = Mark {
+                        newest,
+                        sequence: position,
+                        position: Position(position),
+                    };
+                    coverage.tick(mark, groups * crate::sealed::GROUP_SLOTS);
+                }
+                1 => {
+                    for due in coverage.due(newest) {
+                        if rng.one_in(2) {
+                            let after = coverage.unsealed_after(due, position);
+                            unsealed.retain(|s| s.1 != due.group || s.2 > due.end);
+                            coverage.sealed(due, after, false);
+                        }
+                    }
+                }
+                _ => {
+                    now += rng.below(400) as i64;
+                    position += 1;
+                    groups = groups.max(1 + rng.below(4) as u32);
+                    let group = rng.below(u64::from(groups)) as u32;
+                    let time = now - rng.below(1_500) as i64;
+                    unsealed.push((position, group, time));
+                    newest = newest.max(time);
+                }
+            }
+            let covered = coverage.covered().0;
+            let left = unsealed.iter().find(|s| s.0 <= covered);
+            assert_eq!(left, None, "seed {seed}: covered {covered}");
+        }
+        // Everything is sealed once time went on, whatever each group has.
+        let mark = |newest| Mark {
+            newest,
+            sequence: position,
+            position: Position(position),
+        };
+        coverage.tick(mark(newest), groups * crate::sealed::GROUP_SLOTS);
+        coverage.tick(mark(newest + 3_000), groups * crate::sealed::GROUP_SLOTS);
+        for due in coverage.due(newest + 3_000) {
+            let after = coverage.unsealed_after(due, position);
+            coverage.sealed(due, after, false);
+        }
+        assert_eq!(coverage.covered(), Position(position), "seed {seed}");
+    }
+}
+
+#[test]
+fn windows_end_spread_over_time_with_jitter_and_together_without() {
+    let ends = |is_jittered| {
+        let windows = Windows {
+            is_jittered,
+            ..WINDOWS
+        };
+        let mut ends: Vec<i64> = (0..100).map(|g| windows.due_end(g, 10_000)).collect();
+        ends.sort_unstable();
+        ends
+    };
+    assert!(ends(false).iter().all(|end| *end == 9_000));
+    let spread = ends(true);
+    let gaps = spread.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.max() <= Some(30), "{spread:?}");
+    assert!(spread[0] >= 8_969 && spread[99] <= 9_969);
+}
+
+#[test]
+fn windows_at_the_ends_of_time_do_not_overflow() {
+    for newest in [i64::MIN, i64::MAX, 0] {
+        for group in [0, 1, u32::MAX / 512] {
+            assert!(WINDOWS.due_end(group, newest) <= newest);
+        }
+    }
+}

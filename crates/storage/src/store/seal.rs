@@ -1,0 +1,374 @@
+//! Sealing: what a group holds for a window of data time moves from the head into a page.
+//!
+//! ```text
+//! copy (each shard for a moment) -> encode -> births, page: write, sync -> the page is found by readers
+//!   -> the head drops what is in it (each shard for a moment) -> the log may go
+//! ```
+//!
+//! A reader copies the head first and asks for pages after it, so between the last two steps it
+//! meets samples twice and never misses one; twice does not happen in its answer either, since of a
+//! page it reads only what is older than what it copied. Only what every reader sees is sealed, and
+//! only what is durable in the log. After a crash at any point the pages that are whole count: what
+//! the log still has of their samples is skipped.
+//!
+//! Work has a shape: each tick seals a fixed share of the groups that are due, so a queue of any
+//! length shrinks by that share and what arrives steadily leaves steadily.
+
+use super::coverage::Due;
+use super::options::Sealing;
+use super::upkeep::Upkeep;
+use super::{Store, SyncMode, lock};
+use crate::chunk::Columns;
+use crate::codec::Malformed;
+use crate::error::StorageError;
+use crate::head::shard::Copied;
+use crate::index::{Run, Runs, SeriesCursor};
+use crate::page::{self, Family, Page, PageBuilder};
+use crate::sealed::GROUP_SLOTS;
+use crate::sealed::directory::PageEntry;
+use crate::sealed::meta::PageMeta;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A tick seals one in so many of the groups that are due, and at least one.
+const TICKS: usize = 16;
+
+/// Groups that share a sync: their pages wait for it in memory, some 30 kB each.
+const GROUPS_PER_SYNC: usize = 32;
+
+/// Series copied or cut under one lock: some 50 us.
+const SLICE: usize = 64;
+
+/// After a failure, or after all groups were sealed for want of space: neither the space nor the
+/// disk's faults change from tick to tick.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Where a series lives, and up to when it is sealed.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    shard: usize,
+    local: u32,
+    slot: u32,
+    time: TimestampMs,
+}
+
+/// A group on its way into a page.
+struct Sealed {
+    due: Due,
+    cuts: Vec<Cut>,
+    /// Its page, unless it has no samples for one.
+    page: Option<(PageMeta, Vec<u8>)>,
+    unsealed_after: Position,
+    /// No series of the group is left.
+    is_gone: bool,
+}
+
+/// The samples of one series that are to be sealed.
+struct Taken {
+    shard: usize,
+    local: u32,
+    slot: u32,
+    copied: Copied,
+}
+
+impl Store {
+    /// Seals this tick's share of the groups that are due; all of them if the log fills the disk.
+    pub(super) fn seal_due(&self, upkeep: &mut Upkeep) {
+        let Some(newest) = self.newest() else { return };
+        let now = self.env.clock.monotonic();
+        let due = upkeep.coverage.due(newest);
+        self.metrics.seal_queue.set(due.len() as i64);
+        if now < upkeep.seal_not_before {
+            return;
+        }
+        let is_full = self.log.is_disk_full() && self.log.last_position() > upkeep.trimmed();
+        let due = match is_full {
+            true => upkeep.coverage.all(newest),
+            false => {
+                let share = due.len().div_ceil(TICKS);
+                due[..share].to_vec()
+            }
+        };
+        let start = now;
+        let outcome = self.seal(upkeep, &due, self.reserve_bytes(is_full));
+        if !due.is_empty() {
+            let took = self.env.clock.monotonic().saturating_sub(start);
+            self.metrics.seal_duration.observe(took);
+        }
+        if is_full || outcome.is_err() {
+            upkeep.seal_not_before = now.saturating_add(PAUSE);
+        }
+        if let Err(e) = outcome {
+            self.metrics.seal_failures.inc();
+            tracing::error!(error = %e, "seal samples");
+        }
+    }
+
+    /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a
+    /// log that is longer than it should be does not. A log that takes no more blocks lends half of
+    /// its reserve, since sealing is what frees space.
+    fn reserve_bytes(&self, is_full: bool) -> u64 {
+        self.log.free_bytes_min() / if is_full { 2 } else { 1 }
+    }
+
+    /// Seals the groups, some with each sync.
+    pub(super) fn seal(
+        &self,
+        upkeep: &mut Upkeep,
+        due: &[Due],
+        reserve_bytes: u64,
+    ) -> Result<(), Error> {
+        for some in due.chunks(GROUPS_PER_SYNC) {
+            let sealed = self.encode_groups(upkeep, some)?;
+            let written = self.write_pages(upkeep, &sealed, reserve_bytes);
+            let entries = match written {
+                Ok(entries) => entries,
+                Err(e) => {
+                    upkeep.segments.abandon();
+                    return Err(e.into());
+                }
+            };
+            for (sealed, entry) in sealed.into_iter().zip(entries) {
+                self.publish(upkeep, sealed, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies and encodes groups.
+    fn encode_groups(&self, upkeep: &Upkeep, due: &[Due]) -> Result<Vec<Sealed>, Error> {
+        let reading = self.watermark.read_floor();
+        if self.options.sync != SyncMode::Always {
+            // A page outlives a power loss; so must the rest of the batches it has a part of.
+            self.log.sync()?;
+        }
+        due.iter()
+            .map(|due| {
+                let (taken, is_gone) = self.copy_group(*due, reading.sequence);
+                let unsealed_after = upkeep.coverage.unsealed_after(*due, reading.sequence);
+                let mut sealed = self
+                    .encode(*due, taken, unsealed_after)
+                    .map_err(|e| Error::new(ErrorKind::Internal, format!("encode page: {e}")))?;
+                sealed.is_gone = is_gone;
+                Ok(sealed)
+            })
+            .collect()
+    }
+
+    /// What there is to seal of a group, by slot, and whether none of its series is left.
+    fn copy_group(&self, due: Due, sequence: u64) -> (Vec<Taken>, bool) {
+        let first = due.group * GROUP_SLOTS;
+        let end = self.index.published().min(first + GROUP_SLOTS);
+        let mut cursor = SeriesCursor::new(&self.index);
+        let mut places: Vec<(usize, u32, u32)> = (first..end)
+            .filter_map(|slot| {
+                let (shard, local) = self.shard_and_local(cursor.place(slot)?);
+                Some((shard, local, slot))
+            })
+            .collect();
+        places.sort_unstable();
+        let range = TimeRange::new(i64::MIN, due.end);
+        let mut taken = Vec::with_capacity(places.len());
+        for of_shard in places.chunk_by(|a, b| a.0 == b.0) {
+            for slice in of_shard.chunks(SLICE) {
+                let held = lock(&self.shards[slice[0].0]);
+                for (shard, local, slot) in slice {
+                    let Some(series) = held.series_of_slot(*local, *slot) else {
+                        continue;
+                    };
+                    let hidden = held.hidden(*local, series, sequence);
+                    if let Some(copied) = Copied::of(series, range, hidden) {
+                        taken.push(Taken {
+                            shard: *shard,
+                            local: *local,
+                            slot: *slot,
+                            copied,
+                        });
+                    }
+                }
+            }
+        }
+        taken.sort_unstable_by_key(|t| t.slot);
+        (taken, places.is_empty())
+    }
+
+    /// Encodes what was copied of a group, up to the end of its window. What left the retention
+    /// already gets no page.
+    fn encode(
+        &self,
+        due: Due,
+        taken: Vec<Taken>,
+        unsealed_after: Position,
+    ) -> Result<Sealed, Malformed> {
+        let sealed_up_to = self.log.last_position();
+        let mut sealed = Sealed {
+            due,
+            cuts: Vec::with_capacity(taken.len()),
+            page: None,
+            unsealed_after,
+            is_gone: false,
+        };
+        let mut slots = Runs::default();
+        let mut range: Option<TimeRange> = None;
+        let mut page = PageBuilder::new(page::PageMeta {
+            log_from: unsealed_after.next(),
+            log_to: sealed_up_to,
+        });
+        let mut columns = Columns::default();
+        for series in taken {
+            columns.clear();
+            series.copied.decode(&mut columns)?;
+            columns.truncate(columns.times.partition_point(|t| *t <= due.end));
+            let family = self.index.family(series.slot).map(Family);
+            while !columns.times.is_empty() && page.push(series.slot, family, &columns).is_err() {
+                // Part of it now; the group stays due for the rest.
+                columns.truncate(columns.times.len() / 2);
+                sealed.due.end = i64::MIN;
+                sealed.unsealed_after = Position(0);
+            }
+            let (Some(first), Some(last)) = (columns.times.first(), columns.times.last()) else {
+                continue;
+            };
+            let (min, max) = range.map_or((*first, *last), |r| (r.min, r.max));
+            range = Some(TimeRange::new(min.min(*first), max.max(*last)));
+            slots.push(Run {
+                start: series.slot,
+                end: series.slot + 1,
+            });
+            sealed.cuts.push(Cut {
+                shard: series.shard,
+                local: series.local,
+                slot: series.slot,
+                time: *last,
+            });
+        }
+        let cutoff = self.cutoff();
+        if let Some(range) = range.filter(|range| range.max >= cutoff) {
+            self.metrics.sealed_samples.add(page.sample_count());
+            let meta = PageMeta {
+                group: due.group,
+                window_end: sealed.due.end,
+                range,
+                unsealed_after: sealed.unsealed_after,
+                sealed_up_to,
+                slots,
+            };
+            sealed.page = page.finish().map(|page| (meta, page));
+        }
+        Ok(sealed)
+    }
+
+    /// Writes pages and makes them durable.
+    fn write_pages(
+        &self,
+        upkeep: &mut Upkeep,
+        sealed: &[Sealed],
+        reserve_bytes: u64,
+    ) -> Result<Vec<Option<Arc<PageEntry>>>, StorageError> {
+        let pages = || sealed.iter().filter_map(|s| s.page.as_ref());
+        let bytes: usize = pages().map(|(_, page)| page.len()).sum();
+        if bytes == 0 {
+            return Ok(sealed.iter().map(|_| None).collect());
+        }
+        self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
+        // Whoever finds a page at a start must know whose samples they are.
+        let slots = pages().filter_map(|(meta, _)| meta.slots.as_slice().last());
+        let end = slots.map(|run| run.end).max();
+        if end > Some(upkeep.catalogue.end_slot()) {
+            self.write_catalogue(upkeep, upkeep.trimmed())?;
+        }
+        let mut entries = Vec::with_capacity(sealed.len());
+        for sealed in sealed {
+            entries.push(match &sealed.page {
+                Some((meta, page)) => Some(upkeep.segments.append(meta.clone(), page)?),
+                None => None,
+            });
+        }
+        upkeep.segments.sync()?;
+        self.metrics.page_bytes.add(bytes as u64);
+        Ok(entries)
+    }
+
+    fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
+        let path = self.dir.pages();
+        // A disk that cannot say is taken to have space.
+        let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
+        if free < required {
+            return Err(StorageError::DiskFull {
+                path,
+                free,
+                required,
+            });
+        }
+        Ok(())
+    }
+
+    /// Shows a page to readers and drops from the head what is in it.
+    fn publish(
+        &self,
+        upkeep: &mut Upkeep,
+        sealed: Sealed,
+        entry: Option<Arc<PageEntry>>,
+    ) -> Result<(), Error> {
+        let malformed = |e: Malformed| Error::new(ErrorKind::Internal, e.to_string());
+        if let (Some(entry), Some((_, page))) = (entry, sealed.page) {
+            let open = Page::open(page.into()).map_err(malformed)?;
+            self.sealed.cache.insert(&entry, Arc::new(open));
+            self.metrics.sealed_pages.inc();
+            self.sealed.directory.add(entry);
+        }
+        let mut cuts = sealed.cuts;
+        cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
+        for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
+            for slice in of_shard.chunks(SLICE) {
+                let mut shard = lock(&self.shards[slice[0].shard]);
+                for cut in slice {
+                    shard
+                        .drop_through(cut.local, cut.slot, cut.time)
+                        .map_err(malformed)?;
+                }
+            }
+        }
+        let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
+        upkeep.coverage.sealed(due, unsealed_after, sealed.is_gone);
+        Ok(())
+    }
+
+    /// Samples older than this left the retention.
+    pub(super) fn cutoff(&self) -> TimestampMs {
+        self.newest()
+            .map_or(i64::MIN, |n| n.saturating_sub(self.options.retention_ms))
+    }
+
+    /// Does in the writer's thread what is due, if the options say so: how it would be without a
+    /// background.
+    pub(super) fn seal_with_write(&self) {
+        if self.options.sealing == Sealing::WithWrites
+            && let Some(newest) = self.newest()
+        {
+            let mut upkeep = lock(&self.upkeep);
+            if !upkeep.coverage.due(newest).is_empty() {
+                self.leave_mark(&mut upkeep);
+                self.seal_due(&mut upkeep);
+                self.trim_log(&mut upkeep);
+            }
+        }
+    }
+
+    /// Says to the coverage where log and data time stand.
+    pub(super) fn leave_mark(&self, upkeep: &mut Upkeep) {
+        // In this order: see `Coverage::tick`.
+        let (sequence, position) = self.watermark.mark();
+        let newest = self.newest.load(Ordering::Acquire);
+        let mark = super::coverage::Mark {
+            newest,
+            sequence,
+            position,
+        };
+        upkeep.coverage.tick(mark, self.index.next_slot());
+    }
+}
