@@ -1,11 +1,12 @@
 //! Sealing: what a group holds for a window of data time moves from the head into a page.
 //!
 //! ```text
-//! copy (each shard for a moment) -> encode -> births, page: write, sync -> the page is found by readers
-//!   -> the head drops what is in it (each shard for a moment) -> the log may go
+//! copy (each shard for a moment) -> encode -> births, then pages: write, sync
+//!   -> the page is found by readers -> the head drops what is in it (each shard for a moment)
+//!   -> the log may go
 //! ```
 //!
-//! A reader copies the head first and asks for pages after it, so between the last two steps it
+//! A reader copies the head first and asks for pages after it, so between those steps it
 //! meets samples twice and never misses one; twice does not happen in its answer either, since of a
 //! page it reads only what is older than what it copied. Only what every reader sees is sealed, and
 //! only what is durable in the log. After a crash at any point the pages that are whole count: what
