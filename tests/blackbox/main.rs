@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod command_line;
+mod configs;
 mod disk;
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -10,6 +11,8 @@ mod hostile;
 mod input;
 mod life;
 mod refusal;
+mod scrape;
+mod target;
 
 use harness::http::Http;
 use harness::write::{Series, body};

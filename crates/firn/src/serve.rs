@@ -217,17 +217,19 @@ impl Node {
             IngestLimits::default(),
             &self.memory,
         ));
-        self.app.open(backend(&store, &pipeline));
-        info!("ready");
-        let scraping = Scraping::new(
-            pipeline,
+        let scraping = Arc::new(Scraping::new(
+            pipeline.clone(),
             self.env.clock.clone(),
             &self.memory,
             config::read_groups,
-        );
-        match self.running.is_built_in() {
-            true => scraping::start_itself(&scraping, &self.app, self.servers.first_port),
-            false => scraping::apply(&scraping, &self.running.config()),
+        ));
+        if !self.running.is_built_in() {
+            scraping::apply(&scraping, &self.running.config());
+        }
+        self.app.open(backend(&store, &pipeline, &scraping));
+        info!("ready");
+        if self.running.is_built_in() {
+            scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
         self.serve(&store, &scraping).await?;
         info!("stop");
@@ -362,11 +364,12 @@ async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, Serve
         .map_err(ServeError::Open)
 }
 
-fn backend(store: &Arc<Store>, pipeline: &Arc<Pipeline>) -> Backend {
+fn backend(store: &Arc<Store>, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) -> Backend {
     let figures = store.clone();
     Backend {
         store: store.clone(),
         pipeline: pipeline.clone(),
+        scraping: scraping.clone(),
         stats: Arc::new(move |top| figures.stats(top)),
         collectors: vec![store.clone()],
     }

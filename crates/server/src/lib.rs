@@ -25,6 +25,7 @@ pub mod limits;
 mod listener;
 mod measured;
 mod metadata;
+mod metric_metadata;
 mod metrics;
 mod operations;
 mod origin;
@@ -36,6 +37,7 @@ mod request_line;
 mod routes;
 mod socket;
 mod status;
+mod targets;
 mod times;
 mod write;
 

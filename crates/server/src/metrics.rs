@@ -14,6 +14,7 @@ pub(crate) enum Endpoint {
     LabelValues,
     Write,
     Status,
+    Targets,
     FormatQuery,
     Metrics,
     Operations,
@@ -22,7 +23,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 12] = [
+    pub(crate) const ALL: [Endpoint; 13] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Series,
@@ -30,6 +31,7 @@ impl Endpoint {
         Endpoint::LabelValues,
         Endpoint::Write,
         Endpoint::Status,
+        Endpoint::Targets,
         Endpoint::FormatQuery,
         Endpoint::Metrics,
         Endpoint::Operations,
@@ -46,6 +48,7 @@ impl Endpoint {
             Endpoint::LabelValues => "label_values",
             Endpoint::Write => "write",
             Endpoint::Status => "status",
+            Endpoint::Targets => "targets",
             Endpoint::FormatQuery => "format_query",
             Endpoint::Metrics => "metrics",
             Endpoint::Operations => "operations",

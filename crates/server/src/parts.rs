@@ -5,6 +5,7 @@
 
 use crate::limits::Limits;
 use firn_ingest::Pipeline;
+use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
@@ -60,6 +61,8 @@ pub struct Backend {
     pub store: Arc<dyn Select>,
     /// Takes in writes.
     pub pipeline: Arc<Pipeline>,
+    /// What is scraped, and how it is.
+    pub scraping: Arc<Scraping>,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.

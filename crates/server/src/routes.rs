@@ -5,7 +5,7 @@ use crate::call::{self, Call};
 use crate::failure::{Cause, Failure};
 use crate::measured::measure;
 use crate::metrics::Endpoint;
-use crate::{metadata, operations, origin, page, query, status, write};
+use crate::{metadata, metric_metadata, operations, origin, page, query, status, targets, write};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -49,7 +49,9 @@ pub fn router(app: App) -> Router {
 }
 
 fn api() -> Router<App> {
-    use Endpoint::{FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Write};
+    use Endpoint::{
+        FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Targets, Write,
+    };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
         .route(
@@ -72,6 +74,23 @@ fn api() -> Router<App> {
         .route(
             "/write",
             plain_route(MethodFilter::POST, Write, write::remote_write),
+        )
+        .route(
+            "/scrape_pools",
+            api_route(GET, Targets, targets::scrape_pools),
+        )
+        .route("/targets", api_route(GET, Targets, targets::targets))
+        .route(
+            "/targets/metadata",
+            api_route(GET, Targets, metric_metadata::by_target),
+        )
+        .route(
+            "/targets/relabel_steps",
+            api_route(GET, Targets, targets::relabel_steps),
+        )
+        .route(
+            "/metadata",
+            api_route(GET, Targets, metric_metadata::by_metric),
         )
         .route(
             "/status/buildinfo",

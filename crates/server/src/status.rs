@@ -19,7 +19,8 @@ const TABLE_LINES: i64 = 10;
 /// The most lines that may be asked for; upstream's number.
 const TABLE_LINES_MAX: i64 = 10_000;
 
-fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+/// A 200 with `data`.
+pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
     let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
     Ok(call.json(document(&data, &Annotations::default())))
 }

@@ -6,6 +6,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
+use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
@@ -331,8 +332,11 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     };
     let memory = Budget::new("writes", MEMORY_BYTES);
     let clock = real::env().unwrap().clock;
+    let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
+    let no_yaml = |_: &str| Err("no YAML here".to_owned());
     Backend {
-        pipeline: Arc::new(Pipeline::new(log, clock, limits, &memory)),
+        scraping: Arc::new(Scraping::new(pipeline.clone(), clock, &memory, no_yaml)),
+        pipeline,
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
         collectors: vec![Arc::new(FakeMetrics)],

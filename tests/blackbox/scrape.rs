@@ -1,0 +1,327 @@
+//! Targets, good and bad: what each does to itself is told on `/targets`, and to others nothing.
+
+use crate::harness::http::Http;
+use crate::harness::server::{Server, wait_for};
+use crate::target::{Request, Target, expose, respond};
+use serde_json::Value;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Starts a server on a config.
+fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
+    let file = dir.join("firn.yml");
+    std::fs::write(&file, config).unwrap();
+    let file = file.display().to_string();
+    let flags = [&["--config", file.as_str()], flags].concat();
+    Server::start(&dir.join("data"), &flags)
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    since.as_millis() as i64
+}
+
+/// The active targets of a job.
+fn targets(http: &Http, job: &str) -> Vec<Value> {
+    let answer = http.get(&format!("/api/v1/targets?scrapePool={job}"));
+    answer.json()["data"]["activeTargets"]
+        .as_array()
+        .unwrap()
+        .clone()
+}
+
+/// Waits until the only target of a job was scraped.
+fn scraped(http: &Http, job: &str) -> Value {
+    let mut found = Value::Null;
+    wait_for(&format!("{job} to be scraped"), || {
+        found = targets(http, job).pop().unwrap_or_default();
+        found["health"].as_str().is_some_and(|h| h != "unknown")
+    });
+    found
+}
+
+/// The value of an expression that selects one series.
+fn value(http: &Http, expr: &str) -> Option<String> {
+    let result = http.query(expr, now_ms());
+    result[0]["value"][1].as_str().map(str::to_owned)
+}
+
+/// Answers as its path says.
+fn misbehave(request: &Request, stream: &mut TcpStream) {
+    match request.path.as_str() {
+        "/good" => expose(stream, "good 1\n"),
+        "/slow" => sleep(Duration::from_secs(30)),
+        "/endless" => {
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"
+            );
+            let lines: String = (0..1000)
+                .map(|i| format!("endless{{i=\"{i}\"}} 1\n"))
+                .collect();
+            while stream.write_all(lines.as_bytes()).is_ok() {}
+        }
+        "/half" => {
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n";
+            let _ = write!(stream, "{head}half 1\nhal");
+        }
+        "/half_line" => expose(stream, "half_line 1\nhalf_line{a=\"b"),
+        "/html" => respond(stream, "200 OK", "text/html", "<html>not metrics</html>"),
+        "/broken" => respond(stream, "500 Internal Server Error", "text/plain", "no"),
+        "/twice" => expose(stream, "twice 1\ntwice 2\nonce 1\n"),
+        "/labels" => {
+            let labels: Vec<String> = (0..500).map(|i| format!("l{i}=\"x\"")).collect();
+            expose(stream, &format!("ok 1\nlabels{{{}}} 1\n", labels.join(",")));
+        }
+        "/long" => expose(
+            stream,
+            &format!("long{{a=\"{}\"}} 1\n", "x".repeat(1 << 20)),
+        ),
+        "/many" => {
+            let lines: String = (0..5000)
+                .map(|i| format!("many{{i=\"{i}\"}} 1\n"))
+                .collect();
+            expose(stream, &lines);
+        }
+        "/future" => {
+            let far = now_ms() + 3_600_000;
+            expose(stream, &format!("future 1 {far}\npresent 1\n"));
+        }
+        "/loop" => {
+            let head = "HTTP/1.1 302 Found\r\nLocation: /loop\r\nContent-Length: 0\r\n";
+            let _ = write!(stream, "{head}Connection: close\r\n\r\n");
+        }
+        "/nothing" => {}
+        _ => respond(stream, "404 Not Found", "text/plain", ""),
+    }
+}
+
+#[test]
+fn targets_that_misbehave_are_reported_and_harm_nothing_else() {
+    let target = Target::start(misbehave);
+    let cases = [
+        ("good", "up", ""),
+        ("slow", "down", "context deadline exceeded"),
+        ("endless", "down", "body size limit exceeded"),
+        ("half", "down", "read body: "),
+        ("half_line", "down", "while parsing"),
+        (
+            "html",
+            "down",
+            "received unsupported Content-Type \"text/html\"",
+        ),
+        (
+            "broken",
+            "down",
+            "server returned HTTP status 500 Internal Server Error",
+        ),
+        ("twice", "up", "duplicate_timestamp"),
+        (
+            "labels",
+            "down",
+            "label_limit exceeded (metric: labels, number of labels: 503,",
+        ),
+        (
+            "long",
+            "down",
+            "label_value_length_limit exceeded (metric: long, label name: a,",
+        ),
+        ("many", "down", "sample limit exceeded"),
+        ("future", "up", "too_far_in_future"),
+        ("loop", "down", "stopped after 10 redirects"),
+        ("nothing", "down", "Get \"http://"),
+    ];
+    let jobs: String = cases
+        .iter()
+        .map(|(path, ..)| {
+            format!(
+                "- job_name: {path}\n  metrics_path: /{path}\n  static_configs: [{{targets: ['{}']}}]\n",
+                target.address
+            )
+        })
+        .collect();
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 900ms, body_size_limit: 2MB, \
+         sample_limit: 4000}}\nscrape_configs:\n{jobs}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), &config, &[]);
+    let http = server.http();
+    for (job, health, words) in cases {
+        let target = scraped(&http, job);
+        assert_eq!(target["health"], health, "{job}: {target}");
+        let field = if health == "up" {
+            "lastWarning"
+        } else {
+            "lastError"
+        };
+        let told = target[field].as_str().unwrap_or_default();
+        assert!(told.contains(words), "{job}: {target}");
+        let up = if health == "up" { "1" } else { "0" };
+        wait_for("the report", || {
+            value(&http, &format!("up{{job=\"{job}\"}}")).as_deref() == Some(up)
+        });
+    }
+    for (expr, want) in [
+        ("good", Some("1")),
+        ("once", Some("1")),
+        ("twice", Some("1")),
+        ("present", Some("1")),
+        ("future", None),
+        ("half_line", None),
+        ("count(many)", None),
+        ("ok", None),
+    ] {
+        assert_eq!(value(&http, expr).as_deref(), want, "{expr}");
+    }
+    // The good one goes on at its pace meanwhile.
+    let count = || {
+        let count = value(&http, "count_over_time(good[1m])").unwrap_or_default();
+        count.parse::<u32>().unwrap_or(0)
+    };
+    let before = count();
+    wait_for("the good target to go on", || count() >= before + 2);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn targets_of_files_come_and_go_and_reload_keeps_the_rest() {
+    let target = Target::start(|_, stream| expose(stream, "a 1\n"));
+    let dir = tempfile::tempdir().unwrap();
+    let list = |targets: &str| {
+        let file = dir.path().join("list.json");
+        std::fs::write(file, format!("[{{\"targets\": [{targets}]}}]")).unwrap();
+    };
+    list(&format!("\"{}\"", target.address));
+    let config = |extra: &str| {
+        format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: files\n  \
+             file_sd_configs: [{{files: [list.json]}}]\n{extra}"
+        )
+    };
+    let server = start(dir.path(), &config(""), &["--web.enable-lifecycle"]);
+    let http = server.http();
+    let first = scraped(&http, "files");
+    let path = dir.path().join("list.json").display().to_string();
+    assert_eq!(first["discoveredLabels"]["__meta_filepath"], path.as_str());
+    assert_eq!(first["labels"]["instance"], target.address.as_str());
+
+    let more = format!(
+        "- job_name: more\n  static_configs: [{{targets: ['{}']}}]\n",
+        target.address
+    );
+    std::fs::write(dir.path().join("firn.yml"), config(&more)).unwrap();
+    assert_eq!(http.post("/-/reload", &[]).status, 200);
+    scraped(&http, "more");
+    let pools = http.get("/api/v1/scrape_pools").json();
+    assert_eq!(
+        pools["data"]["scrapePools"],
+        serde_json::json!(["files", "more"])
+    );
+
+    std::fs::write(dir.path().join("firn.yml"), config("")).unwrap();
+    server.signal(rustix::process::Signal::HUP);
+    wait_for("the job to go", || targets(&http, "more").is_empty());
+    list("");
+    wait_for("the target to go", || targets(&http, "files").is_empty());
+    wait_for("its series to end", || {
+        value(&http, "up{job=\"files\"}").is_none()
+    });
+    // While it was there nothing was ever marked.
+    let gaps = value(&http, "count_over_time(up{job=\"files\"}[1m]) > 0");
+    assert!(gaps.is_some());
+}
+
+#[test]
+fn targets_are_asked_as_the_config_says() {
+    let is_followed = Arc::new(AtomicBool::new(false));
+    let followed = is_followed.clone();
+    let other = Target::start(move |request, stream| {
+        // Credentials are for the host that was asked, not for where it points.
+        assert!(request.header("authorization").is_none());
+        assert!(request.header("x-key").is_none());
+        followed.store(true, Ordering::Relaxed);
+        expose(stream, "b 2\n");
+    });
+    let elsewhere = format!("http://{}/there", other.address);
+    let target = Target::start(move |request, stream| {
+        let is_right = request.path == "/m?a=1&a=2&b=x%26y"
+            && request.header("authorization") == Some("Basic dXNlcjpwYXNz")
+            && request.header("x-key") == Some("k")
+            && request.header("accept-encoding") == Some("gzip")
+            && request.header("x-prometheus-scrape-timeout-seconds") == Some("0.9");
+        match (is_right, request.path.as_str()) {
+            (true, _) => expose(stream, "a{job=\"mine\"} 1\n"),
+            (false, "/moved") => {
+                let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n";
+                let _ = write!(stream, "{head}Location: {elsewhere}\r\n\r\n");
+            }
+            (false, _) => respond(stream, "403 Forbidden", "text/plain", ""),
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("pw"), "pass\n").unwrap();
+    let auth = "  basic_auth: {username: user, password_file: pw}\n  \
+                http_headers: {X-Key: {secrets: [k]}}\n";
+    let job = |name: &str, lines: &str| {
+        format!(
+            "- job_name: {name}\n{auth}{lines}  static_configs: [{{targets: ['{}']}}]\n",
+            target.address
+        )
+    };
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 900ms}}\nscrape_configs:\n{}{}",
+        job(
+            "asked",
+            "  metrics_path: /m\n  honor_labels: true\n  params: {a: [1, 2], b: [x&y]}\n"
+        ),
+        job("moved", "  metrics_path: /moved\n"),
+    );
+    let server = start(dir.path(), &config, &[]);
+    let http = server.http();
+    let asked = scraped(&http, "asked");
+    assert_eq!(asked["health"], "up", "{asked}");
+    assert_eq!(value(&http, "a{job=\"mine\"}").as_deref(), Some("1"));
+    let moved = scraped(&http, "moved");
+    assert_eq!(moved["health"], "up", "{moved}");
+    assert!(is_followed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn metadata_and_relabel_steps_answer_for_targets() {
+    let target = Target::start(|_, stream| {
+        expose(stream, "# HELP a Some help.\n# TYPE a counter\na 1\n");
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: j\n  static_configs: \
+         [{{targets: ['{}', 'dropped:1']}}]\n  relabel_configs:\n  - {{source_labels: \
+         [__address__], regex: dropped.*, action: drop}}\n  - {{target_label: x, replacement: \
+         y}}\n",
+        target.address
+    );
+    let server = start(dir.path(), &config, &[]);
+    let http = server.http();
+    assert_eq!(scraped(&http, "j")["labels"]["x"], "y");
+    let data = |path: &str| http.get(path).json()["data"].take();
+    let known = serde_json::json!({"type": "counter", "help": "Some help.", "unit": ""});
+    assert_eq!(data("/api/v1/metadata")["a"][0], known);
+    assert_eq!(data("/api/v1/metadata?metric=b"), serde_json::json!({}));
+    let by_target = data("/api/v1/targets/metadata?match_target=%7Bjob%3D%22j%22%7D&metric=a");
+    assert_eq!(by_target[0]["target"]["x"], "y");
+    assert_eq!(by_target[0]["help"], "Some help.");
+    let dropped = data("/api/v1/targets?state=dropped");
+    assert_eq!(dropped["activeTargets"], serde_json::json!([]));
+    assert_eq!(dropped["droppedTargetCounts"]["j"], 1);
+    let steps =
+        data("/api/v1/targets/relabel_steps?scrapePool=j&labels=%7B%22__address__%22%3A%22a%22%7D");
+    assert_eq!(steps["steps"][1]["output"]["x"], "y");
+    assert_eq!(steps["steps"][1]["rule"]["separator"], ";");
+    assert_eq!(steps["steps"][0]["keep"], true);
+}
