@@ -1,4 +1,4 @@
-//! What the head costs: births, later samples, decoding, restart, and memory.
+//! What the store costs: births, later samples, sealing, decoding, restart, memory, bytes written.
 //!
 //! ```text
 //! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples
@@ -7,7 +7,9 @@
 //!
 //! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000
 //! samples a batch, most values constant or counting. Only the calls into the store are timed, in
-//! CPU time of this thread; the log's writes are on another. It prints figures and judges nothing.
+//! CPU time of this thread; the log's writes and sealing are on others, with a tick a round. It
+//! prints figures and judges nothing. `unjittered` and `with-writes` show what phases and the
+//! background are worth: see the slowest batch.
 
 use firn_model::batch::Batch;
 use firn_model::cancel::Cancel;
@@ -15,10 +17,11 @@ use firn_model::columns::SeriesBatch;
 use firn_model::env::real;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::metrics::{Sink, Value};
 use firn_model::sample::TimeRange;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
 use firn_model::tenant::TenantId;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{Sealing, Store, StoreOptions, SyncMode};
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::Arc;
@@ -106,6 +109,31 @@ fn resident_bytes() -> usize {
     pages.unwrap_or(0) * 4_096
 }
 
+/// The most memory that was resident since the last call.
+fn peak_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok());
+    // Where the kernel does not forget the peak, later ones include it.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    kilobytes.unwrap_or(0) << 10
+}
+
+/// Sums the counters of bytes written.
+#[derive(Default)]
+struct Written(f64);
+
+impl Sink for Written {
+    fn metric(&mut self, name: &str, _help: &str, _labels: &[(&str, &str)], value: Value<'_>) {
+        if let Value::Counter(bytes) = value
+            && name.ends_with("_written_bytes_total")
+        {
+            line(name, bytes);
+            self.0 += bytes;
+        }
+    }
+}
+
 fn line(what: &str, figure: impl Display) {
     // A reader that went away needs no figures.
     let _ = writeln!(std::io::stdout(), "{what:<34} {figure}");
@@ -115,8 +143,15 @@ fn nanos(time: Duration, per: usize) -> String {
     format!("{:.1} ns", time.as_nanos() as f64 / per.max(1) as f64)
 }
 
-/// Sends one sample of every series; the time spent in the store.
-fn round(store: &Store, fleet: &[Member], round: usize, batch: &mut Batch) -> Duration {
+/// Sends one sample of every series; the time spent in the store, and the longest wait of a batch.
+fn round(
+    store: &Arc<Store>,
+    fleet: &[Member],
+    round: usize,
+    batch: &mut Batch,
+) -> (Duration, Duration) {
+    store.tick();
+    let mut longest = Duration::ZERO;
     let mut spent = Duration::ZERO;
     let tenant = TenantId::anonymous();
     let time = START_MS + round as i64 * INTERVAL_MS;
@@ -129,13 +164,15 @@ fn round(store: &Store, fleet: &[Member], round: usize, batch: &mut Batch) -> Du
             let value = value(member, series, round);
             batch.push_series(member.labels.as_ref(), &[(time + late, value)]);
         }
+        let began = Instant::now();
         let start = cpu();
         let ticket = store.append(&tenant, batch, AppendBounds { time_max: i64::MAX });
         spent += cpu() - start;
         let appended = ticket.wait().expect("the folder can be written");
+        longest = longest.max(began.elapsed());
         assert_eq!(appended.stored, members.len());
     }
-    spent
+    (spent, longest)
 }
 
 fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, usize) {
@@ -168,8 +205,14 @@ fn main() {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("append");
     let _ = std::fs::remove_dir_all(&dir);
     let env = real::env().expect("threads can be started");
+    let said = |word: &str| std::env::args().any(|a| a == word);
     let options = StoreOptions {
         sync: SyncMode::None,
+        is_jittered: !said("unjittered"),
+        sealing: match said("with-writes") {
+            true => Sealing::WithWrites,
+            false => Sealing::Background,
+        },
         ..StoreOptions::new(&dir)
     };
     let fleet = fleet(pods);
@@ -180,20 +223,25 @@ fn main() {
     let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
     round(&store, &fleet[..1], 0, &mut batch);
     let before = resident_bytes();
-    let births = round(&store, &fleet[1..], 1, &mut batch);
+    let (births, _) = round(&store, &fleet[1..], 1, &mut batch);
     line("birth with a first sample", nanos(births, fleet.len()));
-    let later: Duration = (2..=rounds)
-        .map(|r| round(&store, &fleet, r, &mut batch))
-        .sum();
+    let (mut later, mut longest) = (Duration::ZERO, Duration::ZERO);
+    for number in 2..=rounds {
+        let (spent, slowest) = round(&store, &fleet, number, &mut batch);
+        later += spent;
+        longest = longest.max(slowest);
+    }
     line("later sample", nanos(later, (rounds - 1) * fleet.len()));
+    line("slowest batch", format!("{longest:.1?}"));
     let held = resident_bytes().saturating_sub(before);
     line("resident bytes a series", held / fleet.len());
     line(
         "resident bytes a sample",
         format!("{:.2}", held as f64 / (rounds * fleet.len()) as f64),
     );
+    line("peak resident bytes", peak_bytes());
     read_figures(&store);
-    restart(store, &env, &options);
+    restart(store, &env, &options, rounds * fleet.len());
     let _ = std::fs::remove_dir_all(&dir);
 }
 
@@ -208,15 +256,24 @@ fn read_figures(store: &Store) {
 }
 
 /// The store is dropped as a process ends, without a clean stop.
-fn restart(store: Arc<Store>, env: &firn_model::env::Env, options: &StoreOptions) {
+fn restart(store: Arc<Store>, env: &firn_model::env::Env, options: &StoreOptions, samples: usize) {
     let series = store.stats(0).series;
+    let mut written = Written::default();
+    store.metrics().collect(&mut written);
+    line(
+        "bytes written a sample",
+        format!("{:.2}", written.0 / samples as f64),
+    );
     drop(store);
+    peak_bytes();
     let start = Instant::now();
     let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
     line(
         "open without a clean stop",
         format!("{:.2?}", start.elapsed()),
     );
+    line("peak resident bytes of open", peak_bytes());
+    line("resident bytes after open", resident_bytes());
     assert_eq!(store.stats(0).series, series);
     let start = Instant::now();
     store.close().expect("the folder can be written");

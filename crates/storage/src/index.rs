@@ -22,6 +22,7 @@ mod planner;
 mod postings;
 mod radix;
 mod removal;
+mod retirement;
 mod runs;
 mod series_pages;
 mod tables;
@@ -104,6 +105,8 @@ pub(crate) struct Index {
     published: AtomicU32,
     /// Series that were not removed.
     live: AtomicU32,
+    /// Of those, series that the head does not keep.
+    retired: AtomicU32,
     membership: Membership,
     generation: ArcSwap<Generation>,
     writer: Mutex<Writer>,
@@ -122,6 +125,7 @@ impl Index {
             series: Radix::default(),
             published: AtomicU32::new(0),
             live: AtomicU32::new(0),
+            retired: AtomicU32::new(0),
             membership: Membership::default(),
             generation: ArcSwap::default(),
             writer: Mutex::default(),

@@ -1,6 +1,8 @@
 //! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one
 //! check.
 //!
+//! Series come and go, are sealed, retire and leave the retention meanwhile.
+//!
 //! After every restart, and now and then between: every sample that was promised is there once with
 //! its value, nothing is there that was never sent, and of every batch either all is there or
 //! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
@@ -68,6 +70,10 @@ impl History {
         options.shards = 1 + rng.below(4) as usize;
         options.window_ms = SCRAPE_MS * (1 + rng.below(20) as i64);
         options.is_jittered = !rng.one_in(4);
+        options.lateness_max_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
+        if rng.one_in(3) {
+            options.retention_ms = SCRAPE_MS * (10 + rng.below(60) as i64);
+        }
         options.log_segment_bytes = 100 + rng.below(2_000);
         options.page_segment_bytes = 100 + rng.below(2_000);
         options.page_cache_bytes = rng.below(4_000) as usize;
@@ -97,6 +103,12 @@ impl History {
 
     fn run(&mut self) -> Result<(), String> {
         self.reopen()?;
+        if self.rng.one_in(3) {
+            // Those that follow are born at the border of two groups.
+            let others = 1_000..1_000 + 470 + self.rng.below(40);
+            let samples = others.map(|series| ((series, 0), 0)).collect();
+            self.send_samples(samples);
+        }
         for _ in 0..STEPS {
             self.step()?;
             self.take_answers()?;
@@ -149,23 +161,30 @@ impl History {
         for _ in 0..=self.rng.below(3) {
             let again = self.failed.take().filter(|_| self.rng.one_in(2));
             let samples = again.unwrap_or_else(|| self.scrape());
-            let mut batch = Batch::default();
-            for ((series, time), bits) in &samples {
-                let labels = labels(*series);
-                batch.push_series(labels.as_ref(), &[(*time, f64::from_bits(*bits))]);
-            }
-            self.sent.extend(samples.clone());
-            let bounds = AppendBounds { time_max: i64::MAX };
-            let ticket = self.store().append(&TenantId::anonymous(), &batch, bounds);
-            self.waiting.push(Sent { ticket, samples });
+            self.send_samples(samples);
         }
+    }
+
+    fn send_samples(&mut self, samples: Samples) {
+        let mut batch = Batch::default();
+        for ((series, time), bits) in &samples {
+            let labels = labels(*series);
+            batch.push_series(labels.as_ref(), &[(*time, f64::from_bits(*bits))]);
+        }
+        self.sent.extend(samples.clone());
+        let bounds = AppendBounds { time_max: i64::MAX };
+        let ticket = self.store().append(&TenantId::anonymous(), &batch, bounds);
+        self.waiting.push(Sent { ticket, samples });
     }
 
     /// New samples of some series at the next time.
     fn scrape(&mut self) -> Samples {
         self.now += SCRAPE_MS;
-        let first = self.rng.below(SERIES);
-        let count = 1 + self.rng.below(SERIES - first);
+        // Series come and go: every now and then most of them are new.
+        let generation = self.now as u64 / (20 * SCRAPE_MS as u64) % 3;
+        let first = generation * SERIES / 2 + self.rng.below(SERIES);
+        let end = generation * SERIES / 2 + SERIES;
+        let count = 1 + self.rng.below(end - first);
         (first..first + count)
             .map(|series| {
                 let value = match self.rng.below(4) {
@@ -284,8 +303,10 @@ impl History {
                 return Err(format!("{when} {key:?} holds what was never sent"));
             }
         }
+        // What left the retention may be gone, sample by sample.
+        let kept_from = self.now.saturating_sub(self.options.retention_ms);
         for (key, bits) in self.promised.iter().chain(&self.acked) {
-            if held.get(key) != Some(bits) {
+            if key.1 >= kept_from && held.get(key) != Some(bits) {
                 return Err(format!("{when} {key:?} was promised and is lost"));
             }
         }
@@ -298,7 +319,7 @@ impl History {
         };
         let sent = count(&self.sent);
         for (time, held) in count(held) {
-            if sent.get(&time) != Some(&held) {
+            if time >= kept_from && sent.get(&time) != Some(&held) {
                 return Err(format!("{when} the batch of {time} is there in part"));
             }
         }

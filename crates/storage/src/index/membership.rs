@@ -109,6 +109,12 @@ impl Membership {
         }
     }
 
+    /// The bits of all epochs, as they are now.
+    pub(crate) fn of_all(&self) -> Members {
+        let epochs = self.epochs.load();
+        Members(epochs.iter().map(|e| e.pages.load_full()).collect())
+    }
+
     /// The bits of the epochs that `range` touches, as they are now.
     pub(crate) fn of_range(&self, range: TimeRange) -> Members {
         let (first, last) = (epoch_of(range.min), epoch_of(range.max));
@@ -147,6 +153,11 @@ impl Members {
             }
         }
         bits
+    }
+
+    /// Whether `slot` has a sample.
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.word(slot / 64) >> (slot % 64) & 1 == 1
     }
 
     /// Those of `runs`.

@@ -5,7 +5,8 @@
 //! [`Generation`] of their beginning; a removal begins a new one, and its [`Garbage`] is swept when
 //! the old one has no holder.
 
-use super::series_pages::{PAGE_SLOTS, PageBuilder};
+use super::series_pages::{PAGE_SLOTS, PageBuilder, Place};
+use super::writer::Writer;
 use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -33,13 +34,28 @@ impl Index {
     /// more.
     pub(crate) fn remove(&self, gone: &[u32]) -> Garbage {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.remove_with(&mut writer, gone)
+    }
+
+    /// Takes the retired series among slots `first` to before `end` that have no sample in any
+    /// epoch that is kept out of all postings; returns how many.
+    pub(crate) fn remove_retired(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
+        // Held throughout: none of them comes back meanwhile.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = self.retired_without_samples(first, end);
+        (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
+    }
+
+    fn remove_with(&self, writer: &mut Writer, gone: &[u32]) -> Garbage {
         // It remembers terms that may go.
         writer.forget();
         let mut by_term: BTreeMap<u32, Runs> = BTreeMap::new();
         let mut by_label: BTreeMap<u32, Runs> = BTreeMap::new();
         let mut cursor = SeriesCursor::new(self);
+        let mut retired = 0;
         for slot in gone {
             self.membership.clear(*slot);
+            retired += u32::from(cursor.place(*slot) == Some(Place::RETIRED));
             let run = Run {
                 start: *slot,
                 end: slot + 1,
@@ -60,6 +76,7 @@ impl Index {
                 terms.push(id);
             }
         }
+        self.retired.fetch_sub(retired, Ordering::Relaxed);
         self.live.fetch_sub(gone.len() as u32, Ordering::Relaxed);
         Garbage {
             generation: self.generation.swap(Arc::default()),

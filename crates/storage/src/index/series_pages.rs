@@ -17,6 +17,11 @@ pub(super) const PAGE_SLOTS: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) u32);
 
+impl Place {
+    /// A series that the head does not keep: all of its samples are sealed.
+    pub(crate) const RETIRED: Self = Self(u32::MAX - 1);
+}
+
 /// One page, for readers.
 #[derive(Debug, Default)]
 pub(super) struct SeriesPage {
@@ -65,6 +70,17 @@ impl PageBuilder {
             }
         }
         builder
+    }
+
+    /// Moves slot `at` to another place; whether there is such a slot.
+    pub(super) fn move_to(&mut self, at: usize, place: Place) -> bool {
+        match self.places.get_mut(at) {
+            Some(known) if *known != Self::NO_PLACE => {
+                *known = place;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Adds slot `at` of the page, skipping those before it that are not there.

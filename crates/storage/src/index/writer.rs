@@ -48,8 +48,8 @@ pub(super) struct Writer {
 
 /// A batch of births; readers see them all when it is dropped.
 pub(crate) struct Births<'a> {
-    index: &'a Index,
-    writer: MutexGuard<'a, Writer>,
+    pub(super) index: &'a Index,
+    pub(super) writer: MutexGuard<'a, Writer>,
     born: u32,
 }
 
@@ -131,13 +131,28 @@ impl Births<'_> {
         self.writer.next_slot
     }
 
-    /// Indexes a new series, which the head keeps at `place`.
-    pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<(), Full> {
+    /// Indexes a series that the head keeps at `place` from here on; returns its slot. One that
+    /// retired gets its own again.
+    pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<u32, Full> {
+        let known = self.index.term_count.load(Ordering::Relaxed);
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
-        self.place(self.writer.next_slot, place, &terms);
+        // No series has a term that is new.
+        let is_known = terms.iter().all(|term| *term < known);
+        let retired = is_known.then(|| self.find_retired(&terms)).flatten();
+        let slot = match retired {
+            Some(slot) => {
+                self.revive(slot, place);
+                slot
+            }
+            None => {
+                let slot = self.writer.next_slot;
+                self.place(slot, place, &terms);
+                slot
+            }
+        };
         self.writer.terms = terms;
-        Ok(())
+        Ok(slot)
     }
 
     /// The terms of `labels`, in their order; valid until the next call.

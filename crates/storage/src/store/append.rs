@@ -152,10 +152,7 @@ impl Store {
         }
         let mut born = 0;
         let mut births = self.index.births();
-        let mut room = self
-            .options
-            .series_max
-            .saturating_sub(self.index.series_count());
+        let mut room = self.room_for_series();
         for i in unknown {
             let series = batch.series(i);
             if !has_sample_in(series, window) {
@@ -170,17 +167,43 @@ impl Store {
                 scratch.slots[i] = shard.series(local).map_or(UNKNOWN, |s| s.slot);
                 continue;
             }
-            let slot = births.next_slot();
+            let next = births.next_slot();
             let place = self.place(number, shard.next_local());
-            if room == 0 || births.add(series.labels, place).is_err() {
+            if room == 0 {
                 continue;
             }
+            let Ok(slot) = births.add(series.labels, place) else {
+                continue;
+            };
             room -= 1;
-            scratch.locals[i] = shard.insert(print, Series::new(slot));
+            let mut series = Series::new(slot);
+            if slot == next {
+                born += 1;
+            } else {
+                self.revive(&mut series);
+            }
+            scratch.locals[i] = shard.insert(print, series);
             scratch.slots[i] = slot;
-            born += 1;
         }
         self.metrics.born_series.add(born);
+    }
+
+    /// How many more series the head takes. One that retired costs a sixteenth: its terms and its
+    /// page entries.
+    fn room_for_series(&self) -> usize {
+        let held = self.head_series() + self.index.retired_count() / 16;
+        self.options.series_max.saturating_sub(held)
+    }
+
+    /// Prepares a series that comes back: what is sealed of it is older than what it takes, also
+    /// of a batch that began before it retired.
+    fn revive(&self, series: &mut Series) {
+        if let Some(newest) = self.newest() {
+            let sealed = newest.saturating_sub(self.options.lateness_max_ms);
+            let sealed = sealed.saturating_sub(1);
+            series.begin_behind(sealed, None);
+            self.index.mark(series.slot, epoch_of(sealed));
+        }
     }
 
     /// Appends the samples under one sequence number, which it returns.

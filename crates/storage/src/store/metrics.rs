@@ -10,6 +10,8 @@ pub(super) struct StoreMetrics {
     pub(super) appended_samples: Counter,
     /// Series that were born.
     pub(super) born_series: Counter,
+    /// Series that left the head and are found in pages only.
+    pub(super) retired_series: Counter,
     /// Series that were removed.
     pub(super) removed_series: Counter,
     /// Samples that were sealed, the pages they make, and bytes of those written.
@@ -51,6 +53,16 @@ impl Collect for Store {
             (
                 "firn_storage_head_series",
                 "Series in the head.",
+                gauge(self.head_series()),
+            ),
+            (
+                "firn_storage_head_retired_series_total",
+                "Series that left the head when all of their samples were sealed and old.",
+                counter(&m.retired_series),
+            ),
+            (
+                "firn_storage_index_series",
+                "Series in the index, those that left the head included.",
                 gauge(self.index.series_count()),
             ),
             (

@@ -38,6 +38,12 @@ pub struct StoreStats {
 }
 
 impl Store {
+    /// Series that the head keeps.
+    pub(super) fn head_series(&self) -> usize {
+        let retired = self.index.retired_count();
+        self.index.series_count().saturating_sub(retired)
+    }
+
     /// Figures about the head; each table has at most `top` lines. Looks at every series.
     pub fn stats(&self, top: usize) -> StoreStats {
         let tables = self.index.tables(top);
@@ -46,7 +52,7 @@ impl Store {
             lines.into_iter().map(stat).collect()
         };
         let mut stats = StoreStats {
-            series: self.index.series_count() as u64,
+            series: self.head_series() as u64,
             active_series: self.active_series() as u64,
             label_pairs: tables.label_pairs,
             max_time: self.newest(),

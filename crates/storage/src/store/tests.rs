@@ -4,6 +4,7 @@ mod empty_series;
 mod extreme_times;
 mod full_disk;
 mod model;
+mod retirement;
 mod threads;
 mod unread;
 

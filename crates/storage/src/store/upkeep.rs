@@ -20,6 +20,9 @@ const SWEEP_TICKS: usize = 8;
 /// Series looked at under one lock: some 10 us.
 const SLICE: u32 = 1_024;
 
+/// Ticks for a sweep over the retired series, which only leave with two hours of data time.
+const RETIRED_TICKS: u32 = 256;
+
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
 
@@ -34,6 +37,8 @@ pub(super) struct Upkeep {
     shard: usize,
     local: u32,
     active: usize,
+    /// Where the sweep over retired series goes on.
+    retired_slot: u32,
 }
 
 impl Upkeep {
@@ -48,6 +53,7 @@ impl Upkeep {
             shard: 0,
             local: 0,
             active: 0,
+            retired_slot: 0,
         }
     }
 
@@ -98,6 +104,7 @@ impl Store {
             self.metrics.removed_series.add(gone.len() as u64);
             upkeep.garbage.push(self.index.remove(&gone));
         }
+        self.remove_retired(upkeep);
         let mut chunks = 0;
         let mut tables = 0;
         for shard in &self.shards {
@@ -122,6 +129,8 @@ impl Store {
         cutoff: TimestampMs,
         gone: &mut Vec<u32>,
     ) {
+        let retired_before = newest.saturating_sub(self.options.lateness_max_ms);
+        let mut idle = Vec::new();
         let mut shard = lock(&self.shards[upkeep.shard]);
         let end = shard.end().min(upkeep.local + SLICE);
         for local in upkeep.local..end {
@@ -132,23 +141,68 @@ impl Store {
                 upkeep.active += 1;
             }
             let freed = series.drop_before(cutoff);
-            // Without a sample in any epoch that is kept, no look-up finds it any more. One that
-            // never had any is gone as well: a batch that is about to give it one counts as
-            // appending.
-            let is_gone = series.chunk_count() == 0
-                && (!series.has_newest() || epoch_of(series.open.last_time()) < epoch_of(cutoff));
+            // A new sample is newer than what is sealed of it. One that never had any is idle too:
+            // a batch that is about to give it one counts as appending.
+            let is_idle = series.chunk_count() == 0
+                && (!series.has_newest() || series.open.last_time() < retired_before);
             let slot = series.slot;
             shard.chunk_bytes -= freed;
-            if is_gone && shard.appending == 0 {
-                shard.remove(local);
-                gone.push(slot);
+            if is_idle {
+                idle.push((slot, local));
             }
         }
-        upkeep.local = end;
-        if end == shard.end() {
+        let is_end = end == shard.end();
+        if is_end {
             shard.active = std::mem::take(&mut upkeep.active);
+        }
+        drop(shard);
+        self.dismiss(upkeep.shard, &idle, gone);
+        upkeep.local = end;
+        if is_end {
             upkeep.local = 0;
             upkeep.shard = (upkeep.shard + 1) % self.shards.len();
+        }
+    }
+
+    /// Takes idle series out of a shard: those with samples in pages retire, the others are gone.
+    fn dismiss(&self, number: usize, idle: &[(u32, u32)], gone: &mut Vec<u32>) {
+        if idle.is_empty() {
+            return;
+        }
+        // In this order, as births take them: none comes back before it is retired.
+        let mut births = self.index.births();
+        let mut shard = lock(&self.shards[number]);
+        if shard.appending > 0 {
+            return;
+        }
+        let members = self.index.members();
+        let mut retired = Vec::new();
+        for (slot, local) in idle {
+            let series = shard.series_of_slot(*local, *slot);
+            if series.is_none_or(|s| s.chunk_count() > 0) {
+                continue;
+            }
+            shard.remove(*local);
+            if members.has(*slot) {
+                retired.push(*slot);
+            } else {
+                gone.push(*slot);
+            }
+        }
+        retired.sort_unstable();
+        self.metrics.retired_series.add(retired.len() as u64);
+        births.retire(&retired);
+    }
+
+    /// Removes this tick's share of the retired series whose samples all left the retention.
+    fn remove_retired(&self, upkeep: &mut Upkeep) {
+        let end = self.index.next_slot();
+        let first = upkeep.retired_slot;
+        let last = end.min(first.saturating_add(SLICE.max(end / RETIRED_TICKS)));
+        upkeep.retired_slot = if last == end { 0 } else { last };
+        if let Some((count, garbage)) = self.index.remove_retired(first, last) {
+            self.metrics.removed_series.add(count as u64);
+            upkeep.garbage.push(garbage);
         }
     }
 }

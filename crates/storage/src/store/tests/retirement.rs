@@ -1,0 +1,83 @@
+//! Series that fall silent leave the head, are found all the same, and come back.
+
+use super::*;
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+fn short() -> StoreOptions {
+    StoreOptions {
+        retention_ms: 10 * HOUR,
+        ..options()
+    }
+}
+
+/// Sends samples of `name` every ten minutes from `first` to before `end`, with a tick after each.
+fn send(store: &Arc<Store>, name: &str, first: i64, end: i64) {
+    for time in (first..end).step_by(10 * MINUTE as usize) {
+        append(store, &batch(&[(name, &[(time, time as f64)])]), ALWAYS);
+        for _ in 0..8 {
+            store.tick();
+        }
+    }
+}
+
+fn times(store: &Store, name: &str) -> Vec<i64> {
+    let all = contents(store, TimeRange::ALL);
+    let of_name = all.into_iter().filter(|(n, _)| n == name);
+    let samples: Vec<_> = of_name.map(|(_, samples)| samples).collect();
+    assert!(samples.len() <= 1, "{name} is there twice");
+    samples.into_iter().flatten().map(|(t, _)| t).collect()
+}
+
+fn head_and_index(store: &Store) -> (u64, usize) {
+    (store.stats(0).series, store.index.series_count())
+}
+
+#[test]
+fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    send(&store, "old", 0, HOUR);
+    send(&store, "new", HOUR, 4 * HOUR);
+    assert_eq!(head_and_index(&store), (1, 2));
+    assert_eq!(
+        times(&store, "old"),
+        [0, 10, 20, 30, 40, 50].map(|m| m * MINUTE)
+    );
+    let refused = append(&store, &batch(&[("old", &[(HOUR, 1.0)])]), ALWAYS);
+    assert_eq!(rejections(&refused), [(Rejection::TooOld, 1, HOUR)]);
+    assert_eq!(
+        head_and_index(&store),
+        (1, 2),
+        "what is refused brings nobody back"
+    );
+    send(&store, "old", 4 * HOUR, 4 * HOUR + 1);
+    assert_eq!(head_and_index(&store), (2, 2));
+    assert_eq!(times(&store, "old").len(), 7);
+    // A series that has some of the same labels is another one.
+    send(&store, "other", 4 * HOUR, 4 * HOUR + 1);
+    assert_eq!(head_and_index(&store), (3, 3));
+    drop(store);
+    sim.disk.crash();
+    let store = open(&sim, short());
+    assert_eq!(times(&store, "old").len(), 7);
+    assert_eq!(times(&store, "new").len(), 18);
+}
+
+#[test]
+fn silent_series_is_removed_when_its_pages_left_the_retention() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    send(&store, "old", 0, HOUR);
+    send(&store, "new", HOUR, 14 * HOUR);
+    assert_eq!(head_and_index(&store), (1, 1));
+    assert_eq!(times(&store, "old"), [0i64; 0]);
+    send(&store, "old", 14 * HOUR, 14 * HOUR + 1);
+    assert_eq!(times(&store, "old"), [14 * HOUR]);
+    store.close().unwrap();
+    drop(store);
+    let store = open(&sim, short());
+    assert_eq!(times(&store, "old"), [14 * HOUR]);
+    assert_eq!(head_and_index(&store), (2, 2));
+}
