@@ -7,15 +7,18 @@
 //! Each class is 60 series at 15 s, cut into pages of 120, 480 or 5,760 samples a series; their
 //! times jitter by milliseconds as those of a real scrape do, and are shared by the series. `node`
 //! is like one host's exporter: 507 series, two thirds of them constant. Bytes are those of whole
-//! pages, directory and times included; times are CPU time of this thread, best of several. It
-//! prints figures and judges nothing.
+//! pages, directory and times included; times are CPU time of this thread, best of several. A
+//! native histogram of 22 buckets counts as one sample. It prints figures and judges nothing.
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
 use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SAMPLES: usize = 5_760;
@@ -27,10 +30,12 @@ const START_MS: i64 = 1_763_000_000_000;
 /// Sealing and reading are timed so often, and the best counts.
 const ROUNDS: usize = 5;
 
-/// One series: its family if it is a bucket, and its values.
+/// One series: its family if it is a bucket, and its values, or its histograms instead of them.
+#[derive(Default)]
 struct Series {
     family: Option<Family>,
     values: Vec<f64>,
+    histograms: Vec<Arc<Histogram>>,
 }
 
 /// Random numbers of the shapes that metrics have.
@@ -129,6 +134,7 @@ fn series_of(class: &Class, seed: u64) -> Series {
     Series {
         family: Some(Family(seed)),
         values: values.collect(),
+        ..Series::default()
     }
 }
 
@@ -141,7 +147,7 @@ fn histogram(seed: u64) -> Vec<Series> {
     let mut series: Vec<Series> = (0..BUCKETS)
         .map(|_| Series {
             family: Some(Family(seed)),
-            values: Vec::new(),
+            ..Series::default()
         })
         .collect();
     for i in 0..SAMPLES {
@@ -154,6 +160,44 @@ fn histogram(seed: u64) -> Vec<Series> {
         }
     }
     series
+}
+
+/// Latencies as one native histogram of integers.
+fn native_histogram(seed: u64) -> Series {
+    const BUCKETS: usize = 22;
+    let dice = Dice(SimRng::new(seed));
+    let (rate, mut sum, mut buckets) = (20.0 * dice.unit(), 0.0, [0i64; BUCKETS]);
+    let sample = |i: usize| {
+        for _ in 0..dice.poisson(rate * load(i)) as usize {
+            buckets[(11.0 + 3.0 * dice.normal()).clamp(0.0, 21.0) as usize] += 1;
+            sum += dice.exponential(0.05);
+        }
+        let before = [&[0], &buckets[..BUCKETS - 1]].concat();
+        let deltas = buckets.iter().zip(before).map(|(n, before)| n - before);
+        Arc::new(Histogram {
+            reset_hint: ResetHint::NotReset,
+            schema: 3,
+            zero_threshold: 2.938735877055719e-39,
+            sum,
+            counts: Counts::Integer {
+                count: buckets.iter().sum::<i64>() as u64,
+                zero_count: 0,
+                positive: deltas.collect(),
+                negative: Vec::new(),
+            },
+            positive_spans: vec![Span {
+                offset: -20,
+                length: BUCKETS as u32,
+            }],
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        })
+    };
+    Series {
+        family: None,
+        values: vec![0.0; SAMPLES],
+        histograms: (0..SAMPLES).map(sample).collect(),
+    }
 }
 
 /// One host's exporter: counters and gauges of the classes above among constants.
@@ -195,11 +239,17 @@ fn windows(series: &[Series], samples: usize) -> Vec<Vec<(Option<Family>, Column
             let columns = |s: &Series| Columns {
                 times: times[part.clone()].to_vec(),
                 values: s.values[part.clone()].to_vec(),
+                histograms: histograms(s, part.clone()),
                 ..Columns::default()
             };
             series.iter().map(|s| (s.family, columns(s))).collect()
         })
         .collect()
+}
+
+fn histograms(series: &Series, part: Range<usize>) -> Vec<(u32, Arc<Histogram>)> {
+    let part = series.histograms.get(part).unwrap_or(&[]);
+    (0..).zip(part.iter().cloned()).collect()
 }
 
 fn cpu_time() -> Duration {
@@ -292,6 +342,10 @@ fn main() -> std::io::Result<()> {
     if is_wanted("histogram buckets") {
         let series: Vec<Series> = (0..5).flat_map(|i| histogram(5_000 + i)).collect();
         report(&mut out, "histogram buckets", &series)?;
+    }
+    if is_wanted("native histogram") {
+        let series: Vec<Series> = (0..10).map(|i| native_histogram(6_000 + i)).collect();
+        report(&mut out, "native histogram", &series)?;
     }
     if is_wanted("node") {
         report(&mut out, "node", &node())?;

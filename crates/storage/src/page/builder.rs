@@ -261,7 +261,10 @@ impl PageBuilder {
         self.draft.offsets.iter_mut().for_each(|o| *o += before);
         data.extend_from_slice(&self.data);
         ends.extend(self.stripes.iter().map(|start| before + start));
-        ends.push(data.len());
+        // A stripe that was begun for a column that is stored elsewhere has no bytes.
+        if ends.last() != Some(&data.len()) {
+            ends.push(data.len());
+        }
         self.draft.stripe_ends = ends;
         let header = Header {
             meta: self.meta,

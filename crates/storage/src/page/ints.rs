@@ -197,8 +197,15 @@ impl Head {
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
-        for n in out {
-            *n = low.wrapping_add(self.step.wrapping_mul(*n));
+        // Steps are powers of two more often than not, and shifts are done several at a time.
+        if self.step.count_ones() == 1 {
+            let twos = self.step.trailing_zeros();
+            out.iter_mut()
+                .for_each(|n| *n = low.wrapping_add(*n << twos));
+        } else {
+            let step = self.step;
+            out.iter_mut()
+                .for_each(|n| *n = low.wrapping_add(step.wrapping_mul(*n)));
         }
         Ok(())
     }
