@@ -1,6 +1,7 @@
 //! Starting, stopping, reloading, and data that outlives the process.
 
 use crate::harness::server::{DEADLINE, Server, command, spawn, wait_for};
+use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
 use crate::{Kept, now_ms};
 use rustix::process::Signal;
@@ -189,4 +190,39 @@ fn server_that_still_starts_answers_503_and_can_be_stopped() {
         }
     }
     assert!(server.stop().success());
+}
+
+#[test]
+fn memory_used_beside_resident_size_is_near() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let http = server.http();
+    let now = now_ms();
+    for part in 0..40 {
+        let series: Vec<Series> = (0..1_000)
+            .map(|number| {
+                let name = format!("of part {part} the {number}th");
+                let labels = [("__name__", "weighed"), ("name", name.as_str())];
+                let samples: Vec<_> = (0..10).map(|i| (now + i, (i * number) as f64)).collect();
+                Series::new(&labels, &samples)
+            })
+            .collect();
+        let answer = http.write(&body(&series));
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+    let mut seen = (0.0, 0.0);
+    // The gauges are those of the last sweep, which takes some seconds.
+    wait_for("used and resident memory to be near", || {
+        let text = http.get("/metrics").body;
+        let gauge = |name: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse().unwrap()
+        };
+        seen = (
+            gauge("firn_memory_used_bytes"),
+            gauge("process_resident_memory_bytes"),
+        );
+        (0.7..1.15).contains(&(seen.0 / seen.1))
+    });
+    println!("used and resident bytes: {seen:?}");
 }

@@ -4,20 +4,21 @@
 //! Facts about the process come from `/proc/self` at each collection (three small reads); what
 //! cannot be read is left out.
 
+use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Sink, Value};
 use std::fs;
 
 /// The process, as `/proc` shows it.
 #[derive(Debug)]
 pub struct Process {
-    /// `firn.memory_limit` in bytes.
-    memory_limit_bytes: u64,
+    /// `firn.memory_limit`, and what is used of it.
+    memory: Budget,
 }
 
 impl Process {
-    /// The running process with its memory limit.
-    pub fn new(memory_limit_bytes: u64) -> Self {
-        Self { memory_limit_bytes }
+    /// The running process with the budget of all its memory.
+    pub fn new(memory: Budget) -> Self {
+        Self { memory }
     }
 }
 
@@ -36,7 +37,14 @@ impl Collect for Process {
             "firn_memory_limit_bytes",
             "Memory that ingestion, queries and caches may use together.",
             &[],
-            Value::Gauge(self.memory_limit_bytes as f64),
+            Value::Gauge(self.memory.limit_bytes() as f64),
+        );
+        sink.metric(
+            "firn_memory_used_bytes",
+            "Memory that is accounted for: the process at its start, the head as of its last \
+             sweep, and what writes and queries hold. To be compared with the resident size.",
+            &[],
+            Value::Gauge(self.memory.used_bytes() as f64),
         );
         if let Some(stat) = Stat::read() {
             stat.collect(sink);
@@ -129,6 +137,12 @@ impl Stat {
     }
 }
 
+/// Memory resident now, 0 if the kernel does not say.
+pub fn resident_bytes() -> usize {
+    let pages = Stat::read().map_or(0, |stat| stat.resident_pages as usize);
+    pages * rustix::param::page_size()
+}
+
 /// Threads of the process.
 pub fn thread_count() -> u64 {
     Stat::read().map_or(0, |stat| stat.threads)
@@ -172,12 +186,13 @@ mod tests {
     #[test]
     fn process_collect_on_linux_gives_every_metric() {
         let mut names = Names::default();
-        Process::new(1).collect(&mut names);
+        Process::new(Budget::new("process", 1)).collect(&mut names);
         assert_eq!(
             names.0,
             [
                 "firn_build_info",
                 "firn_memory_limit_bytes",
+                "firn_memory_used_bytes",
                 "process_cpu_seconds_total",
                 "process_resident_memory_bytes",
                 "process_virtual_memory_bytes",

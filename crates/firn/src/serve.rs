@@ -20,7 +20,7 @@ use crate::config::{self, Config, ConfigError, WalSync};
 use crate::flags::{self, CommandLine, Request};
 use crate::retention::Retention;
 use crate::settings::Settings;
-use crate::{console, documentation, logs, memory};
+use crate::{console, documentation, logs, memory, process};
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
@@ -143,6 +143,8 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
 struct Node {
     env: Env,
     memory: Budget,
+    /// Memory of the program itself, before it holds any data.
+    own_bytes: usize,
     options: StoreOptions,
     running: Arc<Running>,
     app: App,
@@ -193,6 +195,7 @@ impl Node {
         Ok(Self {
             env,
             memory,
+            own_bytes: process::resident_bytes(),
             options,
             running,
             app,
@@ -256,9 +259,13 @@ impl Node {
     async fn serve(&mut self, store: &Arc<Store>, scraping: &Scraping) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
         let mut tick = tokio::time::interval(TICK);
+        let mut held = self.memory.hold();
         loop {
             tokio::select! {
-                _ = tick.tick() => store.tick(),
+                _ = tick.tick() => {
+                    store.tick();
+                    held.set(self.own_bytes + store.memory_bytes());
+                }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
                     scraping::apply(scraping, &configs.borrow_and_update());

@@ -50,6 +50,15 @@ impl Budget {
         })
     }
 
+    /// A reservation of nothing, for memory that is used before it can be asked for: see
+    /// [`Reservation::set`].
+    pub fn hold(&self) -> Reservation {
+        Reservation {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+
     fn take(&self, bytes: usize) -> Result<(), Error> {
         let node = &*self.0;
         let used = node
@@ -74,6 +83,17 @@ impl Budget {
         }
         node.peak_bytes.fetch_max(used, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts `bytes` that are in use already, whatever the limits.
+    fn count(&self, bytes: usize) {
+        let node = &*self.0;
+        let before = node.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        node.peak_bytes
+            .fetch_max(before.saturating_add(bytes), Ordering::Relaxed);
+        if let Some(parent) = &node.parent {
+            parent.count(bytes);
+        }
     }
 
     fn give(&self, bytes: usize) {
@@ -121,6 +141,14 @@ impl Reservation {
         self.bytes -= surplus;
     }
 
+    /// Says that `bytes` are in use, which cannot be refused any more. While the limit is exceeded
+    /// by that, everyone who asks before is refused.
+    pub fn set(&mut self, bytes: usize) {
+        self.budget.count(bytes.saturating_sub(self.bytes));
+        self.budget.give(self.bytes.saturating_sub(bytes));
+        self.bytes = bytes;
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -152,5 +180,25 @@ mod tests {
         assert_eq!((other.used_bytes(), all.used_bytes()), (0, 60));
         drop(held);
         assert_eq!((all.used_bytes(), all.peak_bytes()), (0, 60));
+    }
+
+    #[test]
+    fn budget_held_over_limit_refuses_those_who_ask() {
+        let all = Budget::new("process", 100);
+        let queries = all.child("all queries", 100);
+        let mut head = all.hold();
+        head.set(70);
+        let query = queries.reserve(30).unwrap();
+        head.set(90);
+        assert_eq!((all.used_bytes(), all.peak_bytes()), (120, 120));
+        assert_eq!(
+            queries.reserve(1).unwrap_err().message,
+            "process memory limit reached: 121 bytes needed, limit 100"
+        );
+        drop(query);
+        head.set(40);
+        assert!(queries.reserve(60).is_ok());
+        drop(head);
+        assert_eq!(all.used_bytes(), 0);
     }
 }

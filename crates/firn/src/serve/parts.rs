@@ -88,7 +88,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
-        collectors: vec![Arc::new(Process::new(memory.limit_bytes() as u64)), running],
+        collectors: vec![Arc::new(Process::new(memory.clone())), running],
         lifecycle: settings.enable_lifecycle.then(|| Lifecycle {
             reload: Arc::new(move || reload.reload()),
             quit: Arc::new(move || quit.try_send(()).is_ok()),

@@ -165,15 +165,26 @@ impl Store {
         }
     }
 
-    fn collect_memory(&self, sink: &mut dyn Sink) {
+    /// Memory by part, as of the last sweep.
+    fn memory(&self) -> [(&'static str, &Gauge); 4] {
         let m = &self.metrics;
-        let parts = [
+        [
             ("chunks", &m.chunk_memory),
             ("index", &m.index_memory),
             ("tables", &m.table_memory),
             ("pages", &self.sealed.cache.held_bytes),
-        ];
-        for (part, bytes) in parts {
+        ]
+    }
+
+    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables and the pages that
+    /// are kept open.
+    pub fn memory_bytes(&self) -> usize {
+        let bytes: i64 = self.memory().iter().map(|(_, gauge)| gauge.get()).sum();
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
+    fn collect_memory(&self, sink: &mut dyn Sink) {
+        for (part, bytes) in self.memory() {
             sink.metric(
                 "firn_storage_head_memory_bytes",
                 "Memory of the head by part, as of the last sweep.",
