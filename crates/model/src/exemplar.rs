@@ -46,6 +46,13 @@ impl Exemplars {
         });
     }
 
+    /// Adds all of another list.
+    pub fn extend(&mut self, others: &Exemplars) {
+        for exemplar in others.iter() {
+            self.push(exemplar.labels, exemplar.value, exemplar.time);
+        }
+    }
+
     /// Exemplars in the list.
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -6,6 +6,7 @@
 //! side's spans add up to the number of its buckets, and custom bounds increase.
 
 pub mod bounds;
+mod compact;
 
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;

@@ -35,18 +35,13 @@ pub enum WireError {
     /// There is no memory left for the samples now.
     #[error("{0}")]
     NoMemory(String),
-    /// An exposition cannot be read.
-    #[error("{0}")]
-    Exposition(String),
 }
 
 impl WireError {
     /// What the sender must do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Exposition(_) => {
-                ErrorKind::Invalid
-            }
+            WireError::SnappyCorrupt | WireError::Protobuf(_) => ErrorKind::Invalid,
             WireError::NoMemory(_) => ErrorKind::Unavailable,
             WireError::MessageTooLarge { .. }
             | WireError::TooManySeries { .. }

@@ -27,7 +27,8 @@
 //! comparable within one format only: whoever keeps them must forget them when a target's format
 //! changes.
 
-mod batch;
+mod convert;
+mod custom;
 mod error;
 mod event;
 mod format;
@@ -36,22 +37,24 @@ mod media_type;
 mod number;
 mod openmetrics;
 mod pairs;
+mod protobuf;
 mod series;
 mod sink;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use batch::{Exposition, ParseOptions, parse};
 pub use error::ParseError;
 pub use event::{Event, Field, Metadata, Sample, Value};
 pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
 pub use pairs::LabelPairs;
 pub use sink::{CONTENT_TYPE, TextSink};
 
+use convert::Converter;
 use firn_model::exemplar::Exemplars;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use openmetrics::OpenMetricsParser;
+use protobuf::{Histograms, ProtobufParser};
 use text::TextParser;
 
 /// How a body is read beyond what its format says.
@@ -62,6 +65,15 @@ pub struct Switches {
     /// Whether samples tell since when they count. In OpenMetrics this takes out the samples that
     /// say so, `name_created`.
     pub start_times: bool,
+    /// Whether native histograms are read as such (`scrape_native_histograms`). If not, only their
+    /// classic buckets are.
+    pub native_histograms: bool,
+    /// Whether classic histograms become native ones with custom buckets
+    /// (`convert_classic_histograms_to_nhcb`).
+    pub convert_classic_histograms: bool,
+    /// Whether classic histograms are read even if they are native or converted too
+    /// (`always_scrape_classic_histograms`).
+    pub always_classic_histograms: bool,
 }
 
 /// What a format's parser has just read.
@@ -69,6 +81,8 @@ pub struct Switches {
 enum Entry {
     Sample,
     Metadata,
+    /// Tells nothing, but ends a classic histogram.
+    Comment,
 }
 
 /// Reads a body from its beginning to its end.
@@ -85,20 +99,34 @@ pub struct Parser<'t> {
 enum Source<'t> {
     Text(TextParser<'t>),
     OpenMetrics(Box<OpenMetricsParser<'t>>),
+    Protobuf(Box<ProtobufParser<'t>>),
+    Converted(Box<Converter<'t>>),
 }
 
 impl<'t> Parser<'t> {
     /// A parser at the start of `body`.
     pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
         let is_labelled = switches.type_and_unit_labels;
-        let source = match format {
+        let mut source = match format {
             Format::Text => Source::Text(TextParser::new(body, is_labelled)),
             Format::OpenMetrics => Source::OpenMetrics(Box::new(OpenMetricsParser::new(
                 body,
                 is_labelled,
                 switches.start_times,
             ))),
+            Format::Protobuf => {
+                let histograms = Histograms {
+                    native: switches.native_histograms,
+                    converted: switches.convert_classic_histograms,
+                    classic: switches.always_classic_histograms,
+                };
+                Source::Protobuf(Box::new(ProtobufParser::new(body, is_labelled, histograms)))
+            }
         };
+        if switches.convert_classic_histograms && format != Format::Protobuf {
+            let keeps_classic = switches.always_classic_histograms;
+            source = Source::Converted(Box::new(Converter::new(source, keeps_classic)));
+        }
         Self {
             source,
             switches,
@@ -116,8 +144,12 @@ impl<'t> Parser<'t> {
     /// which a parser of the same format and switches returned, its labels are not read at all.
     #[inline]
     pub fn advance_expecting(&mut self, key: &[u8]) -> Result<bool, ParseError> {
-        let Some(entry) = self.source.advance(key)? else {
-            return Ok(false);
+        let entry = loop {
+            match self.source.advance(key)? {
+                Some(Entry::Comment) => {}
+                Some(entry) => break entry,
+                None => return Ok(false),
+            }
         };
         self.entry = entry;
         if self.switches.start_times && entry == Entry::Sample {
@@ -134,35 +166,33 @@ impl<'t> Parser<'t> {
                 start: self.start,
                 ..self.source.sample()
             }),
-            Entry::Metadata => Event::Metadata(self.source.metadata()),
+            Entry::Metadata | Entry::Comment => Event::Metadata(self.source.metadata()),
         }
     }
 
     /// Replaces `out` with the labels of the sample just found, its metric's name among them,
     /// sorted by name.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        match &self.source {
-            Source::Text(source) => source.labels(out),
-            Source::OpenMetrics(source) => source.labels(out),
-        }
+        self.source.labels(out)
     }
 
     /// Replaces `out` with the exemplars of the sample just found. Those whose labels have names
-    /// that are not UTF-8 are left out.
+    /// that are not UTF-8 are left out, and so are a histogram's that have no time.
     pub fn exemplars(&self, out: &mut Exemplars) {
-        match &self.source {
-            Source::Text(_) => out.clear(),
-            Source::OpenMetrics(source) => source.exemplars(out),
-        }
+        out.clear();
+        self.source.exemplars(out);
     }
 }
 
+/// Every format's parser has the same methods.
 impl Source<'_> {
     #[inline]
     fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         match self {
             Source::Text(source) => source.advance(expected),
             Source::OpenMetrics(source) => source.advance(expected),
+            Source::Protobuf(source) => source.advance(expected),
+            Source::Converted(source) => source.advance(expected),
         }
     }
 
@@ -171,6 +201,8 @@ impl Source<'_> {
         match self {
             Source::Text(source) => source.sample(),
             Source::OpenMetrics(source) => source.sample(),
+            Source::Protobuf(source) => source.sample(),
+            Source::Converted(source) => source.sample(),
         }
     }
 
@@ -178,6 +210,26 @@ impl Source<'_> {
         match self {
             Source::Text(source) => source.metadata(),
             Source::OpenMetrics(source) => source.metadata(),
+            Source::Protobuf(source) => source.metadata(),
+            Source::Converted(source) => source.metadata(),
+        }
+    }
+
+    fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
+        match self {
+            Source::Text(source) => source.labels(out),
+            Source::OpenMetrics(source) => source.labels(out),
+            Source::Protobuf(source) => source.labels(out),
+            Source::Converted(source) => source.labels(out),
+        }
+    }
+
+    fn exemplars(&self, out: &mut Exemplars) {
+        match self {
+            Source::Text(_) => {}
+            Source::OpenMetrics(source) => source.exemplars(out),
+            Source::Protobuf(source) => source.exemplars(out),
+            Source::Converted(source) => source.exemplars(out),
         }
     }
 
@@ -185,6 +237,8 @@ impl Source<'_> {
         match self {
             Source::Text(_) => START_UNKNOWN,
             Source::OpenMetrics(source) => source.start(),
+            Source::Protobuf(source) => source.start(),
+            Source::Converted(source) => source.start(),
         }
     }
 }

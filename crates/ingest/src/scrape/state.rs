@@ -45,6 +45,7 @@ pub(super) struct ScrapeState {
     job: Arc<JobSettings>,
     limits: WireLimits,
     labeller: Labeller,
+    switches: Switches,
     histogram_limits: HistogramLimits,
     reporter: Reporter,
     status: Arc<TargetStatus>,
@@ -89,6 +90,7 @@ impl ScrapeState {
     ) -> Self {
         Self {
             labeller: Labeller::new(&job, target, limits),
+            switches: switches(target),
             histogram_limits: HistogramLimits::new(&job.limits),
             reporter: Reporter::new(&job, target),
             job,
@@ -107,10 +109,12 @@ impl ScrapeState {
     /// Goes on with other settings. What is known of series is kept if it would be the same.
     pub(super) fn reconfigure(&mut self, job: Arc<JobSettings>, target: &Target) {
         let labeller = Labeller::new(&job, target, self.limits);
-        if !labeller.makes_the_same(&self.labeller) {
+        let switches = switches(target);
+        if !labeller.makes_the_same(&self.labeller) || switches != self.switches {
             self.cache.forget_keys();
         }
         self.labeller = labeller;
+        self.switches = switches;
         self.histogram_limits = HistogramLimits::new(&job.limits);
         self.reporter = Reporter::new(&job, target);
         self.job = job;
@@ -188,7 +192,7 @@ impl ScrapeState {
             self.cache.forget_keys();
         }
         self.cache.rewind();
-        let mut parser = Parser::new(chosen.format, &body.bytes, Switches::default());
+        let mut parser = Parser::new(chosen.format, &body.bytes, self.switches);
         let mut pairs = LabelPairs::default();
         loop {
             let expected = self.cache.expected();
@@ -354,6 +358,16 @@ impl ScrapeState {
         self.mark_stale(&gone, time);
         self.cache = SeriesCache::default();
         self.reporter.end(time, &mut self.batch);
+    }
+}
+
+/// How the target's bodies are read.
+fn switches(target: &Target) -> Switches {
+    Switches {
+        native_histograms: target.native_histograms,
+        convert_classic_histograms: target.convert_classic,
+        always_classic_histograms: target.always_classic,
+        ..Switches::default()
     }
 }
 

@@ -35,6 +35,10 @@ fn lines(batch: &Batch) -> Vec<String> {
             };
             lines.push(format!("{labels} {value}@{time}"));
         }
+        for sample in series.histograms {
+            let schema = sample.histogram.schema;
+            lines.push(format!("{labels} schema {schema}@{}", sample.time));
+        }
     }
     lines
 }
@@ -58,9 +62,9 @@ fn target(job: &JobSettings) -> Target {
         interval_text: String::new(),
         timeout: job.timeout,
         timeout_text: String::new(),
-        native_histograms: false,
-        always_classic: false,
-        convert_classic: false,
+        native_histograms: job.native_histograms,
+        always_classic: job.always_classic,
+        convert_classic: job.convert_classic,
     }
 }
 
@@ -410,4 +414,26 @@ fn scrape_keeps_metadata_while_the_metric_is_there_and_ten_scrapes_more() {
     }
     let _ = steps.take(Some("b 1\n"));
     assert_eq!(steps.status.metadata_of("a"), None);
+}
+
+#[test]
+fn scrape_reads_classic_histograms_as_the_job_says() {
+    let text = Some("# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_count 1\n");
+    let classic = ["{\"h_bucket\", le=\"+Inf\"} 1", "{\"h_count\"} 1"];
+    let converted = "{\"h\"} schema -53";
+    let mut steps = Steps::new(JobSettings::new("test"));
+    steps.check(text, &classic, [1, 2, 2, 2]);
+    let converting = || JobSettings {
+        convert_classic: true,
+        ..JobSettings::new("test")
+    };
+    steps.reconfigure(converting());
+    let stale = ["{\"h_bucket\", le=\"+Inf\"} stale", "{\"h_count\"} stale"];
+    steps.check(text, &[&[converted], &stale[..]].concat(), [1, 1, 1, 1]);
+    steps.reconfigure(JobSettings {
+        always_classic: true,
+        ..converting()
+    });
+    let both = [classic[0], classic[1], converted];
+    steps.check(text, &both, [1, 3, 3, 3]);
 }

@@ -12,6 +12,8 @@ pub enum Format {
     Text,
     /// OpenMetrics in text, any version.
     OpenMetrics,
+    /// Protocol buffers, each family with its length before it.
+    Protobuf,
 }
 
 /// The format of a body, and what was wrong with the header that should have told it.
@@ -66,6 +68,7 @@ impl Format {
         match media_type {
             "text/plain" => Some(Format::Text),
             "application/openmetrics-text" => Some(Format::OpenMetrics),
+            "application/vnd.google.protobuf" => Some(Format::Protobuf),
             _ => None,
         }
     }

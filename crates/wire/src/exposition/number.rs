@@ -179,6 +179,14 @@ pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
     })
 }
 
+/// Drops the fraction, and takes what is too large as Go does on x86-64.
+pub(super) fn whole(value: f64) -> i64 {
+    match value.abs() < i64::MAX as f64 {
+        true => value as i64,
+        false => i64::MIN,
+    }
+}
+
 /// The shortest form that reads back the same, in OpenMetrics' way: with a point or an exponent.
 pub(super) fn open_metrics_float(value: f64) -> String {
     if value == 0.0 {

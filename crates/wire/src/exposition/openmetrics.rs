@@ -131,9 +131,8 @@ impl<'t> OpenMetricsParser<'t> {
         Ok(())
     }
 
-    /// Writes the exemplar of the sample just read, if it has one.
+    /// Adds the exemplar of the sample just read, if it has one.
     pub fn exemplars(&self, out: &mut Exemplars) {
-        out.clear();
         let Some(exemplar) = &self.line.exemplar else {
             return;
         };

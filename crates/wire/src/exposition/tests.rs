@@ -1,13 +1,16 @@
 //! Expositions as exporters write them, and as they should not.
 
-mod batch;
+mod convert;
 mod format;
 mod number;
 mod openmetrics;
+mod protobuf;
+mod sink;
 mod text;
 
 use super::*;
 use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::quote::quote;
 use std::fmt::Write;
 
@@ -48,6 +51,54 @@ fn show_metadata(metadata: &Metadata<'_>) -> String {
     }
 }
 
+fn show_histogram(histogram: &Histogram) -> String {
+    let spans = |spans: &[Span]| -> String {
+        let span = |span: &Span| format!("{}:{} ", span.offset, span.length);
+        spans
+            .iter()
+            .map(span)
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    };
+    let Histogram {
+        schema,
+        zero_threshold: zero,
+        sum,
+        ..
+    } = histogram;
+    let (kind, counts) = match &histogram.counts {
+        Counts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => (
+            "integer",
+            format!("count {count}, {zero_count} in {zero}, {positive:?}, {negative:?}"),
+        ),
+        Counts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => (
+            "float",
+            format!("count {count}, {zero_count} in {zero}, {positive:?}, {negative:?}"),
+        ),
+    };
+    let gauge = match histogram.reset_hint {
+        ResetHint::Gauge => "gauge ",
+        _ => "",
+    };
+    let (positive, negative) = (
+        spans(&histogram.positive_spans),
+        spans(&histogram.negative_spans),
+    );
+    let bounds = &histogram.custom_values;
+    format!("{gauge}{kind} schema {schema} sum {sum} {counts} ({positive}) ({negative}) {bounds:?}")
+}
+
 fn show_exemplars(exemplars: &Exemplars) -> String {
     let mut out = String::new();
     for exemplar in exemplars.iter() {
@@ -67,7 +118,7 @@ fn show_sample(sample: &Sample<'_>, pairs: &LabelPairs) -> String {
     let mut out = format!("{{{}}}", labels.join(", "));
     let _ = match sample.value {
         Value::Float(value) => write!(out, " {value}"),
-        Value::Histogram(histogram) => write!(out, " {histogram:?}"),
+        Value::Histogram(histogram) => write!(out, " {}", show_histogram(histogram)),
     };
     if let Some(time) = sample.time {
         let _ = write!(out, " @{time}");

@@ -121,7 +121,10 @@ impl<'t> TextParser<'t> {
                     self.read_meta(token)?;
                     return Ok(Some(Entry::Metadata));
                 }
-                Token::Comment => self.expect_linebreak("linebreak expected after comment")?,
+                Token::Comment => {
+                    self.expect_linebreak("linebreak expected after comment")?;
+                    return Ok(Some(Entry::Comment));
+                }
                 Token::BraceOpen => {
                     let suffix = self.read_braces()?;
                     return self.read_suffix(suffix).map(Some);

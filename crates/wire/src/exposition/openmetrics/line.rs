@@ -3,7 +3,7 @@
 use super::super::Entry;
 use super::super::error::{ParseError, unexpected, while_parsing};
 use super::super::lex::{Lex, Token};
-use super::super::number::parse_value;
+use super::super::number::{parse_value, whole};
 use super::super::series::{Offsets, Style, read_labels};
 use super::lexer::Lexer;
 use firn_model::metadata::MetricType;
@@ -341,14 +341,6 @@ impl<'t> Line<'t> {
 
     fn while_parsing(&self, what: &str) -> ParseError {
         while_parsing(self.lexer.scanner(), self.start, what)
-    }
-}
-
-/// Drops the fraction, and takes what is too large as Go does on x86-64.
-pub(super) fn whole(value: f64) -> i64 {
-    match value.is_finite() && value.abs() < i64::MAX as f64 {
-        true => value as i64,
-        false => i64::MIN,
     }
 }
 

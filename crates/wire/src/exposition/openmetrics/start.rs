@@ -5,8 +5,9 @@
 //! body, whatever the order of its samples.
 
 use super::super::Entry;
+use super::super::number::whole;
 use super::CREATED;
-use super::line::{Line, whole};
+use super::line::Line;
 use firn_model::metadata::MetricType;
 
 /// What was found by reading ahead.

@@ -26,6 +26,8 @@ fn content_type_known_is_taken() {
     }
     let header = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     check(header, None, Ok((Format::OpenMetrics, "")));
+    let header = "application/vnd.google.protobuf; encoding=delimited";
+    check(header, None, Ok((Format::Protobuf, "")));
 }
 
 #[test]

@@ -243,6 +243,7 @@ fn openmetrics_mutated_never_panics_and_reads_the_same_with_any_expectation() {
     let switches = Switches {
         type_and_unit_labels: true,
         start_times: true,
+        ..Switches::default()
     };
     check_mutated(Format::OpenMetrics, SOUND, switches);
 }

@@ -1,0 +1,480 @@
+//! Protocol buffers: a sequence of `MetricFamily`, each with its length before it.
+//!
+//! A family is told as the text formats would tell it: help, unit and type, then its metrics
+//! sample by sample, summaries and classic histograms as several series. Follows upstream's
+//! `model/textparse/protobufparse.go`, with three differences where that loses data: an untyped
+//! metric without a value is zero and not what the one before it was, exemplars of all native
+//! histograms of a family are told, and a classic histogram behind a native one is told.
+
+mod message;
+mod native;
+
+use super::Entry;
+use super::custom::ClassicHistogram;
+use super::error::ParseError;
+use super::event::{Field, Metadata, Sample, Value};
+use super::number::open_metrics_float;
+use super::pairs::LabelPairs;
+use super::series;
+use crate::protobuf::put_varint;
+use firn_model::exemplar::Exemplars;
+use firn_model::histogram::Histogram;
+use firn_model::labels::LabelsBuilder;
+use firn_model::metadata::MetricType;
+use firn_model::quote::quote;
+use firn_model::sample::TimestampMs;
+use message::{Family, Metric, label, read_exemplar};
+
+/// A byte that no UTF-8 has.
+const SEPARATOR: u8 = 0xff;
+
+/// The longest that the length before a family may be written.
+const LENGTH_BYTES_MAX: usize = 5;
+
+/// Which histograms are told, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Histograms {
+    /// Native ones as such; otherwise only their classic buckets.
+    pub native: bool,
+    /// Classic ones with custom buckets.
+    pub converted: bool,
+    /// Classic ones even if they are native or converted too.
+    pub classic: bool,
+}
+
+/// What was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing, or all of a family.
+    Family,
+    Help,
+    Unit,
+    Type,
+    /// A sample with a number.
+    Series(Part),
+    /// A histogram.
+    Histogram,
+}
+
+/// Which of a metric's samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The only one.
+    Whole,
+    Count,
+    Sum,
+    /// A quantile or a bucket; the bucket behind the last is that of infinity.
+    Item(usize),
+}
+
+/// Reads a body family by family.
+#[derive(Clone, Debug)]
+pub(super) struct ProtobufParser<'t> {
+    rest: &'t [u8],
+    family: Family<'t>,
+    kind: MetricType,
+    /// The next metric of the family.
+    next_metric: usize,
+    metric: Metric<'t>,
+    state: State,
+    key: Vec<u8>,
+    is_expected: bool,
+    histogram: Option<Histogram>,
+    classic: ClassicHistogram,
+    histograms: Histograms,
+    is_labelled: bool,
+}
+
+impl<'t> ProtobufParser<'t> {
+    pub fn new(body: &'t [u8], is_labelled: bool, histograms: Histograms) -> Self {
+        Self {
+            rest: body,
+            family: Family::default(),
+            kind: MetricType::Unknown,
+            next_metric: 0,
+            metric: Metric::default(),
+            state: State::Family,
+            key: Vec::new(),
+            is_expected: false,
+            histogram: None,
+            classic: ClassicHistogram::default(),
+            histograms,
+            is_labelled,
+        }
+    }
+
+    /// Goes to the next entry.
+    pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
+        self.state = match self.state {
+            State::Family => match self.read_family()? {
+                true => State::Help,
+                false => return Ok(None),
+            },
+            State::Help if !self.family.unit.is_empty() => State::Unit,
+            State::Help | State::Unit => State::Type,
+            State::Type => self.first_of_metric()?,
+            State::Series(part) => match self.part_after(part) {
+                Some(part) => State::Series(part),
+                None if self.is_converted() => self.custom_histogram()?,
+                None => self.next_metric()?,
+            },
+            State::Histogram if self.has_classic_too() => State::Series(Part::Count),
+            State::Histogram => self.next_metric()?,
+        };
+        match self.state {
+            State::Family => self.advance(expected),
+            State::Help | State::Unit | State::Type => Ok(Some(Entry::Metadata)),
+            State::Series(_) | State::Histogram => {
+                self.write_key();
+                self.is_expected = self.key == expected;
+                Ok(Some(Entry::Sample))
+            }
+        }
+    }
+
+    /// Reads the next family that has a metric, and its first metric.
+    fn read_family(&mut self) -> Result<bool, ParseError> {
+        loop {
+            if self.rest.is_empty() {
+                return Ok(false);
+            }
+            let message = self.take_message()?;
+            self.family.read(message)?;
+            self.next_metric = 0;
+            if self.read_metric()? {
+                self.check_family()?;
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes a length and as many bytes.
+    fn take_message(&mut self) -> Result<&'t [u8], ParseError> {
+        let body = self.rest;
+        let mut length = 0u64;
+        for (i, byte) in body.iter().take(LENGTH_BYTES_MAX).enumerate() {
+            length |= u64::from(byte & 0x7f) << (7 * i);
+            if byte & 0x80 == 0 {
+                let end = i as u64 + 1 + length;
+                let taken = usize::try_from(end)
+                    .ok()
+                    .and_then(|end| body.split_at_checked(end));
+                let Some((message, rest)) = taken else {
+                    return Err(ParseError::new(format!(
+                        "clientpb: insufficient length of buffer, expected at least {end} bytes, \
+                         got {} bytes",
+                        body.len()
+                    )));
+                };
+                self.rest = rest;
+                return Ok(message.get(i + 1..).unwrap_or_default());
+            }
+        }
+        Err(ParseError::new("clientpb: invalid varint encountered"))
+    }
+
+    fn check_family(&mut self) -> Result<(), ParseError> {
+        let Family {
+            name, help, kind, ..
+        } = &self.family;
+        if name.is_empty() || std::str::from_utf8(name).is_err() {
+            let name = String::from_utf8_lossy(name);
+            return Err(ParseError::new(format!("invalid metric name: {name}")));
+        }
+        if std::str::from_utf8(help).is_err() {
+            let help = String::from_utf8_lossy(help);
+            let name = quote(name);
+            let message = format!("invalid help for metric {name}: {help}");
+            return Err(ParseError::new(message));
+        }
+        self.kind = match kind {
+            0 => MetricType::Counter,
+            1 => MetricType::Gauge,
+            2 => MetricType::Summary,
+            3 => MetricType::Unknown,
+            4 => MetricType::Histogram,
+            5 => MetricType::GaugeHistogram,
+            _ => {
+                let name = quote(name);
+                let message = format!("unknown metric type for metric {name}: {kind}");
+                return Err(ParseError::new(message));
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads the next metric of the family; false if there is none.
+    fn read_metric(&mut self) -> Result<bool, ParseError> {
+        let Some(message) = self.family.metrics.get(self.next_metric) else {
+            return Ok(false);
+        };
+        self.next_metric += 1;
+        self.metric.read(message)?;
+        Ok(true)
+    }
+
+    fn next_metric(&mut self) -> Result<State, ParseError> {
+        match self.read_metric()? {
+            true => self.first_of_metric(),
+            false => Ok(State::Family),
+        }
+    }
+
+    /// The first sample of the metric just read.
+    fn first_of_metric(&mut self) -> Result<State, ParseError> {
+        if self.is_native() {
+            return self.native_histogram();
+        }
+        match self.kind {
+            MetricType::Summary => Ok(State::Series(Part::Count)),
+            _ if !self.is_histogram() => Ok(State::Series(Part::Whole)),
+            _ if self.is_converted() && !self.histograms.classic => self.custom_histogram(),
+            _ => Ok(State::Series(Part::Count)),
+        }
+    }
+
+    fn is_histogram(&self) -> bool {
+        matches!(
+            self.kind,
+            MetricType::Histogram | MetricType::GaugeHistogram
+        )
+    }
+
+    /// Whether the metric is told as a native histogram.
+    fn is_native(&self) -> bool {
+        self.is_histogram() && self.histograms.native && self.metric.histogram.is_native()
+    }
+
+    /// Whether the metric is told as a classic histogram with custom buckets.
+    fn is_converted(&self) -> bool {
+        self.is_histogram() && self.histograms.converted && !self.is_native()
+    }
+
+    /// Whether the native histogram just told is told as a classic one too.
+    fn has_classic_too(&self) -> bool {
+        self.histograms.classic && self.is_native() && !self.metric.histogram.buckets.is_empty()
+    }
+
+    fn native_histogram(&mut self) -> Result<State, ParseError> {
+        let is_gauge = self.kind == MetricType::GaugeHistogram;
+        let native = self.metric.histogram.to_native(is_gauge).map_err(|e| {
+            let name = quote(self.family.name);
+            ParseError::new(format!("histogram {name}: {e}"))
+        })?;
+        self.histogram = Some(native);
+        Ok(State::Histogram)
+    }
+
+    fn custom_histogram(&mut self) -> Result<State, ParseError> {
+        let is_gauge = self.kind == MetricType::GaugeHistogram;
+        let histogram = &self.metric.histogram;
+        self.histogram = Some(histogram.to_custom(&mut self.classic, is_gauge)?);
+        Ok(State::Histogram)
+    }
+
+    /// The metric's next sample with a number.
+    fn part_after(&self, part: Part) -> Option<Part> {
+        let next = match part {
+            Part::Whole => return None,
+            Part::Count => return Some(Part::Sum),
+            Part::Sum => 0,
+            Part::Item(index) => index + 1,
+        };
+        if self.kind == MetricType::Summary {
+            let has_next = next < self.metric.summary.quantiles.len();
+            return has_next.then_some(Part::Item(next));
+        }
+        // A bucket of infinity is the last one, whether it is there or not.
+        let is_done = next
+            .checked_sub(1)
+            .is_some_and(|last| self.bound(last) == f64::INFINITY);
+        (!is_done).then_some(Part::Item(next))
+    }
+
+    /// The upper bound of a bucket, or the quantile.
+    fn bound(&self, index: usize) -> f64 {
+        let metric = &self.metric;
+        let bound = match self.kind {
+            MetricType::Summary => metric.summary.quantiles.get(index).map(|q| q.0),
+            _ => metric.histogram.buckets.get(index).map(|b| b.bound),
+        };
+        bound.unwrap_or(f64::INFINITY)
+    }
+
+    fn value(&self, part: Part) -> f64 {
+        let Metric {
+            summary, histogram, ..
+        } = &self.metric;
+        match (self.kind, part) {
+            (MetricType::Counter, _) => self.metric.counter.value,
+            (MetricType::Gauge, _) => self.metric.gauge,
+            (MetricType::Summary, Part::Count) => summary.count as f64,
+            (MetricType::Summary, Part::Sum) => summary.sum,
+            (MetricType::Summary, Part::Item(i)) => summary.quantiles.get(i).map_or(0.0, |q| q.1),
+            (MetricType::Histogram | MetricType::GaugeHistogram, part) => match part {
+                Part::Sum => histogram.sum,
+                Part::Item(i) => histogram
+                    .buckets
+                    .get(i)
+                    .map_or(histogram.total_count(), |bucket| bucket.cumulative_count()),
+                _ => histogram.total_count(),
+            },
+            _ => self.metric.untyped,
+        }
+    }
+
+    /// What tells the sample from others with the same labels.
+    fn part(&self) -> Part {
+        match self.state {
+            State::Series(part) => part,
+            _ => Part::Whole,
+        }
+    }
+
+    /// Writes the parts of which the labels are made, in the order in which they stand in the
+    /// body: they are read only if the key is new.
+    fn write_key(&mut self) {
+        let (tag, bound) = match self.part() {
+            Part::Whole => (0, 0.0),
+            Part::Count => (1, 0.0),
+            Part::Sum => (2, 0.0),
+            Part::Item(index) => (3, self.bound(index)),
+        };
+        self.key.clear();
+        self.key.extend_from_slice(self.family.name);
+        self.key
+            .extend_from_slice(&[SEPARATOR, self.kind as u8, tag]);
+        if tag == 3 {
+            self.key.extend_from_slice(&bound.to_bits().to_le_bytes());
+        }
+        for label in &self.metric.labels {
+            put_varint(&mut self.key, label.len() as u64);
+            self.key.extend_from_slice(label);
+        }
+    }
+
+    pub fn sample(&self) -> Sample<'_> {
+        Sample {
+            key: &self.key,
+            is_expected: self.is_expected,
+            time: Some(self.metric.time).filter(|time| *time != 0),
+            start: None,
+            value: match (&self.histogram, self.state) {
+                (Some(histogram), State::Histogram) => Value::Histogram(histogram),
+                _ => Value::Float(self.value(self.part())),
+            },
+        }
+    }
+
+    pub fn metadata(&self) -> Metadata<'_> {
+        Metadata {
+            name: self.family.name,
+            field: match self.state {
+                State::Help => Field::Help(self.family.help.into()),
+                State::Unit => Field::Unit(self.family.unit),
+                _ => Field::Type(self.kind),
+            },
+        }
+    }
+
+    /// Since when the sample just found counts, or zero.
+    pub fn start(&self) -> TimestampMs {
+        match self.kind {
+            MetricType::Counter => self.metric.counter.start,
+            MetricType::Summary => self.metric.summary.start,
+            MetricType::Histogram | MetricType::GaugeHistogram => self.metric.histogram.start,
+            _ => 0,
+        }
+    }
+
+    /// Writes the labels of the sample just read.
+    pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
+        let family = series::Family {
+            kind: self.kind,
+            unit: self.family.unit,
+            is_labelled: self.is_labelled,
+        };
+        let bucket: (&str, &str) = match self.kind {
+            MetricType::Summary => ("", "quantile"),
+            _ => ("_bucket", "le"),
+        };
+        let part = self.part();
+        let suffix = match part {
+            Part::Whole => "",
+            Part::Count => "_count",
+            Part::Sum => "_sum",
+            Part::Item(_) => bucket.0,
+        };
+        let name = [self.family.name, suffix.as_bytes()].concat();
+        out.clear();
+        family.write_name(&name, out);
+        for message in &self.metric.labels {
+            let (label, value) = label(message)?;
+            let is_invalid = |text: &[u8]| std::str::from_utf8(text).is_err();
+            if let Some(label) = label.filter(|label| label.is_empty() || is_invalid(label)) {
+                let label = String::from_utf8_lossy(label);
+                return Err(ParseError::new(format!("invalid label name: {label}")));
+            }
+            if is_invalid(value) {
+                let value = String::from_utf8_lossy(value);
+                return Err(ParseError::new(format!("invalid label value: {value}")));
+            }
+            let label = label.unwrap_or_default();
+            if !family.overrides(label, &name) {
+                out.push(label, value);
+            }
+        }
+        if let Part::Item(index) = part {
+            let bound = open_metrics_float(self.bound(index));
+            out.push(bucket.1.as_bytes(), bound.as_bytes());
+        }
+        out.sort();
+        Ok(())
+    }
+
+    /// Adds the exemplars of the sample just read. Those of histograms must have a time.
+    pub fn exemplars(&self, out: &mut Exemplars) {
+        let metric = &self.metric;
+        match (self.kind, self.state) {
+            (MetricType::Counter, _) => push_exemplar(metric.counter.exemplar, false, out),
+            (MetricType::Histogram | MetricType::GaugeHistogram, state) => match state {
+                State::Series(Part::Item(index)) => {
+                    let bucket = metric.histogram.buckets.get(index);
+                    push_exemplar(bucket.and_then(|bucket| bucket.exemplar), false, out);
+                }
+                State::Histogram if metric.histogram.exemplars.is_empty() => {
+                    for bucket in &metric.histogram.buckets {
+                        push_exemplar(bucket.exemplar, true, out);
+                    }
+                }
+                State::Histogram => {
+                    for exemplar in &metric.histogram.exemplars {
+                        push_exemplar(Some(exemplar), true, out);
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Adds the exemplar in `message`, unless a label's name is not UTF-8 or it has no time but needs
+/// one.
+fn push_exemplar(message: Option<&[u8]>, needs_time: bool, out: &mut Exemplars) {
+    let Some(Ok(exemplar)) = message.map(read_exemplar) else {
+        return;
+    };
+    if needs_time && exemplar.time.is_none() {
+        return;
+    }
+    let mut labels = LabelsBuilder::default();
+    for (name, value) in exemplar.labels {
+        match std::str::from_utf8(name) {
+            Ok("") => {}
+            Ok(name) => drop(labels.set(name, value)),
+            Err(_) => return,
+        }
+    }
+    out.push(labels.build().as_ref(), exemplar.value, exemplar.time);
+}

@@ -1,0 +1,112 @@
+//! Native histograms, and classic ones with custom buckets.
+
+use super::super::custom::ClassicHistogram;
+use super::super::error::ParseError;
+use super::message::{Bucket, Histogram, Side};
+use firn_model::histogram::{self, Counts, ResetHint, Span};
+
+impl Bucket<'_> {
+    /// The observations up to the bound.
+    pub fn cumulative_count(&self) -> f64 {
+        either(self.count_float, self.count)
+    }
+}
+
+impl Histogram<'_> {
+    /// Whether there is anything but classic buckets: a library tells by an empty span that a
+    /// histogram without observations is native.
+    pub fn is_native(&self) -> bool {
+        !self.positive.spans.is_empty()
+            || !self.negative.spans.is_empty()
+            || self.zero_threshold > 0.0
+            || self.zero_count > 0
+    }
+
+    /// The number of all observations.
+    pub fn total_count(&self) -> f64 {
+        either(self.count_float, self.count)
+    }
+
+    /// The native histogram, without empty buckets at the ends of its spans.
+    pub fn to_native(&self, is_gauge: bool) -> Result<histogram::Histogram, String> {
+        let is_float = self.count_float > 0.0 || self.zero_count_float > 0.0;
+        self.positive.check("positive", is_float)?;
+        self.negative.check("negative", is_float)?;
+        let counts = match is_float {
+            true => Counts::Float {
+                count: self.count_float,
+                zero_count: self.zero_count_float,
+                positive: self.positive.counts.clone(),
+                negative: self.negative.counts.clone(),
+            },
+            false => Counts::Integer {
+                count: self.count,
+                zero_count: self.zero_count,
+                positive: self.positive.deltas.clone(),
+                negative: self.negative.deltas.clone(),
+            },
+        };
+        let mut native = histogram::Histogram {
+            reset_hint: hint(is_gauge),
+            schema: self.schema,
+            zero_threshold: self.zero_threshold,
+            sum: self.sum,
+            counts,
+            positive_spans: self.positive.spans.clone(),
+            negative_spans: self.negative.spans.clone(),
+            custom_values: Vec::new(),
+        };
+        native.compact(0);
+        Ok(native)
+    }
+
+    /// The classic histogram as a native one with custom buckets.
+    pub fn to_custom(
+        &self,
+        classic: &mut ClassicHistogram,
+        is_gauge: bool,
+    ) -> Result<histogram::Histogram, ParseError> {
+        classic.clear();
+        classic.set_count(self.total_count());
+        classic.set_sum(self.sum);
+        for bucket in &self.buckets {
+            classic.set_bucket(bucket.bound, bucket.cumulative_count());
+        }
+        let mut custom = classic.convert()?;
+        custom.reset_hint = hint(is_gauge);
+        Ok(custom)
+    }
+}
+
+impl Side {
+    /// Checks that the spans describe as many buckets as there are.
+    fn check(&self, name: &str, is_float: bool) -> Result<(), String> {
+        let have = match is_float {
+            true => self.counts.len(),
+            false => self.deltas.len(),
+        };
+        let length = |span: &Span| u64::from(span.length);
+        let need: u64 = self.spans.iter().map(length).sum();
+        match need == have as u64 {
+            true => Ok(()),
+            false => Err(format!(
+                "{name} side: spans require {need} buckets, have {have}"
+            )),
+        }
+    }
+}
+
+fn hint(is_gauge: bool) -> ResetHint {
+    match is_gauge {
+        true => ResetHint::Gauge,
+        false => ResetHint::Unknown,
+    }
+}
+
+/// A count that is a float unless it is zero.
+fn either(float: f64, integer: u64) -> f64 {
+    match float == 0.0 {
+        true => integer as f64,
+        false => float,
+    }
+}
