@@ -9,6 +9,7 @@
 
 mod catalog;
 mod pages;
+mod places;
 mod shard_rows;
 
 use super::upkeep::Upkeep;
@@ -16,8 +17,6 @@ use super::{Store, lock};
 use crate::catalogue::read_payload;
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
-use crate::head::series::Series;
-use crate::index::Births;
 use crate::log_block::LogBlockReader;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
@@ -31,8 +30,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Log bytes that are parsed together: their rows take some ten times as much memory.
-const GROUP_BYTES: usize = 4 << 20;
+/// Log bytes that are parsed together: their rows take some forty times as much memory.
+const GROUP_BYTES: usize = 1 << 20;
 
 /// What replay knows beside the head.
 struct Replay<'a> {
@@ -48,6 +47,12 @@ struct Read {
     slot: u32,
     print: Fingerprint,
     labels: Box<[u8]>,
+}
+
+/// What all threads read, in order.
+fn all_of(parts: Vec<Mutex<Vec<Read>>>) -> Vec<Read> {
+    let take = |part: Mutex<Vec<Read>>| std::mem::take(&mut *lock(&part));
+    parts.into_iter().flat_map(take).collect()
 }
 
 impl Store {
@@ -129,13 +134,9 @@ impl Replay<'_> {
             }
             *lock(&read[i]) = series;
         });
-        let mut count = 0;
-        for series in read {
-            let series = std::mem::take(&mut *lock(&series));
-            count += series.len() as u64;
-            self.register_all(series);
-        }
-        count
+        let series = all_of(read);
+        self.register_all(&series);
+        series.len() as u64
     }
 
     /// Applies the log from `from` on; returns its bytes.
@@ -171,47 +172,6 @@ impl Replay<'_> {
         }
     }
 
-    /// Gives series their places.
-    fn register_all(&self, series: Vec<Read>) {
-        // The one lock that all threads share; interning is all that happens under it.
-        let mut births = self.store.index.births();
-        let mut catalog = lock(&self.catalog);
-        for read in series {
-            self.register(&mut births, &mut catalog, &read);
-        }
-    }
-
-    /// Gives a series its place if it is new, and none if a later series has the same labels: this
-    /// one was removed before that was born.
-    fn register(&self, births: &mut Births<'_>, catalog: &mut Catalog, read: &Read) {
-        self.next_slot.fetch_max(read.slot + 1, Ordering::Relaxed);
-        let number = self.store.shard_of(read.print);
-        let mut shard = lock(&self.store.shards[number]);
-        let local = match shard.find(read.print, u32::MAX) {
-            Some(local) => {
-                let Some(known) = shard.series_mut(local).filter(|s| s.slot < read.slot) else {
-                    return;
-                };
-                catalog.forget(known.slot);
-                self.store.index.unmark(known.slot);
-                let bytes = known.memory_bytes();
-                *known = Series::new(read.slot);
-                shard.chunk_bytes -= bytes;
-                local
-            }
-            None => shard.insert(read.print, Series::new(read.slot)),
-        };
-        let labels = LabelsRef::from_canonical(&read.labels);
-        match births.intern(labels) {
-            Ok(terms) => catalog.add(read.slot, self.store.place(number, local), terms),
-            Err(_) => {
-                shard.remove(local);
-                self.store
-                    .report("the index takes no more label names or values");
-            }
-        }
-    }
-
     /// Applies blocks that follow each other in the log.
     fn apply_group(&self, payloads: &[Vec<u8>], orphans: &mut ShardRows) {
         let compute = &self.store.env.compute;
@@ -222,9 +182,7 @@ impl Replay<'_> {
         compute.for_each(parts.len(), &|part| {
             *lock(&born[part]) = self.read_births(parts[part]);
         });
-        for part in born {
-            self.register_all(std::mem::take(&mut *lock(&part)));
-        }
+        self.register_all(&all_of(born));
         let rows: Vec<Mutex<ShardRows>> = parts.iter().map(|_| Mutex::default()).collect();
         let catalog = lock(&self.catalog);
         compute.for_each(parts.len(), &|part| {
@@ -304,7 +262,7 @@ impl Replay<'_> {
 
     /// Births in order of slots, as if they happened now.
     fn build_index(&self) {
-        let mut catalog = lock(&self.catalog);
+        let catalog = lock(&self.catalog);
         let mut births = self.store.index.births();
         catalog.each_by_slot(|slot, place, terms| {
             births.skip_to(slot);
