@@ -1,6 +1,33 @@
-//! References on pages; what goes over the wire is tested against servers in `tests/blackbox`.
+//! References on pages, and requests to servers on the loopback.
+
+mod server;
 
 use super::*;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use server::{CA, CLIENT, CLIENT_KEY, Server, Tls, ok};
+use std::io::Write;
+
+/// Asks `url` by a client with these settings; returns the body or what went wrong.
+async fn ask(client: &HttpClient, url: &str) -> Result<String, String> {
+    let uri = url.parse().unwrap();
+    let answer = client.get(&uri, &HeaderMap::new()).await;
+    let response = answer.map_err(|e| e.message)?;
+    let body = read_body(response, BodyLimit::bytes(100_000)).await;
+    let body = body.map_err(|e| e.message)?;
+    Ok(String::from_utf8(body.bytes).unwrap())
+}
+
+fn inline(text: &str) -> Option<Secret> {
+    Some(Secret::Inline(text.to_owned()))
+}
+
+fn with_tls(tls: TlsSettings) -> HttpClient {
+    HttpClient::new(HttpSettings {
+        tls,
+        ..HttpSettings::default()
+    })
+}
 
 #[test]
 fn resolve_follows_references_of_every_form() {
@@ -20,4 +47,222 @@ fn resolve_follows_references_of_every_form() {
         let got = resolve(&base, reference).map(|uri| uri.to_string());
         assert_eq!(got.as_deref(), Some(want), "{reference}");
     }
+}
+
+#[tokio::test]
+async fn tls_server_must_prove_its_name_to_a_trusted_authority() {
+    let server = Server::start(Tls::Server, |_| ok("secure")).await;
+    let url = format!("https://{}/metrics", server.address);
+    let named = |ca: Option<Secret>, name: &str| TlsSettings {
+        ca,
+        server_name: name.to_owned(),
+        ..TlsSettings::default()
+    };
+    let unverified = TlsSettings {
+        insecure_skip_verify: true,
+        ..TlsSettings::default()
+    };
+    let old = TlsSettings {
+        max_version: Some(TlsVersion::V12),
+        ..named(inline(CA), "metrics.internal")
+    };
+    for (tls, want) in [
+        (named(inline(CA), "metrics.internal"), Ok("secure")),
+        (old, Ok("secure")),
+        (unverified, Ok("secure")),
+        (named(None, "metrics.internal"), Err("UnknownIssuer")),
+        (
+            named(inline(CA), "other.internal"),
+            Err("not valid for name"),
+        ),
+        (named(inline(CA), ""), Err("not valid for name")),
+        (
+            named(inline("nonsense"), ""),
+            Err("unable to use specified CA cert"),
+        ),
+    ] {
+        let got = ask(&with_tls(tls.clone()), &url).await;
+        match want {
+            Ok(body) => assert_eq!(got.as_deref(), Ok(body), "{tls:?}"),
+            Err(words) => {
+                let message = got.unwrap_err();
+                assert!(message.contains(words), "{tls:?}: {message}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn tls_client_proves_who_it_is() {
+    let server = Server::start(Tls::Mutual, |_| ok("known")).await;
+    let url = format!("https://{}/", server.address);
+    let anonymous = TlsSettings {
+        ca: inline(CA),
+        server_name: "metrics.internal".into(),
+        ..TlsSettings::default()
+    };
+    let known = TlsSettings {
+        cert: inline(CLIENT),
+        key: inline(CLIENT_KEY),
+        ..anonymous.clone()
+    };
+    assert_eq!(ask(&with_tls(known), &url).await.as_deref(), Ok("known"));
+    assert!(ask(&with_tls(anonymous), &url).await.is_err());
+}
+
+#[tokio::test]
+async fn files_that_change_are_read_again() {
+    let server = Server::start(Tls::Server, |_| ok("secure")).await;
+    let url = format!("https://{}/", server.address);
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, token) = (dir.path().join("ca.pem"), dir.path().join("token"));
+    let client = HttpClient::new(HttpSettings {
+        tls: TlsSettings {
+            ca: Some(Secret::File(ca.clone())),
+            server_name: "metrics.internal".into(),
+            ..TlsSettings::default()
+        },
+        auth: Auth::Credentials {
+            scheme: "Bearer".into(),
+            credentials: Some(Secret::File(token.clone())),
+        },
+        ..HttpSettings::default()
+    });
+    let message = ask(&client, &url).await.unwrap_err();
+    assert!(
+        message.starts_with("unable to read authorization credentials: "),
+        "{message}"
+    );
+    std::fs::write(&token, "first\n").unwrap();
+    std::fs::write(&ca, CLIENT).unwrap();
+    assert!(ask(&client, &url).await.is_err());
+    std::fs::write(&ca, CA).unwrap();
+    assert_eq!(ask(&client, &url).await.as_deref(), Ok("secure"));
+    std::fs::write(&token, " second ").unwrap();
+    assert_eq!(ask(&client, &url).await.as_deref(), Ok("secure"));
+    let heads = server.heads().join("\n");
+    assert!(heads.contains("authorization: Bearer first\r\n"), "{heads}");
+    assert!(
+        heads.contains("authorization: Bearer second\r\n"),
+        "{heads}"
+    );
+}
+
+#[tokio::test]
+async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
+    let tokens = Server::start(Tls::None, |request| {
+        match request.contains("client_secret=s%26t") {
+            true => ok(r#"{"access_token": "t1", "token_type": "bearer", "expires_in": 3600}"#),
+            false => b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                .to_vec(),
+        }
+    })
+    .await;
+    let server = Server::start(Tls::None, |_| ok("metrics")).await;
+    let client = HttpClient::new(HttpSettings {
+        auth: Auth::OAuth2(Box::new(OAuth2Settings {
+            client_id: "me".into(),
+            client_secret: inline("s&t"),
+            scopes: vec!["a".into(), "b".into()],
+            token_url: format!("http://{}/token", tokens.address),
+            endpoint_params: [("audience".to_owned(), "x".to_owned())].into(),
+            tls: TlsSettings::default(),
+            proxy: ProxySettings::default(),
+        })),
+        ..HttpSettings::default()
+    });
+    let url = format!("http://{}/", server.address);
+    for _ in 0..2 {
+        assert_eq!(ask(&client, &url).await.as_deref(), Ok("metrics"));
+    }
+    let asked = tokens.heads();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    // me:s%26t
+    assert!(
+        asked[0].contains("authorization: Basic bWU6cyUyNnQ=\r\n"),
+        "{asked:?}"
+    );
+    assert!(
+        asked[1].ends_with(
+            "grant_type=client_credentials&scope=a+b&audience=x&client_id=me&client_secret=s%26t"
+        ),
+        "{asked:?}"
+    );
+    let got = server.heads();
+    assert!(
+        got.iter()
+            .all(|h| h.contains("authorization: Bearer t1\r\n")),
+        "{got:?}"
+    );
+}
+
+#[tokio::test]
+async fn proxy_is_used_but_for_what_needs_none() {
+    let proxy = Server::start_proxy().await;
+    let plain = Server::start(Tls::None, |_| ok("direct")).await;
+    let secure = Server::start(Tls::Server, |_| ok("tunnelled")).await;
+    let client = HttpClient::new(HttpSettings {
+        tls: TlsSettings {
+            ca: inline(CA),
+            ..TlsSettings::default()
+        },
+        proxy: ProxySettings {
+            url: Some(format!("http://user:pass@{}", proxy.address)),
+            no_proxy: "127.0.0.1".into(),
+            connect_headers: [("x-tag".to_owned(), vec!["t".to_owned()])].into(),
+            ..ProxySettings::default()
+        },
+        ..HttpSettings::default()
+    });
+    let direct = format!("http://{}/", plain.address);
+    assert_eq!(ask(&client, &direct).await.as_deref(), Ok("direct"));
+    let far = ask(&client, "http://far.internal/metrics").await;
+    assert_eq!(far.as_deref(), Ok("by the proxy"));
+    let port = secure.address.rsplit_once(':').unwrap().1;
+    let url = format!("https://metrics.internal:{port}/");
+    assert_eq!(ask(&client, &url).await.as_deref(), Ok("tunnelled"));
+    let heads = proxy.heads();
+    let user = "proxy-authorization: Basic dXNlcjpwYXNz\r\n";
+    assert!(
+        heads[0].starts_with("GET http://far.internal/metrics HTTP/1.1\r\n"),
+        "{heads:?}"
+    );
+    assert!(heads[0].contains(user), "{heads:?}");
+    let connect = heads[1].to_lowercase();
+    assert!(
+        connect.starts_with("connect metrics.internal:"),
+        "{heads:?}"
+    );
+    assert!(connect.contains(&user.to_lowercase()), "{heads:?}");
+    assert!(connect.contains("x-tag: t\r\n"), "{heads:?}");
+}
+
+#[tokio::test]
+async fn body_that_is_packed_is_bounded_as_it_unpacks() {
+    fn packed(size: usize) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&vec![b'x'; size]).unwrap();
+        let body = encoder.finish().unwrap();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\nConnection: \
+             close\r\n\r\n",
+            body.len()
+        );
+        [head.into_bytes(), body].concat()
+    }
+    let client = HttpClient::new(HttpSettings::default());
+    let server = Server::start(Tls::None, |head| match head.split(' ').nth(1) {
+        Some("/small") => packed(1000),
+        Some("/bomb") => packed(2 << 20),
+        _ => {
+            let mut cut = packed(1000);
+            cut.truncate(cut.len() - 10);
+            cut
+        }
+    })
+    .await;
+    let url = |path: &str| format!("http://{}{path}", server.address);
+    assert_eq!(ask(&client, &url("/small")).await.unwrap().len(), 1000);
+    assert_eq!(ask(&client, &url("/bomb")).await.unwrap_err(), TOO_LARGE);
+    assert!(ask(&client, &url("/cut")).await.is_err());
 }

@@ -25,6 +25,10 @@ const NOWHERE: Slot = Slot(u32::MAX);
 /// Bytes of an entry beside its key and labels: itself, its place in the table, two allocations.
 const ENTRY_BYTES: usize = 160;
 
+/// Entries that a target may have beyond twice those of its last good scrape: what failing scrapes
+/// may leave behind before it is forgotten. Prometheus's number.
+const SPARE_ENTRIES: usize = 1000;
+
 /// A series that the target exposes.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -60,6 +64,8 @@ pub(super) struct SeriesCache {
     first: Slot,
     /// The series that was read last.
     last: Slot,
+    /// Entries after the last good scrape.
+    good_count: usize,
 }
 
 impl Default for SeriesCache {
@@ -71,6 +77,7 @@ impl Default for SeriesCache {
             bytes: 0,
             first: NOWHERE,
             last: NOWHERE,
+            good_count: 0,
         }
     }
 }
@@ -190,11 +197,19 @@ impl SeriesCache {
         for entry in self.entries.iter_mut().flatten() {
             entry.is_stored = true;
         }
+        self.good_count = self.len();
     }
 
-    /// Ends a scrape without a good body: what it saw first was not stored and is forgotten.
-    pub(super) fn end_failed(&mut self) {
-        self.retain(|entry| entry.is_stored);
+    /// Ends a scrape without a good body. What such scrapes saw first was not stored; it is
+    /// forgotten if it is much, or if its memory is needed.
+    pub(super) fn end_failed(&mut self, needs_memory: bool) {
+        if needs_memory || self.len() > 2 * self.good_count + SPARE_ENTRIES {
+            self.retain(|entry| entry.is_stored);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
     }
 
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {

@@ -77,6 +77,7 @@ struct Reading {
     duplicates: u64,
     has_too_many_samples: bool,
     has_too_many_buckets: bool,
+    needs_memory: bool,
 }
 
 impl ScrapeState {
@@ -161,7 +162,7 @@ impl ScrapeState {
                 self.batch.clear();
                 let gone = self.cache.all_vanished(before, self.scrape);
                 self.mark_stale(&gone, time);
-                self.cache.end_failed();
+                self.cache.end_failed(reading.needs_memory);
                 // A scrape that nobody tracked: what is marked cannot go stale again.
                 self.scrape += 1;
             }
@@ -206,18 +207,20 @@ impl ScrapeState {
             match parser.event() {
                 Event::Metadata(metadata) => self.note(&metadata),
                 Event::Sample(sample) => {
+                    reading.counts.scraped += 1;
                     let slot = match expected.filter(|_| sample.is_expected) {
                         Some(slot) => Some(slot),
                         None => self.cache.find(sample.key),
                     };
                     let slot = match slot {
                         Some(slot) => slot,
-                        None if reading.has_too_many_samples => {
-                            // The scrape is lost; only its samples are still counted.
+                        None if self.is_at_sample_limit(reading.pushed) => {
+                            // One that is kept loses the scrape; samples are still counted.
                             parser.labels(&mut pairs)?;
-                            let labels = self.labeller.label(&pairs)?;
-                            reading.counts.scraped += 1;
-                            reading.counts.kept += u64::from(labels.is_some());
+                            if self.labeller.label(&pairs)?.is_some() {
+                                reading.counts.kept += 1;
+                                reading.has_too_many_samples = true;
+                            }
                             continue;
                         }
                         None => {
@@ -264,7 +267,9 @@ impl ScrapeState {
             reading.counts.added += 1;
         }
         let slot = self.cache.add(key, labels, 0);
-        self.memory.grow_to(self.cache.bytes())?;
+        self.memory
+            .grow_to(self.cache.bytes())
+            .inspect_err(|_| reading.needs_memory = true)?;
         Ok(slot)
     }
 
@@ -276,11 +281,11 @@ impl ScrapeState {
         time: TimestampMs,
         reading: &mut Reading,
     ) -> Result<(), Error> {
-        reading.counts.scraped += 1;
         self.cache.follow(slot);
         let own_time = sample.time.filter(|_| self.job.honor_timestamps);
         let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
         let scrape = self.scrape;
+        let at_limit = self.is_at_sample_limit(reading.pushed);
         let Some(entry) = self.cache.entry_mut(slot) else {
             return Ok(());
         };
@@ -297,12 +302,11 @@ impl ScrapeState {
         if tracks {
             entry.track(scrape);
         }
-        reading.pushed += 1;
-        let limit = self.job.limits.samples;
-        if limit > 0 && reading.pushed > limit {
+        if at_limit {
             reading.has_too_many_samples = true;
             return Ok(());
         }
+        reading.pushed += 1;
         let time = own_time.unwrap_or(time);
         let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
         self.batch.label_bytes().extend_from_slice(labels);
@@ -327,6 +331,12 @@ impl ScrapeState {
         }
         self.batch.end_series();
         self.check_memory(reading.pushed)
+    }
+
+    /// Whether a scrape that stores `pushed` samples may store no more.
+    fn is_at_sample_limit(&self, pushed: u64) -> bool {
+        let limit = self.job.limits.samples;
+        limit > 0 && pushed >= limit
     }
 
     fn check_memory(&self, pushed: u64) -> Result<(), Error> {

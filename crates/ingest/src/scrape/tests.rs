@@ -279,7 +279,7 @@ fn scrape_reconfigured_without_other_labels_keeps_its_series() {
     job.limits.samples = 1;
     steps.reconfigure(job);
     steps.check(Some("a 1\n"), &["{\"a\"} 1"], [1, 1, 1, 0]);
-    steps.check_refused("a 1\nb 1\n", "sample limit exceeded", [2, 2, 1]);
+    steps.check_refused("a 1\nb 1\n", "sample limit exceeded", [2, 2, 0]);
 }
 
 #[test]
@@ -291,33 +291,33 @@ fn scrape_beyond_a_limit_is_refused_as_a_whole() {
             |job| job.limits.samples = 2,
             "a 1\nb 1\nc 1\nd 1\n",
             "sample limit exceeded",
-            [4, 4, 3],
+            [4, 4, 2],
         ),
         (
             |job| job.limits.labels = 4,
             long,
             "label_limit exceeded (metric: a, number of labels: 5, limit: 4)",
-            [0, 0, 0],
+            [1, 0, 0],
         ),
         (
             |job| job.limits.label_name_bytes = 4,
             "a 1\n",
             "label_name_length_limit exceeded (metric: a, label name: __name__, length: 8, limit: 4)",
-            [0, 0, 0],
+            [1, 0, 0],
         ),
         (
             |job| job.limits.label_value_bytes = 6,
             "a 1\nb{x=\"1234567\"} 1\n",
             "label_value_length_limit exceeded (metric: b, label name: x, value: \"1234567\", \
              length: 7, limit: 6)",
-            [1, 1, 1],
+            [2, 1, 1],
         ),
         (
             |job| job.names = NameScheme::Legacy,
             "{\"a.b\"} 1\n",
             "invalid metric name or label names: {__name__=\"a.b\", instance=\"here\", \
              job=\"test\"}",
-            [0, 0, 0],
+            [1, 0, 0],
         ),
     ];
     for (limit, text, message, counts) in cases {
