@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -236,6 +236,48 @@ fn targets_of_files_come_and_go_and_reload_keeps_the_rest() {
     // While it was there nothing was ever marked.
     let gaps = value(&http, "count_over_time(up{job=\"files\"}[1m]) > 0");
     assert!(gaps.is_some());
+}
+
+#[test]
+fn targets_of_a_server_that_fails_are_kept() {
+    let target = Target::start(|_, stream| expose(stream, "a 1\n"));
+    let list = format!(
+        "[{{\"targets\": [\"{}\"], \"labels\": {{\"team\": \"x\"}}}}]",
+        target.address
+    );
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let server_of_lists = Target::start(move |request, stream| {
+        assert_eq!(
+            request.header("x-prometheus-refresh-interval-seconds"),
+            Some("1")
+        );
+        match count.fetch_add(1, Ordering::Relaxed) {
+            0 => respond(stream, "200 OK", "application/json; charset=utf-8", &list),
+            1 => respond(stream, "200 OK", "application/json", "[{\"targets\": "),
+            2 => respond(stream, "200 OK", "text/plain", "[]"),
+            _ => respond(stream, "500 Internal Server Error", "text/plain", ""),
+        }
+    });
+    let url = format!("http://{}/list", server_of_lists.address);
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: lists\n  \
+         http_sd_configs: [{{url: '{url}', refresh_interval: 1s}}]\n"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), &config, &[]);
+    let http = server.http();
+    let first = scraped(&http, "lists");
+    assert_eq!(first["labels"]["team"], "x");
+    assert_eq!(first["discoveredLabels"]["__meta_url"], url.as_str());
+    wait_for("the server to fail thrice", || {
+        asked.load(Ordering::Relaxed) > 3
+    });
+    assert_eq!(targets(&http, "lists").len(), 1);
+    let warnings = server.log();
+    let told = |what: &str| warnings.iter().any(|line| line.contains(what));
+    assert!(told("unsupported content type"), "{warnings:?}");
+    assert!(told("server returned HTTP status 500"), "{warnings:?}");
 }
 
 #[test]

@@ -378,6 +378,6 @@ fn backend(store: &Arc<Store>, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping
         pipeline: pipeline.clone(),
         scraping: scraping.clone(),
         stats: Arc::new(move |top| figures.stats(top)),
-        collectors: vec![store.clone()],
+        collectors: vec![store.clone(), scraping.clone()],
     }
 }

@@ -42,6 +42,7 @@ use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::Error;
+use firn_model::metrics::{Collect, Sink};
 use pool::Pool;
 use resources::Resources;
 use std::collections::BTreeMap;
@@ -174,6 +175,12 @@ impl Scraping {
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collect for Scraping {
+    fn collect(&self, sink: &mut dyn Sink) {
+        self.resources.collect(sink);
     }
 }
 

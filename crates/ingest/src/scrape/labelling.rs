@@ -66,7 +66,7 @@ impl Labeller {
             }
             labels.set(&text, value);
         }
-        self.add_target_labels(&mut labels);
+        self.add_target_labels(pairs, &mut labels);
         if !relabel::apply(&self.job.metric_relabel, &mut labels) {
             return Ok(None);
         }
@@ -79,14 +79,16 @@ impl Labeller {
         Ok(Some(labels))
     }
 
-    fn add_target_labels(&self, labels: &mut LabelsBuilder) {
+    fn add_target_labels(&self, pairs: &LabelPairs, labels: &mut LabelsBuilder) {
         let mut exposed = Vec::new();
         for (name, value) in self.target_labels.iter() {
+            // An empty label counts: by `instance=""` a gateway says that there is to be none.
+            let is_exposed = pairs.iter().any(|(known, _)| known == name.as_bytes());
+            if is_exposed && self.job.honor_labels {
+                continue;
+            }
             let existing = labels.get(name);
             if !existing.is_empty() {
-                if self.job.honor_labels {
-                    continue;
-                }
                 exposed.push((name, existing.to_vec()));
             }
             labels.set(name, value);

@@ -3,6 +3,7 @@
 use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
+use firn_model::metrics::{Collect, Gauge, Sink, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -26,6 +27,8 @@ pub(super) struct Resources {
     /// Memory of what is known of series.
     pub(super) caches: Budget,
     readers: Semaphore,
+    /// Targets that wait for a reader.
+    waiting: Gauge,
     seed: AtomicU64,
 }
 
@@ -39,6 +42,7 @@ impl Resources {
             bodies: memory.child("bodies of scrapes", limit / BODIES_SHARE),
             caches: memory.child("caches of scrapes", limit / CACHES_SHARE),
             readers: Semaphore::new(cores * READERS_PER_CORE),
+            waiting: Gauge::default(),
             seed: AtomicU64::new(0),
         }
     }
@@ -54,7 +58,41 @@ impl Resources {
 
     /// Waits for the turn to read a body.
     pub(super) async fn slot(&self) -> Option<SemaphorePermit<'_>> {
+        self.waiting.add(1);
         // It is never closed.
-        self.readers.acquire().await.ok()
+        let slot = self.readers.acquire().await.ok();
+        self.waiting.add(-1);
+        slot
+    }
+}
+
+impl Collect for Resources {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let of = |get: fn(&Budget) -> usize| {
+            [("bodies", &self.bodies), ("caches", &self.caches)]
+                .map(|(what, budget)| (what, get(budget) as f64))
+        };
+        for (name, help, values) in [
+            (
+                "firn_ingest_scrape_memory_bytes",
+                "Memory of bodies that are being read, and of what is known of series.",
+                of(Budget::used_bytes),
+            ),
+            (
+                "firn_ingest_scrape_memory_limit_bytes",
+                "The most that these may take.",
+                of(Budget::limit_bytes),
+            ),
+        ] {
+            for (what, value) in values {
+                sink.metric(name, help, &[("what", what)], Value::Gauge(value));
+            }
+        }
+        sink.metric(
+            "firn_ingest_scrape_bodies_waiting",
+            "Bodies that wait for a thread to read them; at most one a target.",
+            &[],
+            Value::Gauge(self.waiting.get() as f64),
+        );
     }
 }

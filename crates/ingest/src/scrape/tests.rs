@@ -252,6 +252,8 @@ fn scrape_labels_of_target_win_unless_honored() {
     let (samples, ..) = steps.take(Some(text));
     let wanted = "{\"a\", exported_job=\"y\", instance=\"here\", job=\"x\"} 1@10";
     assert_eq!(samples, [wanted]);
+    let (samples, ..) = steps.take(Some("a{instance=\"\"} 1\n"));
+    assert_eq!(samples[0], "{\"a\", job=\"test\"} 1@20");
 }
 
 #[test]
