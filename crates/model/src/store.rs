@@ -68,7 +68,13 @@ pub trait Append: Send + Sync {
     /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
 
-    /// The same for samples whose labels may be unread; a store that finds series without them
+    /// Whether an append could have to wait for a disk now, or nobody knows: whoever must not wait
+    /// appends on another thread then.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds series without them
     /// leaves them unread.
     fn append_from(
         &self,

@@ -1,7 +1,7 @@
 //! `/api/v1/write`: remote write 1.0.
 //!
 //! ```text
-//! headers -> body (admitted byte by byte) -> decode and append (blocking thread) -> durable -> 204
+//! headers -> body (admitted byte by byte) -> decode and append -> durable -> 204
 //! ```
 //!
 //! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
@@ -59,15 +59,19 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     }
 }
 
-/// Decodes and appends on a thread that may wait for a lock. Compute threads would make writes wait
-/// for queries; these are few, so that writes wait for each other and not for the scheduler. The
-/// body keeps its place among all bodies as long as it exists, whether the client waits or not.
+/// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads would
+/// make writes wait for queries; those that may wait are few, so that writes wait for each other and
+/// not for the scheduler. The body keeps its place among all bodies as long as it exists, whether
+/// the client waits or not.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
     tenant: TenantId,
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
+    if pipeline.is_quick(&bytes) {
+        return pipeline.remote_write(&tenant, &bytes).map_err(refused);
+    }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let decoding = tokio::task::spawn_blocking(move || {

@@ -246,6 +246,11 @@ impl LocalLog {
         lock(&self.0.state).disk_full
     }
 
+    /// Whether so much is queued that blocks of a few threads more might have to wait.
+    pub fn is_crowded(&self) -> bool {
+        lock(&self.0.state).queued_bytes > self.0.options.queue_bytes_max / 2
+    }
+
     /// Below so many free bytes it refuses.
     pub fn free_bytes_min(&self) -> u64 {
         self.0.options.free_bytes_min

@@ -219,6 +219,10 @@ impl Append for Store {
         }
         self.append_batch(source, bounds)
     }
+
+    fn may_wait(&self) -> bool {
+        self.options.sealing == Sealing::WithWrites || self.log.is_crowded()
+    }
 }
 
 impl Select for Store {
