@@ -318,6 +318,29 @@ impl Batch {
         }
     }
 
+    /// Where the float samples and the histograms of series `index` begin in their columns.
+    #[inline]
+    pub fn offsets(&self, index: usize) -> (usize, usize) {
+        let start = self.starts(index);
+        (start.floats as usize, start.histograms as usize)
+    }
+
+    /// Time and value of series `index` if it has one float sample without a start timestamp and
+    /// nothing else, as nearly all have.
+    #[inline]
+    pub fn sole_float(&self, index: usize) -> Option<(TimestampMs, f64)> {
+        let (start, end) = (self.starts(index), self.ends[index]);
+        let is_sole = end.floats == start.floats + 1
+            && end.histograms == start.histograms
+            && self.start_times.is_empty()
+            && self.labels[index].form != Form::Refused;
+        if !is_sole {
+            return None;
+        }
+        let at = start.floats as usize;
+        Some((self.times[at], self.values[at]))
+    }
+
     /// The series in the order they were added, but for those that were refused.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
         let stands = |i: &usize| self.labels[*i].form != Form::Refused;

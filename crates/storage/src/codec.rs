@@ -32,21 +32,49 @@ pub(crate) fn byte_len(n: u64) -> usize {
     (8 - (n | 1).leading_zeros() as usize / 8).max(1)
 }
 
-/// Appends the low `len` bytes of `n`, little endian.
-pub(crate) fn push_bytes(out: &mut Vec<u8>, n: u64, len: usize) {
-    // Eight bytes are one store, `len` of them a call.
-    let end = out.len() + len;
-    out.extend_from_slice(&n.to_le_bytes());
-    out.truncate(end);
+/// Where an encoder writes: a vector, or a buffer of fixed size.
+pub(crate) trait Sink {
+    /// Bytes written so far.
+    fn position(&self) -> usize;
+
+    /// Appends a byte.
+    fn put(&mut self, byte: u8);
+
+    /// Appends the low `len` bytes of `n`, little endian.
+    fn put_low(&mut self, n: u64, len: usize);
+
+    /// The byte at `position`.
+    fn at(&mut self, position: usize) -> Option<&mut u8>;
+}
+
+impl Sink for Vec<u8> {
+    fn position(&self) -> usize {
+        self.len()
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn put_low(&mut self, n: u64, len: usize) {
+        // Eight bytes are one store, `len` of them a call.
+        let end = self.len() + len;
+        self.extend_from_slice(&n.to_le_bytes());
+        self.truncate(end);
+    }
+
+    fn at(&mut self, position: usize) -> Option<&mut u8> {
+        self.get_mut(position)
+    }
 }
 
 /// Appends `n` seven bits a byte, least significant first.
-pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn push_uvarint(out: &mut impl Sink, mut n: u64) {
     while n >= 0x80 {
-        out.push((n & 0x7f) as u8 | 0x80);
+        out.put((n & 0x7f) as u8 | 0x80);
         n >>= 7;
     }
-    out.push(n as u8);
+    out.put(n as u8);
 }
 
 #[cfg(test)]

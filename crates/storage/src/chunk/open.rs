@@ -1,31 +1,77 @@
 //! The chunk that a series appends to.
+//!
+//! Its newest bytes lie in the series itself: appending to one series after the other then reads
+//! memory in order, and the body elsewhere in memory is touched once for several samples. A run
+//! grows as long as it lies in there; behind a flush the next repeat begins a new one.
 
 use super::decode::Sample;
 use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
 use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
-use crate::codec::value::ValueState;
-use crate::codec::{histogram, push_uvarint, zigzag};
+use crate::codec::value::{Form, ValueState};
+use crate::codec::{Sink, histogram, push_uvarint, zigzag};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
-/// Bytes by which the body's memory grows at first, and the grain of its size: what allocators
-/// serve without waste.
-const GRAIN_BYTES: usize = 16;
+/// Bytes that wait in the series: what rounds it up to 96 bytes. A sample takes one to three.
+const TAIL_BYTES: usize = 15;
 
-/// The newest samples of a series, still growing. 88 bytes and the body.
+/// The newest samples of a series, still growing. 80 bytes and the body.
 #[derive(Debug, Default)]
 pub(crate) struct OpenChunk {
-    body: Vec<u8>,
+    /// What the tail does not hold, and room for more.
+    body: Box<[u8]>,
     time: TimeState,
-    value: ValueState,
-    count: u16,
-    time_run_at: u16,
-    value_run_at: u16,
-    known: Known,
+    bits: u64,
+    int: i64,
     /// Only series with histograms or start timestamps pay for their state.
     rare: Option<Box<Rare>>,
+    count: u16,
+    form: Form,
+    /// Bytes of the body that are used; [`WHOLE`] if all are.
+    used: u16,
+    known: Known,
+    /// Where the runs that may grow stand in the tail, counted from one: four bits for times and
+    /// above them four for values.
+    runs_at: u8,
+    tail_bytes: u8,
+    tail: [u8; TAIL_BYTES],
+}
+
+/// A body that has no room, however long it is.
+const WHOLE: u16 = u16::MAX;
+
+/// A buffer for a tail and all that one sample adds to it: a first time, a start, a time and a
+/// value, and the slack of a move of eight bytes.
+struct Tail {
+    bytes: [u8; 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8],
+    /// From one on, so that a run never stands at zero, which says that there is none.
+    end: usize,
+}
+
+impl Sink for Tail {
+    #[inline]
+    fn position(&self) -> usize {
+        self.end
+    }
+
+    #[inline]
+    fn put(&mut self, byte: u8) {
+        self.bytes[self.end] = byte;
+        self.end += 1;
+    }
+
+    #[inline]
+    fn put_low(&mut self, n: u64, len: usize) {
+        self.bytes[self.end..self.end + 8].copy_from_slice(&n.to_le_bytes());
+        self.end += len;
+    }
+
+    #[inline]
+    fn at(&mut self, position: usize) -> Option<&mut u8> {
+        self.bytes.get_mut(position)
+    }
 }
 
 /// What is known of the newest sample.
@@ -69,7 +115,7 @@ impl OpenChunk {
             ..Self::default()
         };
         match sample {
-            Some(Sample::Float(value)) => open.value.bits = value.to_bits(),
+            Some(Sample::Float(value)) => open.bits = value.to_bits(),
             Some(Sample::Histogram(histogram)) => {
                 open.rare = Some(Box::new(Rare {
                     start: START_UNKNOWN,
@@ -89,7 +135,10 @@ impl OpenChunk {
 
     /// The time of the first sample; meaningless while there is none.
     pub(crate) fn first_time(&self) -> TimestampMs {
-        first_time(&self.body)
+        match self.body.is_empty() {
+            true => first_time(&self.tail),
+            false => first_time(&self.body),
+        }
     }
 
     /// Whether a sample was ever appended.
@@ -111,42 +160,61 @@ impl OpenChunk {
                 histogram: Some(histogram),
                 ..
             }) => Newest::Histogram(histogram),
-            _ => Newest::Float(f64::from_bits(self.value.bits)),
+            _ => Newest::Float(f64::from_bits(self.bits)),
         }
-    }
-
-    /// The last byte of the body: near what the next sample changes.
-    #[inline]
-    pub(crate) fn newest_byte(&self) -> u8 {
-        self.body.last().copied().unwrap_or(0)
     }
 
     /// Scale and integer of the newest float, if it has them: whoever encodes it again need not
     /// search.
     #[inline]
     pub(crate) fn newest_decimal(&self) -> Option<(Scale, i64)> {
-        self.value.known()
+        self.value().known()
+    }
+
+    #[inline]
+    fn value(&self) -> ValueState {
+        ValueState {
+            bits: self.bits,
+            int: self.int,
+            form: self.form,
+        }
     }
 
     /// Bytes of memory behind the struct.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.body.capacity() + self.rare.as_ref().map_or(0, |_| size_of::<Rare>())
+        self.body.len() + self.rare.as_ref().map_or(0, |_| size_of::<Rare>())
     }
 
     /// Whether the next sample belongs into a new chunk.
     pub(crate) fn is_full(&self, samples_max: u16) -> bool {
-        self.count >= samples_max || self.body.len() >= BODY_BYTES
+        self.count >= samples_max || self.used_body().len() + TAIL_BYTES >= BODY_BYTES
+    }
+
+    /// Whether a float without a start timestamp may go the short way of
+    /// [`OpenChunk::push_sole`].
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.count > 0 && self.rare.is_none()
+    }
+
+    /// Appends a float to a plain chunk. The caller has seen that `time` is after the last one.
+    #[inline]
+    pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) {
+        let mut tail = self.take_tail();
+        self.push_time(&mut tail, time);
+        self.push_value(&mut tail, value);
+        self.put_tail(&tail);
+        self.count += 1;
     }
 
     /// Appends a float. The caller has seen that `time` is after the last one.
-    #[inline]
     pub(crate) fn push_float(&mut self, time: TimestampMs, start: TimestampMs, value: f64) {
-        self.push_time(time, start);
+        let mut tail = self.begin_sample(time, start);
         if let Some(rare) = &mut self.rare {
             rare.ends_in_histogram = false;
         }
-        self.value
-            .push(&mut self.body, &mut self.value_run_at, value);
+        self.push_value(&mut tail, value);
+        self.put_tail(&tail);
         self.count += 1;
     }
 
@@ -157,66 +225,119 @@ impl OpenChunk {
         start: TimestampMs,
         histogram: &Histogram,
     ) {
-        self.push_time(time, start);
+        let mut tail = self.begin_sample(time, start);
+        tail.put(HISTOGRAM);
         let rare = self.rare.get_or_insert_default();
-        self.body.push(HISTOGRAM);
+        let mut bytes = tail.bytes[1..tail.end].to_vec();
         // The first one of a body says its shape, so that the body decodes from itself.
-        histogram::push(&mut self.body, rare.histogram.as_deref(), histogram);
+        histogram::push(&mut bytes, rare.histogram.as_deref(), histogram);
         rare.histogram = Some(Arc::new(histogram.clone()));
         rare.ends_in_histogram = true;
-        self.value_run_at = 0;
+        self.flush(&bytes);
         self.count += 1;
     }
 
-    #[inline]
-    fn push_time(&mut self, time: TimestampMs, start: TimestampMs) {
+    /// Begins a sample and the chunk if it is the first: all but the value.
+    fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> Tail {
+        let mut tail = self.take_tail();
         if self.count == 0 {
-            self.begin(time);
-        }
-        // Room for the longest time and value, so that neither grows the vector by its own
-        // doubling.
-        if self.body.capacity() - self.body.len() < GRAIN_BYTES {
-            self.grow();
+            self.begin(&mut tail, time);
         }
         let started = self.rare.as_ref().map_or(START_UNKNOWN, |r| r.start);
         if start != started {
-            self.push_start(start);
+            self.push_start(&mut tail, start);
         }
-        self.time.push(&mut self.body, &mut self.time_run_at, time);
+        self.push_time(&mut tail, time);
+        tail
+    }
+
+    #[inline]
+    fn push_time(&mut self, tail: &mut Tail, time: TimestampMs) {
+        let mut run_at = u16::from(self.runs_at & 15);
+        self.time.push(tail, &mut run_at, time);
+        self.runs_at = self.runs_at & !15 | run_at.min(15) as u8;
+    }
+
+    #[inline]
+    fn push_value(&mut self, tail: &mut Tail, float: f64) {
+        let mut value = self.value();
+        let mut run_at = u16::from(self.runs_at >> 4);
+        value.push(tail, &mut run_at, float);
+        // One that stands further back is flushed with this sample, and forgotten.
+        self.runs_at = self.runs_at & 15 | (run_at.min(15) as u8) << 4;
+        (self.bits, self.int, self.form) = (value.bits, value.int, value.form);
+    }
+
+    #[inline]
+    fn take_tail(&self) -> Tail {
+        let mut tail = Tail {
+            bytes: [0; _],
+            end: 1 + usize::from(self.tail_bytes),
+        };
+        tail.bytes[1..1 + TAIL_BYTES].copy_from_slice(&self.tail);
+        tail
+    }
+
+    #[inline]
+    fn put_tail(&mut self, tail: &Tail) {
+        if tail.end > 1 + TAIL_BYTES {
+            return self.flush(&tail.bytes[1..tail.end]);
+        }
+        self.tail.copy_from_slice(&tail.bytes[1..1 + TAIL_BYTES]);
+        self.tail_bytes = (tail.end - 1) as u8;
+    }
+
+    /// Puts `bytes` behind the body, and nothing into the tail.
+    #[inline(never)]
+    fn flush(&mut self, bytes: &[u8]) {
+        let used = self.used_body().len();
+        let needed = used + bytes.len();
+        if needed > self.body.len() {
+            // Bodies are most of a head's memory: a quarter more, in steps that allocators serve
+            // without waste.
+            let wanted = match needed < usize::from(WHOLE) / 2 {
+                true => (needed + needed / 4).next_multiple_of(16),
+                false => needed,
+            };
+            let mut body = std::mem::take(&mut self.body).into_vec();
+            body.reserve_exact(wanted - body.len());
+            body.resize(wanted, 0);
+            self.body = body.into_boxed_slice();
+        }
+        self.body[used..needed].copy_from_slice(bytes);
+        self.used = u16::try_from(needed).unwrap_or(WHOLE);
+        self.tail_bytes = 0;
+        self.runs_at = 0;
+    }
+
+    fn used_body(&self) -> &[u8] {
+        match self.used {
+            WHOLE => &self.body,
+            used => &self.body[..usize::from(used)],
+        }
     }
 
     /// Begins a body at `time`.
-    fn begin(&mut self, time: TimestampMs) {
-        self.body.reserve_exact(2 * GRAIN_BYTES);
-        self.body.extend_from_slice(&time.to_le_bytes());
+    fn begin(&mut self, tail: &mut Tail, time: TimestampMs) {
+        tail.put_low(time as u64, 8);
         self.time = TimeState::starting_at(time);
         self.known = Known::Sample;
-        self.value = ValueState::default();
-        self.time_run_at = 0;
-        self.value_run_at = 0;
+        (self.bits, self.int, self.form) = Default::default();
+        self.runs_at = 0;
         if let Some(rare) = &mut self.rare {
             rare.start = START_UNKNOWN;
             rare.histogram = None;
         }
     }
 
-    /// Grows the body by half, where a vector would double it: bodies are most of a head's memory.
     #[cold]
-    fn grow(&mut self) {
-        let more = (self.body.capacity() / 2).next_multiple_of(GRAIN_BYTES);
-        let more = more.max(2 * GRAIN_BYTES);
-        self.body
-            .reserve_exact(self.body.capacity() - self.body.len() + more);
-    }
-
-    #[cold]
-    fn push_start(&mut self, start: TimestampMs) {
+    fn push_start(&mut self, tail: &mut Tail, start: TimestampMs) {
         let rare = self.rare.get_or_insert_default();
-        self.body.push(START);
-        push_uvarint(&mut self.body, zigzag(start.wrapping_sub(rare.start)));
+        tail.put(START);
+        push_uvarint(tail, zigzag(start.wrapping_sub(rare.start)));
         rare.start = start;
         // The decoder looks for a start only where it looks for a time.
-        self.time_run_at = 0;
+        self.runs_at &= !15;
     }
 
     /// Closes the chunk: what it held is immutable, and the next sample begins a new one. `None` if
@@ -224,13 +345,17 @@ impl OpenChunk {
     pub(crate) fn close(&mut self) -> Option<Chunk> {
         let chunk = self.snapshot()?;
         // The memory goes back: a series that ends here should not keep it.
-        self.body = Vec::new();
+        self.body = Box::default();
+        self.used = 0;
+        self.tail_bytes = 0;
         self.count = 0;
         Some(chunk)
     }
 
     /// A copy of what the chunk holds now. `None` if it is empty.
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
-        (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, &self.body))
+        let tail = &self.tail[..usize::from(self.tail_bytes)];
+        let body = (self.used_body(), tail);
+        (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, body))
     }
 }

@@ -14,7 +14,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::{Malformed, byte_len, push_bytes, push_uvarint, unzigzag, zigzag};
+use super::{Malformed, Sink, byte_len, push_uvarint, unzigzag, zigzag};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 
 const FLOAT: u8 = 1;
@@ -86,7 +86,7 @@ pub(crate) fn hint_from_code(code: u8) -> ResetHint {
 
 pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
     push_uvarint(out, zigzag(i64::from(histogram.schema)));
-    push_bytes(out, histogram.zero_threshold.to_bits(), 8);
+    out.put_low(histogram.zero_threshold.to_bits(), 8);
     for spans in [&histogram.positive_spans, &histogram.negative_spans] {
         push_uvarint(out, spans.len() as u64);
         for span in spans {
@@ -96,7 +96,7 @@ pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
     }
     push_uvarint(out, histogram.custom_values.len() as u64);
     for bound in &histogram.custom_values {
-        push_bytes(out, bound.to_bits(), 8);
+        out.put_low(bound.to_bits(), 8);
     }
     let (_, positive, negative) = bucket_counts(&histogram.counts);
     push_uvarint(out, positive as u64);
@@ -167,7 +167,7 @@ fn push_xor(out: &mut Vec<u8>, before: f64, value: f64) {
     let shifted = xor >> (8 * below);
     let len = byte_len(shifted);
     out.push((below << 4 | len) as u8);
-    push_bytes(out, shifted, len);
+    out.put_low(shifted, len);
 }
 
 /// Reads a histogram that was measured against `previous`.

@@ -11,7 +11,7 @@
 //! Arithmetic wraps, so every pair of timestamps is representable.
 
 use super::cursor::Cursor;
-use super::{Malformed, byte_len, push_bytes, unzigzag, zigzag};
+use super::{Malformed, Sink, byte_len, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 const RUN: u8 = 0xc0;
@@ -38,7 +38,7 @@ impl TimeState {
 
     /// Appends `time`. `run_at` is where the run that may grow stands in `out`, zero for none.
     #[inline]
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, run_at: &mut u16, time: TimestampMs) {
+    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, time: TimestampMs) {
         let delta = time.wrapping_sub(self.time);
         let change = zigzag(delta.wrapping_sub(self.delta));
         *self = Self { time, delta };
@@ -47,13 +47,14 @@ impl TimeState {
         }
         *run_at = 0;
         if change < u64::from(RUN) {
-            out.push(change as u8);
+            out.put(change as u8);
         } else if change < 1 << 12 {
-            out.extend_from_slice(&[TWELVE_BITS | (change >> 8) as u8, change as u8]);
+            out.put(TWELVE_BITS | (change >> 8) as u8);
+            out.put(change as u8);
         } else {
             let len = byte_len(change);
-            out.push(BYTES + len as u8 - 1);
-            push_bytes(out, change, len);
+            out.put(BYTES + len as u8 - 1);
+            out.put_low(change, len);
         }
     }
 
@@ -83,15 +84,15 @@ impl TimeState {
 
 /// Counts one more repeat: in the run at `run_at`, or in a new one.
 #[inline]
-pub(super) fn push_repeat(out: &mut Vec<u8>, run_at: &mut u16, run: u8, run_max: u8) {
+pub(super) fn push_repeat(out: &mut impl Sink, run_at: &mut u16, run: u8, run_max: u8) {
     if *run_at != 0
-        && let Some(op) = out.get_mut(usize::from(*run_at))
+        && let Some(op) = out.at(usize::from(*run_at))
         && *op < run + run_max - 1
     {
         *op += 1;
         return;
     }
     // A run beyond the reach of the offset is not remembered: it just stays as short as it is.
-    *run_at = u16::try_from(out.len()).unwrap_or(0);
-    out.push(run);
+    *run_at = u16::try_from(out.position()).unwrap_or(0);
+    out.put(run);
 }

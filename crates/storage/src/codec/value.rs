@@ -15,7 +15,7 @@
 use super::cursor::Cursor;
 use super::decimal::Scale;
 use super::time::push_repeat;
-use super::{Malformed, byte_len, push_bytes, unzigzag, zigzag};
+use super::{Malformed, Sink, byte_len, unzigzag, zigzag};
 
 const RUN: u8 = 0xa0;
 const RUN_MAX: u8 = 32;
@@ -35,21 +35,38 @@ const MISSES_MAX: u8 = 4;
 pub(crate) struct ValueState {
     /// The newest float.
     pub(crate) bits: u64,
-    int: i64,
+    /// The newest integer.
+    pub(crate) int: i64,
+    pub(crate) form: Form,
+}
+
+/// How the newest values were written; apart, because 24 bytes of state are 18 of content.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Form {
     scale: Scale,
+    /// Values in vain searched for a scale; and [`RAW`].
     misses: u8,
+}
+
+/// The newest float is not what the integer and the scale say.
+const RAW: u8 = 0x80;
+
+impl Form {
+    fn is_raw(self) -> bool {
+        self.misses & RAW != 0
+    }
 }
 
 impl ValueState {
     /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
     #[inline]
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, run_at: &mut u16, value: f64) {
+    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
         let bits = value.to_bits();
         if bits == self.bits {
             return push_repeat(out, run_at, RUN, RUN_MAX);
         }
         *run_at = 0;
-        match self.scale.int(value) {
+        match self.form.scale.int(value) {
             Some(int) => self.push_int(out, int),
             None => self.push_misfit(out, value),
         }
@@ -60,7 +77,7 @@ impl ValueState {
     #[inline]
     pub(crate) fn push_known(
         &mut self,
-        out: &mut Vec<u8>,
+        out: &mut impl Sink,
         run_at: &mut u16,
         value: f64,
         known: Option<(Scale, i64)>,
@@ -72,7 +89,7 @@ impl ValueState {
         *run_at = 0;
         match known {
             Some((scale, int)) => {
-                if scale != self.scale {
+                if scale != self.form.scale {
                     self.push_scale(out, scale);
                 }
                 self.push_int(out, int);
@@ -85,42 +102,45 @@ impl ValueState {
     /// Scale and integer of the newest value, if it has them.
     #[inline]
     pub(crate) fn known(&self) -> Option<(Scale, i64)> {
-        let is_newest = self.scale.float(self.int).to_bits() == self.bits;
-        is_newest.then_some((self.scale, self.int))
+        (!self.form.is_raw()).then_some((self.form.scale, self.int))
     }
 
-    fn push_scale(&mut self, out: &mut Vec<u8>, scale: Scale) {
-        out.extend_from_slice(&[SCALE, scale.code()]);
-        self.scale = scale;
+    fn push_scale(&mut self, out: &mut impl Sink, scale: Scale) {
+        out.put(SCALE);
+        out.put(scale.code());
+        self.form.scale = scale;
         self.int = 0;
     }
 
-    fn push_bits(&mut self, out: &mut Vec<u8>, bits: u64) {
+    fn push_bits(&mut self, out: &mut impl Sink, bits: u64) {
         let xor = bits ^ self.bits;
         let len = byte_len(xor);
-        out.push(XOR + len as u8 - 1);
-        push_bytes(out, xor, len);
+        out.put(XOR + len as u8 - 1);
+        out.put_low(xor, len);
+        self.form.misses |= RAW;
     }
 
     #[inline]
-    fn push_int(&mut self, out: &mut Vec<u8>, int: i64) {
+    fn push_int(&mut self, out: &mut impl Sink, int: i64) {
         let step = zigzag(int.wrapping_sub(self.int));
         self.int = int;
+        self.form.misses &= !RAW;
         if step < u64::from(RUN) {
-            out.push(step as u8);
+            out.put(step as u8);
         } else if step < 1 << 13 {
-            out.extend_from_slice(&[THIRTEEN_BITS | (step >> 8) as u8, step as u8]);
+            out.put(THIRTEEN_BITS | (step >> 8) as u8);
+            out.put(step as u8);
         } else {
             let len = byte_len(step);
-            out.push(BYTES + len as u8 - 1);
-            push_bytes(out, step, len);
+            out.put(BYTES + len as u8 - 1);
+            out.put_low(step, len);
         }
     }
 
     /// A value for which the scale does not do: another scale, or the bits.
     #[cold]
-    fn push_misfit(&mut self, out: &mut Vec<u8>, value: f64) {
-        if self.misses < MISSES_MAX
+    fn push_misfit(&mut self, out: &mut impl Sink, value: f64) {
+        if self.form.misses & !RAW < MISSES_MAX
             && let Some((scale, int)) = Scale::find(value)
         {
             self.push_scale(out, scale);
@@ -129,7 +149,7 @@ impl ValueState {
         // Infinities and NaNs, staleness markers above all, say nothing about the values around
         // them.
         if value.is_finite() {
-            self.misses = self.misses.saturating_add(1);
+            self.form.misses = (self.form.misses + 1).min(RAW | MISSES_MAX);
         }
         self.push_bits(out, value.to_bits());
     }
@@ -145,10 +165,12 @@ impl ValueState {
             BYTES..XOR => cursor.number(usize::from(op - BYTES) + 1)?,
             XOR..=XOR_LAST => {
                 self.bits ^= cursor.number(usize::from(op - XOR) + 1)?;
+                self.form.misses |= RAW;
                 return Ok(0);
             }
             SCALE => {
-                self.scale = Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
+                self.form.scale =
+                    Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
                 self.int = 0;
                 let op = cursor.byte()?;
                 if !(..RUN).contains(&op) && !(THIRTEEN_BITS..XOR).contains(&op) {
@@ -159,7 +181,8 @@ impl ValueState {
             _ => return Err(Malformed("unknown value code")),
         };
         self.int = self.int.wrapping_add(unzigzag(step));
-        self.bits = self.scale.float(self.int).to_bits();
+        self.form.misses &= !RAW;
+        self.bits = self.form.scale.float(self.int).to_bits();
         Ok(0)
     }
 }

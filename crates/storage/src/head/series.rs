@@ -131,6 +131,19 @@ impl Series {
         }
     }
 
+    /// Appends a float if it is newer than all others and the open chunk takes it as it is; returns
+    /// the bytes of memory that this took.
+    #[inline]
+    pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) -> Option<usize> {
+        let is_full = self.open.is_full(Chunk::samples_max(self.slot));
+        if is_full || time <= self.open.last_time() || !self.open.is_plain() {
+            return None;
+        }
+        let before = self.open.memory_bytes();
+        self.open.push_sole(time, value);
+        Some(self.open.memory_bytes() - before)
+    }
+
     #[cold]
     fn close_chunk(&mut self) {
         if let Some(chunk) = self.open.close() {

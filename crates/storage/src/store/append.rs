@@ -34,7 +34,7 @@ use firn_model::error::Error;
 use firn_model::log::DurableLog;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
-use scratch::UNKNOWN;
+use scratch::{Outcome, UNKNOWN};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -86,7 +86,6 @@ impl Store {
             let mut shard = lock(shard);
             shard.appending += 1;
             let mut guess = 0;
-            let mut warmth = 0;
             for i in group {
                 let at = scratch.grouped[i] as usize;
                 let found = shard.find(scratch.prints[at], guess);
@@ -99,14 +98,10 @@ impl Store {
                 // Batches of a target come in one order, which was the order of birth.
                 guess = local + 1;
                 scratch.slots[at] = series.slot;
-                warmth ^= series.open.newest_byte();
                 if !series.has_newest() {
                     scratch.wanted.push(at as u32);
                 }
             }
-            // Reading each chunk's end here lets the misses of many series overlap; the second pass
-            // would wait for each of them: a fifth of an append.
-            std::hint::black_box(warmth);
         }
     }
 
@@ -222,14 +217,11 @@ impl Store {
                 shard.appending -= 1;
                 for i in group {
                     let i = scratch.grouped[i] as usize;
-                    let stored_to = self.append_series(
-                        &mut shard,
-                        scratch,
-                        i,
-                        batch.series(i),
-                        window,
-                        sequence,
-                    );
+                    let stored_to = self
+                        .append_sole(&mut shard, scratch, i, batch, window, sequence)
+                        .unwrap_or_else(|| {
+                            self.append_series(&mut shard, scratch, i, batch, window, sequence)
+                        });
                     newest = newest.max(stored_to);
                 }
                 shard.end_batch(sequence, self.watermark.floor());
@@ -240,20 +232,54 @@ impl Store {
         taken.expect("a store has at least one shard")
     }
 
+    /// The short way of [`Store::append_series`] for one float that a series with others before it
+    /// stores in the chunk under way: nearly all. `None`, and nothing done, for all others.
+    #[inline]
+    fn append_sole(
+        &self,
+        shard: &mut Shard,
+        scratch: &mut Scratch,
+        i: usize,
+        batch: &Batch,
+        window: Window,
+        sequence: u64,
+    ) -> Option<TimestampMs> {
+        let (time, value) = batch.sole_float(i)?;
+        let local = scratch.locals[i];
+        let series = shard.series_mut(local)?;
+        let before = EpochBefore::of(series);
+        let is_in_window = (window.min..=window.max).contains(&time);
+        if before.is_none || time >= before.end || !is_in_window {
+            return None;
+        }
+        let bytes = series.push_sole(time, value)?;
+        series.last_sequence = sequence as u32;
+        let known = series.open.newest_decimal();
+        scratch.floats[batch.offsets(i).0] = Outcome {
+            int: known.map_or(0, |(_, int)| int),
+            scale: known.map(|(scale, _)| scale),
+            verdict: Verdict::Stored,
+        };
+        shard.chunk_bytes += bytes;
+        shard.note(local, 1);
+        Some(time)
+    }
+
     /// Returns the newest time that was stored, or the least there is.
     fn append_series(
         &self,
         shard: &mut Shard,
         scratch: &mut Scratch,
         i: usize,
-        samples: SeriesSamples<'_>,
+        batch: &Batch,
         window: Window,
         sequence: u64,
     ) -> TimestampMs {
+        let samples = batch.series(i);
         let local = scratch.locals[i];
-        let (floats, histograms) = scratch.starts[i];
+        let (floats, histograms) = batch.offsets(i);
         let Some(series) = shard.series_mut(local) else {
-            scratch.refuse_unborn(i, samples, window);
+            scratch.refuse_unborn((floats, histograms), samples, window);
             return i64::MIN;
         };
         let is_first = !series.has_newest();
@@ -264,7 +290,7 @@ impl Store {
             let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
             let epoch = EpochBefore::of(series);
             let verdict = series.append(window, *time, start, Value::Float(*value));
-            let outcome = &mut scratch.floats[floats as usize + k];
+            let outcome = &mut scratch.floats[floats + k];
             outcome.verdict = verdict;
             if verdict == Verdict::Stored {
                 stored += 1;
@@ -278,7 +304,7 @@ impl Store {
             let epoch = EpochBefore::of(series);
             let value = Value::Histogram(&sample.histogram);
             let verdict = series.append(window, sample.time, sample.start_time, value);
-            scratch.histograms[histograms as usize + k] = verdict;
+            scratch.histograms[histograms + k] = verdict;
             if verdict == Verdict::Stored {
                 stored += 1;
                 self.mark_if_new(series.slot, epoch, sample.time);

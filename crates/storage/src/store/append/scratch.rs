@@ -41,8 +41,7 @@ pub(in crate::store) struct Scratch {
     pub(super) wanted: Vec<u32>,
     /// Memory for a section.
     pub(super) section: Vec<u8>,
-    /// Where each series' float samples begin in `floats`, its histograms in `histograms`.
-    pub(super) starts: Vec<(u32, u32)>,
+    /// What became of each float sample and each histogram, in the order of the batch's columns.
     pub(super) floats: Vec<Outcome>,
     pub(super) histograms: Vec<Verdict>,
     /// Series of which this batch has the first sample.
@@ -54,23 +53,22 @@ impl Scratch {
     /// Computes the fingerprints and groups the series by shard.
     pub(super) fn begin(&mut self, store: &Store, batch: &Batch) {
         self.prints.clear();
-        self.starts.clear();
         self.births.clear();
-        let (mut floats, mut histograms) = (0, 0);
-        for i in 0..batch.series_count() {
-            let samples = batch.series(i);
+        let series = batch.series_count();
+        for i in 0..series {
             self.prints.push(match batch.section(i) {
                 Some(section) => store.keys.fingerprint(section),
-                None => store.keys.of_labels(samples.labels, &mut self.section),
+                None => {
+                    let labels = batch.series(i).labels;
+                    store.keys.of_labels(labels, &mut self.section)
+                }
             });
-            self.starts.push((floats, histograms));
-            floats += samples.times.len() as u32;
-            histograms += samples.histograms.len() as u32;
         }
+        let (floats, histograms) = batch.offsets(series);
         self.floats.clear();
-        self.floats.resize(floats as usize, REFUSED);
+        self.floats.resize(floats, REFUSED);
         self.histograms.clear();
-        self.histograms.resize(histograms as usize, REFUSED.verdict);
+        self.histograms.resize(histograms, REFUSED.verdict);
         self.group_by_shard(store);
     }
 
@@ -109,7 +107,12 @@ impl Scratch {
 
     /// A series that was not born: for want of room, or because none of its samples lies in the
     /// window.
-    pub(super) fn refuse_unborn(&mut self, i: usize, samples: SeriesSamples<'_>, window: Window) {
+    pub(super) fn refuse_unborn(
+        &mut self,
+        (floats, histograms): (usize, usize),
+        samples: SeriesSamples<'_>,
+        window: Window,
+    ) {
         let verdict = |time: TimestampMs| {
             Verdict::Refused(if time < window.min {
                 Rejection::TooOld
@@ -119,12 +122,11 @@ impl Scratch {
                 Rejection::SeriesLimit
             })
         };
-        let (floats, histograms) = self.starts[i];
-        let outcomes = &mut self.floats[floats as usize..];
+        let outcomes = &mut self.floats[floats..];
         for (outcome, time) in outcomes.iter_mut().zip(samples.times) {
             outcome.verdict = verdict(*time);
         }
-        let verdicts = &mut self.histograms[histograms as usize..];
+        let verdicts = &mut self.histograms[histograms..];
         for (outcome, sample) in verdicts.iter_mut().zip(samples.histograms) {
             *outcome = verdict(sample.time);
         }
@@ -140,37 +142,66 @@ impl Scratch {
             self.encoder.push_birth(self.slots[*i as usize], labels);
         }
         for i in 0..batch.series_count() {
-            let samples = batch.series(i);
-            let (slot, (floats, histograms)) = (self.slots[i], self.starts[i]);
-            let labels = || match batch.section(i) {
-                Some(_) => store.index.series_labels(slot),
-                None => samples.labels.to_owned(),
-            };
-            for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
-                let outcome = self.floats[floats as usize + k];
-                if outcome.verdict == Verdict::Stored {
-                    let row = Row {
-                        slot,
-                        time: *time,
-                        start: samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN),
-                        value: *value,
-                    };
-                    let known = outcome.scale.map(|scale| (scale, outcome.int));
-                    self.encoder.rows.push(row, known);
+            let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
+            match batch.sole_float(i) {
+                Some((time, value)) if is_stored(batch.offsets(i).0) => {
+                    let at = batch.offsets(i).0;
+                    self.push_row(i, at, (time, START_UNKNOWN), value);
+                    appended.stored += 1;
                 }
-                count(&mut appended, outcome.verdict, labels, *time);
-            }
-            for (k, sample) in samples.histograms.iter().enumerate() {
-                let verdict = self.histograms[histograms as usize + k];
-                if verdict == Verdict::Stored {
-                    let (time, start) = (sample.time, sample.start_time);
-                    self.encoder
-                        .push_histogram(slot, time, start, &sample.histogram);
-                }
-                count(&mut appended, verdict, labels, sample.time);
+                _ => self.encode_series(store, batch, i, &mut appended),
             }
         }
         appended
+    }
+
+    /// The same for one series whatever it has.
+    fn encode_series(&mut self, store: &Store, batch: &Batch, i: usize, appended: &mut Appended) {
+        let samples = batch.series(i);
+        let slot = self.slots[i];
+        let (floats, histograms) = batch.offsets(i);
+        let labels = || match batch.section(i) {
+            Some(_) => store.index.series_labels(slot),
+            None => samples.labels.to_owned(),
+        };
+        for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            let verdict = self.floats[floats + k].verdict;
+            if verdict == Verdict::Stored {
+                let start = samples.start_times.get(k).copied();
+                let start = start.unwrap_or(START_UNKNOWN);
+                self.push_row(i, floats + k, (*time, start), *value);
+            }
+            count(appended, verdict, labels, *time);
+        }
+        for (k, sample) in samples.histograms.iter().enumerate() {
+            let verdict = self.histograms[histograms + k];
+            if verdict == Verdict::Stored {
+                let (time, start) = (sample.time, sample.start_time);
+                self.encoder
+                    .push_histogram(slot, time, start, &sample.histogram);
+            }
+            count(appended, verdict, labels, sample.time);
+        }
+    }
+
+    /// Encodes the float sample with the number `at`, of series `i`.
+    #[inline]
+    fn push_row(
+        &mut self,
+        i: usize,
+        at: usize,
+        (time, start): (TimestampMs, TimestampMs),
+        value: f64,
+    ) {
+        let row = Row {
+            slot: self.slots[i],
+            time,
+            start,
+            value,
+        };
+        let outcome = self.floats[at];
+        let known = outcome.scale.map(|scale| (scale, outcome.int));
+        self.encoder.rows.push(row, known);
     }
 }
 
