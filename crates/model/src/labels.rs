@@ -89,6 +89,12 @@ impl<'a> LabelsRef<'a> {
         LabelsIter { rest: self.0 }
     }
 
+    /// The pairs in name order as bytes, without a look at the text of the names.
+    pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || Some((take_prefixed(&mut rest)?, take_prefixed(&mut rest)?)))
+    }
+
     /// The value of `name`, or empty; O(labels).
     pub fn get(self, name: &str) -> &'a [u8] {
         let mut rest = self.0;

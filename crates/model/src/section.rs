@@ -23,12 +23,12 @@ pub const VALUE_KEY: u8 = 0x12;
 
 /// Appends the section of `labels` to `out`.
 pub fn push_section(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
-    for (name, value) in labels.iter() {
+    for (name, value) in labels.pairs() {
         let name_bytes = 1 + varint_bytes(name.len()) + name.len();
         let value_bytes = 1 + varint_bytes(value.len()) + value.len();
         push_field(out, LABEL_KEY, name_bytes + value_bytes);
         push_field(out, NAME_KEY, name.len());
-        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(name);
         push_field(out, VALUE_KEY, value.len());
         out.extend_from_slice(value);
     }

@@ -165,16 +165,17 @@ impl Births<'_> {
         writer.scratch.clear();
         let bytes = labels.as_bytes();
         let mut before = writer.before.iter().peekable();
-        for (name, value) in labels.iter() {
+        for (name, value) in labels.pairs() {
             let before_name = |p: &Interned| &writer.before_bytes[p.name.clone()];
-            while before
-                .next_if(|p| before_name(p) < name.as_bytes())
-                .is_some()
-            {}
-            let pair = before.next_if(|p| before_name(p) == name.as_bytes());
+            while before.next_if(|p| before_name(p) < name).is_some() {}
+            let pair = before.next_if(|p| before_name(p) == name);
             let label = match pair {
                 Some(pair) => pair.label,
-                None => self.index.add_label(name)?,
+                // Canonical names are text, so none is turned away here.
+                None => {
+                    let name = std::str::from_utf8(name).map_err(|_| Full)?;
+                    self.index.add_label(name)?
+                }
             };
             let term = match pair {
                 Some(p) if writer.before_bytes[p.value.clone()] == *value => p.term,
@@ -182,7 +183,7 @@ impl Births<'_> {
             };
             writer.terms.push(term);
             writer.scratch.push(Interned {
-                name: range_in(bytes, name.as_bytes()),
+                name: range_in(bytes, name),
                 value: range_in(bytes, value),
                 label,
                 term,

@@ -30,8 +30,8 @@ impl LabelsEncoder {
     pub(crate) fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
         let mut counted = Counted::default();
         let before_bytes = std::mem::take(&mut self.before);
-        let mut before = LabelsRef::from_canonical(&before_bytes).iter().peekable();
-        for (name, value) in labels.iter() {
+        let mut before = LabelsRef::from_canonical(&before_bytes).pairs().peekable();
+        for (name, value) in labels.pairs() {
             while before.next_if(|(n, _)| *n < name).is_some() {
                 counted.push(out, SKIP);
             }
@@ -45,13 +45,14 @@ impl LabelsEncoder {
                 None => {
                     counted.flush(out);
                     out.push(PAIR);
-                    super::push_prefixed(out, name.as_bytes());
+                    super::push_prefixed(out, name);
                     super::push_prefixed(out, value);
                 }
             }
         }
         counted.flush(out);
         out.push(END);
+        drop(before);
         self.before = before_bytes;
         self.before.clear();
         self.before.extend_from_slice(labels.as_bytes());
