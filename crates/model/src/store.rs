@@ -74,8 +74,8 @@ pub trait Append: Send + Sync {
         true
     }
 
-    /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds series without them
-    /// leaves them unread.
+    /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds
+    /// series without them leaves them unread.
     fn append_from(
         &self,
         tenant: &TenantId,

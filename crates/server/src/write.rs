@@ -59,10 +59,10 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     }
 }
 
-/// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads would
-/// make writes wait for queries; those that may wait are few, so that writes wait for each other and
-/// not for the scheduler. The body keeps its place among all bodies as long as it exists, whether
-/// the client waits or not.
+/// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads
+/// would make writes wait for queries; those that may wait are few, so that writes wait for each
+/// other and not for the scheduler. The body keeps its place among all bodies as long as it exists,
+/// whether the client waits or not.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,

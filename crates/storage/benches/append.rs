@@ -8,9 +8,9 @@
 //! The fleet is like that of the gates: 376 series a pod, 11 labels of some 281 bytes, 2,000
 //! samples a batch, most values constant or counting, labels unread as a decoder leaves them. Only
 //! the calls into the store are timed, in CPU time of this thread; the log's writes and sealing are
-//! on others, with a tick a round. One figure is samples a second of wall time with two threads that
-//! append at once. It prints figures and judges nothing. `unjittered` and `with-writes` show what
-//! phases and the background are worth: see the slowest batch.
+//! on others, with a tick a round. One figure is samples a second of wall time with two threads
+//! that append at once. It prints figures and judges nothing. `unjittered` and `with-writes` show
+//! what phases and the background are worth: see the slowest batch.
 
 use firn_model::batch::{Batch, Source};
 use firn_model::cancel::Cancel;
