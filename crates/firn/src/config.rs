@@ -65,6 +65,8 @@ pub struct Config {
     pub wal_sync: WalSync,
     /// `firn.memory_limit`
     pub memory_limit: MemoryLimit,
+    /// `firn.new_series_limit` and `firn.new_series_per_job_limit`; `None` is no limit.
+    pub new_series: [Option<usize>; 2],
     /// `firn.multitenancy`
     pub is_multitenant: bool,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -171,6 +173,7 @@ impl Default for Config {
             retention: None,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
+            new_series: [None; 2],
             is_multitenant: false,
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -207,6 +210,14 @@ impl Config {
             ),
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
+            (
+                "firn.new_series_limit",
+                self.new_series[0] != newer.new_series[0],
+            ),
+            (
+                "firn.new_series_per_job_limit",
+                self.new_series[1] != newer.new_series[1],
+            ),
             (
                 "firn.multitenancy",
                 self.is_multitenant != newer.is_multitenant,
@@ -313,6 +324,12 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     };
     let multitenancy = firn.get("multitenancy").and_then(Node::text);
     config.is_multitenant = multitenancy.and_then(parse_bool).unwrap_or(false);
+    let limit = |key| {
+        let text = firn.get(key).and_then(Node::text);
+        let limit = text.and_then(|t| t.parse::<usize>().ok());
+        limit.filter(|limit| *limit > 0)
+    };
+    config.new_series = [limit("new_series_limit"), limit("new_series_per_job_limit")];
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

@@ -28,7 +28,7 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_server::App;
 use firn_server::parts::Backend;
-use firn_storage::store::{Store, StoreOptions, SyncMode};
+use firn_storage::store::{NewSeriesBudget, Store, StoreOptions, SyncMode};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -297,6 +297,10 @@ fn store_options(
         },
         retention_ms: retention.as_millis(),
         series_max: memory_bytes / 2 / SERIES_BYTES,
+        new_series: NewSeriesBudget {
+            all: config.new_series[0].unwrap_or(usize::MAX),
+            of_job: config.new_series[1].unwrap_or(usize::MAX),
+        },
         ..StoreOptions::new(&settings.data_dir)
     }
 }

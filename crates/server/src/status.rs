@@ -127,6 +127,9 @@ struct TsdbDocument {
     label_value_count_by_label_name: Vec<Line>,
     memory_in_bytes_by_label_name: Vec<Line>,
     series_count_by_label_value_pair: Vec<Line>,
+    /// Ours: jobs over their budget of new series.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_series_count_by_job: Vec<Line>,
 }
 
 #[derive(Serialize)]
@@ -160,6 +163,7 @@ impl From<StoreStats> for TsdbDocument {
             label_value_count_by_label_name: lines(stats.label_value_count_by_label_name),
             memory_in_bytes_by_label_name: lines(stats.memory_in_bytes_by_label_name),
             series_count_by_label_value_pair: lines(stats.series_count_by_label_value_pair),
+            refused_series_count_by_job: lines(stats.refused_series_by_job),
         }
     }
 }

@@ -16,6 +16,7 @@
 mod append;
 mod coverage;
 mod metrics;
+mod newcomers;
 mod options;
 mod replay;
 mod seal;
@@ -26,6 +27,7 @@ mod tests;
 mod trim;
 mod upkeep;
 
+pub use newcomers::NewSeriesBudget;
 pub use options::{LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS};
 pub use stats::{Stat, StoreStats};
 
@@ -49,6 +51,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Selection, Ticket};
 use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
+use newcomers::Newcomers;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use upkeep::Upkeep;
@@ -72,6 +75,7 @@ pub struct Store {
     newest: AtomicI64,
     sealed: Arc<Sealed>,
     scratch: Mutex<Vec<Scratch>>,
+    newcomers: Mutex<Newcomers>,
     /// Held by the background job.
     upkeep: Mutex<Upkeep>,
     upkeep_scheduled: AtomicBool,
@@ -132,6 +136,7 @@ impl Store {
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
             scratch: Mutex::default(),
+            newcomers: Mutex::default(),
             upkeep: Mutex::new(Upkeep::new(found.segments, catalogue, coverage)),
             upkeep_scheduled: AtomicBool::new(false),
         };

@@ -68,6 +68,16 @@ pub const FIRN: &[Key] = &[
         "Memory for ingestion, queries and caches together: a size (`4GB`) or a share of what the \
          cgroup or the machine has (`60%`).",
     ),
+    key("new_series_limit", Integer).explained(
+        "0",
+        "New series taken in an hour of data time; those beyond are refused, series that are known \
+         go on. 0 is no limit.",
+    ),
+    key("new_series_per_job_limit", Integer).explained(
+        "0",
+        "The same for the series of each `job`. Jobs over it stand in `status/tsdb`. 0 is no \
+         limit.",
+    ),
     key("multitenancy", Bool).explained(
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",

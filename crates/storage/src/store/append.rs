@@ -38,6 +38,9 @@ use scratch::{Outcome, UNKNOWN};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
+/// The label by which budgets of new series are told apart.
+const JOB: &str = "job";
+
 impl Store {
     pub(super) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
         if let Err(e) = self.log.admit() {
@@ -145,9 +148,12 @@ impl Store {
         if unknown.is_empty() {
             return;
         }
-        let mut born = 0;
+        let (mut born, mut refused) = (0, 0);
         let mut births = self.index.births();
         let mut room = self.room_for_series();
+        let mut newcomers = lock(&self.newcomers);
+        let first = || batch.iter().find_map(|s| s.times.first().copied());
+        newcomers.turn_to(self.newest().or_else(first).unwrap_or(0));
         for i in unknown {
             let series = batch.series(i);
             if !has_sample_in(series, window) {
@@ -164,7 +170,9 @@ impl Store {
             }
             let next = births.next_slot();
             let place = self.place(number, shard.next_local());
-            if room == 0 {
+            let job = series.labels.get(JOB);
+            if room == 0 || !newcomers.admit(self.options.new_series, job) {
+                refused += 1;
                 continue;
             }
             let Ok(slot) = births.add(series.labels, place) else {
@@ -175,12 +183,14 @@ impl Store {
             if slot == next {
                 born += 1;
             } else {
+                newcomers.take_back(job);
                 self.revive(&mut series);
             }
             scratch.locals[i] = shard.insert(print, series);
             scratch.slots[i] = slot;
         }
         self.metrics.born_series.add(born);
+        self.metrics.refused_series.add(refused);
     }
 
     /// How many more series the head takes. One that retired costs a sixteenth: its terms and its

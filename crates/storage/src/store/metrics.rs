@@ -10,6 +10,8 @@ pub(super) struct StoreMetrics {
     pub(super) appended_samples: Counter,
     /// Series that were born.
     pub(super) born_series: Counter,
+    /// Times that a new series was refused.
+    pub(super) refused_series: Counter,
     /// Series that left the head and are found in pages only.
     pub(super) retired_series: Counter,
     /// Series that were removed.
@@ -54,6 +56,11 @@ impl Collect for Store {
                 "firn_storage_head_series",
                 "Series in the head.",
                 gauge(self.head_series()),
+            ),
+            (
+                "firn_storage_head_refused_series_total",
+                "Times that a new series was refused: the head is full, or it is over budget.",
+                counter(&m.refused_series),
             ),
             (
                 "firn_storage_head_retired_series_total",

@@ -1,5 +1,6 @@
 //! What a [`crate::store::Store`] is told when it is opened.
 
+use super::newcomers::NewSeriesBudget;
 use crate::log;
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
@@ -74,6 +75,8 @@ pub struct StoreOptions {
     pub lateness_max_ms: i64,
     /// Series that the store holds at most.
     pub series_max: usize,
+    /// New series that are taken in an hour of data time; more are refused as beyond a limit.
+    pub new_series: NewSeriesBudget,
     /// The window of data time that a page covers.
     pub window_ms: i64,
     /// Whether the windows of neighbouring series end at different times, so that the work is
@@ -100,6 +103,7 @@ impl StoreOptions {
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,
+            new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             is_jittered: true,
             sealing: Sealing::default(),

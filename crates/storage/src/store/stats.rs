@@ -35,6 +35,8 @@ pub struct StoreStats {
     pub memory_in_bytes_by_label_name: Vec<Stat>,
     /// Series of each pair.
     pub series_count_by_label_value_pair: Vec<Stat>,
+    /// How often new series of each job were refused in the hour of data time under way.
+    pub refused_series_by_job: Vec<Stat>,
 }
 
 impl Store {
@@ -60,6 +62,7 @@ impl Store {
             label_value_count_by_label_name: lines(tables.values_by_label),
             memory_in_bytes_by_label_name: lines(tables.bytes_by_label),
             series_count_by_label_value_pair: lines(tables.series_by_pair),
+            refused_series_by_job: lines(lock(&self.newcomers).offenders(top)),
             ..StoreStats::default()
         };
         stats.min_time = self.sealed.directory.summary().oldest;

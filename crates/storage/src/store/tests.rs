@@ -144,6 +144,41 @@ fn store_append_beyond_series_max_refuses_new_series_only() {
 }
 
 #[test]
+fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
+    const HOUR: i64 = 3_600_000;
+    let sim = sim::env(1);
+    let store = open(
+        &sim,
+        StoreOptions {
+            new_series: NewSeriesBudget { all: 5, of_job: 3 },
+            ..options()
+        },
+    );
+    let send = |job: &str, names: std::ops::Range<u32>, time: i64| {
+        let mut batch = Batch::default();
+        for name in names {
+            let labels = Labels::from_pairs([("__name__", &*format!("m{name}")), ("job", job)]);
+            batch.push_series(labels.as_ref(), &[(time, 1.0)]);
+        }
+        append(&store, &batch, ALWAYS).stored
+    };
+    assert_eq!(send("bomb", 0..10, 1), 3);
+    assert_eq!(send("bomb", 0..10, 2), 3, "those that are known go on");
+    assert_eq!(
+        send("calm", 0..3, 3),
+        2,
+        "all jobs together have a budget too"
+    );
+    let refused = store.stats(2).refused_series_by_job;
+    let refused: Vec<_> = refused.iter().map(|s| (s.name.as_str(), s.value)).collect();
+    assert_eq!(refused, [("bomb", 14), ("calm", 1)]);
+    assert_eq!(store.metrics.refused_series.get(), 15);
+    // The newest sample opens the next hour; the batch behind it finds a fresh budget.
+    assert_eq!(send("calm", 0..1, HOUR), 1);
+    assert_eq!(send("bomb", 3..10, HOUR + 1), 3);
+}
+
+#[test]
 fn store_append_of_one_series_twice_in_a_batch_is_one_series() {
     let sim = sim::env(1);
     let store = open(&sim, options());
