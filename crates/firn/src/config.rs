@@ -54,6 +54,15 @@ pub enum MemoryLimit {
     Percent(f64),
 }
 
+/// New series taken in an hour of data time; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewSeries {
+    /// `firn.new_series_limit`
+    pub all: Option<usize>,
+    /// `firn.new_series_per_job_limit`
+    pub of_job: Option<usize>,
+}
+
 /// What a config says, defaults included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -65,8 +74,8 @@ pub struct Config {
     pub wal_sync: WalSync,
     /// `firn.memory_limit`
     pub memory_limit: MemoryLimit,
-    /// `firn.new_series_limit` and `firn.new_series_per_job_limit`; `None` is no limit.
-    pub new_series: [Option<usize>; 2],
+    /// How many new series are taken in an hour.
+    pub new_series: NewSeries,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -173,7 +182,7 @@ impl Default for Config {
             retention: None,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
-            new_series: [None; 2],
+            new_series: NewSeries::default(),
             is_multitenant: false,
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -212,11 +221,11 @@ impl Config {
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
             (
                 "firn.new_series_limit",
-                self.new_series[0] != newer.new_series[0],
+                self.new_series.all != newer.new_series.all,
             ),
             (
                 "firn.new_series_per_job_limit",
-                self.new_series[1] != newer.new_series[1],
+                self.new_series.of_job != newer.new_series.of_job,
             ),
             (
                 "firn.multitenancy",
@@ -325,11 +334,13 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     let multitenancy = firn.get("multitenancy").and_then(Node::text);
     config.is_multitenant = multitenancy.and_then(parse_bool).unwrap_or(false);
     let limit = |key| {
-        let text = firn.get(key).and_then(Node::text);
-        let limit = text.and_then(|t| t.parse::<usize>().ok());
-        limit.filter(|limit| *limit > 0)
+        let limit = read::count(firn, key)?;
+        Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)))
     };
-    config.new_series = [limit("new_series_limit"), limit("new_series_per_job_limit")];
+    config.new_series = NewSeries {
+        all: limit("new_series_limit")?,
+        of_job: limit("new_series_per_job_limit")?,
+    };
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

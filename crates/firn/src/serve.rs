@@ -298,8 +298,8 @@ fn store_options(
         retention_ms: retention.as_millis(),
         series_max: memory_bytes / 2 / SERIES_BYTES,
         new_series: NewSeriesBudget {
-            all: config.new_series[0].unwrap_or(usize::MAX),
-            of_job: config.new_series[1].unwrap_or(usize::MAX),
+            all: config.new_series.all.unwrap_or(usize::MAX),
+            of_job: config.new_series.of_job.unwrap_or(usize::MAX),
         },
         ..StoreOptions::new(&settings.data_dir)
     }

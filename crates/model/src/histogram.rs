@@ -175,6 +175,12 @@ impl Histogram {
 }
 
 impl Counts {
+    /// Buckets of both sides, as many as numbers are kept for them.
+    pub fn bucket_count(&self) -> usize {
+        let (positive, negative) = self.bucket_counts();
+        positive + negative
+    }
+
     /// Positive (or custom) and negative buckets.
     fn bucket_counts(&self) -> (usize, usize) {
         match self {

@@ -17,7 +17,11 @@ const fn key(name: &'static str, shape: Shape) -> Key {
 /// Every discovery, as keys of a scrape job or of an Alertmanager.
 pub const DISCOVERY: &[Key] = &[
     key("static_configs", List(&Section(&[STATIC]))),
-    key("aws_sd_configs", List(&Section(&[AWS, HTTP_CLIENT, PROXY]))).ignored(),
+    key(
+        "aws_sd_configs",
+        List(&Section(&[AWS_CLIENT, AWS, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
     key(
         "azure_sd_configs",
         List(&Section(&[AZURE, HTTP_CLIENT, PROXY])),
@@ -44,11 +48,19 @@ pub const DISCOVERY: &[Key] = &[
     )
     .ignored(),
     key("dns_sd_configs", List(&Section(&[DNS]))).ignored(),
-    key("ec2_sd_configs", List(&Section(&[EC2, HTTP_CLIENT, PROXY]))).ignored(),
-    key("ecs_sd_configs", List(&Section(&[ECS, HTTP_CLIENT, PROXY]))).ignored(),
+    key(
+        "ec2_sd_configs",
+        List(&Section(&[AWS_CLIENT, EC2, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
+    key(
+        "ecs_sd_configs",
+        List(&Section(&[AWS_CLIENT, ECS, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
     key(
         "elasticache_sd_configs",
-        List(&Section(&[ELASTICACHE, HTTP_CLIENT, PROXY])),
+        List(&Section(&[AWS_CLIENT, ELASTICACHE, HTTP_CLIENT, PROXY])),
     )
     .ignored(),
     key(
@@ -84,7 +96,7 @@ pub const DISCOVERY: &[Key] = &[
     .ignored(),
     key(
         "lightsail_sd_configs",
-        List(&Section(&[LIGHTSAIL, HTTP_CLIENT, PROXY])),
+        List(&Section(&[AWS_CLIENT, HTTP_CLIENT, PROXY])),
     )
     .ignored(),
     key(
@@ -97,7 +109,11 @@ pub const DISCOVERY: &[Key] = &[
         List(&Section(&[MARATHON, HTTP_CLIENT, PROXY])),
     )
     .ignored(),
-    key("msk_sd_configs", List(&Section(&[MSK, HTTP_CLIENT, PROXY]))).ignored(),
+    key(
+        "msk_sd_configs",
+        List(&Section(&[AWS_CLIENT, MSK, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
     key("nerve_sd_configs", List(&Section(&[NERVE]))).ignored(),
     key(
         "nomad_sd_configs",
@@ -117,7 +133,11 @@ pub const DISCOVERY: &[Key] = &[
         List(&Section(&[PUPPETDB, HTTP_CLIENT, PROXY])),
     )
     .ignored(),
-    key("rds_sd_configs", List(&Section(&[RDS, HTTP_CLIENT, PROXY]))).ignored(),
+    key(
+        "rds_sd_configs",
+        List(&Section(&[AWS_CLIENT, RDS, HTTP_CLIENT, PROXY])),
+    )
+    .ignored(),
     key(
         "scaleway_sd_configs",
         List(&Section(&[SCALEWAY, HTTP_CLIENT, PROXY])),

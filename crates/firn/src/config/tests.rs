@@ -201,6 +201,14 @@ fn config_not_understood_names_place_and_key() {
             "2:17: firn.memory_limit: neither a size nor a percentage above 0%: \"0%\"",
         ),
         (
+            "firn:\n  new_series_limit: -5\n",
+            "2:21: new_series_limit: must not be negative: -5",
+        ),
+        (
+            "firn:\n  new_series_per_job_limit: -1\n",
+            "2:29: new_series_per_job_limit: must not be negative: -1",
+        ),
+        (
             "firn: {wal_sync: sometimes}\n",
             "1:18: firn.wal_sync: not one of always, interval, none: \"sometimes\"",
         ),

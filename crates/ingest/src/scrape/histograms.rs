@@ -41,25 +41,13 @@ pub(super) fn fit(histogram: &Histogram, limits: HistogramLimits) -> Option<Hist
     while !fitted.has_custom_buckets() && fitted.schema > limits.schema {
         coarsen(&mut fitted);
     }
-    while limits.buckets > 0 && bucket_count(&fitted) > limits.buckets {
+    while limits.buckets > 0 && fitted.counts.bucket_count() as u64 > limits.buckets {
         if fitted.has_custom_buckets() || fitted.schema <= EXPONENTIAL_SCHEMA_MIN {
             return None;
         }
         coarsen(&mut fitted);
     }
     Some(fitted)
-}
-
-fn bucket_count(histogram: &Histogram) -> u64 {
-    let count = match &histogram.counts {
-        Counts::Integer {
-            positive, negative, ..
-        } => positive.len() + negative.len(),
-        Counts::Float {
-            positive, negative, ..
-        } => positive.len() + negative.len(),
-    };
-    count as u64
 }
 
 /// Halves the resolution.

@@ -30,15 +30,10 @@ pub(super) fn numbers(columns: &Columns) -> usize {
 }
 
 fn numbers_of(h: &Histogram) -> usize {
-    let buckets = match &h.counts {
-        Counts::Integer {
-            positive, negative, ..
-        } => positive.len() + negative.len(),
-        Counts::Float {
-            positive, negative, ..
-        } => positive.len() + negative.len(),
-    };
-    buckets + h.positive_spans.len() + h.negative_spans.len() + h.custom_values.len()
+    h.counts.bucket_count()
+        + h.positive_spans.len()
+        + h.negative_spans.len()
+        + h.custom_values.len()
 }
 
 /// Appends the samples of `columns`.

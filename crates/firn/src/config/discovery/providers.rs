@@ -5,6 +5,19 @@ use super::super::schema::{Key, Shape};
 use super::key;
 use Shape::{Bool, Duration, Integer, List, Map, Secret, Section, Text, Url};
 
+/// What the discoveries of AWS have in common.
+pub(super) const AWS_CLIENT: &[Key] = &[
+    key("region", Text),
+    key("endpoint", Text),
+    key("access_key", Text),
+    key("secret_key", Secret),
+    key("profile", Text),
+    key("role_arn", Text),
+    key("external_id", Text),
+    key("port", Integer),
+    key("refresh_interval", Duration),
+];
+
 pub(super) const STATIC: &[Key] = &[key("targets", TEXTS), key("labels", Map(&Text))];
 
 pub(super) const FILTERS: Shape = List(&Section(&[&[key("name", Text), key("values", TEXTS)]]));
@@ -27,15 +40,6 @@ pub(super) const ATTACHED: Shape = Section(&[&[
 
 pub(super) const AWS: &[Key] = &[
     key("role", Text),
-    key("region", Text),
-    key("endpoint", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("refresh_interval", Duration),
-    key("port", Integer),
     key("filters", FILTERS),
     key("clusters", TEXTS),
 ];
@@ -102,46 +106,12 @@ pub(super) const DNS: &[Key] = &[
     key("port", Integer),
 ];
 
-pub(super) const EC2: &[Key] = &[
-    key("endpoint", Text),
-    key("region", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("refresh_interval", Duration),
-    key("port", Integer),
-    key("filters", FILTERS),
-];
+pub(super) const EC2: &[Key] = &[key("filters", FILTERS)];
 
-pub(super) const ECS: &[Key] = &[
-    key("region", Text),
-    key("endpoint", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("clusters", TEXTS),
-    key("port", Integer),
-    key("refresh_interval", Duration),
-    key("request_concurrency", Integer),
-];
+pub(super) const ECS: &[Key] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
-pub(super) const ELASTICACHE: &[Key] = &[
-    key("region", Text),
-    key("endpoint", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("clusters", TEXTS),
-    key("port", Integer),
-    key("refresh_interval", Duration),
-    key("request_concurrency", Integer),
-];
+pub(super) const ELASTICACHE: &[Key] =
+    &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
 pub(super) const EUREKA: &[Key] = &[
     key("server", Text).required(),
@@ -196,18 +166,6 @@ pub(super) const KUMA: &[Key] = &[
     key("client_id", Text),
 ];
 
-pub(super) const LIGHTSAIL: &[Key] = &[
-    key("endpoint", Text),
-    key("region", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("refresh_interval", Duration),
-    key("port", Integer),
-];
-
 pub(super) const LINODE: &[Key] = &[
     key("refresh_interval", Duration),
     key("port", Integer),
@@ -222,19 +180,7 @@ pub(super) const MARATHON: &[Key] = &[
     key("auth_token_file", Text),
 ];
 
-pub(super) const MSK: &[Key] = &[
-    key("region", Text),
-    key("endpoint", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
-    key("clusters", TEXTS),
-    key("port", Integer),
-    key("refresh_interval", Duration),
-    key("request_concurrency", Integer),
-];
+pub(super) const MSK: &[Key] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
 pub(super) const NERVE: &[Key] = &[
     key("servers", TEXTS).required(),
@@ -314,16 +260,7 @@ pub(super) const PUPPETDB: &[Key] = &[
 ];
 
 pub(super) const RDS: &[Key] = &[
-    key("region", Text),
-    key("endpoint", Text),
-    key("access_key", Text),
-    key("secret_key", Secret),
-    key("profile", Text),
-    key("role_arn", Text),
-    key("external_id", Text),
     key("clusters", TEXTS),
-    key("port", Integer),
-    key("refresh_interval", Duration),
     key("filters", FILTERS),
     key("request_concurrency", Integer),
 ];
