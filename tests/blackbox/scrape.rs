@@ -367,3 +367,43 @@ fn metadata_and_relabel_steps_answer_for_targets() {
     assert_eq!(steps["steps"][1]["rule"]["separator"], ";");
     assert_eq!(steps["steps"][0]["keep"], true);
 }
+
+#[test]
+fn exemplars_of_a_target_are_found_also_after_a_kill() {
+    let target = Target::start(|_, stream| {
+        let body = "# TYPE a counter\na_total 3 # {trace_id=\"x\"} 0.5 1700000000.125\n# EOF\n";
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        respond(stream, "200 OK", kind, body);
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: j\n  static_configs: \
+         [{{targets: ['{}']}}]\n",
+        target.address
+    );
+    let flags = ["--enable-feature=exemplar-storage"];
+    let wanted = serde_json::json!([{
+        "seriesLabels": {"__name__": "a_total", "instance": target.address, "job": "j"},
+        "exemplars": [{"labels": {"trace_id": "x"}, "value": "0.5", "timestamp": 1_700_000_000.125}],
+    }]);
+    let data = |http: &Http| {
+        let form = [("query", "rate(a_total[1m])")];
+        http.post("/api/v1/query_exemplars", &form).json()["data"].take()
+    };
+    let server = start(dir.path(), &config, &flags);
+    wait_for("the exemplar", || data(&server.http()) == wanted);
+    server.kill();
+    // Nothing is scraped any more: what is found was kept.
+    let server = start(dir.path(), "{}", &flags);
+    assert_eq!(data(&server.http()), wanted);
+    let metrics = server.http().get("/metrics").body;
+    assert!(
+        metrics.contains("\nfirn_storage_exemplars 1\n"),
+        "{metrics}"
+    );
+    server.stop();
+    // Without the feature they are not kept, and the question is answered all the same.
+    let server = start(dir.path(), &config, &[]);
+    scraped(&server.http(), "j");
+    assert_eq!(data(&server.http()), serde_json::json!([]));
+}

@@ -34,6 +34,9 @@ use yaml::{Node, YamlError};
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
 const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
 
+/// Exemplars that are kept if the config says nothing of them; Prometheus's number.
+const EXEMPLARS_MAX: usize = 100_000;
+
 /// When an acknowledged write survives power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalSync {
@@ -70,6 +73,8 @@ pub struct Config {
     pub evaluation_interval: Duration,
     /// `storage.tsdb.retention`, if there is such a section.
     pub retention: Option<Retention>,
+    /// `storage.exemplars.max_exemplars`
+    pub exemplars_max: usize,
     /// `firn.wal_sync`
     pub wal_sync: WalSync,
     /// `firn.memory_limit`
@@ -180,6 +185,7 @@ impl Default for Config {
         Self {
             evaluation_interval: global::INTERVAL,
             retention: None,
+            exemplars_max: EXEMPLARS_MAX,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
@@ -305,7 +311,15 @@ pub fn documentation() -> String {
 }
 
 fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
-    let tsdb = root.get("storage").and_then(|s| s.get("tsdb"));
+    let storage = root.get("storage");
+    if let Some(exemplars) = storage.and_then(|s| s.get("exemplars"))
+        && !exemplars.is_null()
+    {
+        // As upstream: a section that does not say how many, or a negative number, is none.
+        let max = read::text(exemplars, "max_exemplars").and_then(|text| text.parse().ok());
+        config.exemplars_max = max.unwrap_or(0);
+    }
+    let tsdb = storage.and_then(|s| s.get("tsdb"));
     let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
         return Ok(());
     };

@@ -44,6 +44,9 @@ use tracing::{Level, info, warn};
 /// How often the store is asked to start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
 
+/// The feature without which exemplars are not kept.
+const EXEMPLAR_STORAGE: &str = "exemplar-storage";
+
 /// Memory that a series may take with its labels, its place in the index and its open chunk: three
 /// times what one with eleven labels takes. Half of the memory may be series, since queries may
 /// take the other half; when it is full, new series are refused and the old ones go on.
@@ -146,6 +149,7 @@ struct Node {
     /// Memory of the program itself, before it holds any data.
     own_bytes: usize,
     options: StoreOptions,
+    keeps_exemplars: bool,
     running: Arc<Running>,
     app: App,
     servers: Servers,
@@ -197,6 +201,7 @@ impl Node {
             memory,
             own_bytes: process::resident_bytes(),
             options,
+            keeps_exemplars: keeps_exemplars(settings),
             running,
             app,
             servers,
@@ -268,7 +273,11 @@ impl Node {
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
-                    scraping::apply(scraping, &configs.borrow_and_update());
+                    let config = configs.borrow_and_update();
+                    if self.keeps_exemplars {
+                        store.set_exemplars_max(config.exemplars_max);
+                    }
+                    scraping::apply(scraping, &config);
                 }
                 wish = self.signals.next() => match wish {
                     Wish::Stop => return Ok(()),
@@ -301,8 +310,20 @@ fn store_options(
             all: config.new_series.all.unwrap_or(usize::MAX),
             of_job: config.new_series.of_job.unwrap_or(usize::MAX),
         },
+        exemplars_max: match keeps_exemplars(settings) {
+            true => config.exemplars_max,
+            false => 0,
+        },
         ..StoreOptions::new(&settings.data_dir)
     }
+}
+
+/// Whether exemplars are kept, as far as the command line says.
+fn keeps_exemplars(settings: &Settings) -> bool {
+    settings
+        .features
+        .iter()
+        .any(|name| name == EXEMPLAR_STORAGE)
 }
 
 async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ServeError> {

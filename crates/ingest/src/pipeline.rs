@@ -150,6 +150,7 @@ impl Pipeline {
             .reserve(message_bytes.saturating_mul(2))
             .map_err(turned_away)?;
         let mut decoder = self.take_decoder();
+        decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, Some(&mut memory))?;
         self.metrics.message_bytes.add(message_bytes as u64);
         self.metrics
@@ -188,6 +189,11 @@ impl Pipeline {
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
         }
+    }
+
+    /// Whether exemplars are kept: a batch need not have them if not.
+    pub fn takes_exemplars(&self) -> bool {
+        self.store.takes_exemplars()
     }
 
     fn take_decoder(&self) -> Decoder {

@@ -15,6 +15,7 @@
 //! ordinary scrapes.
 
 mod cache;
+mod exemplars;
 mod failure_log;
 mod histograms;
 mod http;

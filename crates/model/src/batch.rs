@@ -15,6 +15,7 @@
 //! length, but for `start_times`, which is empty while no sample has a start timestamp.
 
 use crate::error::Error;
+use crate::exemplar::{SeriesExemplars, TimedExemplar};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::sample::{START_UNKNOWN, TimestampMs};
@@ -76,6 +77,8 @@ pub struct Batch {
     start_times: Vec<TimestampMs>,
     histograms: Vec<HistogramSample>,
     ends: Vec<Ends>,
+    /// None in nearly all batches.
+    exemplars: SeriesExemplars,
 }
 
 /// One series of a batch.
@@ -127,6 +130,7 @@ impl Batch {
         self.start_times.clear();
         self.histograms.clear();
         self.ends.clear();
+        self.exemplars.clear();
     }
 
     /// Adds a float sample to the series under way.
@@ -156,6 +160,16 @@ impl Batch {
     /// Adds a histogram sample to the series under way.
     pub fn push_histogram(&mut self, sample: HistogramSample) {
         self.histograms.push(sample);
+    }
+
+    /// Adds an exemplar to the series under way.
+    pub fn push_exemplar(&mut self, exemplar: TimedExemplar<'_>) {
+        self.exemplars.push(self.ends.len() as u32, exemplar);
+    }
+
+    /// The exemplars, with the numbers of their series; of refused series too.
+    pub fn exemplars(&self) -> &SeriesExemplars {
+        &self.exemplars
     }
 
     /// The arena of label bytes: a decoder appends the canonical pairs of the series under way.
@@ -208,6 +222,7 @@ impl Batch {
         self.values.truncate(last.floats as usize);
         self.start_times.truncate(last.floats as usize);
         self.histograms.truncate(last.histograms as usize);
+        self.exemplars.drop_last_of(self.ends.len() as u32);
     }
 
     /// The labels of series `index` as they lie in the message, unless they have been read.
@@ -284,6 +299,7 @@ impl Batch {
             + self.start_times.capacity() * 8
             + self.histograms.capacity() * size_of::<HistogramSample>()
             + self.ends.capacity() * size_of::<Ends>()
+            + self.exemplars.memory_bytes()
     }
 
     /// The series with number `index`, without samples if it was refused; panics past the end.

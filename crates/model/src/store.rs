@@ -8,6 +8,7 @@ use crate::batch::{Batch, Source};
 use crate::cancel::Cancel;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
+use crate::exemplar::FoundExemplars;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::sample::{TimeRange, TimestampMs};
@@ -74,6 +75,11 @@ pub trait Append: Send + Sync {
         true
     }
 
+    /// Whether exemplars are kept: whoever makes batches need not read them if not.
+    fn takes_exemplars(&self) -> bool {
+        false
+    }
+
     /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds
     /// series without them leaves them unread.
     fn append_from(
@@ -103,6 +109,19 @@ pub struct SelectRequest<'a> {
     pub cancel: &'a Cancel,
 }
 
+/// Whose exemplars are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct ExemplarRequest<'a> {
+    /// Whose data.
+    pub tenant: &'a TenantId,
+    /// Of a series all matchers of one of the sets must match.
+    pub sets: &'a [Vec<Matcher>],
+    /// When they were observed.
+    pub range: TimeRange,
+    /// Checked while working.
+    pub cancel: &'a Cancel,
+}
+
 /// Answers look-ups.
 pub trait Select: Send + Sync {
     /// The series that match, in the order in which they were born.
@@ -113,6 +132,11 @@ pub trait Select: Send + Sync {
 
     /// The values of `name` on the series that match, sorted.
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// The exemplars of the series that match, those series in order of their labels.
+    fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+        Ok(Vec::new())
+    }
 }
 
 /// Series found by a look-up, and a consistent view of their samples: what was visible when

@@ -23,7 +23,7 @@ pub use literal::parse_duration_ms;
 pub(crate) use literal::{UNITS_MS, parse_number};
 
 use crate::Features;
-use crate::ast::{Expr, Span};
+use crate::ast::{Expr, ExprKind, Span};
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::value::QueryError;
 use firn_model::matcher::Matcher;
@@ -58,6 +58,18 @@ pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
         parser.expect_end()?;
         Ok(selector.0.matchers)
     })
+}
+
+/// The matchers of every selector in an expression, from left to right.
+pub fn parse_selectors(text: &str, features: Features) -> Result<Vec<Vec<Matcher>>, QueryError> {
+    let expr = parse(text, features)?;
+    let mut selectors = Vec::new();
+    expr.visit(&mut |node| match &node.kind {
+        ExprKind::Vector(vector) => selectors.push(vector.matchers.clone()),
+        ExprKind::Matrix(matrix) => selectors.push(matrix.vector.matchers.clone()),
+        _ => {}
+    });
+    Ok(selectors)
 }
 
 fn parse_with<'a, T>(

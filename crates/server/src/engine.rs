@@ -19,6 +19,11 @@ pub trait Engine: Send + Sync {
     /// The matchers of a series selector, as in `match[]`. The error is the parser's text.
     fn selector(&self, text: &str) -> Result<Vec<Matcher>, String>;
 
+    /// The matchers of every selector in an expression. The error is the parser's text.
+    fn selectors(&self, text: &str, features: Features) -> Result<Vec<Vec<Matcher>>, String> {
+        parser::parse_selectors(text, features).map_err(|e| e.to_string())
+    }
+
     /// `text` in the language's uniform layout. The error is the parser's text.
     fn format(&self, text: &str, features: Features) -> Result<String, String>;
 }

@@ -17,6 +17,7 @@ mod app;
 mod body;
 mod call;
 pub mod engine;
+mod exemplars;
 mod failure;
 mod form;
 mod histogram_json;

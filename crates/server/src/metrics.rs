@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(crate) enum Endpoint {
     Query,
     QueryRange,
+    Exemplars,
     Series,
     Labels,
     LabelValues,
@@ -23,9 +24,10 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 13] = [
+    pub(crate) const ALL: [Endpoint; 14] = [
         Endpoint::Query,
         Endpoint::QueryRange,
+        Endpoint::Exemplars,
         Endpoint::Series,
         Endpoint::Labels,
         Endpoint::LabelValues,
@@ -43,6 +45,7 @@ impl Endpoint {
         match self {
             Endpoint::Query => "query",
             Endpoint::QueryRange => "query_range",
+            Endpoint::Exemplars => "query_exemplars",
             Endpoint::Series => "series",
             Endpoint::Labels => "labels",
             Endpoint::LabelValues => "label_values",

@@ -5,7 +5,9 @@ use crate::call::{self, Call};
 use crate::failure::{Cause, Failure};
 use crate::measured::measure;
 use crate::metrics::Endpoint;
-use crate::{metadata, metric_metadata, operations, origin, page, query, status, targets, write};
+use crate::{
+    exemplars, metadata, metric_metadata, operations, origin, page, query, status, targets, write,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -50,7 +52,8 @@ pub fn router(app: App) -> Router {
 
 fn api() -> Router<App> {
     use Endpoint::{
-        FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Targets, Write,
+        Exemplars, FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Targets,
+        Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -61,6 +64,10 @@ fn api() -> Router<App> {
         .route(
             "/format_query",
             api_route(GET_POST, FormatQuery, query::format),
+        )
+        .route(
+            "/query_exemplars",
+            api_route(GET_POST, Exemplars, exemplars::query),
         )
         .route("/series", api_route(GET_POST, Series, metadata::series))
         .route(

@@ -428,3 +428,57 @@ async fn answer_over_the_memory_of_queries_is_refused() {
         reply.body
     );
 }
+
+#[tokio::test]
+async fn query_exemplars_answers_as_upstream() {
+    let fixture = Fixture::ready(|_| {});
+    let refused = |message: &str| error("bad_data", message);
+    check(
+        &fixture,
+        &[
+            (
+                "/api/v1/query_exemplars?query=rate(up{job=%22b%22}[5m])%2Bnone&start=1.6",
+                200,
+                concat!(
+                    r#"{"status":"success","data":[{"seriesLabels":{"__name__":"up","job":"b"},"#,
+                    r#""exemplars":[{"labels":{"trace_id":"<1>"},"value":"+Inf","#,
+                    r#""timestamp":2}]}]}"#
+                ),
+            ),
+            (
+                "/api/v1/query_exemplars?query=none",
+                200,
+                r#"{"status":"success","data":[]}"#,
+            ),
+            (
+                "/api/v1/query_exemplars?query=1",
+                200,
+                r#"{"status":"success"}"#,
+            ),
+            (
+                "/api/v1/query_exemplars?query=up&start=2&end=1",
+                400,
+                &refused("end timestamp must not be before start timestamp"),
+            ),
+            (
+                "/api/v1/query_exemplars?query=up{",
+                400,
+                &refused("1:4: parse error: unexpected end of input inside braces"),
+            ),
+            (
+                "/api/v1/query_exemplars",
+                400,
+                &refused("unknown position: parse error: no expression found in input"),
+            ),
+            (
+                "/api/v1/query_exemplars?query=up&start=x",
+                400,
+                &refused(
+                    "invalid parameter \"start\": invalid time value for 'start': cannot parse \
+                     \"x\" to a valid timestamp",
+                ),
+            ),
+        ],
+    )
+    .await;
+}

@@ -6,6 +6,7 @@
 //! wal/            segments of the log
 //! pages/          segments of sealed samples
 //! series/         the series catalogue
+//! exemplars/      the file of exemplars
 //! ```
 //!
 //! Invariant: nothing is written into a folder that another process uses, that holds something
@@ -67,7 +68,7 @@ impl DataDir {
             root: root.to_path_buf(),
             _lock: lock,
         };
-        for folder in [dir.wal(), dir.pages(), dir.series()] {
+        for folder in [dir.wal(), dir.pages(), dir.series(), dir.exemplars()] {
             disk.create_dir_all(&folder)
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
@@ -92,6 +93,11 @@ impl DataDir {
     /// The folder of the series catalogue.
     pub fn series(&self) -> PathBuf {
         self.root.join("series")
+    }
+
+    /// The folder of the file of exemplars.
+    pub fn exemplars(&self) -> PathBuf {
+        self.root.join("exemplars")
     }
 }
 
@@ -174,7 +180,7 @@ mod tests {
         sim.disk.crash();
         check(&sim, Ok(()));
         let names = sim.env.disk.list(Path::new(ROOT)).unwrap();
-        let expected = ["FORMAT", "LOCK", "pages", "series", "wal"];
+        let expected = ["FORMAT", "LOCK", "exemplars", "pages", "series", "wal"];
         assert_eq!(names, expected.map(PathBuf::from));
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod chunk;
 pub(crate) mod codec;
 pub mod data_dir;
 pub mod error;
+pub(crate) mod exemplars;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub(crate) mod index;

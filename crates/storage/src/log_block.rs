@@ -16,13 +16,18 @@ pub(crate) use rows::{Row, Rows};
 
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, histogram, push_uvarint, unzigzag, zigzag};
+use crate::exemplars::{ExemplarEncoder, read_exemplars};
+use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 
-/// The version of the block's layout, its first byte.
+/// The version of the layout without exemplars, its first byte.
 const VERSION: u8 = 1;
+
+/// The version of the layout with exemplars. Most blocks have none, and are as they always were.
+const VERSION_WITH_EXEMPLARS: u8 = 2;
 
 /// Builds a block. Reuse one to keep its memory.
 #[derive(Debug, Default)]
@@ -35,6 +40,8 @@ pub(crate) struct LogBlockEncoder {
     pub(crate) rows: Rows,
     histograms: Vec<u8>,
     histogram_count: u64,
+    exemplars: Vec<u8>,
+    exemplar: ExemplarEncoder,
 }
 
 impl LogBlockEncoder {
@@ -61,16 +68,29 @@ impl LogBlockEncoder {
         self.histogram_count += 1;
     }
 
+    /// Adds an exemplar.
+    pub(crate) fn push_exemplar(&mut self, slot: u32, exemplar: &TimedExemplar<'_>) {
+        self.exemplar.push(&mut self.exemplars, slot, exemplar);
+    }
+
     /// Whether there is nothing to log.
     pub(crate) fn is_empty(&self) -> bool {
-        self.birth_count == 0 && self.rows.is_empty() && self.histogram_count == 0
+        let has_samples = !self.rows.is_empty() || self.histogram_count > 0;
+        self.birth_count == 0 && !has_samples && self.exemplars.is_empty()
     }
 
     /// The block. Empties the encoder.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let columns = self.births.len() + self.rows.memory_bytes() + self.histograms.len();
-        let mut out = Vec::with_capacity(columns + 64);
-        out.push(VERSION);
+        let mut out = Vec::with_capacity(columns + self.exemplars.len() + 64);
+        if self.exemplars.is_empty() {
+            out.push(VERSION);
+        } else {
+            out.push(VERSION_WITH_EXEMPLARS);
+            push_prefixed(&mut out, &self.exemplars);
+            self.exemplars.clear();
+            self.exemplar.clear();
+        }
         push_uvarint(&mut out, self.birth_count);
         push_prefixed(&mut out, &self.births);
         self.rows.finish(&mut out);
@@ -107,6 +127,7 @@ pub(crate) struct HistogramRow {
 /// A block, ready to be read in parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBlockReader<'a> {
+    exemplars: &'a [u8],
     birth_count: u64,
     births: &'a [u8],
     behind_births: Cursor<'a>,
@@ -116,14 +137,27 @@ impl<'a> LogBlockReader<'a> {
     /// Looks at the outline of `payload`.
     pub(crate) fn new(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
-        if cursor.byte()? != VERSION {
-            return Err(Malformed("log block of an unknown version"));
-        }
+        let exemplars = match cursor.byte()? {
+            VERSION => &[],
+            VERSION_WITH_EXEMPLARS => cursor.prefixed()?,
+            _ => return Err(Malformed("log block of an unknown version")),
+        };
         Ok(Self {
+            exemplars,
             birth_count: cursor.uvarint()?,
             births: cursor.prefixed()?,
             behind_births: cursor,
         })
+    }
+
+    /// Whether it holds exemplars.
+    pub(crate) fn has_exemplars(&self) -> bool {
+        !self.exemplars.is_empty()
+    }
+
+    /// Adds the exemplars to `into`, with the slots of their series.
+    pub(crate) fn exemplars(&self, into: &mut SeriesExemplars) -> Result<(), Malformed> {
+        read_exemplars(self.exemplars, into)
     }
 
     /// Calls `each` for the series that were born, with canonical labels.

@@ -15,6 +15,7 @@
 
 mod append;
 mod coverage;
+mod exemplars;
 mod metrics;
 mod newcomers;
 mod options;
@@ -33,6 +34,7 @@ pub use stats::{Stat, StoreStats};
 
 use crate::catalogue::Catalogue;
 use crate::data_dir::DataDir;
+use crate::exemplars::{ExemplarFile, Exemplars};
 use crate::fingerprint::HashKeys;
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
@@ -45,10 +47,13 @@ use coverage::{Coverage, Windows};
 use firn_model::batch::{Batch, Source};
 use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::FoundExemplars;
 use firn_model::log::Position;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Selection, Ticket};
+use firn_model::store::{
+    Append, AppendBounds, ExemplarRequest, Select, SelectRequest, Selection, Ticket,
+};
 use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
 use newcomers::Newcomers;
@@ -76,6 +81,7 @@ pub struct Store {
     sealed: Arc<Sealed>,
     scratch: Mutex<Vec<Scratch>>,
     newcomers: Mutex<Newcomers>,
+    exemplars: Arc<Exemplars>,
     /// Held by the background job.
     upkeep: Mutex<Upkeep>,
     upkeep_scheduled: AtomicBool,
@@ -107,6 +113,7 @@ impl Store {
         let dir = DataDir::open(&env, &options.dir)?;
         let catalogue = Catalogue::open(&env, &dir.series())?;
         let found = Segments::open(&env, &dir.pages(), options.page_segment_bytes)?;
+        let exemplar_file = ExemplarFile::open(&env, &dir.exemplars())?;
         let log_metrics = Arc::new(LogMetrics::default());
         let log_options = LogOptions {
             sync: options.sync.into(),
@@ -126,7 +133,6 @@ impl Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sealed: Arc::new(Sealed::new(options.page_cache_bytes)),
-            options,
             env,
             dir,
             log,
@@ -137,8 +143,15 @@ impl Store {
             newest: AtomicI64::new(i64::MIN),
             scratch: Mutex::default(),
             newcomers: Mutex::default(),
-            upkeep: Mutex::new(Upkeep::new(found.segments, catalogue, coverage)),
+            exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
+            upkeep: Mutex::new(Upkeep::new(
+                found.segments,
+                catalogue,
+                exemplar_file,
+                coverage,
+            )),
             upkeep_scheduled: AtomicBool::new(false),
+            options,
         };
         store.replay(found.pages, found.damages)?;
         Ok(Arc::new(store))
@@ -163,6 +176,7 @@ impl Store {
         let last = self.log.last_position();
         if last > upkeep.trimmed() {
             self.seal_all(&mut upkeep, last)?;
+            self.write_exemplars(&mut upkeep)?;
             self.write_catalogue(&mut upkeep, last)?;
         }
         upkeep.segments.finish()?;
@@ -225,6 +239,10 @@ impl Append for Store {
         self.append_batch(source, bounds)
     }
 
+    fn takes_exemplars(&self) -> bool {
+        self.exemplars.is_on()
+    }
+
     fn may_wait(&self) -> bool {
         self.options.sealing == Sealing::WithWrites || self.log.is_crowded()
     }
@@ -249,5 +267,8 @@ impl Select for Store {
         }
         self.index
             .label_values(name, request.matchers, request.range, request.cancel)
+    }
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+        self.select_exemplars(request)
     }
 }

@@ -13,9 +13,11 @@
 //! A series whose labels cannot stand is refused and reported, the others are decoded: what comes
 //! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
 //! (`storage/remote/write_handler.go`): labels may come in any order, those with an empty value
-//! do not count, fields that are not known are passed over, exemplars and metadata are counted.
+//! do not count, fields that are not known are passed over, metadata is counted, and so are
+//! exemplars where nobody keeps them.
 
 mod encode;
+mod exemplar;
 mod histogram;
 mod labels;
 mod plain;
@@ -47,23 +49,28 @@ mod field {
     pub const SAMPLE_TIME: u32 = 2;
     pub const LABEL_NAME: u32 = 1;
     pub const LABEL_VALUE: u32 = 2;
+    pub const EXEMPLAR_LABEL: u32 = 1;
+    pub const EXEMPLAR_VALUE: u32 = 2;
+    pub const EXEMPLAR_TIME: u32 = 3;
 }
 
 /// Reads requests one after the other and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
+    keeps_exemplars: bool,
     batch: Batch,
 }
 
 /// What a request held: a [`Source`] of samples whose labels are read where they are asked for.
 #[derive(Debug)]
 pub struct Decoded<'d> {
-    /// The series that can stand as far as they have been read, with at least one sample each.
+    /// The series that can stand as far as they have been read, with at least one sample or
+    /// exemplar each.
     pub batch: &'d mut Batch,
     /// What was refused up to now, and why.
     pub refused: Refusals,
-    /// Exemplars, which are not kept.
+    /// Exemplars that are not kept: all, unless [`Decoder::keep_exemplars`] says otherwise.
     pub exemplar_count: usize,
     /// Metadata of metrics, which is not kept.
     pub metadata_count: usize,
@@ -85,6 +92,11 @@ impl Decoder {
             limits,
             ..Self::default()
         }
+    }
+
+    /// Says whether exemplars are read or counted.
+    pub fn keep_exemplars(&mut self, keeps_exemplars: bool) {
+        self.keeps_exemplars = keeps_exemplars;
     }
 
     /// Reads a request's body, labels included. Fails if the message as a whole is malformed or
@@ -109,7 +121,8 @@ impl Decoder {
         let mut message = std::mem::take(self.batch.message());
         let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
         let read = unpacked.and_then(|()| {
-            let mut request = Request::new(&self.limits, &mut self.batch, memory);
+            let mut request =
+                Request::new(&self.limits, &mut self.batch, memory, self.keeps_exemplars);
             request.read(&message)?;
             Ok(request.counts)
         });

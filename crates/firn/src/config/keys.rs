@@ -110,7 +110,7 @@ const GLOBAL: &[Key] = &[
 
 const STORAGE: &[Key] = &[
     key("tsdb", Section(&[TSDB])),
-    key("exemplars", Section(&[&[key("max_exemplars", Integer)]])).ignored(),
+    key("exemplars", Section(&[&[key("max_exemplars", Integer)]])),
 ];
 
 const TSDB: &[Key] = &[

@@ -97,7 +97,6 @@ fn config_of_the_field_loads() {
             "remote_read",
             "storage.tsdb.out_of_order_time_window",
             "storage.tsdb.retention.size",
-            "storage.exemplars",
             "tracing",
             "otlp",
         ]

@@ -256,7 +256,7 @@ pub const FLAGS: &[Flag] = &[
         "Features to switch on, separated by commas; may be repeated. Known: \
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
-         type-and-unit-labels.",
+         type-and-unit-labels, exemplar-storage.",
     ),
     flag(
         "log.level",

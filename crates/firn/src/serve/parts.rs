@@ -124,6 +124,8 @@ fn language_features(names: &[String]) -> Features {
             "promql-delayed-name-removal" => features.delayed_name_removal = true,
             "use-start-timestamps" => features.use_start_timestamps = true,
             "type-and-unit-labels" => features.type_and_unit_labels = true,
+            // The store's.
+            "exemplar-storage" => {}
             name => warn!(feature = name, "feature has no effect in Firn"),
         }
     }

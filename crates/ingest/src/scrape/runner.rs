@@ -277,6 +277,7 @@ impl Scraping {
             self.plan.target.tenant.clone(),
         );
         let slot = self.resources.slot().await;
+        state.keep_exemplars(pipeline.takes_exemplars());
         let appending = spawn_blocking(move || {
             let made = make(&mut state);
             let write = pipeline.append(&tenant, state.batch());

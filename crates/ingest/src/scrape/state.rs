@@ -14,6 +14,7 @@
 //! because nobody knows when they end.
 
 use super::cache::{SeriesCache, Slot};
+use super::exemplars;
 use super::histograms::{self, HistogramLimits};
 use super::labelling::Labeller;
 use super::report::{Counts, Reporter};
@@ -25,6 +26,7 @@ use crate::outcome::DropReason;
 use crate::share::Share;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::Exemplars;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
 use firn_model::store::Rejection;
@@ -56,6 +58,8 @@ pub(super) struct ScrapeState {
     scrape: u64,
     newest: Option<TimestampMs>,
     batch: Batch,
+    /// Exemplars of one sample, or `None` if nobody keeps them.
+    exemplars: Option<Exemplars>,
 }
 
 /// What a scrape was, beside its batch.
@@ -104,6 +108,7 @@ impl ScrapeState {
             scrape: 1,
             newest: None,
             batch: Batch::default(),
+            exemplars: None,
         }
     }
 
@@ -119,6 +124,13 @@ impl ScrapeState {
         self.histogram_limits = HistogramLimits::new(&job.limits);
         self.reporter = Reporter::new(&job, target);
         self.job = job;
+    }
+
+    /// Says whether exemplars are kept.
+    pub(super) fn keep_exemplars(&mut self, keeps_exemplars: bool) {
+        if keeps_exemplars != self.exemplars.is_some() {
+            self.exemplars = keeps_exemplars.then(Exemplars::default);
+        }
     }
 
     /// The samples of the last scrape, its staleness markers and its report.
@@ -228,6 +240,9 @@ impl ScrapeState {
                             self.add(sample.key, &pairs, reading)?
                         }
                     };
+                    if let Some(exemplars) = &mut self.exemplars {
+                        parser.exemplars(exemplars);
+                    }
                     self.push(slot, &sample, time, reading)?;
                 }
             }
@@ -308,6 +323,10 @@ impl ScrapeState {
         }
         reading.pushed += 1;
         let time = own_time.unwrap_or(time);
+        if let Some(exemplars) = self.exemplars.as_ref().filter(|e| !e.is_empty()) {
+            let is_histogram = matches!(sample.value, Value::Histogram(_));
+            exemplars::push(exemplars, is_histogram, time, &mut self.batch);
+        }
         let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
         self.batch.label_bytes().extend_from_slice(labels);
         match (sample.value, sample.start) {

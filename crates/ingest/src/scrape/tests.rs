@@ -13,6 +13,7 @@ use crate::share::Share;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimestampMs, is_stale};
 use firn_model::tenant::TenantId;
@@ -438,4 +439,46 @@ fn scrape_reads_classic_histograms_as_the_job_says() {
     });
     let both = [classic[0], classic[1], converted];
     steps.check(text, &both, [1, 3, 3, 3]);
+}
+
+#[test]
+fn scrape_takes_exemplars_with_their_samples() {
+    let text = "# TYPE h histogram\n\
+        h_bucket{le=\"1\"} 1 # {id=\"a\"} 0.5\n\
+        h_bucket{le=\"+Inf\"} 2 # {id=\"b\"} 4 0.007\n\
+        h_count 2\nh_sum 3\n# EOF\n";
+    let openmetrics = || Body {
+        content_type: "application/openmetrics-text; version=1.0.0".into(),
+        ..body(text)
+    };
+    let exemplars = |steps: &Steps| -> Vec<String> {
+        let batch = steps.state.batch();
+        let line = |(series, e): (u32, TimedExemplar<'_>)| {
+            let name = batch.series(series as usize).labels;
+            let name = String::from_utf8_lossy(name.get("le")).into_owned();
+            let own = if e.has_own_time { "" } else { "?" };
+            format!("{name} {} {}@{}{own}", e.labels, e.value, e.time)
+        };
+        batch.exemplars().iter().map(line).collect()
+    };
+    let mut steps = Steps::new(JobSettings::new("test"));
+    for (keeps, wanted) in [
+        (false, &[][..]),
+        (true, &["1.0 {id=\"a\"} 0.5@10?", "+Inf {id=\"b\"} 4@7"]),
+        (false, &[]),
+    ] {
+        steps.state.keep_exemplars(keeps);
+        let scraped = steps.state.take(Ok(openmetrics()), 10, || Duration::ZERO);
+        scraped.outcome.unwrap();
+        assert_eq!(exemplars(&steps), wanted);
+    }
+    // As one native histogram: without a time of its own an exemplar is left out.
+    let mut steps = Steps::new(JobSettings {
+        convert_classic: true,
+        ..JobSettings::new("test")
+    });
+    steps.state.keep_exemplars(true);
+    let scraped = steps.state.take(Ok(openmetrics()), 10, || Duration::ZERO);
+    scraped.outcome.unwrap();
+    assert_eq!(exemplars(&steps), [" {id=\"b\"} 4@7"]);
 }

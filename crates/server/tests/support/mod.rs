@@ -14,11 +14,13 @@ use firn_model::cancel::Reason;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::real;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::{FoundExemplar, FoundExemplars};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
 use firn_model::store::{
-    Append, AppendBounds, Appended, Rejected, Rejection, Select, SelectRequest, Selection, Ticket,
+    Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
+    Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use firn_promql::value::{
@@ -82,6 +84,29 @@ impl Select for FakeStore {
         values.sort();
         values.dedup();
         Ok(values)
+    }
+
+    /// Two of each series: observed one second after the other.
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+        let mut answer = Vec::new();
+        for labels in &self.0 {
+            let matches = |m: &Matcher| m.matches(labels.get(m.name()));
+            if !request.sets.iter().any(|set| set.iter().all(matches)) {
+                continue;
+            }
+            let exemplar = |(time, value)| FoundExemplar {
+                labels: Labels::from_pairs([("trace_id", "<1>")]),
+                value,
+                time,
+            };
+            let all = [(1_500, 0.25), (2_000, f64::INFINITY)].map(exemplar);
+            let in_range = all.into_iter().filter(|e| request.range.contains(e.time));
+            answer.push(FoundExemplars {
+                series: labels.clone(),
+                exemplars: in_range.collect(),
+            });
+        }
+        Ok(answer)
     }
 }
 

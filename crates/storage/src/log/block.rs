@@ -34,6 +34,8 @@ pub(crate) enum BlockKind {
     Page = 4,
     /// Series of the catalogue.
     Series = 5,
+    /// Exemplars.
+    Exemplars = 6,
 }
 
 impl BlockKind {
@@ -43,6 +45,7 @@ impl BlockKind {
             3 => Some(Self::Directory),
             4 => Some(Self::Page),
             5 => Some(Self::Series),
+            6 => Some(Self::Exemplars),
             _ => None,
         }
     }

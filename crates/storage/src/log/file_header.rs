@@ -25,6 +25,9 @@ pub(crate) const PAGES_MAGIC: Magic = *b"FIRNPGS\0";
 /// The magic of the series catalogue.
 pub(crate) const SERIES_MAGIC: Magic = *b"FIRNSER\0";
 
+/// The magic of the file of exemplars.
+pub(crate) const EXEMPLARS_MAGIC: Magic = *b"FIRNEXM\0";
+
 /// What the first bytes of a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {

@@ -220,3 +220,75 @@ fn log_block_golden_bytes_stay() {
     .concat();
     assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
 }
+
+fn exemplar(labels: &Labels, value: f64, time: i64) -> TimedExemplar<'_> {
+    TimedExemplar {
+        labels: labels.as_ref(),
+        value,
+        time,
+        has_own_time: time % 2 == 0,
+    }
+}
+
+#[test]
+fn log_block_with_exemplars_returns_them_and_the_rest() {
+    for seed in 0..200 {
+        let rng = SimRng::new(seed);
+        let mut encoder = LogBlockEncoder::default();
+        let mut wanted = SeriesExemplars::default();
+        for _ in 0..rng.below(9) {
+            let labels = random_births(&rng).pop().map(|(_, labels)| labels);
+            let labels = labels.unwrap_or_default();
+            let value = f64::from_bits(rng.next_u64() & !(1 << 62));
+            let exemplar = exemplar(&labels, value, rng.next_u64() as i64);
+            let slot = rng.next_u64() as u32;
+            encoder.push_exemplar(slot, &exemplar);
+            wanted.push(slot, exemplar);
+        }
+        assert_eq!(encoder.is_empty(), wanted.is_empty());
+        encoder.rows.push(random_row(&rng, 3), None);
+        let bytes = encoder.finish();
+        let reader = LogBlockReader::new(&bytes).unwrap();
+        assert_eq!(reader.has_exemplars(), !wanted.is_empty());
+        let mut found = SeriesExemplars::default();
+        reader.exemplars(&mut found).unwrap();
+        let list = |e: &SeriesExemplars| format!("{:?}", e.iter().collect::<Vec<_>>());
+        assert_eq!(list(&found), list(&wanted), "seed {seed}");
+        let (_, rows, _) = decode(&bytes).unwrap();
+        assert_eq!(rows.len(), 1, "seed {seed}");
+        for _ in 0..50 {
+            let mut bytes = bytes.clone();
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+            if let Ok(reader) = LogBlockReader::new(&bytes) {
+                // Whatever it is, it is no panic.
+                let _ = reader.exemplars(&mut found);
+            }
+        }
+    }
+}
+
+#[test]
+fn log_block_with_exemplars_golden_bytes_stay() {
+    let (a, b) = (
+        Labels::from_pairs([("trace_id", "a")]),
+        Labels::from_pairs([("trace_id", "b")]),
+    );
+    let mut encoder = LogBlockEncoder::default();
+    encoder.push_exemplar(7, &exemplar(&a, 1.5, 1_000));
+    encoder.push_exemplar(300, &exemplar(&b, 1.5, 1_001));
+    let golden: Vec<u8> = [
+        // Version, 41 bytes of exemplars.
+        &[2, 41][..],
+        // Slot, time, value, a time of its own, labels.
+        &[7, 0xd0, 15, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 1],
+        b"\xc0\x08trace_id\x01a\x00",
+        &[0xac, 2, 2, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0],
+        b"\x80\x01b\x00",
+        // No births, no rows, no histograms.
+        &[0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    assert_eq!(encoder.finish(), golden);
+    assert!(encoder.is_empty());
+}

@@ -16,6 +16,7 @@
 //! another, so each shard sees sequence numbers ascend, and several batches are under way in
 //! different shards.
 
+mod exemplars;
 mod scratch;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::head::shard::Shard;
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
 use crate::log_block::LogBlockEncoder;
+use exemplars::Admitted;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
 use firn_model::log::DurableLog;
@@ -61,7 +63,8 @@ impl Store {
                 let taken = self.apply(&mut scratch, batch, window);
                 let appended = scratch.encode(self, batch);
                 self.metrics.appended_samples.add(appended.stored as u64);
-                self.hand_to_log(taken, &mut scratch.encoder, appended)
+                let exemplars = self.admit_exemplars(&mut scratch, batch);
+                self.hand_to_log(taken, &mut scratch.encoder, appended, exemplars)
             }
             Err(e) => {
                 self.leave(&scratch);
@@ -348,6 +351,7 @@ impl Store {
         taken: Taken,
         encoder: &mut LogBlockEncoder,
         appended: Appended,
+        exemplars: Option<Box<Admitted>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         if encoder.is_empty() {
@@ -358,7 +362,12 @@ impl Store {
         self.log.append(
             payload,
             Box::new(move |outcome| match outcome {
-                Ok(position) => taken.complete(Some(position), resolver, appended),
+                Ok(position) => {
+                    if let Some(exemplars) = exemplars {
+                        exemplars.keep(position);
+                    }
+                    taken.complete(Some(position), resolver, appended);
+                }
                 Err(e) => taken.fail(e, resolver),
             }),
         );

@@ -32,6 +32,8 @@ pub(super) struct StoreMetrics {
     /// Bytes of the series catalogue written, and attempts that failed.
     pub(super) catalogue_bytes: Counter,
     pub(super) catalogue_failures: Counter,
+    /// Bytes of exemplars written behind the log.
+    pub(super) exemplar_bytes: Counter,
     /// Blocks and pages that replay could not read.
     pub(super) damaged_blocks: Counter,
     /// Bytes of memory of chunks, index and tables.
@@ -98,6 +100,7 @@ impl Collect for Store {
         }
         self.collect_sealing(sink);
         self.collect_memory(sink);
+        self.exemplars.collect(sink);
     }
 }
 
@@ -166,6 +169,11 @@ impl Store {
                 "Times the catalogue could not be written or the log not be trimmed.",
                 counter(&m.catalogue_failures),
             ),
+            (
+                "firn_storage_exemplars_written_bytes_total",
+                "Bytes of exemplars written when the log was trimmed.",
+                counter(&m.exemplar_bytes),
+            ),
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
@@ -183,11 +191,11 @@ impl Store {
         ]
     }
 
-    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables and the pages that
-    /// are kept open.
+    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, the pages that are
+    /// kept open, and exemplars.
     pub fn memory_bytes(&self) -> usize {
         let bytes: i64 = self.memory().iter().map(|(_, gauge)| gauge.get()).sum();
-        usize::try_from(bytes).unwrap_or(0)
+        usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
     }
 
     fn collect_memory(&self, sink: &mut dyn Sink) {

@@ -90,6 +90,8 @@ pub struct StoreOptions {
     pub page_segment_bytes: u64,
     /// Bytes of opened pages in memory.
     pub page_cache_bytes: usize,
+    /// Exemplars that are kept: 48 bytes and their labels each, which are 128 characters at most.
+    pub exemplars_max: usize,
 }
 
 impl StoreOptions {
@@ -110,6 +112,7 @@ impl StoreOptions {
             log_segment_bytes: 16 << 20,
             page_segment_bytes: 128 << 20,
             page_cache_bytes: PAGE_CACHE_BYTES,
+            exemplars_max: 0,
         }
     }
 }

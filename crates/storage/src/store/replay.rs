@@ -22,8 +22,9 @@ use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
 use catalog::Catalog;
 use firn_model::error::Error;
+use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::LabelsRef;
-use firn_model::log::{DurableLog, Position};
+use firn_model::log::{DurableLog, LogBlock, Position};
 use firn_model::sample::TimestampMs;
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
@@ -76,7 +77,11 @@ impl Store {
         replay.load_catalogue(&mut upkeep);
         let page_count = pages.len();
         replay.load_pages(pages, &mut upkeep);
-        let log_bytes = replay.load_log(upkeep.trimmed().next())?;
+        let kept = self
+            .exemplars
+            .load(&upkeep.exemplars, &mut |damage| self.report(&damage));
+        let log_bytes = replay.load_log(upkeep.trimmed().next(), kept)?;
+        replay.keep_slots_of_exemplars();
         replay.build_index();
         replay.restore_coverage(&mut upkeep);
         self.watermark.start_at(self.log.last_position());
@@ -139,8 +144,8 @@ impl Replay<'_> {
         series.len() as u64
     }
 
-    /// Applies the log from `from` on; returns its bytes.
-    fn load_log(&self, from: Position) -> Result<usize, Error> {
+    /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes.
+    fn load_log(&self, from: Position, kept: Position) -> Result<usize, Error> {
         let mut group = Vec::new();
         let (mut group_bytes, mut bytes) = (0, 0);
         let mut orphans = ShardRows::default();
@@ -148,6 +153,9 @@ impl Replay<'_> {
             Ok(block) => {
                 group_bytes += block.payload.len();
                 bytes += block.payload.len();
+                if block.position > kept {
+                    self.take_exemplars(&block);
+                }
                 group.push(block.payload);
                 if group_bytes >= GROUP_BYTES {
                     self.apply_group(&group, &mut orphans);
@@ -161,6 +169,28 @@ impl Replay<'_> {
         self.apply_orphans(orphans);
         self.apply_late();
         Ok(bytes)
+    }
+
+    /// Takes the exemplars of a block. One without an outline is reported with its births.
+    fn take_exemplars(&self, block: &LogBlock) {
+        let Ok(reader) = LogBlockReader::new(&block.payload) else {
+            return;
+        };
+        if reader.has_exemplars() {
+            let mut exemplars = SeriesExemplars::default();
+            match reader.exemplars(&mut exemplars) {
+                Ok(()) => self.store.exemplars.replay(&exemplars, block.position),
+                Err(e) => self.store.report(&e.to_string()),
+            }
+        }
+    }
+
+    /// A series born later must not inherit the exemplars of one whose birth was never acked.
+    fn keep_slots_of_exemplars(&self) {
+        if let Some(slot) = self.store.exemplars.last_slot() {
+            self.next_slot
+                .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
+        }
     }
 
     /// `section` is memory to work in.

@@ -1,6 +1,7 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
 mod empty_series;
+mod exemplars;
 mod extreme_times;
 mod full_disk;
 mod model;

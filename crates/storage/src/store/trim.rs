@@ -17,7 +17,8 @@ impl Store {
             return;
         }
         let trimmed = self
-            .write_catalogue(upkeep, covered)
+            .write_exemplars(upkeep)
+            .and_then(|()| self.write_catalogue(upkeep, covered))
             .map_err(Error::from)
             .and_then(|()| self.log.trim(covered.next()));
         if let Err(e) = trimmed {

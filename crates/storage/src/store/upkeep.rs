@@ -8,6 +8,7 @@
 use super::coverage::Coverage;
 use super::{Store, SyncMode, lock};
 use crate::catalogue::Catalogue;
+use crate::exemplars::ExemplarFile;
 use crate::index::{Garbage, epoch_of};
 use crate::sealed::segments::Segments;
 use firn_model::log::Position;
@@ -30,6 +31,7 @@ const ACTIVE_MS: i64 = 20 * 60_000;
 pub(super) struct Upkeep {
     pub(super) segments: Segments,
     pub(super) catalogue: Catalogue,
+    pub(super) exemplars: ExemplarFile,
     pub(super) coverage: Coverage,
     /// On the monotonic clock.
     pub(super) seal_not_before: Duration,
@@ -43,10 +45,16 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     /// What it keeps when a store is opened.
-    pub(super) fn new(segments: Segments, catalogue: Catalogue, coverage: Coverage) -> Self {
+    pub(super) fn new(
+        segments: Segments,
+        catalogue: Catalogue,
+        exemplars: ExemplarFile,
+        coverage: Coverage,
+    ) -> Self {
         Self {
             segments,
             catalogue,
+            exemplars,
             coverage,
             seal_not_before: Duration::ZERO,
             garbage: Vec::new(),

@@ -1,7 +1,7 @@
 //! The walk through an unpacked request: from `WriteRequest` to the series of a batch.
 
 use super::refusal::{Refusal, Refusals};
-use super::{field, histogram, labels, plain};
+use super::{exemplar, field, histogram, labels, plain};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
@@ -16,6 +16,9 @@ const SERIES_BYTES: usize = 20;
 
 /// What a float sample costs in a batch.
 const SAMPLE_BYTES: usize = 16;
+
+/// What an exemplar costs in a batch besides its labels.
+const EXEMPLAR_BYTES: usize = 40;
 
 /// Memory is reserved in steps of this: a request of 2,000 samples takes two.
 const RESERVE_STEP_BYTES: usize = 64 << 10;
@@ -38,6 +41,8 @@ pub(super) struct Counts {
 struct Parts {
     /// Whether there are labels among the samples, too.
     has_label: bool,
+    /// Whether there are exemplars that are kept. A sender sends them in series of their own.
+    has_exemplar: bool,
     /// How many histograms cannot stand, and why the first one cannot.
     lost: Option<(Error, usize)>,
 }
@@ -47,6 +52,7 @@ pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     memory: Option<&'d mut Reservation>,
+    keeps_exemplars: bool,
     batch_bytes: usize,
     reserved_bytes: usize,
     series_count: usize,
@@ -58,11 +64,13 @@ impl<'d> Request<'d> {
         limits: &'d WireLimits,
         batch: &'d mut Batch,
         memory: Option<&'d mut Reservation>,
+        keeps_exemplars: bool,
     ) -> Self {
         Self {
             limits,
             batch,
             memory,
+            keeps_exemplars,
             batch_bytes: 0,
             reserved_bytes: 0,
             series_count: 0,
@@ -115,7 +123,7 @@ impl<'d> Request<'d> {
         let parts = self.parts(rest)?;
         let samples = self.batch.sample_count() - samples_before;
         let may_wait = !section.is_empty() && !parts.has_label && parts.lost.is_none();
-        if may_wait && samples > 0 {
+        if may_wait && (samples > 0 || parts.has_exemplar) {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
@@ -149,10 +157,10 @@ impl<'d> Request<'d> {
             });
         }
         if let Err(offence) = labels {
-            let lost = samples + parts.lost.map_or(0, |(_, count)| count);
+            let lost = samples + parts.lost.as_ref().map_or(0, |(_, count)| *count);
             refused.add(start, offence.refusal, lost, || offence.message);
             self.batch.drop_series();
-        } else if samples == 0 {
+        } else if samples == 0 && !parts.has_exemplar {
             self.batch.drop_series();
         } else {
             self.batch.end_series();
@@ -174,6 +182,11 @@ impl<'d> Request<'d> {
             match number {
                 field::SERIES_LABEL => parts.has_label = true,
                 field::SERIES_SAMPLE => self.sample(part)?,
+                field::SERIES_EXEMPLAR if self.keeps_exemplars => {
+                    self.charge(EXEMPLAR_BYTES.saturating_add(part.len()))?;
+                    exemplar::read(part, self.batch)?;
+                    parts.has_exemplar = true;
+                }
                 field::SERIES_EXEMPLAR => self.counts.exemplars += 1,
                 _ => {
                     if let Err(why) = self.histogram(part)? {

@@ -475,3 +475,71 @@ fn mutate(random: &SimRng, bytes: &mut Vec<u8>) {
         _ => {}
     }
 }
+
+fn exemplar(labels: &[RawLabel<'_>], value: f64, time: i64) -> Vec<u8> {
+    let mut message = Vec::new();
+    for (name, value) in labels {
+        put_bytes(&mut message, field::EXEMPLAR_LABEL, &label(name, value));
+    }
+    put_double(&mut message, field::EXEMPLAR_VALUE, value);
+    put_integer(&mut message, field::EXEMPLAR_TIME, time as u64);
+    message
+}
+
+#[test]
+fn decode_exemplars_that_are_kept_go_with_their_series() {
+    let name: RawLabel<'_> = (b"__name__", b"m");
+    let mut first = series(&[name]);
+    let id: RawLabel<'_> = (b"trace_id", b"1");
+    for part in [
+        exemplar(&[id, (b"empty", b"")], 0.5, 9),
+        exemplar(&[(b"z", b"\xff"), id], 1.0, 0),
+        exemplar(&[(b"\xff", b"x")], 2.0, 10),
+    ] {
+        put_bytes(&mut first, field::SERIES_EXEMPLAR, &part);
+    }
+    let of = |labels: &[RawLabel<'_>], exemplar: &[u8]| {
+        let mut message = Vec::new();
+        for (name, value) in labels {
+            put_bytes(&mut message, field::SERIES_LABEL, &label(name, value));
+        }
+        put_bytes(&mut message, field::SERIES_EXEMPLAR, exemplar);
+        message
+    };
+    let alone = of(&[name, (b"a", b"1")], &exemplar(&[id], -0.0, -5));
+    let nameless = of(&[(b"a", b"1")], &exemplar(&[id], 3.0, 11));
+    let body = body(&[first, nameless, alone]);
+    let mut decoder = Decoder::new(WireLimits::default());
+    for keeps in [false, true, false] {
+        decoder.keep_exemplars(keeps);
+        let decoded = decoder.decode(&body).unwrap();
+        let exemplars = decoded.batch.exemplars();
+        if !keeps {
+            assert_eq!((decoded.exemplar_count, exemplars.len()), (5, 0));
+            assert_eq!(decoded.batch.series_count(), 1);
+            continue;
+        }
+        let found: Vec<String> = exemplars
+            .iter()
+            .map(|(series, e)| {
+                let own = if e.has_own_time { "" } else { "?" };
+                let series = decoded.batch.series(series as usize).labels;
+                format!("{series} {} {}@{}{own}", e.labels, e.value, e.time)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                r#"{__name__="m"} {trace_id="1"} 0.5@9"#,
+                "{__name__=\"m\"} {trace_id=\"1\", z=\"\u{fffd}\"} 1@0?",
+                r#"{} {trace_id="1"} 3@11"#,
+                r#"{__name__="m", a="1"} {trace_id="1"} -0@-5"#,
+            ]
+        );
+        let refused: Vec<_> = decoded.refused.iter().map(|r| r.sample_count).collect();
+        assert_eq!(refused, [0]);
+    }
+    decoder.keep_exemplars(true);
+    let torn = of(&[name], b"whatever");
+    assert!(decoder.decode(&self::body(&[torn])).is_err());
+}

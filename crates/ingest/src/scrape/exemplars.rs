@@ -1,0 +1,29 @@
+//! Exemplars of a scraped sample on their way into its batch.
+
+use firn_model::batch::Batch;
+use firn_model::exemplar::{Exemplars, TimedExemplar};
+use firn_model::sample::TimestampMs;
+
+/// Adds the exemplars of a sample at `time`, in the order in which a store takes most of them. As
+/// upstream, one of a native histogram needs a time of its own: without, nobody could tell whether
+/// it was seen before.
+pub(super) fn push(
+    exemplars: &Exemplars,
+    is_histogram: bool,
+    time: TimestampMs,
+    batch: &mut Batch,
+) {
+    let timed = exemplars.iter().map(|exemplar| TimedExemplar {
+        labels: exemplar.labels,
+        value: exemplar.value,
+        time: exemplar.time.unwrap_or(time),
+        has_own_time: exemplar.time.is_some(),
+    });
+    let mut timed: Vec<_> = timed
+        .filter(|exemplar| exemplar.has_own_time || !is_histogram)
+        .collect();
+    timed.sort_by(TimedExemplar::order);
+    for exemplar in timed {
+        batch.push_exemplar(exemplar);
+    }
+}

@@ -1,0 +1,209 @@
+//! Exemplars of all series: the newest ones, so many at most.
+//!
+//! ```text
+//! append: checked against the ring -> log block -> durable -> ring
+//! trim:   ring, what is new of it -> file -> the log may go
+//! open:   file -> ring, then what the log has behind the file's position
+//! ```
+//!
+//! Follows upstream's `tsdb/exemplar.go` in what is taken. Exemplars get into the ring in the order
+//! of the log's blocks, so replay makes the same ring. The ring knows series by their slots; what
+//! their labels are the index knows. Invariant: an exemplar whose block is durable is in the ring,
+//! or pushed out by newer ones, now and after every restart.
+
+mod code;
+mod file;
+mod ring;
+
+pub(crate) use code::{ExemplarEncoder, read_exemplars};
+pub(crate) use file::ExemplarFile;
+use ring::{Ring, Taken};
+
+use crate::error::StorageError;
+use firn_model::exemplar::{FoundExemplar, SeriesExemplars};
+use firn_model::log::Position;
+use firn_model::metrics::{Counter, Sink, Value};
+use firn_model::sample::TimeRange;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The exemplars of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Exemplars {
+    /// Whether there is room for any: looked at before each append.
+    is_on: AtomicBool,
+    ring: Mutex<Ring>,
+    added: Counter,
+    out_of_order: Counter,
+    too_long: Counter,
+    homeless: Counter,
+}
+
+impl Exemplars {
+    /// Room for `max` exemplars.
+    pub(crate) fn new(max: usize) -> Self {
+        let exemplars = Self::default();
+        exemplars.set_max(max);
+        exemplars
+    }
+
+    /// Makes room for `max` exemplars; the oldest go if they are more.
+    pub(crate) fn set_max(&self, max: usize) {
+        self.ring().set_max(max);
+        self.is_on.store(max > 0, Ordering::Release);
+    }
+
+    /// Whether exemplars are kept.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of `offered` that may be logged, in their order; their numbers of series are slots.
+    pub(crate) fn admit(&self, offered: &SeriesExemplars) -> SeriesExemplars {
+        let mut admitted = SeriesExemplars::default();
+        let ring = self.ring();
+        for (slot, exemplar) in offered.iter() {
+            if exemplar.is_too_long() {
+                self.too_long.inc();
+                continue;
+            }
+            match ring.would_take(slot, &exemplar) {
+                Taken::Added => admitted.push(slot, exemplar),
+                Taken::Repeated => {}
+                Taken::OutOfOrder => self.out_of_order.inc(),
+            }
+        }
+        admitted
+    }
+
+    /// Counts an exemplar of a series that is not there.
+    pub(crate) fn count_homeless(&self) {
+        self.homeless.inc();
+    }
+
+    /// Takes what the block at `position` holds, now that it is durable.
+    pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
+        let mut ring = self.ring();
+        for (slot, exemplar) in exemplars.iter() {
+            match ring.add(slot, &exemplar) {
+                Taken::Added => self.added.inc(),
+                Taken::Repeated => {}
+                Taken::OutOfOrder => self.out_of_order.inc(),
+            }
+        }
+        ring.note(position);
+    }
+
+    /// Fills the ring from its file; returns the position behind which the log has more.
+    pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(String)) -> Position {
+        let mut ring = self.ring();
+        file.read(&mut ring, report);
+        ring.position()
+    }
+
+    /// Takes what replay finds in the log's block at `position`.
+    pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
+        let mut ring = self.ring();
+        for (slot, exemplar) in exemplars.iter() {
+            ring.add(slot, &exemplar);
+        }
+        ring.note(position);
+    }
+
+    /// The highest slot of an exemplar.
+    pub(crate) fn last_slot(&self) -> Option<u32> {
+        self.ring().slots().max()
+    }
+
+    /// Writes what the file does not have yet; durable on return. Returns the bytes written.
+    pub(crate) fn write(&self, file: &mut ExemplarFile) -> Result<u64, StorageError> {
+        let Some(news) = self.ring().news(file.has()) else {
+            return Ok(0);
+        };
+        file.write(&news)
+    }
+
+    /// The slots that have exemplars, ascending.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> = self.ring().slots().collect();
+        slots.sort_unstable();
+        slots
+    }
+
+    /// The exemplars of `slot` in `range`, in order of time.
+    pub(crate) fn of_series(&self, slot: u32, range: TimeRange) -> Vec<FoundExemplar> {
+        let ring = self.ring();
+        let found = ring.of_series(slot).filter(|e| range.contains(e.time));
+        found
+            .map(|exemplar| FoundExemplar {
+                labels: exemplar.labels.to_owned(),
+                value: exemplar.value,
+                time: exemplar.time,
+            })
+            .collect()
+    }
+
+    /// Bytes of memory of the ring.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.ring().memory_bytes()
+    }
+
+    /// Tells what is counted.
+    pub(crate) fn collect(&self, sink: &mut dyn Sink) {
+        let reasons = [
+            ("out_of_order", &self.out_of_order),
+            ("too_long", &self.too_long),
+            ("no_series", &self.homeless),
+        ];
+        for (reason, count) in reasons {
+            sink.metric(
+                "firn_storage_exemplars_refused_total",
+                "Exemplars that were not kept, by reason; repeated ones are not counted.",
+                &[("reason", reason)],
+                Value::Counter(count.get() as f64),
+            );
+        }
+        let ring = self.ring();
+        let table = [
+            (
+                "firn_storage_exemplars_added_total",
+                "Exemplars taken since the start.",
+                Value::Counter(self.added.get() as f64),
+            ),
+            (
+                "firn_storage_exemplars",
+                "Exemplars that are kept.",
+                Value::Gauge(ring.len() as f64),
+            ),
+            (
+                "firn_storage_exemplars_max",
+                "Exemplars that can be kept.",
+                Value::Gauge(ring.max() as f64),
+            ),
+            (
+                "firn_storage_exemplars_series",
+                "Series with exemplars that are kept.",
+                Value::Gauge(ring.slots().count() as f64),
+            ),
+            (
+                "firn_storage_exemplars_oldest_timestamp_seconds",
+                "The time of the exemplar that goes next: how far back the ring reaches.",
+                Value::Gauge(ring.oldest_time().unwrap_or(0) as f64 / 1e3),
+            ),
+            (
+                "firn_storage_exemplars_memory_bytes",
+                "Memory of the exemplars.",
+                Value::Gauge(ring.memory_bytes() as f64),
+            ),
+        ];
+        drop(ring);
+        for (name, help, value) in table {
+            sink.metric(name, help, &[], value);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Exemplars as bytes, one behind the other: in the log and in the file.
+//!
+//! ```text
+//! exemplar = slot varint | time zigzag varint, from the one before | value, 8 bytes
+//!            | own time u8, 0 or 1 | labels, measured against those before
+//! ```
+
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::log_block::{LabelsDecoder, LabelsEncoder};
+use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
+
+/// Encodes one exemplar after the other.
+#[derive(Debug, Default)]
+pub(crate) struct ExemplarEncoder {
+    labels: LabelsEncoder,
+    last_time: i64,
+}
+
+impl ExemplarEncoder {
+    /// Appends an exemplar of the series at `slot` to `out`.
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, slot: u32, exemplar: &TimedExemplar<'_>) {
+        push_uvarint(out, u64::from(slot));
+        push_uvarint(out, zigzag(exemplar.time.wrapping_sub(self.last_time)));
+        self.last_time = exemplar.time;
+        out.extend_from_slice(&exemplar.value.to_bits().to_le_bytes());
+        out.push(u8::from(exemplar.has_own_time));
+        self.labels.push(out, exemplar.labels);
+    }
+
+    /// Forgets what was encoded.
+    pub(crate) fn clear(&mut self) {
+        self.labels.clear();
+        self.last_time = 0;
+    }
+}
+
+/// Adds the exemplars that `bytes` hold to `into`.
+pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let mut labels = LabelsDecoder::default();
+    let mut time = 0i64;
+    while !cursor.is_empty() {
+        let slot = u32::try_from(cursor.uvarint()?);
+        time = time.wrapping_add(unzigzag(cursor.uvarint()?));
+        let value = f64::from_bits(cursor.u64()?);
+        let has_own_time = match cursor.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Malformed("exemplar with an unknown mark")),
+        };
+        let exemplar = TimedExemplar {
+            labels: labels.read(&mut cursor)?,
+            value,
+            time,
+            has_own_time,
+        };
+        into.push(slot.map_err(|_| Malformed("slot out of range"))?, exemplar);
+    }
+    Ok(())
+}

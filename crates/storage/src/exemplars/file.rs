@@ -1,0 +1,199 @@
+//! The file of exemplars: what the ring holds, so that the log may be trimmed.
+//!
+//! ```text
+//! exemplars/00000000000000000001.exemplars       blocks: docs/format/log.md
+//! payload = version u8 | position varint | exemplars of `code`
+//! ```
+//!
+//! It grows by what came since it was written last, whenever the log is about to be trimmed, and is
+//! written anew under another name once most of it is out of the ring. Each write ends with the
+//! payload that has the position up to which the log is in it; the others have zero, so that a
+//! write that was cut off says nothing. Invariant: what a write returned for is durable.
+
+use super::code::{ExemplarEncoder, read_exemplars};
+use super::ring::{News, Ring};
+use crate::block_file::{self, BlockFile, FileKind};
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint};
+use crate::error::StorageError;
+use crate::log::block::BlockKind;
+use crate::log::file_header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
+use crate::log::scan::{Found, Scanner};
+use firn_model::env::Env;
+use firn_model::exemplar::SeriesExemplars;
+use firn_model::log::Position;
+use std::path::{Path, PathBuf};
+
+const EXEMPLARS: FileKind = FileKind {
+    magic: EXEMPLARS_MAGIC,
+    suffix: ".exemplars",
+    block: BlockKind::Exemplars,
+};
+
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+const VERSION: u8 = 1;
+
+/// A payload is closed once it has so many bytes, so that damage costs no more.
+const PAYLOAD_BYTES: usize = 64 << 10;
+
+/// Below so many bytes a file is not written anew.
+const WHOLE_BYTES_MIN: u64 = 256 << 10;
+
+/// See the module.
+pub(crate) struct ExemplarFile {
+    env: Env,
+    dir: PathBuf,
+    /// There from the first write on.
+    file: Option<BlockFile>,
+    /// The number of the next file.
+    next: Position,
+    /// Entries of the ring before this number are in the file.
+    has: u64,
+    /// The size of the file when it was written anew.
+    whole_bytes: u64,
+}
+
+impl ExemplarFile {
+    /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
+    /// rewrite left.
+    pub(crate) fn open(env: &Env, dir: &Path) -> Result<Self, StorageError> {
+        for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
+            if name.to_string_lossy().ends_with(TEMPORARY_SUFFIX) {
+                block_file::remove(env, &dir.join(name))?;
+            }
+        }
+        let mut file = None;
+        let mut next = Position(1);
+        for number in EXEMPLARS.list(env, dir)?.into_iter().rev() {
+            let path = EXEMPLARS.path(dir, number);
+            next = next.max(number.next());
+            if file.is_some() {
+                block_file::remove(env, &path)?;
+                continue;
+            }
+            file = BlockFile::recover(env, path, EXEMPLARS, number)?;
+        }
+        let last = file.as_ref().map_or(next, |file| file.last().next());
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            file,
+            next: next.max(last),
+            // The first write after a start is a whole one.
+            has: 0,
+            whole_bytes: 0,
+        })
+    }
+
+    /// Entries of the ring before this number need not be written. None once the file holds more
+    /// of the past than of the ring: it is written anew then.
+    pub(crate) fn has(&self) -> u64 {
+        let bytes = self.file.as_ref().map_or(0, BlockFile::bytes);
+        match bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
+            true => 0,
+            false => self.has,
+        }
+    }
+
+    /// Fills `ring`; damage is reported and passed over.
+    pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(String)) {
+        let Some(file) = &self.file else { return };
+        let range = FILE_HEADER_BYTES..file.bytes();
+        let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
+        while let Some(found) = scanner.next() {
+            match found {
+                Found::Block { offset, header } => {
+                    let payload = scanner.payload(offset, &header);
+                    if let Err(e) = read_payload(payload, ring) {
+                        report(e.to_string());
+                    }
+                }
+                Found::Damage(range) => report(format!(
+                    "{}: {} bytes at {} are no block",
+                    file.path().display(),
+                    range.end - range.start,
+                    range.start
+                )),
+            }
+        }
+    }
+
+    /// Adds `news`; returns the bytes written.
+    pub(crate) fn write(&mut self, news: &News) -> Result<u64, StorageError> {
+        // Taken out: a file whose write failed is not written again.
+        let mut file = match self.file.take() {
+            Some(file) if !news.is_whole => file,
+            old => {
+                let mut path = EXEMPLARS.path(&self.dir, self.next).into_os_string();
+                path.push(TEMPORARY_SUFFIX);
+                let path = PathBuf::from(path);
+                block_file::remove(&self.env, &path)?;
+                let fresh = BlockFile::create(&self.env, path, EXEMPLARS, self.next);
+                // The old one counts until the new one is in its place.
+                self.file = old;
+                fresh?
+            }
+        };
+        let before = if news.is_whole { 0 } else { file.bytes() };
+        let outcome = append(&mut file, news).and_then(|()| file.sync());
+        if let Err(e) = outcome {
+            self.has = 0;
+            return Err(e);
+        }
+        if news.is_whole {
+            file.rename(&self.env, EXEMPLARS.path(&self.dir, file.first()))?;
+            if let Some(old) = self.file.take() {
+                block_file::remove(&self.env, old.path())?;
+            }
+            self.whole_bytes = file.bytes();
+        }
+        self.has = news.end;
+        self.next = file.last().next();
+        let written = file.bytes() - before;
+        self.file = Some(file);
+        Ok(written)
+    }
+}
+
+/// Appends the payloads of a write.
+fn append(file: &mut BlockFile, news: &News) -> Result<(), StorageError> {
+    let mut encoder = ExemplarEncoder::default();
+    let mut exemplars = Vec::new();
+    let mut payload = Vec::new();
+    for (slot, exemplar) in news.exemplars.iter() {
+        encoder.push(&mut exemplars, slot, &exemplar);
+        if exemplars.len() >= PAYLOAD_BYTES {
+            begin(&mut payload, Position(0));
+            payload.append(&mut exemplars);
+            file.append(&payload)?;
+            encoder.clear();
+        }
+    }
+    begin(&mut payload, news.position);
+    payload.append(&mut exemplars);
+    file.append(&payload)?;
+    Ok(())
+}
+
+fn begin(payload: &mut Vec<u8>, position: Position) {
+    payload.clear();
+    payload.push(VERSION);
+    push_uvarint(payload, position.0);
+}
+
+/// Reads a payload into `ring`.
+fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(payload);
+    if cursor.byte()? != VERSION {
+        return Err(Malformed("exemplars of an unknown version"));
+    }
+    let position = Position(cursor.uvarint()?);
+    let mut exemplars = SeriesExemplars::default();
+    read_exemplars(cursor.bytes(cursor.len())?, &mut exemplars)?;
+    for (slot, exemplar) in exemplars.iter() {
+        ring.add(slot, &exemplar);
+    }
+    ring.note(position);
+    Ok(())
+}

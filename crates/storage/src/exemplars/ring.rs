@@ -1,0 +1,332 @@
+//! The newest exemplars, in the order in which they came, and chained by series.
+//!
+//! ```text
+//! entries   #40 a   #41 b   #42 a   #43 c   ...        the oldest goes when there is no room
+//! next       #42     -       -       -
+//! chains    a: #40..#42   b: #41..#41   c: #43..#43
+//! ```
+//!
+//! An entry is known by its number, which counts all that ever came. Invariant: along a chain
+//! numbers and [`TimedExemplar::order`] ascend, but for exemplars whose time is that of a sample.
+
+use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
+use firn_model::labels::LabelsRef;
+use firn_model::log::Position;
+use firn_model::sample::TimestampMs;
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+
+/// No entry.
+const NONE: u64 = u64::MAX;
+
+/// What became of an exemplar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is in the ring.
+    Added,
+    /// The newest of its series says the same.
+    Repeated,
+    /// The newest of its series comes behind it.
+    OutOfOrder,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Canonical.
+    labels: Box<[u8]>,
+    value: f64,
+    time: TimestampMs,
+    /// The next entry of the series.
+    next: u64,
+    slot: u32,
+    has_own_time: bool,
+}
+
+impl Entry {
+    fn exemplar(&self) -> TimedExemplar<'_> {
+        TimedExemplar {
+            labels: LabelsRef::from_canonical(&self.labels),
+            value: self.value,
+            time: self.time,
+            has_own_time: self.has_own_time,
+        }
+    }
+}
+
+/// The first and the last entry of a series.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    oldest: u64,
+    newest: u64,
+}
+
+/// What a file lacks of a ring.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) exemplars: SeriesExemplars,
+    /// Whether that is the whole ring: what the file has is out of it.
+    pub(crate) is_whole: bool,
+    /// The number behind the last of them.
+    pub(crate) end: u64,
+    /// All of the log's exemplars up to here are among them or were before.
+    pub(crate) position: Position,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    max: usize,
+    entries: VecDeque<Entry>,
+    /// The number of the first entry.
+    first: u64,
+    chains: HashMap<u32, Chain>,
+    label_bytes: usize,
+    /// The last block whose exemplars came.
+    position: Position,
+}
+
+impl Ring {
+    /// Makes room for `max` entries; the oldest go if they are more.
+    pub(crate) fn set_max(&mut self, max: usize) {
+        self.max = max;
+        while self.entries.len() > max {
+            self.drop_oldest();
+        }
+        self.entries.shrink_to(max);
+    }
+
+    /// Room for so many.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The series that have any.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.chains.keys().copied()
+    }
+
+    /// The time of the entry that goes next.
+    pub(crate) fn oldest_time(&self) -> Option<TimestampMs> {
+        self.entries.front().map(|entry| entry.time)
+    }
+
+    /// The last block whose exemplars came.
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Says that the exemplars of the block at `position` came.
+    pub(crate) fn note(&mut self, position: Position) {
+        self.position = self.position.max(position);
+    }
+
+    /// What would become of an exemplar of the series at `slot`.
+    pub(crate) fn would_take(&self, slot: u32, exemplar: &TimedExemplar<'_>) -> Taken {
+        let chain = self.chains.get(&slot);
+        let Some(newest) = chain.and_then(|chain| self.entry(chain.newest)) else {
+            return Taken::Added;
+        };
+        let newest = newest.exemplar();
+        if exemplar.repeats(&newest) {
+            return Taken::Repeated;
+        }
+        match exemplar.order(&newest) {
+            Ordering::Less => Taken::OutOfOrder,
+            Ordering::Equal => Taken::Repeated,
+            Ordering::Greater => Taken::Added,
+        }
+    }
+
+    /// Takes an exemplar of the series at `slot`.
+    pub(crate) fn add(&mut self, slot: u32, exemplar: &TimedExemplar<'_>) -> Taken {
+        let taken = self.would_take(slot, exemplar);
+        if taken != Taken::Added || self.max == 0 {
+            return taken;
+        }
+        if self.entries.len() == self.max {
+            self.drop_oldest();
+        }
+        let number = self.end();
+        match self.chains.get_mut(&slot) {
+            Some(chain) => {
+                let before = std::mem::replace(&mut chain.newest, number);
+                let at = before.wrapping_sub(self.first) as usize;
+                if let Some(before) = self.entries.get_mut(at) {
+                    before.next = number;
+                }
+            }
+            None => {
+                let chain = Chain {
+                    oldest: number,
+                    newest: number,
+                };
+                self.chains.insert(slot, chain);
+            }
+        }
+        let labels = exemplar.labels.as_bytes();
+        self.label_bytes += labels.len();
+        self.entries.push_back(Entry {
+            labels: labels.into(),
+            value: exemplar.value,
+            time: exemplar.time,
+            next: NONE,
+            slot,
+            has_own_time: exemplar.has_own_time,
+        });
+        taken
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(gone) = self.entries.pop_front() else {
+            return;
+        };
+        self.first += 1;
+        self.label_bytes -= gone.labels.len();
+        if gone.next == NONE {
+            self.chains.remove(&gone.slot);
+        } else if let Some(chain) = self.chains.get_mut(&gone.slot) {
+            chain.oldest = gone.next;
+        }
+    }
+
+    /// The number of the next entry.
+    fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry> {
+        let at = number.checked_sub(self.first)?;
+        self.entries.get(usize::try_from(at).ok()?)
+    }
+
+    /// The exemplars of a series, the oldest first.
+    pub(crate) fn of_series(&self, slot: u32) -> impl Iterator<Item = TimedExemplar<'_>> {
+        let mut next = self.chains.get(&slot).map_or(NONE, |chain| chain.oldest);
+        std::iter::from_fn(move || {
+            let entry = self.entry(next)?;
+            next = entry.next;
+            Some(entry.exemplar())
+        })
+    }
+
+    /// What whoever has the entries before number `has` lacks; `None` if nothing.
+    pub(crate) fn news(&self, has: u64) -> Option<News> {
+        if self.end() <= has {
+            return None;
+        }
+        let known = usize::try_from(has.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut exemplars = SeriesExemplars::default();
+        for entry in self.entries.iter().skip(known) {
+            exemplars.push(entry.slot, entry.exemplar());
+        }
+        Some(News {
+            exemplars,
+            is_whole: known == 0,
+            end: self.end(),
+            position: self.position,
+        })
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // A table of the standard library has a byte beside each place.
+        let chain = size_of::<(u32, Chain)>() + 1;
+        self.entries.capacity() * size_of::<Entry>()
+            + self.label_bytes
+            + self.chains.capacity() * chain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+    use firn_model::labels::Labels;
+
+    fn exemplar(labels: &Labels, value: f64, time: i64, has_own_time: bool) -> TimedExemplar<'_> {
+        TimedExemplar {
+            labels: labels.as_ref(),
+            value,
+            time,
+            has_own_time,
+        }
+    }
+
+    fn found(ring: &Ring, slot: u32) -> Vec<(f64, i64)> {
+        ring.of_series(slot).map(|e| (e.value, e.time)).collect()
+    }
+
+    #[test]
+    fn ring_takes_what_upstream_takes() {
+        use Taken::{Added, OutOfOrder, Repeated};
+        let (a, b) = (
+            Labels::from_pairs([("id", "a")]),
+            Labels::from_pairs([("id", "b")]),
+        );
+        let mut ring = Ring::default();
+        ring.set_max(10);
+        for (labels, value, time, has_own_time, want) in [
+            (&a, 1.0, 10, true, Added),
+            (&a, 1.0, 10, true, Repeated),
+            (&b, 1.0, 10, true, Added),
+            (&a, 1.0, 10, true, OutOfOrder),
+            (&a, 2.0, 10, true, Added),
+            (&a, 1.0, 10, true, OutOfOrder),
+            (&a, 9.0, 9, true, OutOfOrder),
+            (&a, 1.0, 11, true, Added),
+            (&a, 2.0, 12, false, Added),
+            // Without times of their own the same is the same at any time.
+            (&a, 2.0, 13, false, Repeated),
+            (&a, 2.0, 13, true, Added),
+            (&a, f64::NAN, 14, true, Added),
+            (&a, f64::NAN, 14, true, Repeated),
+            (&a, 0.0, 15, true, Added),
+            (&a, -0.0, 15, true, Repeated),
+        ] {
+            let exemplar = exemplar(labels, value, time, has_own_time);
+            let context = format!("{exemplar:?}");
+            assert_eq!(ring.would_take(7, &exemplar), want, "{context}");
+            assert_eq!(ring.add(7, &exemplar), want, "{context}");
+        }
+        assert_eq!(ring.add(8, &exemplar(&a, 1.0, 1, true)), Added);
+        assert_eq!(found(&ring, 8), [(1.0, 1)]);
+        assert_eq!(found(&ring, 9), []);
+    }
+
+    #[test]
+    fn ring_full_keeps_the_newest_of_all_series() {
+        for seed in 0..200 {
+            let rng = SimRng::new(seed);
+            let mut ring = Ring::default();
+            let mut max = 1 + rng.below(20) as usize;
+            ring.set_max(max);
+            let mut all: Vec<(u32, i64)> = Vec::new();
+            let labels = Labels::from_pairs([("trace_id", "x")]);
+            for time in 0..rng.below(200) as i64 {
+                if rng.one_in(40) {
+                    max = 1 + rng.below(30) as usize;
+                    ring.set_max(max);
+                    let over = all.len().saturating_sub(max);
+                    all.drain(..over);
+                }
+                let slot = rng.below(6) as u32;
+                ring.add(slot, &exemplar(&labels, 0.5, time, true));
+                all.push((slot, time));
+                let over = all.len().saturating_sub(max);
+                all.drain(..over);
+            }
+            for slot in 0..6 {
+                let of_slot = all.iter().filter(|(s, _)| *s == slot);
+                let want: Vec<_> = of_slot.map(|(_, time)| (0.5, *time)).collect();
+                assert_eq!(found(&ring, slot), want, "seed {seed} slot {slot}");
+            }
+            assert_eq!(ring.len(), all.len(), "seed {seed}");
+            assert_eq!(ring.label_bytes, all.len() * labels.as_bytes().len());
+        }
+    }
+}

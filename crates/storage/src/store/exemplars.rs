@@ -1,0 +1,62 @@
+//! Exemplars of the store: how many, made durable, and found.
+
+use super::Store;
+use super::upkeep::Upkeep;
+use crate::error::StorageError;
+use firn_model::error::Error;
+use firn_model::exemplar::FoundExemplars;
+use firn_model::sample::TimeRange;
+use firn_model::store::ExemplarRequest;
+use std::collections::BTreeSet;
+
+/// Series between two looks at the cancel flag: some 100 us.
+const CANCEL_EACH: usize = 256;
+
+impl Store {
+    /// Makes room for `max` exemplars; the oldest go if they are more.
+    pub fn set_exemplars_max(&self, max: usize) {
+        self.exemplars.set_max(max);
+    }
+
+    /// Makes durable what the log need not keep.
+    pub(super) fn write_exemplars(&self, upkeep: &mut Upkeep) -> Result<(), StorageError> {
+        if self.exemplars.is_on() {
+            let bytes = self.exemplars.write(&mut upkeep.exemplars)?;
+            self.metrics.exemplar_bytes.add(bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) fn select_exemplars(
+        &self,
+        request: ExemplarRequest<'_>,
+    ) -> Result<Vec<FoundExemplars>, Error> {
+        if *request.tenant != self.options.tenant {
+            return Ok(Vec::new());
+        }
+        let generation = self.index.generation();
+        let slots = self.exemplars.slots();
+        let mut matching = BTreeSet::new();
+        for matchers in request.sets {
+            let found = self
+                .index
+                .lookup(matchers, TimeRange::ALL, request.cancel)?;
+            let has_any = |slot: &u32| slots.binary_search(slot).is_ok();
+            matching.extend(found.slots().filter(has_any));
+        }
+        let mut answer = Vec::new();
+        for (i, slot) in matching.into_iter().enumerate() {
+            if i.is_multiple_of(CANCEL_EACH) {
+                request.cancel.check()?;
+            }
+            let exemplars = self.exemplars.of_series(slot, request.range);
+            if !exemplars.is_empty() {
+                let series = self.index.series_labels(slot);
+                answer.push(FoundExemplars { series, exemplars });
+            }
+        }
+        drop(generation);
+        answer.sort_by(|a, b| a.series.cmp(&b.series));
+        Ok(answer)
+    }
+}

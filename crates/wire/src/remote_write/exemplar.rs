@@ -1,0 +1,53 @@
+//! Exemplars of a series.
+
+use super::field;
+use super::labels::name_and_value;
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use firn_model::batch::Batch;
+use firn_model::exemplar::TimedExemplar;
+use firn_model::labels::LabelsBuilder;
+
+/// Labels that are looked at: more have too many characters anyway, as each has one at least.
+const LABELS_MAX: usize = 129;
+
+/// Adds the exemplar in `message` to the series under way. One without a time has the time zero, as
+/// upstream; one with a label whose name is not UTF-8 is left out.
+pub(super) fn read(message: &[u8], batch: &mut Batch) -> Result<(), WireError> {
+    let mut labels = LabelsBuilder::default();
+    let (mut value, mut time) = (0.0, 0);
+    let (mut count, mut is_readable) = (0, true);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::EXEMPLAR_LABEL => {
+                expect(wire_type, WireType::Bytes)?;
+                let (name, value) = name_and_value(cursor.bytes()?)?;
+                count += 1;
+                match std::str::from_utf8(name) {
+                    _ if count > LABELS_MAX => {}
+                    Ok("") | Err(_) => is_readable = false,
+                    Ok(name) => drop(labels.set(name, value)),
+                }
+            }
+            field::EXEMPLAR_VALUE => {
+                expect(wire_type, WireType::Fixed64)?;
+                value = cursor.double()?;
+            }
+            field::EXEMPLAR_TIME => {
+                expect(wire_type, WireType::Varint)?;
+                time = cursor.varint()? as i64;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    if is_readable {
+        batch.push_exemplar(TimedExemplar {
+            labels: labels.build().as_ref(),
+            value,
+            time,
+            has_own_time: time != 0,
+        });
+    }
+    Ok(())
+}
