@@ -32,10 +32,11 @@ fn usage() -> ExitCode {
 
 fn check_config(file: &Path) -> bool {
     console::out(&format!("Checking {}\n", file.display()));
-    let is_valid = match config::load(file) {
+    let is_valid = match config::load(file, config::JobFeatures::default()) {
         Ok(config) => {
             for key in &config.ignored {
-                console::out(&format!("  WARNING: {key} has no effect in Firn\n"));
+                let why = config::why_ignored(key).map_or(String::new(), |why| format!(": {why}"));
+                console::out(&format!("  WARNING: {key} has no effect in Firn{why}\n"));
             }
             let file = file.display();
             console::out(&format!(

@@ -6,6 +6,7 @@
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
 mod discovery;
+mod features;
 mod global;
 mod http;
 mod jobs;
@@ -17,6 +18,7 @@ mod schema;
 mod sources;
 mod yaml;
 
+pub use features::JobFeatures;
 pub use sources::read_groups;
 
 use crate::retention::Retention;
@@ -115,7 +117,7 @@ pub enum ConfigError {
 }
 
 /// Reads and checks a config file.
-pub fn load(path: &Path) -> Result<Config, ConfigError> {
+pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let file = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -126,7 +128,7 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
         file: file.clone(),
         error,
     };
-    let parsed = parse(&text, dir).map_err(at_file)?;
+    let parsed = parse(&text, dir, features).map_err(at_file)?;
     let mut config = parsed.config;
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
@@ -253,7 +255,7 @@ struct Parsed {
 }
 
 /// Checks the text of a config that lies in `dir`. An empty one is a config that sets nothing.
-fn parse(text: &str, dir: &Path) -> Result<Parsed, YamlError> {
+fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlError> {
     let Some(root) = yaml::parse(text)? else {
         return Ok(Parsed::default());
     };
@@ -261,7 +263,7 @@ fn parse(text: &str, dir: &Path) -> Result<Parsed, YamlError> {
     // The walk blots out secrets in what is shown; what is read next still has them.
     let mut shown = root.clone();
     walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
-    let global = Global::read(&root, dir)?;
+    let global = Global::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
         text: print::print(&shown),
@@ -296,6 +298,17 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
         patterns.push(dir.join(pattern));
     }
     Ok(patterns)
+}
+
+/// Why a key has no effect, where that needs a word.
+pub fn why_ignored(key: &str) -> Option<&'static str> {
+    match key {
+        "global.external_labels" => Some(
+            "they are for what leaves a server (remote write and read, federation, alerts), which \
+             Firn does not do yet; here they only choose when targets are scraped",
+        ),
+        _ => None,
+    }
 }
 
 /// Our own keys as a Markdown table.

@@ -85,7 +85,7 @@ mod tests {
         };
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let config = config::load(file.path()).unwrap();
+        let config = config::load(file.path(), config::JobFeatures::default()).unwrap();
         let got = Retention::of(&line, &config);
         assert_eq!(got.to_string(), want, "{flags:?} {retention}");
         assert!(got.as_millis() > 0, "{flags:?} {retention}");

@@ -16,7 +16,7 @@ mod running;
 mod scraping;
 mod signals;
 
-use crate::config::{self, Config, ConfigError, WalSync};
+use crate::config::{self, Config, ConfigError, JobFeatures, WalSync};
 use crate::flags::{self, CommandLine, Request};
 use crate::retention::Retention;
 use crate::settings::Settings;
@@ -110,7 +110,7 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
         return Err(ServeError::WebConfig);
     }
     let config = match &settings.config_file {
-        Some(file) => config::load(file)?,
+        Some(file) => config::load(file, JobFeatures::of_names(&settings.features))?,
         None => Config::built_in(),
     };
     logs::start(
@@ -133,7 +133,7 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
         warn!(flag, "flag has no effect in Firn");
     }
     for key in &config.ignored {
-        warn!(key, "config key has no effect in Firn");
+        running::warn_of_ignored(key);
     }
 }
 
@@ -182,7 +182,8 @@ impl Node {
         let env = real::env().map_err(ServeError::Threads)?;
         let memory = Budget::new("process", limit_bytes);
         let file = settings.config_file.clone();
-        let running = Arc::new(Running::new(file, config, env.clock.clone()));
+        let features = JobFeatures::of_names(&settings.features);
+        let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);

@@ -31,8 +31,9 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod view;
+mod zeros;
 
-pub use settings::{JobSettings, ScrapeLimits};
+pub use settings::{JobSettings, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub use target::{Target, check_address};
 pub use view::{ActiveTarget, PoolView};

@@ -1,9 +1,10 @@
 //! `global`: what holds for every job that does not say otherwise.
 
+use super::features::JobFeatures;
 use super::read;
 use super::yaml::{Node, YamlError};
 use firn_ingest::relabel::NameScheme;
-use firn_ingest::scrape::ScrapeLimits;
+use firn_ingest::scrape::{ScrapeLimits, StartTimes};
 use firn_model::labels::Labels;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Global {
     pub always_classic: bool,
     pub convert_classic: bool,
     pub extra_metrics: bool,
+    pub start_times: StartTimes,
+    pub type_and_unit_labels: bool,
     pub names: NameScheme,
     pub escaping: Escaping,
     /// Without those that only a job can have.
@@ -45,6 +48,8 @@ impl Default for Global {
             always_classic: false,
             convert_classic: false,
             extra_metrics: false,
+            start_times: StartTimes::default(),
+            type_and_unit_labels: false,
             names: NameScheme::Utf8,
             escaping: Escaping::AllowUtf8,
             limits: ScrapeLimits::default(),
@@ -56,10 +61,25 @@ impl Default for Global {
 }
 
 impl Global {
+    /// What holds without the section.
+    fn of_features(features: JobFeatures) -> Self {
+        let asks_for_starts = features.start_times.are_read();
+        Self {
+            // Protocol buffers tell most start times.
+            protocols: asks_for_starts
+                .then(|| ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec()),
+            extra_metrics: features.extra_metrics,
+            start_times: features.start_times,
+            type_and_unit_labels: features.type_and_unit_labels,
+            ..Self::default()
+        }
+    }
+
     /// Reads the section, if there is one.
-    pub fn read(root: &Node, dir: &Path) -> Result<Self, YamlError> {
+    pub fn read(root: &Node, dir: &Path, features: JobFeatures) -> Result<Self, YamlError> {
+        let defaults = Self::of_features(features);
         let Some(node) = root.get("global").filter(|node| !node.is_null()) else {
-            return Ok(Self::default());
+            return Ok(defaults);
         };
         let flag = |key: &str| read::flag(node, key).unwrap_or(false);
         let interval = read::duration(node, "scrape_interval").unwrap_or(INTERVAL);
@@ -71,11 +91,14 @@ impl Global {
         Ok(Self {
             interval,
             timeout: timeout.unwrap_or(TIMEOUT.min(interval)),
-            protocols: protocols(node, || "global config".into())?,
+            protocols: protocols(node, || "global config".into())?.or(defaults.protocols),
             native_histograms: flag("scrape_native_histograms"),
             always_classic: flag("always_scrape_classic_histograms"),
             convert_classic: flag("convert_classic_histograms_to_nhcb"),
-            extra_metrics: flag("extra_scrape_metrics"),
+            extra_metrics: read::flag(node, "extra_scrape_metrics")
+                .unwrap_or(defaults.extra_metrics),
+            start_times: defaults.start_times,
+            type_and_unit_labels: defaults.type_and_unit_labels,
             names,
             escaping: escaping(node).unwrap_or(escaping_of(names)),
             limits: limits(node, &ScrapeLimits::default())?,

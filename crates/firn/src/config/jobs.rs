@@ -67,6 +67,8 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
         native_histograms,
         always_classic: flag("always_scrape_classic_histograms", global.always_classic),
         convert_classic: flag("convert_classic_histograms_to_nhcb", global.convert_classic),
+        start_times: global.start_times,
+        type_and_unit_labels: global.type_and_unit_labels,
         extra_metrics: flag("extra_scrape_metrics", global.extra_metrics),
         enable_compression: flag("enable_compression", true),
         names,

@@ -8,7 +8,7 @@ use firn_wire::exposition::{Escaping, ScrapeProtocol};
 
 /// The config in `text`, as if it lay in `/etc`.
 fn parse(text: &str) -> Result<Config, YamlError> {
-    super::parse(text, Path::new("/etc")).map(|parsed| parsed.config)
+    super::parse(text, Path::new("/etc"), JobFeatures::default()).map(|parsed| parsed.config)
 }
 
 /// The only job of a config whose job has these lines.
@@ -484,4 +484,33 @@ fn read_groups_reads_target_files() {
     ] {
         assert_eq!(read_groups(text).unwrap_err(), want, "{text}");
     }
+}
+
+#[test]
+fn features_change_what_jobs_inherit_and_not_what_is_written() {
+    let names = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        JobFeatures::of_names(&names)
+    };
+    let job = |global: &str, features| {
+        let text = format!("{global}scrape_configs: [{{job_name: j}}]\n");
+        let parsed = super::parse(&text, Path::new("/etc"), features).unwrap();
+        parsed.config.jobs[0].clone()
+    };
+    let none = names(&["promql-experimental-functions"]);
+    assert_eq!(none, JobFeatures::default());
+    let plain = job("", none);
+    assert!(!plain.extra_metrics && !plain.start_times.are_read());
+    assert_eq!(plain.protocols, ScrapeProtocol::DEFAULT);
+    let all = names(&["extra-scrape-metrics", "st-storage", "type-and-unit-labels"]);
+    for global in ["", "global: {scrape_interval: 1s}\n"] {
+        let job = job(global, all);
+        assert!(job.extra_metrics && job.start_times.are_stored && job.type_and_unit_labels);
+        assert_eq!(job.protocols[0], ScrapeProtocol::PrometheusProto);
+    }
+    let written =
+        "global: {extra_scrape_metrics: false, scrape_protocols: [OpenMetricsText1.0.0]}\n";
+    let job = job(written, all);
+    assert!(!job.extra_metrics && job.start_times.are_read());
+    assert_eq!(job.protocols, [ScrapeProtocol::OpenMetricsText1_0_0]);
 }

@@ -256,7 +256,8 @@ pub const FLAGS: &[Flag] = &[
         "Features to switch on, separated by commas; may be repeated. Known: \
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
-         type-and-unit-labels, exemplar-storage.",
+         type-and-unit-labels, exemplar-storage, extra-scrape-metrics, st-storage, \
+         created-timestamp-zero-ingestion.",
     ),
     flag(
         "log.level",

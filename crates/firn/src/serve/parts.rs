@@ -20,7 +20,7 @@ use firn_server::parts::{
 use firn_storage::store::Store;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Why the server cannot be built from its settings.
 #[derive(Debug, thiserror::Error)]
@@ -124,8 +124,15 @@ fn language_features(names: &[String]) -> Features {
             "promql-delayed-name-removal" => features.delayed_name_removal = true,
             "use-start-timestamps" => features.use_start_timestamps = true,
             "type-and-unit-labels" => features.type_and_unit_labels = true,
-            // The store's.
-            "exemplar-storage" => {}
+            // Those of the store and of scraping.
+            "exemplar-storage"
+            | "extra-scrape-metrics"
+            | "created-timestamp-zero-ingestion"
+            | "st-storage" => {}
+            // On, or up to the config, in Prometheus 3.14 too.
+            "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
+                info!(feature = name, "feature is a no-op, as in Prometheus");
+            }
             name => warn!(feature = name, "feature has no effect in Firn"),
         }
     }

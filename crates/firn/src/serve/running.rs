@@ -2,7 +2,7 @@
 //!
 //! Invariant: a config that cannot be read changes nothing but the metric that says so.
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 /// The configuration in force.
 pub struct Running {
     file: Option<PathBuf>,
+    features: JobFeatures,
     clock: Arc<dyn Clock>,
     config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
@@ -27,14 +28,20 @@ struct State {
 }
 
 impl Running {
-    /// Starts with `config`, read from `file`.
-    pub fn new(file: Option<PathBuf>, config: Config, clock: Arc<dyn Clock>) -> Self {
+    /// Starts with `config`, read from `file` under `features`.
+    pub fn new(
+        file: Option<PathBuf>,
+        features: JobFeatures,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let state = Mutex::new(State {
             is_newest_good: true,
             taken_over: clock.now_ms(),
         });
         Self {
             file,
+            features,
             clock,
             config: watch::Sender::new(Arc::new(config)),
             state,
@@ -73,7 +80,7 @@ impl Running {
             .reloading
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match config::load(file) {
+        match config::load(file, self.features) {
             Ok(config) => {
                 self.take_over(config);
                 Ok(())
@@ -88,7 +95,7 @@ impl Running {
 
     fn take_over(&self, config: Config) {
         for key in &config.ignored {
-            warn!(key, "config key has no effect in Firn");
+            warn_of_ignored(key);
         }
         for key in self.config().fixed_differences(&config) {
             warn!(key, "config key changes with the next start only");
@@ -106,6 +113,14 @@ impl Running {
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Names a key that is set and has no effect.
+pub fn warn_of_ignored(key: &str) {
+    match config::why_ignored(key) {
+        Some(why) => warn!(why, key, "config key has no effect in Firn"),
+        None => warn!(key, "config key has no effect in Firn"),
     }
 }
 
@@ -140,8 +155,9 @@ mod tests {
         let write = |text: &str| std::fs::write(&file, text).unwrap();
         write("global: {evaluation_interval: 10s}\n");
         let clock = Arc::new(SimClock::default());
-        let config = config::load(&file).unwrap();
-        let running = Running::new(Some(file.clone()), config, clock.clone());
+        let features = JobFeatures::default();
+        let config = config::load(&file, features).unwrap();
+        let running = Running::new(Some(file.clone()), features, config, clock.clone());
         let interval = || running.config().evaluation_interval;
         assert_eq!(interval(), Duration::from_secs(10));
         clock.set_ms(7);

@@ -12,6 +12,7 @@
 //! Invariant: an entry of the table `by_key` has that key; followers are hints and may be wrong.
 
 use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub(super) struct Slot(u32);
 const NOWHERE: Slot = Slot(u32::MAX);
 
 /// Bytes of an entry beside its key and labels: itself, its place in the table, two allocations.
-const ENTRY_BYTES: usize = 160;
+const ENTRY_BYTES: usize = 168;
 
 /// Entries that a target may have beyond twice those of its last good scrape: what failing scrapes
 /// may leave behind before it is forgotten. Prometheus's number.
@@ -39,6 +40,8 @@ pub(super) struct Entry {
     pub(super) seen: u64,
     /// The scrape that saw it last in a way that lets it go stale, and the one before that.
     tracked: [u64; 2],
+    /// The last start time of which a zero was made.
+    pub(super) zero_made: TimestampMs,
     /// Whether a good scrape saw it: only then it was stored.
     is_stored: bool,
     follower: Slot,
@@ -132,6 +135,7 @@ impl SeriesCache {
             labels,
             seen,
             tracked: [0; 2],
+            zero_made: START_UNKNOWN,
             is_stored: false,
             follower: NOWHERE,
         };
@@ -203,6 +207,10 @@ impl SeriesCache {
     /// Ends a scrape without a good body. What such scrapes saw first was not stored; it is
     /// forgotten if it is much, or if its memory is needed.
     pub(super) fn end_failed(&mut self, needs_memory: bool) {
+        for entry in self.entries.iter_mut().flatten() {
+            // Zeros of this scrape were not stored; others are refused by whoever has them.
+            entry.zero_made = START_UNKNOWN;
+        }
         if needs_memory || self.len() > 2 * self.good_count + SPARE_ENTRIES {
             self.retain(|entry| entry.is_stored);
         }

@@ -280,6 +280,9 @@ impl Scraping {
         state.keep_exemplars(pipeline.takes_exemplars());
         let appending = spawn_blocking(move || {
             let made = make(&mut state);
+            if !state.zeros().is_empty() {
+                pipeline.append_if_welcome(&tenant, state.zeros());
+            }
             let write = pipeline.append(&tenant, state.batch());
             (made, write, state)
         });

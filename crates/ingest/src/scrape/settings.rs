@@ -32,6 +32,23 @@ pub struct ScrapeLimits {
     pub histogram_bucket_factor: f64,
 }
 
+/// What becomes of the times since when samples count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartTimes {
+    /// They are stored with the samples (`st-storage`).
+    pub are_stored: bool,
+    /// A sample of zero is stored at each (`created-timestamp-zero-ingestion`).
+    pub make_zeros: bool,
+}
+
+impl StartTimes {
+    /// Whether they are read at all; without that the lines of OpenMetrics that tell them are
+    /// samples like others.
+    pub fn are_read(self) -> bool {
+        self.are_stored || self.make_zeros
+    }
+}
+
 /// A scrape job.
 #[derive(Debug, PartialEq)]
 pub struct JobSettings {
@@ -63,6 +80,10 @@ pub struct JobSettings {
     pub always_classic: bool,
     /// `convert_classic_histograms_to_nhcb`
     pub convert_classic: bool,
+    /// What becomes of start times.
+    pub start_times: StartTimes,
+    /// Whether a family's type and unit become labels.
+    pub type_and_unit_labels: bool,
     /// `extra_scrape_metrics`: whether three more series report on each scrape.
     pub extra_metrics: bool,
     /// `enable_compression`: whether to ask for gzip.
@@ -119,6 +140,8 @@ impl JobSettings {
             native_histograms: false,
             always_classic: false,
             convert_classic: false,
+            start_times: StartTimes::default(),
+            type_and_unit_labels: false,
             extra_metrics: false,
             enable_compression: true,
             names: NameScheme::default(),

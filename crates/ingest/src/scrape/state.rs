@@ -21,13 +21,14 @@ use super::report::{Counts, Reporter};
 use super::settings::JobSettings;
 use super::status::TargetStatus;
 use super::target::Target;
+use super::zeros;
 use crate::client::{Body, TOO_LARGE};
 use crate::outcome::DropReason;
 use crate::share::Share;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::Exemplars;
-use firn_model::labels::Labels;
+use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
 use firn_model::store::Rejection;
 use firn_wire::WireLimits;
@@ -58,6 +59,8 @@ pub(super) struct ScrapeState {
     scrape: u64,
     newest: Option<TimestampMs>,
     batch: Batch,
+    /// Zeros that begin series, to be stored before the batch.
+    zeros: Batch,
     /// Exemplars of one sample, or `None` if nobody keeps them.
     exemplars: Option<Exemplars>,
 }
@@ -95,7 +98,7 @@ impl ScrapeState {
     ) -> Self {
         Self {
             labeller: Labeller::new(&job, target, limits),
-            switches: switches(target),
+            switches: switches(&job, target),
             histogram_limits: HistogramLimits::new(&job.limits),
             reporter: Reporter::new(&job, target),
             job,
@@ -108,6 +111,7 @@ impl ScrapeState {
             scrape: 1,
             newest: None,
             batch: Batch::default(),
+            zeros: Batch::default(),
             exemplars: None,
         }
     }
@@ -115,7 +119,7 @@ impl ScrapeState {
     /// Goes on with other settings. What is known of series is kept if it would be the same.
     pub(super) fn reconfigure(&mut self, job: Arc<JobSettings>, target: &Target) {
         let labeller = Labeller::new(&job, target, self.limits);
-        let switches = switches(target);
+        let switches = switches(&job, target);
         if !labeller.makes_the_same(&self.labeller) || switches != self.switches {
             self.cache.forget_keys();
         }
@@ -138,6 +142,11 @@ impl ScrapeState {
         &self.batch
     }
 
+    /// Zeros to be stored before the samples; mostly none.
+    pub(super) fn zeros(&self) -> &Batch {
+        &self.zeros
+    }
+
     /// Takes the answer to a scrape at `time` and makes its batch; `elapsed` says how long the
     /// scrape took. If it failed, the batch says that the target is down.
     pub(super) fn take(
@@ -147,6 +156,7 @@ impl ScrapeState {
         elapsed: impl FnOnce() -> Duration,
     ) -> Scraped {
         self.batch.clear();
+        self.zeros.clear();
         self.scrape += 1;
         self.newest = Some(time);
         let mut reading = Reading::default();
@@ -172,6 +182,7 @@ impl ScrapeState {
             }
             Err(_) => {
                 self.batch.clear();
+                self.zeros.clear();
                 let gone = self.cache.all_vanished(before, self.scrape);
                 self.mark_stale(&gone, time);
                 self.cache.end_failed(reading.needs_memory);
@@ -328,8 +339,20 @@ impl ScrapeState {
             exemplars::push(exemplars, is_histogram, time, &mut self.batch);
         }
         let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
+        let start_times = self.job.start_times;
+        if let Some(start) = sample.start.filter(|_| start_times.make_zeros)
+            && start < time
+            && entry.zero_made != start
+        {
+            entry.zero_made = start;
+            let labels = LabelsRef::from_canonical(labels);
+            zeros::push(&mut self.zeros, labels, start, &sample.value);
+        }
         self.batch.label_bytes().extend_from_slice(labels);
-        match (sample.value, sample.start) {
+        match (
+            sample.value,
+            sample.start.filter(|_| start_times.are_stored),
+        ) {
             (Value::Float(value), None) => self.batch.push_float(time, value),
             (Value::Float(value), Some(start)) => {
                 self.batch.push_float_with_start(time, value, start);
@@ -379,6 +402,7 @@ impl ScrapeState {
     /// Makes the last batch: everything ends at `time`, or just after its last sample.
     pub(super) fn end(&mut self, time: TimestampMs) {
         self.batch.clear();
+        self.zeros.clear();
         let Some(newest) = self.newest.take() else {
             return;
         };
@@ -391,12 +415,13 @@ impl ScrapeState {
 }
 
 /// How the target's bodies are read.
-fn switches(target: &Target) -> Switches {
+fn switches(job: &JobSettings, target: &Target) -> Switches {
     Switches {
+        type_and_unit_labels: job.type_and_unit_labels,
+        start_times: job.start_times.are_read(),
         native_histograms: target.native_histograms,
         convert_classic_histograms: target.convert_classic,
         always_classic_histograms: target.always_classic,
-        ..Switches::default()
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod jobs;
 
-use super::settings::JobSettings;
+use super::settings::{JobSettings, StartTimes};
 use super::state::ScrapeState;
 use super::status::TargetStatus;
 use super::target::Target;
@@ -481,4 +481,60 @@ fn scrape_takes_exemplars_with_their_samples() {
     let scraped = steps.state.take(Ok(openmetrics()), 10, || Duration::ZERO);
     scraped.outcome.unwrap();
     assert_eq!(exemplars(&steps), [" {id=\"b\"} 4@7"]);
+}
+
+#[test]
+fn scrape_treats_start_times_as_the_features_say() {
+    let text = |created: &str| Body {
+        content_type: "application/openmetrics-text; version=1.0.0".into(),
+        ..body(&format!(
+            "# TYPE a counter\na_total 3\na_created {created}\n# EOF\n"
+        ))
+    };
+    let starts = |batch: &Batch| -> Vec<TimestampMs> {
+        let of_first = batch
+            .iter()
+            .next()
+            .map(|series| series.start_times.to_vec());
+        of_first.unwrap_or_default()
+    };
+    let steps = |are_stored, make_zeros| {
+        Steps::new(JobSettings {
+            start_times: StartTimes {
+                are_stored,
+                make_zeros,
+            },
+            ..JobSettings::new("test")
+        })
+    };
+    let take = |steps: &mut Steps, created: &str, time| {
+        let scraped = steps.state.take(Ok(text(created)), time, || Duration::ZERO);
+        scraped.outcome.unwrap();
+        let samples = lines(steps.state.batch());
+        let own = samples.len() - 5;
+        (samples[..own].to_vec(), lines(steps.state.zeros()))
+    };
+    let none: Vec<String> = Vec::new();
+    let mut plain = steps(false, false);
+    let both = ["{\"a_total\"} 3@10", "{\"a_created\"} 0.005@10"];
+    assert_eq!(
+        take(&mut plain, "0.005", 10),
+        (both.map(String::from).to_vec(), none.clone())
+    );
+    assert_eq!(starts(plain.state.batch()), [0; 0]);
+    let mut stored = steps(true, false);
+    let one = |time| vec![format!("{{\"a_total\"}} 3@{time}")];
+    assert_eq!(take(&mut stored, "0.005", 10), (one(10), none.clone()));
+    assert_eq!(starts(stored.state.batch()), [5]);
+    let mut zeros = steps(false, true);
+    let zero = |time| vec![format!("{{\"a_total\"}} 0@{time}")];
+    assert_eq!(take(&mut zeros, "0.005", 10), (one(10), zero(5)));
+    assert_eq!(starts(zeros.state.batch()), [0; 0]);
+    assert_eq!(take(&mut zeros, "0.005", 20), (one(20), none.clone()));
+    assert_eq!(take(&mut zeros, "0.025", 30), (one(30), zero(25)));
+    // What begins now or later is no beginning.
+    assert_eq!(take(&mut zeros, "0.040", 40), (one(40), none.clone()));
+    // A scrape that failed stored nothing, so its zeros are made again.
+    let _ = zeros.take(None);
+    assert_eq!(take(&mut zeros, "0.025", 60), (one(60), zero(25)));
 }

@@ -207,12 +207,45 @@ pub(super) fn shortest(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.into();
     }
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let mut buffer = zmij::Buffer::new();
+    let (digits, exponent) = significant(buffer.format_finite(value.abs()));
+    let sign = if value.is_sign_negative() { "-" } else { "" };
     if (-4..SHORTEST_EXPONENT_END).contains(&exponent) {
-        return format!("{value}");
+        return format!("{sign}{}", with_point(&digits, exponent));
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
+    let (first, others) = digits.split_at(digits.len().min(1));
+    let point = if others.is_empty() { "" } else { "." };
+    let exponent_sign = if exponent < 0 { '-' } else { '+' };
+    format!(
+        "{sign}{first}{point}{others}e{exponent_sign}{:02}",
+        exponent.abs()
+    )
+}
+
+/// The digits of a printed number without zeros on either side, and the power of ten of the first.
+fn significant(text: &str) -> (String, i32) {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_start_matches('0');
+    let zeros = digits.len() - significant.len();
+    if significant.is_empty() {
+        return ("0".into(), 0);
+    }
+    let exponent = exponent.parse().unwrap_or(0) + whole.len() as i32 - 1 - zeros as i32;
+    (significant.trim_end_matches('0').to_owned(), exponent)
+}
+
+/// Digits with a point where it belongs, for a small power of ten.
+fn with_point(digits: &str, exponent: i32) -> String {
+    let Ok(whole) = usize::try_from(exponent + 1) else {
+        let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);
+        return format!("0.{zeros}{digits}");
+    };
+    match digits.split_at_checked(whole) {
+        Some((_, "")) => digits.to_owned(),
+        Some(("", fraction)) => format!("0.{fraction}"),
+        Some((whole, fraction)) => format!("{whole}.{fraction}"),
+        None => format!("{digits}{}", "0".repeat(whole - digits.len())),
+    }
 }

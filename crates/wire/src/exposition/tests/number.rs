@@ -102,6 +102,24 @@ fn number_writes_as_go() {
     ] {
         assert_eq!(shortest(value), wanted);
     }
+    // As Go's strconv.FormatFloat(value, 'g', -1, 64) prints them; in the first five the digits
+    // end in a tie.
+    for (bits, wanted) in [
+        (0x3e600000_00000000, "2.9802322387695312e-08"),
+        (0x3ea40000_00000000, "5.960464477539062e-07"),
+        (0x3eb20000_00000000, "1.0728836059570312e-06"),
+        (0x3eba0000_00000000, "1.5497207641601562e-06"),
+        (0x3ec10000_00000000, "2.0265579223632812e-06"),
+        (0x00000000_00000001, "5e-324"),
+        (0x3f500000_00000000, "0.0009765625"),
+        (0x41a00000_00000000, "1.34217728e+08"),
+        (0x7fe00000_00000000, "8.98846567431158e+307"),
+        (0x4306b33a_8573f867, "7.986891770099329e+14"),
+        (0x43b6d3bd_82bbe5e2, "1.6448666581161661e+18"),
+    ] {
+        assert_eq!(shortest(f64::from_bits(bits)), wanted);
+        assert_eq!(shortest(-f64::from_bits(bits)), format!("-{wanted}"));
+    }
     for (value, wanted) in [
         (1.0, "1.0"),
         (-0.0, "0.0"),

@@ -1,0 +1,29 @@
+//! Features of the command line that change what a config means.
+
+use firn_ingest::scrape::StartTimes;
+
+/// What features change about every job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobFeatures {
+    /// `extra-scrape-metrics`: the default of `extra_scrape_metrics`.
+    pub extra_metrics: bool,
+    /// `st-storage` and `created-timestamp-zero-ingestion`.
+    pub start_times: StartTimes,
+    /// `type-and-unit-labels`
+    pub type_and_unit_labels: bool,
+}
+
+impl JobFeatures {
+    /// The features with these names; others change no job.
+    pub fn of_names(names: &[String]) -> Self {
+        let has = |name: &str| names.iter().any(|known| known == name);
+        Self {
+            extra_metrics: has("extra-scrape-metrics"),
+            start_times: StartTimes {
+                are_stored: has("st-storage"),
+                make_zeros: has("created-timestamp-zero-ingestion"),
+            },
+            type_and_unit_labels: has("type-and-unit-labels"),
+        }
+    }
+}
