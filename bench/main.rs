@@ -11,7 +11,10 @@ mod churn;
 mod dashboard;
 mod picture;
 mod process;
+mod record;
 mod scenario;
+mod scrape;
+mod stub;
 mod system;
 mod table;
 
@@ -27,12 +30,15 @@ use std::time::Duration;
 use system::{ALL, Kind, System};
 
 const HELP: &str = "\
-usage: firn-bench [--short | --full | --churn] [--only SYSTEM]... [--json FILE] [--svg FILE]
-                  [--dir DIR] [--keep]
+usage: firn-bench [--short | --full | --churn | --scrape | --record DIR | --replay DIR]
+                  [--only SYSTEM]... [--json FILE] [--svg FILE] [--dir DIR] [--keep]
 
   --short         what three minutes on two cores allow [the default]
   --full          96 k series for an hour, and a million new series with 8 samples each
   --churn         six hours of 20 k series, 60 % of the pods replaced every 15 minutes
+  --scrape        2,000 targets scraped every 15 s
+  --record DIR    what a real Prometheus with four shards sends in a minute, kept in DIR
+  --replay DIR    CPU for each sample of such a recording, and of a load of the generator
   --svg FILE      where the picture of a churn run goes
   --only SYSTEM   firn, prometheus or victoria-metrics; may be repeated
   --json FILE     where all figures go [bench-DATE.json in the folder for scratch files]
@@ -78,10 +84,22 @@ const FULL: Size = Size {
 /// The load of a churn run.
 const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
 
+/// What is run.
+#[derive(Clone, Debug)]
+enum Mode {
+    Dashboard,
+    Churn,
+    Scrape,
+    Record(PathBuf),
+    Replay(PathBuf),
+}
+
+/// How long a recording takes.
+const RECORD_FOR: Duration = Duration::from_secs(60);
+
 struct Arguments {
     size: Size,
-    /// The churn run instead of the dashboard's.
-    churn: bool,
+    mode: Mode,
     svg: Option<PathBuf>,
     only: Vec<Kind>,
     json: Option<PathBuf>,
@@ -116,10 +134,12 @@ fn run() -> Result<(), String> {
         .dir
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(scratch));
-    let result = if arguments.churn {
-        measure_churn(&arguments, &dir)
-    } else {
-        measure_all(&arguments, &dir)
+    let result = match &arguments.mode {
+        Mode::Dashboard => measure_all(&arguments, &dir),
+        Mode::Churn => measure_churn(&arguments, &dir),
+        Mode::Scrape => measure_scrapes(&arguments, &dir),
+        Mode::Record(recording) => record(recording),
+        Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
     if !arguments.keep && arguments.dir.is_none() {
         // Nothing hangs on it: these are scratch files in the folder for them.
@@ -158,6 +178,50 @@ fn measure_churn(arguments: &Arguments, dir: &Path) -> Result<(), String> {
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
     });
     write_json(arguments, load.summary.end_ms, &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (mut found, mut missing) = find_systems(arguments);
+    // It is told of targets in another way.
+    found.retain(|system| system.kind != Kind::VictoriaMetrics);
+    let measured = measure(&found, dir, &mut missing, &mut scrape::run);
+    let lines: String = measured.iter().map(scrape::Scraped::line).collect();
+    print(&(scrape::head() + &lines))?;
+    let figures = json!({
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, firn_mirror::push::now_ms(), &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn record(dir: &Path) -> Result<(), String> {
+    say(&format!("record for {RECORD_FOR:?}"));
+    let summary = record::record(dir, RECORD_FOR)?;
+    print(&format!("{:#}\n", summary.to_json()))
+}
+
+fn measure_replay(arguments: &Arguments, dir: &Path, recording: &Path) -> Result<(), String> {
+    let (found, mut missing) = find_systems(arguments);
+    let loads = record::loads(recording, |flags| make_load(dir, "generator", flags))?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        Ok((system.clone(), record::replay(system, dir, &loads)?))
+    });
+    let mut table = "| | load | CPU ns a sample | samples a request | body bytes a sample |\n\
+                     |---|---|---:|---:|---:|\n"
+        .to_owned();
+    for (system, costs) in &measured {
+        for ((name, _), cost) in loads.iter().zip(costs) {
+            table += &format!(
+                "| {} | {name} | {:.0} | {:.0} | {:.1} |\n",
+                system.kind.name(),
+                cost.cpu_ns,
+                cost.samples_per_request,
+                cost.body_bytes
+            );
+        }
+    }
+    print(&table)?;
     firn_was_measured(arguments, &missing)
 }
 
@@ -250,7 +314,7 @@ fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
 fn parse() -> Result<Arguments, lexopt::Error> {
     let mut arguments = Arguments {
         size: SHORT,
-        churn: false,
+        mode: Mode::Dashboard,
         svg: None,
         only: Vec::new(),
         json: None,
@@ -263,7 +327,10 @@ fn parse() -> Result<Arguments, lexopt::Error> {
         match arg {
             lexopt::Arg::Long("short") => arguments.size = SHORT,
             lexopt::Arg::Long("full") => arguments.size = FULL,
-            lexopt::Arg::Long("churn") => arguments.churn = true,
+            lexopt::Arg::Long("churn") => arguments.mode = Mode::Churn,
+            lexopt::Arg::Long("scrape") => arguments.mode = Mode::Scrape,
+            lexopt::Arg::Long("record") => arguments.mode = Mode::Record(parser.value()?.into()),
+            lexopt::Arg::Long("replay") => arguments.mode = Mode::Replay(parser.value()?.into()),
             lexopt::Arg::Long("svg") => arguments.svg = Some(parser.value()?.into()),
             lexopt::Arg::Long("only") => {
                 let name = parser.value()?.string()?;

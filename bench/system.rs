@@ -124,10 +124,14 @@ impl System {
 
     /// Starts the system on `dir`, which may hold data, and waits until it says that it is ready.
     pub fn start(&self, dir: &Path) -> Result<Running, String> {
+        self.start_with(dir, "scrape_configs: []\n")
+    }
+
+    /// The same with a config; only Firn and Prometheus read it.
+    pub fn start_with(&self, dir: &Path, text: &str) -> Result<Running, String> {
         fs::create_dir_all(dir.join("data")).map_err(|e| format!("{}: {e}", dir.display()))?;
         let config = dir.join("prometheus.yml");
-        fs::write(&config, "scrape_configs: []\n")
-            .map_err(|e| format!("{}: {e}", config.display()))?;
+        fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let port = free_port().map_err(|e| format!("free port: {e}"))?;
         let log = |name: &str| {
             let path = dir.join(name);

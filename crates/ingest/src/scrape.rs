@@ -21,6 +21,7 @@ mod histograms;
 mod http;
 mod labelling;
 mod pool;
+mod rehearsal;
 mod report;
 mod resources;
 mod runner;
@@ -33,6 +34,7 @@ mod tests;
 mod view;
 mod zeros;
 
+pub use rehearsal::Rehearsal;
 pub use settings::{JobSettings, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub use target::{Target, check_address};

@@ -198,7 +198,7 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
 
 #[tokio::test]
 async fn proxy_is_used_but_for_what_needs_none() {
-    let proxy = Server::start_proxy().await;
+    let proxy = Server::start_proxy(Tls::None).await;
     let plain = Server::start(Tls::None, |_| ok("direct")).await;
     let secure = Server::start(Tls::Server, |_| ok("tunnelled")).await;
     let client = HttpClient::new(HttpSettings {
@@ -265,4 +265,110 @@ async fn body_that_is_packed_is_bounded_as_it_unpacks() {
     assert_eq!(ask(&client, &url("/small")).await.unwrap().len(), 1000);
     assert_eq!(ask(&client, &url("/bomb")).await.unwrap_err(), TOO_LARGE);
     assert!(ask(&client, &url("/cut")).await.is_err());
+}
+
+#[tokio::test]
+async fn proxy_with_tls_is_reached_by_tls() {
+    let proxy = Server::start_proxy(Tls::Server).await;
+    let secure = Server::start(Tls::Server, |_| ok("tunnelled")).await;
+    let through = |insecure_skip_verify| {
+        HttpClient::new(HttpSettings {
+            tls: TlsSettings {
+                ca: inline(CA),
+                insecure_skip_verify,
+                ..TlsSettings::default()
+            },
+            proxy: ProxySettings {
+                url: Some(format!("https://user:pass@{}", proxy.address)),
+                ..ProxySettings::default()
+            },
+            ..HttpSettings::default()
+        })
+    };
+    let client = through(true);
+    let far = ask(&client, "http://far.internal/metrics").await;
+    assert_eq!(far.as_deref(), Ok("by the proxy"));
+    let port = secure.address.rsplit_once(':').unwrap().1;
+    let url = format!("https://metrics.internal:{port}/");
+    assert_eq!(ask(&client, &url).await.as_deref(), Ok("tunnelled"));
+    let heads = proxy.heads();
+    assert_eq!(heads.len(), 2, "{heads:?}");
+    for head in heads {
+        let head = head.to_lowercase();
+        assert!(
+            head.contains("proxy-authorization: basic dxnlcjpwyxnz\r\n"),
+            "{head}"
+        );
+    }
+    // Its name is not that of its certificate.
+    let message = ask(&through(false), "http://far.internal/")
+        .await
+        .unwrap_err();
+    assert!(message.contains("not valid for name"), "{message}");
+}
+
+#[tokio::test]
+async fn socks_proxy_connects_by_name_for_those_it_knows() {
+    let proxy = Server::start_socks().await;
+    let plain = Server::start(Tls::None, |_| ok("plain")).await;
+    let secure = Server::start(Tls::Server, |_| ok("secure")).await;
+    let through = |user: &str| {
+        HttpClient::new(HttpSettings {
+            tls: TlsSettings {
+                ca: inline(CA),
+                ..TlsSettings::default()
+            },
+            proxy: ProxySettings {
+                url: Some(format!("socks5://{user}{}", proxy.address)),
+                ..ProxySettings::default()
+            },
+            ..HttpSettings::default()
+        })
+    };
+    let url = |scheme: &str, server: &Server| {
+        let port = server.address.rsplit_once(':').unwrap().1;
+        format!("{scheme}://metrics.internal:{port}/")
+    };
+    let known = through("user:pass@");
+    assert_eq!(
+        ask(&known, &url("http", &plain)).await.as_deref(),
+        Ok("plain")
+    );
+    assert_eq!(
+        ask(&known, &url("https", &secure)).await.as_deref(),
+        Ok("secure")
+    );
+    assert_eq!(proxy.heads(), ["metrics.internal", "metrics.internal"]);
+    for stranger in ["", "user:guess@"] {
+        let answer = ask(&through(stranger), &url("http", &plain)).await;
+        assert!(answer.is_err(), "{stranger:?}: {answer:?}");
+    }
+    assert_eq!(proxy.heads().len(), 2);
+}
+
+#[tokio::test]
+async fn http2_is_spoken_where_both_can() {
+    let server = Server::start_http2().await;
+    let url = format!("https://{}/", server.address);
+    let client = |enable_http2| {
+        HttpClient::new(HttpSettings {
+            tls: TlsSettings {
+                ca: inline(CA),
+                server_name: "metrics.internal".into(),
+                ..TlsSettings::default()
+            },
+            enable_http2,
+            ..HttpSettings::default()
+        })
+    };
+    let both = client(true);
+    for _ in 0..3 {
+        assert_eq!(ask(&both, &url).await.as_deref(), Ok("HTTP/2.0"));
+    }
+    assert_eq!(
+        server.heads(),
+        ["HTTP/2"],
+        "one connection for all requests"
+    );
+    assert_eq!(ask(&client(false), &url).await.as_deref(), Ok("HTTP/1.1"));
 }

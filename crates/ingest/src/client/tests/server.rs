@@ -1,9 +1,14 @@
 //! Servers on the loopback, with TLS if need be, that answer a request's head with a text.
 
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,8 +68,70 @@ impl Server {
         server
     }
 
+    /// A server that speaks HTTP/2 with those who can, and else what [`Server::start`] speaks. Its
+    /// answer is the version; a head is kept for each connection.
+    pub async fn start_http2() -> Self {
+        let mut config = config(Tls::Server);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::listen(move |stream, heads| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    return;
+                };
+                if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                    return serve(stream, &heads, |_| ok("HTTP/1.1")).await;
+                }
+                heads.lock().unwrap().push("HTTP/2".to_owned());
+                let answer = service_fn(|request: hyper::Request<Incoming>| async move {
+                    let version = format!("{:?}", request.version());
+                    Ok::<_, Infallible>(hyper::Response::new(version))
+                });
+                let http2 = http2::Builder::new(TokioExecutor::new());
+                // It ends when the client leaves, which is no failure.
+                let _ = http2.serve_connection(TokioIo::new(stream), answer).await;
+            }
+        })
+        .await
+    }
+
+    /// A SOCKS5 proxy for `user` with `pass`, which connects to the asked port of this machine,
+    /// whatever the name; the names are its heads.
+    pub async fn start_socks() -> Self {
+        Self::listen(|stream, heads| async move {
+            // A client that breaks off is what some tests want.
+            let _ = socks(stream, &heads).await;
+        })
+        .await
+    }
+
     /// A proxy that tunnels whatever it is asked to connect to, and answers other requests itself.
-    pub async fn start_proxy() -> Self {
+    pub async fn start_proxy(tls: Tls) -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(config(Tls::Server)));
+        Self::listen(move |stream, heads| {
+            let acceptor = acceptor.clone();
+            async move {
+                match tls {
+                    Tls::None => proxy(stream, &heads).await,
+                    _ => {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            proxy(stream, &heads).await;
+                        }
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Does `work` with each connection.
+    async fn listen<F>(
+        work: impl Fn(TcpStream, Arc<Mutex<Vec<String>>>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self {
             address: listener.local_addr().unwrap().to_string(),
@@ -72,25 +139,8 @@ impl Server {
         };
         let heads = server.heads.clone();
         tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let heads = heads.clone();
-                tokio::spawn(async move {
-                    let Some(head) = read_head(&mut stream).await else {
-                        return;
-                    };
-                    heads.lock().unwrap().push(head.clone());
-                    let target = head.strip_prefix("CONNECT ");
-                    let Some(target) = target.and_then(|rest| rest.split(' ').next()) else {
-                        let _ = stream.write_all(&ok("by the proxy")).await;
-                        return;
-                    };
-                    // Whatever name was asked for, the port is one of the test's.
-                    let port = target.rsplit_once(':').unwrap().1;
-                    let address = format!("127.0.0.1:{port}");
-                    let mut onward = TcpStream::connect(address).await.unwrap();
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-                    let _ = copy_bidirectional(&mut stream, &mut onward).await;
-                });
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(work(stream, heads.clone()));
             }
         });
         server
@@ -106,6 +156,60 @@ impl Server {
 pub fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into()
+}
+
+async fn proxy<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, heads: &Mutex<Vec<String>>) {
+    let Some(head) = read_head(&mut stream).await else {
+        return;
+    };
+    heads.lock().unwrap().push(head.clone());
+    let target = head.strip_prefix("CONNECT ");
+    let Some(target) = target.and_then(|rest| rest.split(' ').next()) else {
+        let _ = stream.write_all(&ok("by the proxy")).await;
+        let _ = stream.shutdown().await;
+        return;
+    };
+    // Whatever name was asked for, the port is one of the test's.
+    let port = target.rsplit_once(':').unwrap().1;
+    let address = format!("127.0.0.1:{port}");
+    let mut onward = TcpStream::connect(address).await.unwrap();
+    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+    let _ = copy_bidirectional(&mut stream, &mut onward).await;
+}
+
+async fn socks(mut stream: TcpStream, heads: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    const VERSION: u8 = 5;
+    const BY_PASSWORD: u8 = 2;
+    const DOMAIN: u8 = 3;
+    async fn short(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::from(stream.read_u8().await?)];
+        stream.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    }
+    assert_eq!(stream.read_u8().await?, VERSION);
+    if !short(&mut stream).await?.contains(&BY_PASSWORD) {
+        // No method that is offered will do.
+        return stream.write_all(&[VERSION, 0xff]).await;
+    }
+    stream.write_all(&[VERSION, BY_PASSWORD]).await?;
+    assert_eq!(stream.read_u8().await?, 1);
+    let (user, password) = (short(&mut stream).await?, short(&mut stream).await?);
+    let is_known = user == b"user" && password == b"pass";
+    stream.write_all(&[1, u8::from(!is_known)]).await?;
+    if !is_known {
+        return Ok(());
+    }
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await?;
+    assert_eq!(head, [VERSION, 1, 0, DOMAIN]);
+    let name = String::from_utf8_lossy(&short(&mut stream).await?).into_owned();
+    heads.lock().unwrap().push(name);
+    let port = stream.read_u16().await?;
+    let mut onward = TcpStream::connect(("127.0.0.1", port)).await?;
+    stream
+        .write_all(&[VERSION, 0, 0, 1, 0, 0, 0, 0, 0, 0])
+        .await?;
+    copy_bidirectional(&mut stream, &mut onward).await.map(drop)
 }
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(

@@ -1,0 +1,216 @@
+//! What a real sender sends: recorded once, replayed as often as one likes.
+//!
+//! ```text
+//! record  a Prometheus scrapes itself under several jobs, and sends with four shards -> a load
+//! replay  empty folder -> the generator's load, then the recorded one -> CPU for each sample
+//! ```
+//!
+//! A recording is a load like those of the generator (`firn_mirror::prepared`) with one connection:
+//! bodies in the order in which they came, because two shards may share a connection and one shard
+//! may use several. Recordings are scratch files of one machine and not kept in the repository.
+
+use crate::scenario::{self, Load};
+use crate::stub;
+use crate::system::System;
+use firn_mirror::prepared::{self, Summary, Writer};
+use firn_mirror::push::{Progress, now_ms};
+use firn_mirror::request::Request;
+use firn_wire::WireLimits;
+use firn_wire::remote_write::Decoder;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Jobs under which the sender scrapes its own page, of some 800 series.
+const JOBS: usize = 20;
+
+/// What is recorded so far.
+struct Recording {
+    writer: Writer,
+    decoder: Decoder,
+    summary: Summary,
+    labels: HashSet<Vec<u8>>,
+    failure: Option<String>,
+}
+
+impl Recording {
+    fn take(&mut self, body: Vec<u8>) {
+        if let Err(e) = self.add(body) {
+            self.failure.get_or_insert(e);
+        }
+    }
+
+    fn add(&mut self, body: Vec<u8>) -> Result<(), String> {
+        let decoded = self.decoder.decode(&body).map_err(|e| e.to_string())?;
+        let samples = decoded.batch.sample_count();
+        let times = decoded.batch.iter().flat_map(|s| s.times.iter().copied());
+        let Some(newest) = times.max() else {
+            // Metadata alone.
+            return Ok(());
+        };
+        for series in decoded.batch.iter() {
+            let labels = series.labels.as_bytes();
+            if !self.labels.contains(labels) {
+                self.labels.insert(labels.to_vec());
+            }
+        }
+        self.summary.samples += samples as u64;
+        self.summary.requests += 1;
+        self.summary.body_bytes += body.len() as u64;
+        self.summary.end_ms = self.summary.end_ms.max(newest);
+        let request = Request {
+            due_ms: newest,
+            samples: samples as u32,
+            body,
+        };
+        self.writer.push(0, &request).map_err(|e| e.to_string())
+    }
+}
+
+/// A process that is killed when it is dropped.
+struct Sender(Child);
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // Fails if the process has ended, which is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Records for `duration` what Prometheus sends into the folder `dir`.
+pub fn record(dir: &Path, duration: Duration) -> Result<Summary, String> {
+    let recording = Arc::new(Mutex::new(Some(Recording {
+        writer: Writer::create(dir, 1).map_err(|e| e.to_string())?,
+        decoder: Decoder::new(WireLimits::default()),
+        summary: Summary {
+            senders: 1,
+            start_ms: now_ms(),
+            interval_ms: 1_000,
+            ..Summary::default()
+        },
+        labels: HashSet::new(),
+        failure: None,
+    })));
+    let taking = recording.clone();
+    let port = stub::start("127.0.0.1:0", move |request| {
+        let mut taking = taking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(recording) = &mut *taking {
+            recording.take(request.body);
+        }
+        None
+    })
+    .map_err(|e| format!("listen: {e}"))?;
+    let sender = start_sender(dir, port)?;
+    thread::sleep(duration);
+    drop(sender);
+    let taken = recording
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let Some(recording) = taken else {
+        return Err("the recording is gone".into());
+    };
+    if let Some(failure) = recording.failure {
+        return Err(format!("a body cannot be recorded: {failure}"));
+    }
+    let mut summary = recording.summary;
+    summary.series = recording.labels.len() as u64;
+    summary.series_born = summary.series;
+    recording
+        .writer
+        .finish(&summary)
+        .map_err(|e| e.to_string())?;
+    Ok(summary)
+}
+
+/// Starts a Prometheus that sends to `receiver`; its program is named by BENCH_SENDER, else it is
+/// the `prometheus` of PATH.
+fn start_sender(dir: &Path, receiver: u16) -> Result<Sender, String> {
+    let program = std::env::var_os("BENCH_SENDER").unwrap_or_else(|| "prometheus".into());
+    let own = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let own = own.map_err(|e| format!("free port: {e}"))?;
+    let jobs: String = (0..JOBS)
+        .map(|i| format!("- job_name: itself-{i}\n  static_configs: [{{targets: ['{own}']}}]\n"))
+        .collect();
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n{jobs}remote_write:\n- url: \
+         http://127.0.0.1:{receiver}/write\n  queue_config: {{min_shards: 4, max_shards: 4, \
+         batch_send_deadline: 1s}}\n"
+    );
+    let file = |name: &str| dir.join(name);
+    let failed = |path: PathBuf| move |e| format!("{}: {e}", path.display());
+    let (config_file, log_file) = (file("sender.yml"), file("sender.log"));
+    fs::write(&config_file, config).map_err(failed(config_file.clone()))?;
+    let log = File::create(&log_file).map_err(failed(log_file.clone()))?;
+    let child = Command::new(&program)
+        .arg(format!("--config.file={}", config_file.display()))
+        .arg(format!("--storage.tsdb.path={}", file("sender").display()))
+        .arg(format!("--web.listen-address={own}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    let child = child.map_err(|e| format!("start {}: {e}", program.display()))?;
+    Ok(Sender(child))
+}
+
+/// What taking a load cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// CPU nanoseconds for each sample.
+    pub cpu_ns: f64,
+    /// Samples for each request.
+    pub samples_per_request: f64,
+    /// Bytes of body for each sample.
+    pub body_bytes: f64,
+}
+
+/// Sends the generator's load of the same size and then the recording in `dir` to `system`, each
+/// on an empty folder below `scratch`.
+pub fn replay(
+    system: &System,
+    scratch: &Path,
+    loads: &[(&str, Load)],
+) -> Result<Vec<Cost>, String> {
+    let mut costs = Vec::new();
+    for (name, load) in loads {
+        let running = system.start(&scratch.join(name))?;
+        let before = running.usage()?;
+        scenario::send(&running, load, &Progress::default())?;
+        let usage = running.usage()?;
+        running.stop()?;
+        let summary = &load.summary;
+        let samples = (summary.samples as f64).max(1.0);
+        costs.push(Cost {
+            cpu_ns: (usage.cpu_seconds - before.cpu_seconds) * 1e9 / samples,
+            samples_per_request: samples / (summary.requests as f64).max(1.0),
+            body_bytes: summary.body_bytes as f64 / samples,
+        });
+    }
+    Ok(costs)
+}
+
+/// The recording in `dir`, and a load of the generator with as many series and samples in `scratch`.
+pub fn loads(
+    dir: &Path,
+    make: impl Fn(&str) -> Result<Load, String>,
+) -> Result<Vec<(&'static str, Load)>, String> {
+    let summary = prepared::read_summary(dir).map_err(|e| e.to_string())?;
+    let rounds = summary.samples / summary.series.max(1);
+    let generator = make(&format!(
+        "--series {} --samples {} --interval 1s --senders 1",
+        summary.series,
+        rounds.max(1)
+    ))?;
+    let recorded = Load {
+        dir: dir.to_path_buf(),
+        summary,
+    };
+    Ok(vec![("generator", generator), ("recorded", recorded)])
+}

@@ -1,0 +1,195 @@
+//! Many small targets at the usual interval: what scraping costs, and whether a scrape is missed.
+//!
+//! ```text
+//! 127.1.x.y:port, one address a target -> one stub, which counts and answers a page of 100 series
+//! start -> every target seen -> two intervals that nobody counts -> a window that is measured
+//! ```
+//!
+//! Counters on a page grow with each scrape, gauges stay, as on most pages.
+
+use crate::process::Usage;
+use crate::stub;
+use crate::system::{Running, System};
+use firn_mirror::api::{Ask, Client};
+use firn_mirror::push::now_ms;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Targets, each on an address of its own.
+const TARGETS: usize = 2_000;
+
+/// Series of a page.
+const SERIES: usize = 100;
+
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// The window that is measured: four scrapes of every target.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// How long the first scrape of every target may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What one system showed.
+#[derive(Clone, Debug)]
+pub struct Scraped {
+    /// Which.
+    pub system: System,
+    /// CPU seconds of the window.
+    pub cpu_seconds: f64,
+    /// The process at its end.
+    pub usage: Usage,
+    /// Scrapes that the stub answered in the window.
+    pub scrapes: u64,
+    /// Scrapes that a window of this length has.
+    pub expected: u64,
+    /// Samples of `up` that are 0, from start to end.
+    pub failed: f64,
+}
+
+impl Scraped {
+    /// CPU nanoseconds for each sample that was scraped.
+    pub fn cpu_ns_per_sample(&self) -> f64 {
+        self.cpu_seconds * 1e9 / (self.scrapes.max(1) as f64 * SERIES as f64)
+    }
+
+    /// All figures.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "system": self.system.kind.name(),
+            "version": self.system.version,
+            "targets": TARGETS,
+            "series_per_target": SERIES,
+            "window_seconds": WINDOW.as_secs_f64(),
+            "cpu_seconds": self.cpu_seconds,
+            "cpu_ns_per_sample": self.cpu_ns_per_sample(),
+            "resident_bytes": self.usage.resident_bytes,
+            "peak_bytes": self.usage.peak_bytes,
+            "written_bytes": self.usage.written_bytes,
+            "scrapes": self.scrapes,
+            "scrapes_expected": self.expected,
+            "up_0": self.failed,
+        })
+    }
+
+    /// A line of the table.
+    pub fn line(&self) -> String {
+        format!(
+            "| {} | {:.2} | {:.0} | {:.1} | {} of {} | {} |\n",
+            self.system.kind.name(),
+            self.cpu_seconds / WINDOW.as_secs_f64(),
+            self.cpu_ns_per_sample(),
+            self.usage.resident_bytes as f64 / 1e6,
+            self.scrapes,
+            self.expected,
+            self.failed
+        )
+    }
+}
+
+/// The head of the table.
+pub fn head() -> String {
+    format!(
+        "{TARGETS} targets of {SERIES} series every {} s, for {} s:\n\n| | cores | CPU ns a sample \
+         | resident MB | scrapes | `up == 0` |\n|---|---:|---:|---:|---:|---:|\n",
+        INTERVAL.as_secs(),
+        WINDOW.as_secs()
+    )
+}
+
+/// Has `system` scrape all targets, with its data in `dir`.
+pub fn run(system: &System, dir: &Path) -> Result<Scraped, String> {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    let port = stub::start("0.0.0.0:0", move |request| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        let target = request.host.len() as u64;
+        Some(("text/plain; version=0.0.4", page(number + target)))
+    })
+    .map_err(|e| format!("listen: {e}"))?;
+    let running = system.start_with(dir, &config(port))?;
+    wait_for_all(&running)?;
+    thread::sleep(2 * INTERVAL);
+    let (before, asked_before) = (running.usage()?, asked.load(Ordering::Relaxed));
+    let started = Instant::now();
+    thread::sleep(WINDOW);
+    let usage = running.usage()?;
+    let scrapes = asked.load(Ordering::Relaxed) - asked_before;
+    let intervals = started.elapsed().as_secs_f64() / INTERVAL.as_secs_f64();
+    let failed = number(&running, "sum(count_over_time((up == 0)[10m:1s]))")?;
+    running.stop()?;
+    Ok(Scraped {
+        system: system.clone(),
+        cpu_seconds: usage.cpu_seconds - before.cpu_seconds,
+        usage,
+        scrapes,
+        expected: (intervals * TARGETS as f64) as u64,
+        failed,
+    })
+}
+
+/// A page: half counters, half gauges, under the names and labels of a common exporter.
+fn page(number: u64) -> Vec<u8> {
+    let mut page = String::with_capacity(SERIES * 80);
+    page.push_str("# TYPE node_cpu_seconds_total counter\n");
+    for i in 0..SERIES / 2 {
+        let value = number * 7 + i as u64;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            page,
+            "node_cpu_seconds_total{{cpu=\"{}\",mode=\"mode-{}\"}} {value}.25",
+            i / 8,
+            i % 8
+        );
+    }
+    page.push_str("# TYPE node_filesystem_size_bytes gauge\n");
+    for i in SERIES / 2..SERIES {
+        let _ = writeln!(
+            page,
+            "node_filesystem_size_bytes{{device=\"/dev/disk{i}\",fstype=\"ext4\"}} 1.2e+{}",
+            i % 10
+        );
+    }
+    page.into_bytes()
+}
+
+fn config(port: u16) -> String {
+    let targets: Vec<String> = (0..TARGETS)
+        .map(|i| format!("'127.1.{}.{}:{port}'", i / 250, 1 + i % 250))
+        .collect();
+    format!(
+        "global: {{scrape_interval: {}s, scrape_timeout: 10s}}\nscrape_configs:\n- job_name: \
+         many\n  static_configs: [{{targets: [{}]}}]\n",
+        INTERVAL.as_secs(),
+        targets.join(", ")
+    )
+}
+
+fn wait_for_all(running: &Running) -> Result<(), String> {
+    let start = Instant::now();
+    while number(running, "count(up == 1)")? < TARGETS as f64 {
+        if start.elapsed() > PATIENCE {
+            return Err(format!("not all targets are up after {PATIENCE:?}"));
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+/// The one number that an expression has now; zero if it has none.
+fn number(running: &Running, expression: &str) -> Result<f64, String> {
+    let ask = Ask::Instant {
+        expression: expression.to_owned(),
+        time_ms: now_ms(),
+    };
+    let client = Client::new(&running.url);
+    let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+    match answer["data"]["result"][0]["value"][1].as_str() {
+        Some(text) => text.parse().map_err(|e| format!("{text}: {e}")),
+        None => Ok(0.0),
+    }
+}

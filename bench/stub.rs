@@ -1,0 +1,99 @@
+//! A small HTTP/1.1 server for the programs under test: a thread for each connection, which stays
+//! open. It answers fast enough not to be what is measured, and no more than the tests need.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+/// Enough for a thread that reads lines and writes a body.
+const STACK_BYTES: usize = 128 << 10;
+
+/// A body longer than this ends the connection: no program under test sends one.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The host that was asked for.
+    pub host: String,
+    /// What came with it.
+    pub body: Vec<u8>,
+}
+
+/// Starts a server at `address`, whose requests are answered by `answer`: a content type and a
+/// body, or an empty answer. It ends with this process. Returns its port.
+pub fn start(
+    address: &str,
+    answer: impl Fn(Request) -> Option<(&'static str, Vec<u8>)> + Send + Sync + 'static,
+) -> io::Result<u16> {
+    let listener = TcpListener::bind(address)?;
+    let port = listener.local_addr()?.port();
+    let answer = Arc::new(answer);
+    spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            // A connection that cannot be served is closed, which the other side tells.
+            let _ = spawn(move || serve(stream, &*answer));
+        }
+    })?;
+    Ok(port)
+}
+
+fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<()> {
+    let builder = thread::Builder::new().stack_size(STACK_BYTES);
+    builder.spawn(work).map(drop)
+}
+
+fn serve(
+    stream: TcpStream,
+    answer: &dyn Fn(Request) -> Option<(&'static str, Vec<u8>)>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(4 << 10, stream.try_clone()?);
+    let mut writer = stream;
+    while let Some(request) = read(&mut reader)? {
+        let (head, body) = match answer(request) {
+            Some((kind, body)) => (
+                format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                ),
+                body,
+            ),
+            None => ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), Vec::new()),
+        };
+        writer.write_all(&[head.into_bytes(), body].concat())?;
+    }
+    Ok(())
+}
+
+/// The next request; `None` when the other side closed the connection.
+fn read(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let (mut host, mut length) = (String::new(), 0usize);
+    let mut lines = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        lines += 1;
+        let line = line.trim_end();
+        if line.is_empty() && lines > 1 {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            match name.to_ascii_lowercase().as_str() {
+                "host" => host = value.trim().to_owned(),
+                "content-length" => length = value.trim().parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+    if length > BODY_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some(Request { host, body }))
+}

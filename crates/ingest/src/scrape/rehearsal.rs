@@ -1,0 +1,45 @@
+//! One target's scrapes without a network, a clock or a store: what benchmarks measure.
+
+use super::settings::JobSettings;
+use super::state::ScrapeState;
+use super::status::TargetStatus;
+use super::target::{Found, populate};
+use crate::client::Body;
+use crate::discovery::Group;
+use crate::share::Share;
+use firn_model::batch::Batch;
+use firn_model::budget::Budget;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::TimestampMs;
+use firn_wire::WireLimits;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A target whose bodies are at hand.
+#[derive(Debug)]
+pub struct Rehearsal(ScrapeState);
+
+impl Rehearsal {
+    /// The target at `address` of a job, of which nothing is known yet; its series may take
+    /// `memory_bytes`.
+    pub fn new(job: JobSettings, address: &str, memory_bytes: usize) -> Result<Self, Error> {
+        let invalid = |why: String| Error::new(ErrorKind::Invalid, why);
+        let found = populate(&job, address, &Group::default()).map_err(invalid)?;
+        let Found::Target(target) = found else {
+            return Err(invalid(format!("target dropped: {address}")));
+        };
+        Ok(Self(ScrapeState::new(
+            Arc::new(job),
+            &target,
+            Arc::new(TargetStatus::default()),
+            WireLimits::default(),
+            Share::new(&Budget::new("rehearsal", memory_bytes), "cache of series")?,
+        )))
+    }
+
+    /// Takes a body as that of a scrape at `time`; returns the batch that it makes.
+    pub fn take(&mut self, body: Body, time: TimestampMs) -> Result<&Batch, Error> {
+        self.0.take(Ok(body), time, || Duration::ZERO).outcome?;
+        Ok(self.0.batch())
+    }
+}
