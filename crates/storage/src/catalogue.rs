@@ -179,9 +179,13 @@ impl Catalogue {
             None => self.file.take().expect("there, or a fresh one was made"),
         };
         let before = file.bytes();
-        let mut encoder = SeriesEncoder::new(header, &mut file);
+        let until_now = Header {
+            trimmed: self.trimmed,
+            next_slot: self.end_slot,
+        };
+        let mut encoder = SeriesEncoder::new(until_now, &mut file);
         fill(&mut encoder)?;
-        let series = encoder.finish()?;
+        let series = encoder.finish(header)?;
         file.sync()?;
         if is_fresh {
             self.series = 0;
@@ -207,7 +211,10 @@ impl Catalogue {
 /// Builds payloads and writes them.
 pub(crate) struct SeriesEncoder<'a> {
     file: &'a mut BlockFile,
-    header: Header,
+    /// What held before this write: all but its last payload say so, because the end of a write may
+    /// be torn off.
+    until_now: Header,
+    /// The series of the payload under way.
     bytes: Vec<u8>,
     labels: LabelsEncoder,
     last_slot: u32,
@@ -215,26 +222,28 @@ pub(crate) struct SeriesEncoder<'a> {
 }
 
 impl<'a> SeriesEncoder<'a> {
-    fn new(header: Header, file: &'a mut BlockFile) -> Self {
-        let mut encoder = Self {
+    fn new(until_now: Header, file: &'a mut BlockFile) -> Self {
+        Self {
             file,
-            header,
+            until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
             last_slot: 0,
             series: 0,
-        };
-        encoder.begin();
-        encoder
+        }
     }
 
-    fn begin(&mut self) {
-        self.bytes.clear();
-        self.bytes.push(VERSION);
-        push_uvarint(&mut self.bytes, self.header.trimmed.0);
-        push_uvarint(&mut self.bytes, u64::from(self.header.next_slot));
+    /// Writes the payload under way and begins the next.
+    fn write(&mut self, header: Header) -> Result<(), StorageError> {
+        let mut payload = Vec::with_capacity(self.bytes.len() + 16);
+        payload.push(VERSION);
+        push_uvarint(&mut payload, header.trimmed.0);
+        push_uvarint(&mut payload, u64::from(header.next_slot));
+        payload.append(&mut self.bytes);
+        self.file.append(&payload)?;
         self.labels.clear();
         self.last_slot = 0;
+        Ok(())
     }
 
     /// Adds a series; slots ascend.
@@ -244,15 +253,14 @@ impl<'a> SeriesEncoder<'a> {
         self.labels.push(&mut self.bytes, labels);
         self.series += 1;
         if self.bytes.len() >= PAYLOAD_BYTES {
-            self.file.append(&self.bytes)?;
-            self.begin();
+            self.write(self.until_now)?;
         }
         Ok(())
     }
 
     /// Writes the last payload. There is always one: it says what the log may forget.
-    fn finish(self) -> Result<u64, StorageError> {
-        self.file.append(&self.bytes)?;
+    fn finish(mut self, header: Header) -> Result<u64, StorageError> {
+        self.write(header)?;
         Ok(self.series)
     }
 }
@@ -285,4 +293,46 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
         trimmed,
         next_slot: next_slot.map_err(|_| Malformed("slot out of range"))?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim;
+    use firn_model::labels::Labels;
+
+    #[test]
+    fn catalogue_of_which_a_write_was_torn_says_what_held_before() {
+        let dir = Path::new("series");
+        let sim = sim::env(1);
+        sim.env.disk.create_dir_all(dir).unwrap();
+        let header = |trimmed, next_slot| Header {
+            trimmed: Position(trimmed),
+            next_slot,
+        };
+        let write = |catalogue: &mut Catalogue, header: Header, first: u32| {
+            let written = catalogue.write(header, false, &mut |encoder| {
+                for slot in first..header.next_slot {
+                    let labels = Labels::from_pairs([("a", format!("{slot}-{}", "x".repeat(999)))]);
+                    encoder.push(slot, labels.as_ref())?;
+                }
+                Ok(())
+            });
+            written.unwrap();
+        };
+        let mut catalogue = Catalogue::open(&sim.env, dir).unwrap();
+        write(&mut catalogue, header(7, 3), 0);
+        let whole = catalogue.file.as_ref().map_or(0, BlockFile::bytes);
+        write(&mut catalogue, header(9, 1_000), 3);
+        let file = catalogue.file.as_ref().unwrap();
+        let mut headers = Vec::new();
+        catalogue.payloads(&mut |payload| {
+            headers.push(read_payload(payload.unwrap(), |_, _| {}).unwrap());
+        });
+        assert!(headers.len() > 3, "{headers:?}");
+        let (last, others) = headers.split_last().unwrap();
+        assert_eq!(*last, header(9, 1_000));
+        assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
+        assert!(file.bytes() > whole + 2 * PAYLOAD_BYTES as u64);
+    }
 }
