@@ -171,8 +171,7 @@ pub struct Cost {
     pub body_bytes: f64,
 }
 
-/// Sends the generator's load of the same size and then the recording in `dir` to `system`, each
-/// on an empty folder below `scratch`.
+/// Sends one load after the other to `system`, each on an empty folder below `scratch`.
 pub fn replay(
     system: &System,
     scratch: &Path,
@@ -196,7 +195,7 @@ pub fn replay(
     Ok(costs)
 }
 
-/// The recording in `dir`, and a load of the generator with as many series and samples in `scratch`.
+/// The recording in `dir`, and a load of the generator with as many series and samples.
 pub fn loads(
     dir: &Path,
     make: impl Fn(&str) -> Result<Load, String>,

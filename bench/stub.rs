@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 server for the programs under test: a thread for each connection, which stays
 //! open. It answers fast enough not to be what is measured, and no more than the tests need.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;

@@ -24,12 +24,12 @@ fn page(round: usize) -> Body {
             let _ = writeln!(page, "# TYPE node_family_{}_total counter", i / 20);
         }
         let (family, device) = (i / 20, i % 20);
-        let _ = writeln!(
-            page,
-            "node_family_{family}_total{{device=\"/dev/disk{device}\",fstype=\"ext4\",mode=\"m{}\"}} {}",
-            i % 4,
-            i * 7919 % 100_003 + round * 13
+        let labels = format!(
+            "device=\"/dev/disk{device}\",fstype=\"ext4\",mode=\"m{}\"",
+            i % 4
         );
+        let value = i * 7919 % 100_003 + round * 13;
+        let _ = writeln!(page, "node_family_{family}_total{{{labels}}} {value}");
     }
     Body {
         bytes: page.into_bytes(),

@@ -37,6 +37,7 @@ pub(crate) struct Exemplars {
     out_of_order: Counter,
     too_long: Counter,
     homeless: Counter,
+    written_bytes: Counter,
 }
 
 impl Exemplars {
@@ -120,12 +121,13 @@ impl Exemplars {
         self.ring().slots().max()
     }
 
-    /// Writes what the file does not have yet; durable on return. Returns the bytes written.
-    pub(crate) fn write(&self, file: &mut ExemplarFile) -> Result<u64, StorageError> {
-        let Some(news) = self.ring().news(file.has()) else {
-            return Ok(0);
-        };
-        file.write(&news)
+    /// Writes what the file does not have yet; durable on return.
+    pub(crate) fn write(&self, file: &mut ExemplarFile) -> Result<(), StorageError> {
+        let news = self.ring().news(file.has());
+        if let Some(news) = news {
+            self.written_bytes.add(file.write(&news)?);
+        }
+        Ok(())
     }
 
     /// The slots that have exemplars, ascending.
@@ -174,6 +176,11 @@ impl Exemplars {
                 "firn_storage_exemplars_added_total",
                 "Exemplars taken since the start.",
                 Value::Counter(self.added.get() as f64),
+            ),
+            (
+                "firn_storage_exemplars_written_bytes_total",
+                "Bytes of exemplars written when the log was trimmed.",
+                Value::Counter(self.written_bytes.get() as f64),
             ),
             (
                 "firn_storage_exemplars",

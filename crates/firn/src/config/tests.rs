@@ -451,7 +451,7 @@ fn load_takes_jobs_from_other_files_too() {
         "scrape_configs:\n- job_name: b\n  bearer_token_file: t\n  gce_sd_configs: \
          [{project: p, zone: z}]\n",
     );
-    let config = load(&main).unwrap();
+    let config = load(&main, JobFeatures::default()).unwrap();
     let names: Vec<_> = config.jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(config.jobs[1].interval, Duration::from_secs(5));
@@ -461,7 +461,7 @@ fn load_takes_jobs_from_other_files_too() {
         matches!(&config.jobs[1].http.auth, Auth::Credentials { credentials, .. } if *credentials == token)
     );
     write("jobs/c.yml", "scrape_configs: [{job_name: a}]\n");
-    let e = load(&main).unwrap_err().to_string();
+    let e = load(&main, JobFeatures::default()).unwrap_err().to_string();
     assert!(
         e.ends_with("jobs/c.yml:1:1: found multiple scrape configs with job name \"a\""),
         "{e}"

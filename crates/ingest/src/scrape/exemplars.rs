@@ -3,16 +3,21 @@
 use firn_model::batch::Batch;
 use firn_model::exemplar::{Exemplars, TimedExemplar};
 use firn_model::sample::TimestampMs;
+use firn_wire::exposition::{Sample, Value};
 
-/// Adds the exemplars of a sample at `time`, in the order in which a store takes most of them. As
-/// upstream, one of a native histogram needs a time of its own: without, nobody could tell whether
-/// it was seen before.
+/// Adds the exemplars of `sample`, taken at `time`, in the order in which a store takes most of
+/// them. As upstream, one of a native histogram needs a time of its own: without, nobody could tell
+/// whether it was seen before.
 pub(super) fn push(
     exemplars: &Exemplars,
-    is_histogram: bool,
+    sample: &Sample<'_>,
     time: TimestampMs,
     batch: &mut Batch,
 ) {
+    if exemplars.is_empty() {
+        return;
+    }
+    let is_histogram = matches!(sample.value, Value::Histogram(_));
     let timed = exemplars.iter().map(|exemplar| TimedExemplar {
         labels: exemplar.labels,
         value: exemplar.value,

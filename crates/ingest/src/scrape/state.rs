@@ -28,7 +28,7 @@ use crate::share::Share;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::Exemplars;
-use firn_model::labels::{Labels, LabelsRef};
+use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
 use firn_model::store::Rejection;
 use firn_wire::WireLimits;
@@ -334,25 +334,17 @@ impl ScrapeState {
         }
         reading.pushed += 1;
         let time = own_time.unwrap_or(time);
-        if let Some(exemplars) = self.exemplars.as_ref().filter(|e| !e.is_empty()) {
-            let is_histogram = matches!(sample.value, Value::Histogram(_));
-            exemplars::push(exemplars, is_histogram, time, &mut self.batch);
+        if let Some(exemplars) = &self.exemplars {
+            exemplars::push(exemplars, sample, time, &mut self.batch);
+        }
+        let start_times = self.job.start_times;
+        if start_times.make_zeros {
+            zeros::push(&mut self.zeros, entry, sample, time);
         }
         let labels = entry.labels.as_ref().map_or(&[][..], Labels::as_bytes);
-        let start_times = self.job.start_times;
-        if let Some(start) = sample.start.filter(|_| start_times.make_zeros)
-            && start < time
-            && entry.zero_made != start
-        {
-            entry.zero_made = start;
-            let labels = LabelsRef::from_canonical(labels);
-            zeros::push(&mut self.zeros, labels, start, &sample.value);
-        }
         self.batch.label_bytes().extend_from_slice(labels);
-        match (
-            sample.value,
-            sample.start.filter(|_| start_times.are_stored),
-        ) {
+        let start = sample.start.filter(|_| start_times.are_stored);
+        match (sample.value, start) {
             (Value::Float(value), None) => self.batch.push_float(time, value),
             (Value::Float(value), Some(start)) => {
                 self.batch.push_float_with_start(time, value, start);

@@ -21,8 +21,7 @@ impl Store {
     /// Makes durable what the log need not keep.
     pub(super) fn write_exemplars(&self, upkeep: &mut Upkeep) -> Result<(), StorageError> {
         if self.exemplars.is_on() {
-            let bytes = self.exemplars.write(&mut upkeep.exemplars)?;
-            self.metrics.exemplar_bytes.add(bytes);
+            self.exemplars.write(&mut upkeep.exemplars)?;
         }
         Ok(())
     }

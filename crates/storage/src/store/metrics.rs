@@ -32,8 +32,6 @@ pub(super) struct StoreMetrics {
     /// Bytes of the series catalogue written, and attempts that failed.
     pub(super) catalogue_bytes: Counter,
     pub(super) catalogue_failures: Counter,
-    /// Bytes of exemplars written behind the log.
-    pub(super) exemplar_bytes: Counter,
     /// Blocks and pages that replay could not read.
     pub(super) damaged_blocks: Counter,
     /// Bytes of memory of chunks, index and tables.
@@ -169,11 +167,6 @@ impl Store {
                 "Times the catalogue could not be written or the log not be trimmed.",
                 counter(&m.catalogue_failures),
             ),
-            (
-                "firn_storage_exemplars_written_bytes_total",
-                "Bytes of exemplars written when the log was trimmed.",
-                counter(&m.exemplar_bytes),
-            ),
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
@@ -191,8 +184,8 @@ impl Store {
         ]
     }
 
-    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, the pages that are
-    /// kept open, and exemplars.
+    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
+    /// pages that are kept open.
     pub fn memory_bytes(&self) -> usize {
         let bytes: i64 = self.memory().iter().map(|(_, gauge)| gauge.get()).sum();
         usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
