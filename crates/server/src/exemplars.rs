@@ -5,14 +5,13 @@ use crate::call::Call;
 use crate::failure::Failure;
 use crate::json::{FloatForm, push_float, push_timestamp};
 use crate::times::{TIME_MAX, TIME_MIN};
+use axum::body::Body;
+use axum::http::StatusCode;
 use axum::response::Response;
 use firn_model::exemplar::{FoundExemplar, FoundExemplars};
 use firn_model::sample::TimeRange;
 use firn_model::store::ExemplarRequest;
 use tokio::time::Instant;
-
-/// The answer to an expression without a selector, as upstream's: a success without data.
-const NO_DATA: &[u8] = br#"{"status":"success"}"#;
 
 /// What an exemplar takes in an answer beside its labels: itself and an allocation.
 const EXEMPLAR_BYTES: usize = size_of::<FoundExemplar>() + 32;
@@ -52,7 +51,10 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         Ok(Some((found, held)))
     });
     let Some((found, held)) = found.await? else {
-        return Ok(call.json(NO_DATA.to_vec()));
+        // As upstream, to an expression without a selector.
+        let mut nothing = Response::new(Body::empty());
+        *nothing.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(nothing);
     };
     let list = List::new(found.len(), Annotations::default(), move |out, i| {
         // The memory is given back when the answer was sent.
