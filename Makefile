@@ -16,7 +16,7 @@ help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone"
-	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full or --churn for longer runs)"
+	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn or --scrape for other runs)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
 	@echo "make answers      record the judged answers anew from REFERENCE_URL=http://..."

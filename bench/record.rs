@@ -141,7 +141,7 @@ fn start_sender(dir: &Path, receiver: u16) -> Result<Sender, String> {
     let config = format!(
         "global: {{scrape_interval: 1s}}\nscrape_configs:\n{jobs}remote_write:\n- url: \
          http://127.0.0.1:{receiver}/write\n  queue_config: {{min_shards: 4, max_shards: 4, \
-         batch_send_deadline: 1s}}\n"
+         max_samples_per_send: 2000, batch_send_deadline: 1s}}\n"
     );
     let file = |name: &str| dir.join(name);
     let failed = |path: PathBuf| move |e| format!("{}: {e}", path.display());
