@@ -208,6 +208,29 @@ fn system_call_below_the_rim_is_refused() {
 }
 
 #[test]
+fn unsafe_code_is_refused() {
+    let mut findings = Vec::new();
+    let outside = |s: &&Source| !s.path.starts_with("tests/style/");
+    for source in all().iter().filter(outside) {
+        // The compiler denies it wherever this lint is not named.
+        let code = |line: &str| {
+            line.split("//")
+                .next()
+                .unwrap_or("")
+                .contains("unsafe_code")
+        };
+        if source.text.lines().any(code) {
+            let text = format!("{}: write it without unsafe code", source.path);
+            findings.push((source.path.clone(), text));
+        }
+    }
+    report(
+        "unsafe code",
+        &Allowed::read().judge("unsafe_code", findings),
+    );
+}
+
+#[test]
 fn module_named_for_nothing_is_refused() {
     let nothing = |s: &&Source| {
         let stem = s.path.trim_end_matches("/mod.rs").trim_end_matches(".rs");

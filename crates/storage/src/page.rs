@@ -19,12 +19,15 @@
 //! panic nor memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. Pages know no files: who
 //! writes them, and where, is left to others.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod bits;
 mod blocks;
 mod builder;
 mod directory;
 mod floats;
 mod header;
+mod instructions;
 mod ints;
 mod mixed;
 mod packed;
@@ -37,6 +40,7 @@ mod vector;
 pub use builder::{ColumnTooLong, Family, PageBuilder};
 pub use directory::Column;
 pub use header::PageMeta;
+pub use instructions::Instructions;
 pub use reader::{Page, Scratch};
 
 pub use crate::chunk::Columns;

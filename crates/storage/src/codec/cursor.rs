@@ -16,6 +16,12 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
+    /// What is left, of which nothing was checked.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Bytes left.
     pub(crate) fn len(&self) -> usize {
         self.rest.len()

@@ -9,6 +9,7 @@
 //! Source of the lanes: Lemire and Boytsov, "Decoding billions of integers per second through
 //! vectorization".
 
+use super::instructions::Instructions;
 use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
 
@@ -80,11 +81,13 @@ pub(super) fn unpack(
     count: usize,
     width: usize,
     low: i64,
-    out: &mut [i64; VECTOR],
+    (with, out): (Instructions, &mut [i64; VECTOR]),
 ) -> Result<(), Malformed> {
+    let rest = cursor.rest();
     let bytes = cursor.bytes(packed_bytes(count, width))?;
     match width {
         0 => out.fill(low),
+        _ if with.unpack(rest, bytes, width, low, out) => (),
         1..=NARROW => unpack_narrow(bytes, width, low, out),
         _ => unpack_wide(bytes, width, low, out),
     }
@@ -160,11 +163,19 @@ mod tests {
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
+    fn cases() -> impl Iterator<Item = (usize, Instructions)> {
+        let counts = [0, 1, 3, 64, 96, 127, VECTOR];
+        let all = [Instructions::portable(), Instructions::best()];
+        counts
+            .into_iter()
+            .flat_map(move |count| all.map(|with| (count, with)))
+    }
+
     #[test]
     fn bits_of_every_width_and_count_return() {
         let rng = SimRng::new(1);
         for width in 0..=64usize {
-            for count in [0, 1, 3, 64, 127, VECTOR] {
+            for (count, with) in cases() {
                 let mask = u64::MAX.checked_shr(64 - width as u32).unwrap_or(0);
                 let mut numbers: Vec<u64> = (0..count).map(|_| rng.next_u64() & mask).collect();
                 if let Some(last) = numbers.last_mut() {
@@ -175,7 +186,7 @@ mod tests {
                 assert_eq!(bytes.len(), 1 + packed_bytes(count, width));
                 let mut cursor = Cursor::new(&bytes[1..]);
                 let mut out = [-1; VECTOR];
-                unpack(&mut cursor, count, width, -5, &mut out).unwrap();
+                unpack(&mut cursor, count, width, -5, (with, &mut out)).unwrap();
                 let out = out.map(|n| n.wrapping_add(5) as u64);
                 assert_eq!(out[..count], numbers, "{count} of {width} bits");
                 assert!(cursor.is_empty());

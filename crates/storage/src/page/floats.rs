@@ -14,6 +14,7 @@
 //! Invariant: bits come back as they went in, for every f64.
 
 use super::blocks;
+use super::instructions::Instructions;
 use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
@@ -282,10 +283,10 @@ impl<'a> Head<'a> {
         &self,
         ints: &[i64],
         first: usize,
-        into: &mut Vec<f64>,
+        (with, into): (Instructions, &mut Vec<f64>),
     ) -> Result<(), Malformed> {
         let base = into.len();
-        append_floats(self.scale, ints, into);
+        append_floats(Scaling::of(self.scale), ints, (with, into));
         let Some(mut misfits) = self.misfits else {
             return Ok(());
         };
@@ -319,10 +320,10 @@ fn each_misfit(cursor: &mut Cursor<'_>, mut each: impl FnMut(usize, u64)) -> Res
 }
 
 /// Half of the integers that [`convert`] takes several at a time.
-const SMALL: i64 = 1 << 51;
+pub(super) const SMALL: i64 = 1 << 51;
 
 /// Its unit in the last place is one, and so are those of its neighbours.
-const OFFSET: f64 = (3u64 << 51) as f64;
+pub(super) const OFFSET: f64 = (3u64 << 51) as f64;
 
 /// The divisor of a scale, a power of ten that is a float. One if it has none.
 fn divisor_of(scale: u8) -> f64 {
@@ -340,20 +341,49 @@ fn factor_of(scale: u8) -> f64 {
     }
 }
 
-/// Appends floats for integers under a scale that [`Head::read`] accepted.
+/// How integers become floats.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scaling {
+    /// They are the order of the floats' bits.
+    Ordered,
+    /// They are the floats.
+    One,
+    /// Divided by a power of ten.
+    Divisor(f64),
+    /// Multiplied by one.
+    Factor(f64),
+}
+
+impl Scaling {
+    /// That of a scale which [`Head::read`] accepted.
+    #[inline]
+    fn of(scale: u8) -> Self {
+        match scale {
+            ORDERED => Self::Ordered,
+            0 => Self::One,
+            1..ORDERED => Self::Divisor(divisor_of(scale)),
+            _ => Self::Factor(factor_of(scale)),
+        }
+    }
+}
+
+/// Appends floats for integers.
 #[inline]
-fn append_floats(scale: u8, ints: &[i64], into: &mut Vec<f64>) {
-    match scale {
-        ORDERED => into.extend(ints.iter().map(|int| f64::from_bits(ordered(*int as u64)))),
-        0 => convert(ints, into, |float| float),
-        1..ORDERED => {
-            let divisor = divisor_of(scale);
-            convert(ints, into, |float| float / divisor);
+pub(super) fn append_floats(
+    scaling: Scaling,
+    ints: &[i64],
+    (with, into): (Instructions, &mut Vec<f64>),
+) {
+    if with.convert(scaling, ints, into) {
+        return;
+    }
+    match scaling {
+        Scaling::Ordered => {
+            into.extend(ints.iter().map(|int| f64::from_bits(ordered(*int as u64))));
         }
-        _ => {
-            let factor = factor_of(scale);
-            convert(ints, into, |float| float * factor);
-        }
+        Scaling::One => convert(ints, into, |float| float),
+        Scaling::Divisor(divisor) => convert(ints, into, |float| float / divisor),
+        Scaling::Factor(factor) => convert(ints, into, |float| float * factor),
     }
 }
 

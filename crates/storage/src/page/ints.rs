@@ -16,6 +16,7 @@
 
 use super::bits::VECTOR;
 use super::blocks::{self, BLOCK};
+use super::instructions::Instructions;
 use super::planner::Planner;
 use super::vector;
 use crate::codec::cursor::Cursor;
@@ -50,6 +51,7 @@ pub(super) fn read_column(
     wanted: Range<usize>,
     into: &mut Vec<i64>,
 ) -> Result<(), Malformed> {
+    let with = Instructions::best();
     let mut values = [0; BLOCK];
     for block in blocks::covering(count, wanted) {
         let mut cursor = cursor;
@@ -60,7 +62,7 @@ pub(super) fn read_column(
             tag,
             block.count,
             block.wanted.clone(),
-            &mut values,
+            (with, &mut values),
         )?;
         into.extend_from_slice(&values[block.wanted]);
     }
@@ -130,7 +132,7 @@ pub(super) fn read(
     tag: u8,
     count: usize,
     wanted: Range<usize>,
-    out: &mut [i64; BLOCK],
+    (with, out): (Instructions, &mut [i64; BLOCK]),
 ) -> Result<(), Malformed> {
     let head = Head::read(cursor, tag)?;
     if head.transform == LINE {
@@ -155,12 +157,12 @@ pub(super) fn read(
             vector::skip(cursor, count)?;
             continue;
         }
-        head.numbers(cursor, count, low as i64, out)?;
+        head.numbers(cursor, count, low as i64, (with, out))?;
         match head.transform {
             PLAIN => (),
             DELTA => {
                 let (before, _) = state.unwrap_or((head.base.wrapping_sub(out[0]), 0));
-                state = Some((add_up(before, out), 0));
+                state = Some((add_up(before, (with, out)), 0));
             }
             _ => {
                 // What comes before the first two makes them the base and the first difference.
@@ -168,8 +170,8 @@ pub(super) fn read(
                 let first = second.wrapping_sub(out[0]);
                 let before = head.base.wrapping_sub(second);
                 let (before, difference) = state.unwrap_or((before, first));
-                let difference = add_up(difference, out);
-                state = Some((add_up(before, out), difference));
+                let difference = add_up(difference, (with, out));
+                state = Some((add_up(before, (with, out)), difference));
             }
         }
     }
@@ -184,16 +186,16 @@ impl Head {
         cursor: &mut Cursor<'_>,
         count: usize,
         less: i64,
-        out: &mut [i64; VECTOR],
+        (with, out): (Instructions, &mut [i64; VECTOR]),
     ) -> Result<(), Malformed> {
         let low = match self.transform {
             PLAIN => self.base,
             _ => self.low,
         };
         if self.step == 1 && !self.is_folded {
-            return vector::read(cursor, count, low.wrapping_add(less), out);
+            return vector::read(cursor, count, low.wrapping_add(less), (with, out));
         }
-        vector::read(cursor, count, less, out)?;
+        vector::read(cursor, count, less, (with, out))?;
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
@@ -213,7 +215,10 @@ impl Head {
 
 /// Makes each difference the sum of all up to it and of `before`; returns the last one.
 #[inline]
-fn add_up(before: i64, out: &mut [i64; VECTOR]) -> i64 {
+pub(super) fn add_up(before: i64, (with, out): (Instructions, &mut [i64; VECTOR])) -> i64 {
+    if let Some(last) = with.add_up(before, out) {
+        return last;
+    }
     let mut sum = before;
     // Four at once, so that only one addition of four waits for the one before.
     for four in out.as_chunks_mut::<4>().0 {

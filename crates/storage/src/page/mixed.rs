@@ -243,6 +243,7 @@ fn read_run(
     Ok(())
 }
 
+/// Sets the `i`th number of a row.
 fn set_float(counts: &mut Counts, i: usize, n: f64) {
     let Counts::Float {
         count,
@@ -253,13 +254,14 @@ fn set_float(counts: &mut Counts, i: usize, n: f64) {
     else {
         return;
     };
-    let buckets = positive.iter_mut().chain(negative);
-    let places = [count, zero_count].into_iter().chain(buckets);
-    if let Some(place) = { places }.nth(i) {
-        *place = n;
+    match i {
+        0 => *count = n,
+        1 => *zero_count = n,
+        _ => set_bucket((positive, negative), i - 2, n),
     }
 }
 
+/// Sets the `i`th number of a row.
 fn set_integer(counts: &mut Counts, i: usize, n: i64) {
     let Counts::Integer {
         count,
@@ -273,11 +275,17 @@ fn set_integer(counts: &mut Counts, i: usize, n: i64) {
     match i {
         0 => *count = n as u64,
         1 => *zero_count = n as u64,
-        _ => {
-            if let Some(place) = positive.iter_mut().chain(negative).nth(i - 2) {
-                *place = n;
-            }
-        }
+        _ => set_bucket((positive, negative), i - 2, n),
+    }
+}
+
+fn set_bucket<T>((positive, negative): (&mut [T], &mut [T]), i: usize, n: T) {
+    let place = match i.checked_sub(positive.len()) {
+        None => positive.get_mut(i),
+        Some(i) => negative.get_mut(i),
+    };
+    if let Some(place) = place {
+        *place = n;
     }
 }
 

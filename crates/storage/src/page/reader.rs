@@ -2,6 +2,7 @@
 
 use super::directory::{Column, Directory, Kind, StripeEntry};
 use super::header::{self, Header, PageMeta};
+use super::instructions::Instructions;
 use super::times;
 use super::values::{self, FloatReader, Stripe};
 use super::{ints, mixed};
@@ -39,6 +40,7 @@ pub struct Scratch {
     floats_next: usize,
     times: Vec<KeptTimes>,
     times_next: usize,
+    with: Instructions,
 }
 
 #[derive(Debug)]
@@ -265,12 +267,20 @@ impl Page {
 }
 
 impl Scratch {
+    /// One with which floats are decoded by these instructions.
+    pub fn new(with: Instructions) -> Self {
+        Self {
+            with,
+            ..Self::default()
+        }
+    }
+
     /// The reader that remembers this page, or the one that is to from now on.
     fn reader_of(&mut self, page: &Arc<[u8]>) -> &mut FloatReader {
         let known = self.floats.iter().position(|r| r.remembers(page));
         let index = known.unwrap_or_else(|| {
             if self.floats.len() < PAGES_KEPT {
-                self.floats.push(FloatReader::default());
+                self.floats.push(FloatReader::new(self.with));
                 return self.floats.len() - 1;
             }
             self.floats_next = (self.floats_next + 1) % PAGES_KEPT;

@@ -10,6 +10,7 @@
 
 use super::blocks::{self, BLOCK, Block};
 use super::floats::{FloatEncoder, Head, Scaled};
+use super::instructions::Instructions;
 use super::ints;
 use crate::codec::cursor::Cursor;
 use crate::codec::decimal::Scale;
@@ -75,13 +76,14 @@ pub(super) fn read_alone(
     wanted: Range<usize>,
     into: &mut Vec<f64>,
 ) -> Result<(), Malformed> {
+    let with = Instructions::best();
     let mut values = [0; BLOCK];
     for block in blocks::covering(count, wanted) {
-        let head = read_block(cursor, count, &block, &mut values)?;
+        let head = read_block(cursor, count, &block, (with, &mut values))?;
         if head.has_sibling() {
             return Err(Malformed("sibling of a column that has none"));
         }
-        append(&head, &values, &block, into)?;
+        append(&head, &values, &block, (with, into))?;
     }
     Ok(())
 }
@@ -103,6 +105,7 @@ pub(super) struct FloatReader {
     now: Read,
     last: Read,
     sibling: Vec<[i64; BLOCK]>,
+    with: Instructions,
 }
 
 /// A stripe of a page.
@@ -131,6 +134,14 @@ impl<'a> Stripe<'a> {
 }
 
 impl FloatReader {
+    /// One that reads with these instructions.
+    pub(super) fn new(with: Instructions) -> Self {
+        Self {
+            with,
+            ..Self::default()
+        }
+    }
+
     /// Whether the column read last is one of this page.
     pub(super) fn remembers(&self, page: &Arc<[u8]>) -> bool {
         self.page.as_ref().is_some_and(|p| Arc::ptr_eq(p, page))
@@ -157,7 +168,7 @@ impl FloatReader {
                 self.now.blocks.push([0; BLOCK]);
             }
             let values = &mut self.now.blocks[i];
-            let head = read_block(cursor, count, &block, values)?;
+            let head = read_block(cursor, count, &block, (self.with, &mut *values))?;
             self.now.scales.push(head.scale);
             if head.has_sibling() {
                 let sibling = stripe.sibling_of(at, distance)?;
@@ -168,11 +179,12 @@ impl FloatReader {
                     Some(of_sibling) => add(values, of_sibling, &block.wanted),
                     None => {
                         let chain = (sibling, head.scale);
-                        add_chain(&stripe, chain, count, &block, values, &mut self.sibling)?;
+                        let sum = (self.with, &mut *values, &mut self.sibling);
+                        add_chain(&stripe, chain, count, &block, sum)?;
                     }
                 }
             }
-            append(&head, &self.now.blocks[i], &block, into)?;
+            append(&head, &self.now.blocks[i], &block, (self.with, &mut *into))?;
         }
         self.now.column = Some((stripe.index, at, wanted));
         std::mem::swap(&mut self.now, &mut self.last);
@@ -201,13 +213,12 @@ fn add_chain(
     (mut at, scale): (usize, u8),
     count: usize,
     block: &Block,
-    values: &mut [i64; BLOCK],
-    of_sibling: &mut Vec<[i64; BLOCK]>,
+    (with, values, of_sibling): (Instructions, &mut [i64; BLOCK], &mut Vec<[i64; BLOCK]>),
 ) -> Result<(), Malformed> {
     of_sibling.resize(1, [0; BLOCK]);
     for _ in 1..CHAIN_MAX {
         let (distance, cursor) = stripe.column(at)?;
-        let head = read_block(cursor, count, block, &mut of_sibling[0])?;
+        let head = read_block(cursor, count, block, (with, &mut of_sibling[0]))?;
         if head.scale != scale {
             return Err(Malformed("sibling with another scale"));
         }
@@ -233,12 +244,18 @@ fn read_block<'a>(
     mut cursor: Cursor<'a>,
     count: usize,
     block: &Block,
-    values: &mut [i64; BLOCK],
+    (with, values): (Instructions, &mut [i64; BLOCK]),
 ) -> Result<Head<'a>, Malformed> {
     blocks::seek(&mut cursor, count, block.index)?;
     let head = Head::read(&mut cursor)?;
     let tag = head.tag_of_ints();
-    ints::read(&mut cursor, tag, block.count, block.wanted.clone(), values)?;
+    ints::read(
+        &mut cursor,
+        tag,
+        block.count,
+        block.wanted.clone(),
+        (with, values),
+    )?;
     Ok(head)
 }
 
@@ -247,9 +264,13 @@ fn append(
     head: &Head<'_>,
     values: &[i64; BLOCK],
     block: &Block,
-    into: &mut Vec<f64>,
+    (with, into): (Instructions, &mut Vec<f64>),
 ) -> Result<(), Malformed> {
-    head.append(&values[block.wanted.clone()], block.wanted.start, into)
+    head.append(
+        &values[block.wanted.clone()],
+        block.wanted.start,
+        (with, into),
+    )
 }
 
 /// Scale of a constant that is stored as its bits.

@@ -9,6 +9,7 @@
 //! Source: Zukowski et al., "Super-Scalar RAM-CPU Cache Compression".
 
 use super::bits::{self, VECTOR};
+use super::instructions::Instructions;
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 
@@ -98,18 +99,18 @@ pub(super) fn read(
     cursor: &mut Cursor<'_>,
     count: usize,
     low: i64,
-    out: &mut [i64; VECTOR],
+    (with, out): (Instructions, &mut [i64; VECTOR]),
 ) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     if exceptions == 0 {
-        return bits::unpack(cursor, count, width, low, out);
+        return bits::unpack(cursor, count, width, low, (with, out));
     }
     let positions = cursor.bytes(exceptions)?;
     let mut highs = *cursor;
     for _ in 0..exceptions {
         cursor.uvarint()?;
     }
-    bits::unpack(cursor, count, width, low, out)?;
+    bits::unpack(cursor, count, width, low, (with, out))?;
     for position in positions {
         let high = highs.uvarint()?.checked_shl(width as u32).unwrap_or(0);
         let n = out
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(bytes.len(), layout.bytes, "seed {seed}");
             let mut out = [0; VECTOR];
             let (mut read_at, mut skip_at) = (Cursor::new(&bytes), Cursor::new(&bytes));
-            read(&mut read_at, count, 7, &mut out).unwrap();
+            read(&mut read_at, count, 7, (Instructions::best(), &mut out)).unwrap();
             let out = out.map(|n| n.wrapping_sub(7) as u64);
             skip(&mut skip_at, count).unwrap();
             assert_eq!(out[..count], numbers, "seed {seed}");
