@@ -2,8 +2,8 @@
 //! unsafe code of the workspace.
 //!
 //! A value of [`Avx2`] is the proof that the processor has both: only [`Avx2::detect`] makes one.
-//! Each loop does what its twin in [`super::bits`], [`super::ints`] or [`super::floats`] does, to the
-//! bit; the twins are what every other processor runs, and what tests compare with.
+//! Each loop does what its twin in [`super::bits`], [`super::ints`] or [`super::floats`] does, to
+//! the bit; the twins are what every other processor runs, and what tests compare with.
 //!
 //! Nothing here reads or writes through a pointer: what is unsafe is only that a function is called
 //! whose instructions the processor may lack.
