@@ -8,9 +8,9 @@
 //! times jitter by milliseconds as those of a real scrape do, and are shared by the series. `node`
 //! is like one host's exporter: 507 series, two thirds of them constant. Bytes are those of whole
 //! pages, directory and times included; times are CPU time of this thread, best of several. A
-//! native histogram of 22 buckets counts as one sample. `dec` reads with the instructions that every
-//! processor has, `fast` with the best of this one, `tenth` the newest tenth of each window with
-//! those. It prints figures and judges nothing.
+//! native histogram of 22 buckets counts as one sample. `dec` reads with the instructions that
+//! every processor has, `fast` with the best of this one, `tenth` the newest tenth of each window
+//! with those. It prints figures and judges nothing.
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;

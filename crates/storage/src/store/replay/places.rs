@@ -39,11 +39,18 @@ impl Replay<'_> {
         let store = self.store;
         let interned = Mutex::new(Interned::default());
         let shards = store.shards.len();
+        let mut of_shards = vec![Vec::new(); shards];
+        for (i, read) in series.iter().enumerate() {
+            of_shards[store.shard_of(read.print)].push(i);
+        }
         let in_shards: Vec<Mutex<Vec<InShard>>> = (0..shards).map(|_| Mutex::default()).collect();
         store.env.compute.for_each(shards + 1, &|task| {
             match task.checked_sub(1) {
                 None => *lock(&interned) = self.intern(series),
-                Some(number) => *lock(&in_shards[number]) = self.fill_shard(number, series),
+                Some(number) => {
+                    let of_shard = &of_shards[number];
+                    *lock(&in_shards[number]) = self.fill_shard(number, series, of_shard);
+                }
             };
         });
         let interned = std::mem::take(&mut *lock(&interned));
@@ -86,11 +93,12 @@ impl Replay<'_> {
         interned
     }
 
-    fn fill_shard(&self, number: usize, series: &[Read]) -> Vec<InShard> {
+    /// `of_shard` are the numbers of its series, ascending.
+    fn fill_shard(&self, number: usize, series: &[Read], of_shard: &[usize]) -> Vec<InShard> {
         let mut shard = lock(&self.store.shards[number]);
-        let mut filled = Vec::new();
-        let mine = |(_, read): &(usize, &Read)| self.store.shard_of(read.print) == number;
-        for (i, read) in series.iter().enumerate().filter(mine) {
+        let mut filled = Vec::with_capacity(of_shard.len());
+        for i in of_shard.iter().copied() {
+            let read = &series[i];
             let mut replaced = None;
             let local = match shard.find(read.print, u32::MAX) {
                 Some(local) => {

@@ -34,6 +34,16 @@ impl ShardRows {
         block.samples(&mut self.floats, &mut self.histograms)
     }
 
+    /// Forgets all rows, and keeps their memory.
+    pub(super) fn clear(&mut self) {
+        self.floats.clear();
+        self.histograms.clear();
+        for shard in &mut self.shards {
+            shard.floats.clear();
+            shard.histograms.clear();
+        }
+    }
+
     /// Takes the rows of `other` whose series is not known.
     pub(super) fn take_unknown(&mut self, other: &mut ShardRows) {
         self.floats.append(&mut other.floats);
@@ -55,6 +65,11 @@ impl ShardRows {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
         let shards = &mut self.shards;
+        // Hashes spread them evenly, nearly.
+        let share = self.floats.len() / shards.len();
+        for shard in shards.iter_mut() {
+            shard.floats.reserve(share + share / 8);
+        }
         self.floats.retain(|row| {
             let Some(place) = catalog.place(row.slot) else {
                 return true;
