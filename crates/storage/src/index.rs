@@ -105,8 +105,8 @@ pub(crate) struct Index {
     published: AtomicU32,
     /// Series that were not removed.
     live: AtomicU32,
-    /// Of those, series that the head does not keep.
-    retired: AtomicU32,
+    /// Of those, series that the head does not keep, by the hash of their terms.
+    retired: IdTable,
     membership: Membership,
     generation: ArcSwap<Generation>,
     writer: Mutex<Writer>,
@@ -125,7 +125,7 @@ impl Index {
             series: Radix::default(),
             published: AtomicU32::new(0),
             live: AtomicU32::new(0),
-            retired: AtomicU32::new(0),
+            retired: IdTable::default(),
             membership: Membership::default(),
             generation: ArcSwap::default(),
             writer: Mutex::default(),

@@ -20,6 +20,7 @@ pub(crate) struct IdTable {
     cells: ArcSwap<Box<[AtomicU64]>>,
     /// Cells that are not free, removed ones included: what growth goes by.
     used: AtomicU32,
+    count: AtomicU32,
 }
 
 impl Default for IdTable {
@@ -27,6 +28,7 @@ impl Default for IdTable {
         Self {
             cells: ArcSwap::from_pointee(free_cells(CELLS_MIN)),
             used: AtomicU32::new(0),
+            count: AtomicU32::new(0),
         }
     }
 }
@@ -71,6 +73,7 @@ impl IdTable {
         }
         place(&self.cells.load(), hash, id);
         self.used.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     fn rebuild(&self, hash_of: impl Fn(u32) -> Option<u64>) {
@@ -93,10 +96,19 @@ impl IdTable {
         loop {
             match cells[at].load(Ordering::Relaxed) {
                 0 => return,
-                found if found == wanted => return cells[at].store(REMOVED, Ordering::Release),
+                found if found == wanted => {
+                    cells[at].store(REMOVED, Ordering::Release);
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
                 _ => at = (at + 1) & (cells.len() - 1),
             }
         }
+    }
+
+    /// How many ids there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed) as usize
     }
 
     /// All ids, in no order.

@@ -5,7 +5,7 @@
 //! [`Generation`] of their beginning; a removal begins a new one, and its [`Garbage`] is swept when
 //! the old one has no holder.
 
-use super::series_pages::{PAGE_SLOTS, PageBuilder, Place};
+use super::series_pages::{PAGE_SLOTS, PageBuilder};
 use super::writer::Writer;
 use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,10 +52,9 @@ impl Index {
         let mut by_term: BTreeMap<u32, Runs> = BTreeMap::new();
         let mut by_label: BTreeMap<u32, Runs> = BTreeMap::new();
         let mut cursor = SeriesCursor::new(self);
-        let mut retired = 0;
         for slot in gone {
             self.membership.clear(*slot);
-            retired += u32::from(cursor.place(*slot) == Some(Place::RETIRED));
+            self.forget_retired(*slot);
             let run = Run {
                 start: *slot,
                 end: slot + 1,
@@ -76,7 +75,6 @@ impl Index {
                 terms.push(id);
             }
         }
-        self.retired.fetch_sub(retired, Ordering::Relaxed);
         self.live.fetch_sub(gone.len() as u32, Ordering::Relaxed);
         Garbage {
             generation: self.generation.swap(Arc::default()),

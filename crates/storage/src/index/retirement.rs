@@ -3,19 +3,21 @@
 //! A series that fell silent costs the head its chunk, its fingerprint and its place in a table.
 //! Once all of its samples are sealed and a new one could not be as old as they are, it *retires*:
 //! it stays in the postings, so that its samples are found, and leaves the head. A series that
-//! returns takes its slot back, so that its label set is there once: a birth whose terms are all
-//! known looks for a retired series that has just those.
+//! returns takes its slot back, so that its label set is there once: a birth looks into a table of
+//! the retired series by the hash of their terms.
 
 use super::membership::Members;
 use super::series_pages::{PAGE_SLOTS, PageBuilder, Place};
-use super::{Births, Index, Runs, SeriesCursor, TERM_PAGE};
+use super::{Births, Index, SeriesCursor};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+/// Terms that are hashed: those behind it are compared alone.
+const TERMS_HASHED: usize = 64;
 
 impl Index {
     /// Series that retired and were not removed.
     pub(crate) fn retired_count(&self) -> usize {
-        self.retired.load(Ordering::Relaxed) as usize
+        self.retired.count()
     }
 
     /// The series with a sample in any epoch that is kept.
@@ -34,38 +36,68 @@ impl Index {
     }
 }
 
+impl Index {
+    /// The hash by which a series with these terms, in the order of their labels, is found again.
+    fn hash_of_terms(&self, terms: impl IntoIterator<Item = u32>) -> u64 {
+        let mut bytes = [0; 4 * TERMS_HASHED];
+        let mut end = 0;
+        for (cell, term) in bytes.chunks_exact_mut(4).zip(terms) {
+            cell.copy_from_slice(&term.to_le_bytes());
+            end += 4;
+        }
+        self.keys.hash(&bytes[..end])
+    }
+
+    fn hash_of_slot(&self, slot: u32) -> u64 {
+        let mut terms = Vec::with_capacity(TERMS_HASHED);
+        SeriesCursor::new(self).terms(slot, |term| terms.push(term));
+        self.hash_of_terms(terms)
+    }
+
+    /// Forgets that a series retired, if it did; its terms are still there.
+    pub(super) fn forget_retired(&self, slot: u32) {
+        if SeriesCursor::new(self).place(slot) == Some(Place::RETIRED) {
+            self.retired.remove(self.hash_of_slot(slot), slot);
+        }
+    }
+}
+
 impl Births<'_> {
     /// Takes series out of the head; their slots ascend. The caller holds the shards that kept
     /// them, or has seen to it that nobody looks.
     pub(crate) fn retire(&mut self, slots: &[u32]) {
-        let index = self.index;
-        let mut moved = 0;
         for of_page in slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
-            moved += self.move_in_page(of_page, Place::RETIRED);
+            self.move_in_page(of_page, Place::RETIRED);
         }
-        index.retired.fetch_add(moved, Ordering::Relaxed);
+        let index = self.index;
+        for slot in slots {
+            let hash_of = |slot| Some(index.hash_of_slot(slot));
+            index
+                .retired
+                .insert(index.hash_of_slot(*slot), *slot, hash_of);
+        }
     }
 
     /// Gives a retired series its place in the head.
     pub(crate) fn revive(&mut self, slot: u32, place: Place) {
-        let moved = self.move_in_page(&[slot], place);
-        self.index.retired.fetch_sub(moved, Ordering::Relaxed);
+        self.index.forget_retired(slot);
+        self.move_in_page(&[slot], place);
     }
 
-    /// Moves slots of one page; returns how many there were.
-    fn move_in_page(&mut self, slots: &[u32], place: Place) -> u32 {
+    /// Moves slots of one page.
+    fn move_in_page(&mut self, slots: &[u32], place: Place) {
         let Some(number) = slots.first().map(|slot| slot / PAGE_SLOTS) else {
-            return 0;
+            return;
         };
         let Some(cell) = self.index.series.get(number) else {
-            return 0;
+            return;
         };
         let mut moved = PageBuilder::from_page(&cell.load(), |_| false);
         let page = self.writer.page_under_way(number).unwrap_or(&mut moved);
-        let at = |slot: &&u32| page.move_to((**slot % PAGE_SLOTS) as usize, place);
-        let count = slots.iter().filter(at).count();
+        for slot in slots {
+            page.move_to((slot % PAGE_SLOTS) as usize, place);
+        }
         cell.store(Arc::new(page.build()));
-        count as u32
     }
 
     /// The retired series with exactly these terms, which are in the order of their labels.
@@ -73,25 +105,12 @@ impl Births<'_> {
         if self.index.retired_count() == 0 {
             return None;
         }
-        let mut common: Option<Runs> = None;
-        for id in terms {
-            let page = self.index.terms.get(id / TERM_PAGE)?;
-            let term = page.terms[(id % TERM_PAGE) as usize].load_full()?;
-            let slots = term.postings.read(u32::MAX);
-            let both = common.map_or_else(|| slots.clone(), |c| c.and(&slots));
-            if both.is_empty() {
-                return None;
-            }
-            common = Some(both);
-        }
-        let mut cursor = SeriesCursor::new(self.index);
-        common?.slots().find(|slot| {
-            if cursor.place(*slot) != Some(Place::RETIRED) {
-                return false;
-            }
+        let hash = self.index.hash_of_terms(terms.iter().copied());
+        self.index.retired.find(hash, |slot| {
             let mut wanted = terms.iter();
             let mut is_same = true;
-            cursor.terms(*slot, |term| is_same &= wanted.next() == Some(&term));
+            let mut cursor = SeriesCursor::new(self.index);
+            cursor.terms(slot, |term| is_same &= wanted.next() == Some(&term));
             is_same && wanted.next().is_none()
         })
     }

@@ -72,14 +72,11 @@ impl PageBuilder {
         builder
     }
 
-    /// Moves slot `at` to another place; whether there is such a slot.
-    pub(super) fn move_to(&mut self, at: usize, place: Place) -> bool {
-        match self.places.get_mut(at) {
-            Some(known) if *known != Self::NO_PLACE => {
-                *known = place;
-                true
-            }
-            _ => false,
+    /// Moves slot `at` to another place, unless it is gone.
+    pub(super) fn move_to(&mut self, at: usize, place: Place) {
+        let known = self.places.get_mut(at);
+        if let Some(known) = known.filter(|known| **known != Self::NO_PLACE) {
+            *known = place;
         }
     }
 

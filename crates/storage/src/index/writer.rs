@@ -134,13 +134,9 @@ impl Births<'_> {
     /// Indexes a series that the head keeps at `place` from here on; returns its slot. One that
     /// retired gets its own again.
     pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<u32, Full> {
-        let known = self.index.term_count.load(Ordering::Relaxed);
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
-        // No series has a term that is new.
-        let is_known = terms.iter().all(|term| *term < known);
-        let retired = is_known.then(|| self.find_retired(&terms)).flatten();
-        let slot = match retired {
+        let slot = match self.find_retired(&terms) {
             Some(slot) => {
                 self.revive(slot, place);
                 slot
