@@ -36,6 +36,12 @@ pub trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`; extends the file if needed.
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes that begin and end at multiples of this may go past the system's cache; 1 if none
+    /// does.
+    fn sector_bytes(&self) -> u64 {
+        1
+    }
+
     /// Makes written bytes and the length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
 
@@ -60,6 +66,11 @@ pub enum OpenMode {
     Write,
     /// For reading and writing; it must not exist.
     CreateNew,
+    /// As [`OpenMode::Write`], for a file that is synced after every write: whole sectors go past
+    /// the system's cache, where the file system lets them.
+    WriteDirect,
+    /// As [`OpenMode::CreateNew`], for such a file.
+    CreateNewDirect,
 }
 
 /// Held while the process owns a data folder; another process cannot take it.

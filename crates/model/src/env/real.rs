@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The system, with as many compute threads as the process may use cores.
@@ -58,7 +58,19 @@ impl Rng for SystemRng {
 
 struct SystemDisk;
 
-struct SystemFile(fs::File);
+struct SystemFile {
+    file: fs::File,
+    direct: Option<DirectFile>,
+}
+
+/// A second handle of a file, past the system's cache: a small write that is synced at once costs
+/// less that way, and only its own sectors and not the pages around them are written.
+struct DirectFile {
+    file: fs::File,
+    sector_bytes: usize,
+    /// The system asks for memory that is aligned as the file is; what is written is copied here.
+    aligned: Mutex<Vec<u8>>,
+}
 
 struct LockedFile {
     /// Holds the lock until it is closed.
@@ -73,14 +85,17 @@ impl Disk for SystemDisk {
         options.read(true);
         match mode {
             OpenMode::Read => {}
-            OpenMode::Write => {
+            OpenMode::Write | OpenMode::WriteDirect => {
                 options.write(true);
             }
-            OpenMode::CreateNew => {
+            OpenMode::CreateNew | OpenMode::CreateNewDirect => {
                 options.write(true).create_new(true);
             }
         }
-        Ok(Arc::new(SystemFile(options.open(path)?)))
+        let file = options.open(path)?;
+        let is_direct = matches!(mode, OpenMode::WriteDirect | OpenMode::CreateNewDirect);
+        let direct = is_direct.then(|| DirectFile::open(path)).flatten();
+        Ok(Arc::new(SystemFile { file, direct }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -139,11 +154,59 @@ impl Disk for SystemDisk {
     }
 }
 
+impl DirectFile {
+    /// The largest sector that is in use.
+    const SECTOR_BYTES_MAX: usize = 4096;
+
+    /// `None` where the system or the file system does not know of such handles.
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> Option<Self> {
+        use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
+        use std::os::unix::fs::OpenOptionsExt;
+        let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN).ok()?;
+        let sector_bytes = stat.stx_dio_offset_align as usize;
+        if !sector_bytes.is_power_of_two() || sector_bytes > Self::SECTOR_BYTES_MAX {
+            return None;
+        }
+        let flags = OFlags::DIRECT.bits() as i32;
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).custom_flags(flags).open(path).ok()?;
+        Some(Self {
+            file,
+            sector_bytes,
+            aligned: Mutex::default(),
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open(_path: &Path) -> Option<Self> {
+        None
+    }
+
+    fn takes(&self, offset: u64, bytes: &[u8]) -> bool {
+        offset.is_multiple_of(self.sector_bytes as u64)
+            && bytes.len().is_multiple_of(self.sector_bytes)
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut memory = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = bytes.len() + Self::SECTOR_BYTES_MAX;
+        if memory.len() < room {
+            memory.resize(room, 0);
+        }
+        let address = memory.as_ptr().addr();
+        let start = address.next_multiple_of(Self::SECTOR_BYTES_MAX) - address;
+        let aligned = &mut memory[start..start + bytes.len()];
+        aligned.copy_from_slice(bytes);
+        self.file.write_all_at(aligned, offset)
+    }
+}
+
 impl File for SystemFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < into.len() {
-            match self.0.read_at(&mut into[done..], offset + done as u64) {
+            match self.file.read_at(&mut into[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -154,19 +217,30 @@ impl File for SystemFile {
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        if let Some(direct) = self.direct.as_ref().filter(|d| d.takes(offset, bytes)) {
+            match direct.write_all_at(offset, bytes) {
+                // A file system that promised more than it does.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
+                outcome => return outcome,
+            }
+        }
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        self.direct.as_ref().map_or(1, |d| d.sector_bytes as u64)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.0.set_len(bytes)
+        self.file.set_len(bytes)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
 

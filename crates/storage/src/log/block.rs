@@ -28,6 +28,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 pub(crate) enum BlockKind {
     /// A payload of the log.
     Log = 1,
+    /// Zeros up to the end of a sector, with the position of the block before.
+    Padding = 2,
     /// The directory at the end of a file that is complete.
     Directory = 3,
     /// A page of samples.
@@ -42,6 +44,7 @@ impl BlockKind {
     fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Log),
+            2 => Some(Self::Padding),
             3 => Some(Self::Directory),
             4 => Some(Self::Page),
             5 => Some(Self::Series),

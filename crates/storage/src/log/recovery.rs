@@ -6,11 +6,11 @@
 //! damage above every mark is the torn tail of a group that was never acknowledged: the log ends
 //! there, also if later blocks of that group survived, because what they build on is gone.
 
-use super::block::BLOCK_HEADER_BYTES;
+use super::block::{BLOCK_HEADER_BYTES, BlockKind};
 use super::file_header::{FILE_HEADER_BYTES, HeaderState};
 use super::scan::{Found, Scanner};
 use super::writer::{Start, create_segment};
-use super::{Catalog, LogOptions, segment};
+use super::{Catalog, LogOptions, SyncMode, segment};
 use crate::error::StorageError;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
@@ -41,7 +41,7 @@ pub(crate) fn recover(
     }
     let mut last = options.start_after;
     if let Some(first) = newest {
-        let end = recover_newest(env, dir, first)?;
+        let end = recover_newest(env, dir, first, options.sync)?;
         last = last.max(end.last);
         if let Some(file) = end.file {
             catalog.push(first, end.bytes);
@@ -56,7 +56,7 @@ pub(crate) fn recover(
         }
     }
     let first = last.next();
-    let file = create_segment(env, dir, first)?;
+    let file = create_segment(env, dir, first, options.sync)?;
     catalog.push(first, FILE_HEADER_BYTES);
     Ok(Start {
         file,
@@ -76,11 +76,20 @@ struct Newest {
     goes_on: bool,
 }
 
-fn recover_newest(env: &Env, dir: &Path, first: Position) -> Result<Newest, StorageError> {
+fn recover_newest(
+    env: &Env,
+    dir: &Path,
+    first: Position,
+    sync: SyncMode,
+) -> Result<Newest, StorageError> {
     let path = dir.join(segment::file_name(first));
+    let mode = match sync {
+        SyncMode::Always => OpenMode::WriteDirect,
+        SyncMode::Interval(_) | SyncMode::None => OpenMode::Write,
+    };
     let file = env
         .disk
-        .open(&path, OpenMode::Write)
+        .open(&path, mode)
         .map_err(StorageError::io("open segment", &path))?;
     let bytes = file
         .len()
@@ -188,9 +197,13 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
             torn |= survey.last >= durable;
             continue;
         };
-        torn |= header.position != survey.last.next() && survey.last >= durable;
+        let expected = match header.kind {
+            BlockKind::Padding => survey.last,
+            _ => survey.last.next(),
+        };
+        torn |= header.position != expected && survey.last >= durable;
         if torn {
-            survey.torn_blocks += 1;
+            survey.torn_blocks += u64::from(header.kind != BlockKind::Padding);
             continue;
         }
         survey.end = offset + header.block_bytes();

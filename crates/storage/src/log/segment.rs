@@ -102,6 +102,7 @@ pub(crate) fn read(
                 range.start,
                 format!("{} bytes are no block", range.end - range.start),
             ))),
+            Found::Block { header, .. } if header.kind == BlockKind::Padding => {}
             Found::Block { offset, header } => {
                 if header.kind != BlockKind::Log || header.position < expected {
                     each(Err(damaged(offset, "a block is out of place".to_owned())));

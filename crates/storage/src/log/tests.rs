@@ -36,6 +36,14 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
     answers
 }
 
+/// Blocks stand one behind the other, as where the system's cache is not passed.
+fn unpadded() -> LogOptions {
+    LogOptions {
+        sync: SyncMode::Interval(Duration::ZERO),
+        ..LogOptions::default()
+    }
+}
+
 /// The payloads in the log as text, damage as `!`.
 fn contents(log: &LocalLog) -> Vec<String> {
     let mut items = Vec::new();
@@ -55,7 +63,7 @@ fn contents(log: &LocalLog) -> Vec<String> {
 #[track_caller]
 fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     let sim = world();
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, unpadded()).unwrap();
     for payload in ["a", "b", "c", "d", "e"] {
         append(&log, payload.as_bytes());
     }
@@ -64,14 +72,14 @@ fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     change(&mut bytes);
     sim.disk.overwrite(Path::new(FIRST_SEGMENT), &bytes);
 
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, unpadded()).unwrap();
     assert_eq!(contents(&log), expected);
     let added = append(&log, b"new");
     assert!(lock(&added)[0].is_ok());
     sim.disk.crash();
     let mut expected = expected.to_vec();
     expected.push("new");
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, unpadded()).unwrap();
     assert_eq!(contents(&log), expected);
 }
 
@@ -305,20 +313,48 @@ fn log_with_many_writers_acknowledges_every_block_once() {
 
 #[test]
 fn segment_as_recorded_is_read_and_written_alike() {
-    let golden = include_bytes!("../../tests/fixtures/format-2/00000000000000000001.wal");
+    let packed = include_bytes!("../../tests/fixtures/format-2/00000000000000000001.wal");
+    check_recorded(packed, unpadded());
+    let padded = include_bytes!("../../tests/fixtures/format-2/padded.wal");
+    check_recorded(padded, LogOptions::default());
+}
+
+/// `golden` holds three blocks, each a group of its own.
+#[track_caller]
+fn check_recorded(golden: &[u8], options: LogOptions) {
     let sim = world();
     sim.disk.overwrite(Path::new(FIRST_SEGMENT), golden);
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), ["first block", "", "third block"]);
     sim.disk.kill();
 
     let sim = world();
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, options).unwrap();
     for payload in ["first block", "", "third block"] {
         append(&log, payload.as_bytes());
     }
     let written = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
     assert_eq!(written, golden);
+}
+
+#[test]
+fn padded_log_cut_anywhere_loses_only_what_was_cut() {
+    let padded = include_bytes!("../../tests/fixtures/format-2/padded.wal");
+    let payload_ends = [(FILE_HEADER, 11), (512, 0), (1024, 11)];
+    let ends = payload_ends.map(|(at, payload)| at + block::BLOCK_HEADER_BYTES + payload);
+    for cut in FILE_HEADER..=padded.len() {
+        let sim = world();
+        sim.disk.overwrite(Path::new(FIRST_SEGMENT), &padded[..cut]);
+        let log = open(&sim, LogOptions::default()).unwrap();
+        let whole = ends.iter().filter(|end| cut >= **end).count();
+        let mut expected = ["first block", "", "third block"][..whole].to_vec();
+        assert_eq!(contents(&log), expected, "cut at {cut}");
+        append(&log, b"new");
+        sim.disk.crash();
+        expected.push("new");
+        let log = open(&sim, LogOptions::default()).unwrap();
+        assert_eq!(contents(&log), expected, "cut at {cut}");
+    }
 }
 
 #[test]
@@ -345,7 +381,7 @@ fn sector_that_cannot_be_read_costs_only_its_blocks() {
         }
     }
     let sim = world();
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let log = open(&sim, unpadded()).unwrap();
     for _ in 0..30 {
         append(&log, &[b'x'; 475]);
     }

@@ -4,7 +4,7 @@
 //! segment is synced before the next one is created; `durable` never runs ahead of what a sync
 //! confirmed; after an error the writer is used no more.
 
-use super::block::{self, BlockKind, Place};
+use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, Place};
 use super::file_header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use super::metrics::LogMetrics;
 use super::segment;
@@ -74,20 +74,8 @@ impl Writer {
     /// Writes a group in order and syncs it as the mode says.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         for queued in group {
-            let place = Place {
-                first: self.first,
-                offset: self.offset + self.buffer.len() as u64,
-            };
-            let unsynced = queued.position.previous().0 - self.durable.0;
-            block::encode(
-                place,
-                queued.position,
-                u32::try_from(unsynced).unwrap_or(u32::MAX),
-                BlockKind::Log,
-                &queued.payload,
-                &mut self.buffer,
-            );
             self.last = queued.position;
+            self.encode(BlockKind::Log, &queued.payload);
             if self.buffer.len() >= WRITE_BYTES {
                 self.flush()?;
             }
@@ -108,6 +96,36 @@ impl Writer {
         self.metrics.blocks.add(group.len() as u64);
         self.metrics.groups.inc();
         Ok(())
+    }
+
+    /// Puts a block with the position of the last one into the buffer.
+    fn encode(&mut self, kind: BlockKind, payload: &[u8]) {
+        let place = Place {
+            first: self.first,
+            offset: self.offset + self.buffer.len() as u64,
+        };
+        let unsynced = self.last.previous().0.saturating_sub(self.durable.0);
+        block::encode(
+            place,
+            self.last,
+            u32::try_from(unsynced).unwrap_or(u32::MAX),
+            kind,
+            payload,
+            &mut self.buffer,
+        );
+    }
+
+    /// Fills the buffer up to the end of a sector, so that the write and the next one go past the
+    /// system's cache.
+    fn pad(&mut self) {
+        let sector = self.file.sector_bytes();
+        let end = self.offset + self.buffer.len() as u64;
+        if end.is_multiple_of(sector) {
+            return;
+        }
+        let least = end + BLOCK_HEADER_BYTES as u64;
+        let zeros = least.next_multiple_of(sector) - least;
+        self.encode(BlockKind::Padding, &vec![0; zeros as usize]);
     }
 
     /// Makes all that was written durable.
@@ -131,6 +149,7 @@ impl Writer {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        self.pad();
         self.file
             .write_all_at(self.offset, &self.buffer)
             .map_err(StorageError::io("write segment", &self.path()))?;
@@ -145,7 +164,7 @@ impl Writer {
         self.sync()?;
         self.catalog.grow(self.offset);
         self.first = self.last.next();
-        self.file = create_segment(&self.env, &self.dir, self.first)?;
+        self.file = create_segment(&self.env, &self.dir, self.first, self.sync)?;
         self.offset = FILE_HEADER_BYTES;
         self.catalog.push(self.first, self.offset);
         Ok(())
@@ -161,11 +180,16 @@ pub(crate) fn create_segment(
     env: &Env,
     dir: &Path,
     first: Position,
+    sync: SyncMode,
 ) -> Result<Arc<dyn File>, StorageError> {
     let path = dir.join(segment::file_name(first));
+    let mode = match sync {
+        SyncMode::Always => OpenMode::CreateNewDirect,
+        SyncMode::Interval(_) | SyncMode::None => OpenMode::CreateNew,
+    };
     let file = env
         .disk
-        .open(&path, OpenMode::CreateNew)
+        .open(&path, mode)
         .map_err(StorageError::io("create segment", &path))?;
     file.write_all_at(0, &file_header::encode(&SEGMENT_MAGIC, first))
         .map_err(StorageError::io("write segment", &path))?;

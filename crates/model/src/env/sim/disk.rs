@@ -121,17 +121,18 @@ impl Disk for SimDisk {
         state.require_power()?;
         let inode = match mode {
             OpenMode::Read => state.find(path)?,
-            OpenMode::Write if state.read_only => {
+            OpenMode::Write | OpenMode::WriteDirect if state.read_only => {
                 return Err(ErrorKind::ReadOnlyFilesystem.into());
             }
-            OpenMode::Write => state.find(path)?,
-            OpenMode::CreateNew => state.create(path)?,
+            OpenMode::Write | OpenMode::WriteDirect => state.find(path)?,
+            OpenMode::CreateNew | OpenMode::CreateNewDirect => state.create(path)?,
         };
         Ok(Arc::new(SimFile {
             state: self.0.clone(),
             inode,
             process: state.process,
             writable: mode != OpenMode::Read,
+            is_direct: matches!(mode, OpenMode::WriteDirect | OpenMode::CreateNewDirect),
         }))
     }
 

@@ -32,7 +32,11 @@ pub(super) struct SimFile {
     pub(super) inode: Inode,
     pub(super) process: u64,
     pub(super) writable: bool,
+    pub(super) is_direct: bool,
 }
+
+/// A sector, as most disks have it.
+const SECTOR_BYTES: u64 = 512;
 
 impl SimFile {
     /// The disk, if the process that opened the file still lives.
@@ -89,6 +93,10 @@ impl File for SimFile {
         apply(&change, &mut file.seen);
         file.pending.push(change);
         outcome
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        if self.is_direct { SECTOR_BYTES } else { 1 }
     }
 
     fn sync_data(&self) -> Result<()> {
