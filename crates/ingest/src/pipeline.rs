@@ -36,6 +36,12 @@ const SPARE_DECODERS_MAX: usize = 16;
 /// much more is rare and gives its memory back.
 const SPARE_DECODER_BYTES_MAX: usize = 4 << 20;
 
+/// Bodies that wait for the next request: as many as are read at one time by a few busy senders.
+const SPARE_BODIES_MAX: usize = 16;
+
+/// Memory that a waiting body may hold: twice a request of 2,000 samples.
+const SPARE_BODY_BYTES_MAX: usize = 256 << 10;
+
 /// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
 const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -46,6 +52,7 @@ pub struct Pipeline {
     limits: IngestLimits,
     in_flight: Budget,
     spare_decoders: Mutex<Vec<Decoder>>,
+    spare_bodies: Mutex<Vec<Vec<u8>>>,
     metrics: Arc<Metrics>,
 }
 
@@ -91,6 +98,7 @@ impl Pipeline {
             limits,
             in_flight: in_flight.clone(),
             spare_decoders: Mutex::default(),
+            spare_bodies: Mutex::default(),
             metrics: Arc::new(Metrics::new(in_flight)),
         }
     }
@@ -202,6 +210,24 @@ impl Pipeline {
     /// Whether exemplars are kept: a batch need not have them if not.
     pub fn takes_exemplars(&self) -> bool {
         self.store.takes_exemplars()
+    }
+
+    /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the bytes
+    /// that come costs more than reading them.
+    pub fn take_body(&self) -> Vec<u8> {
+        let spare = self.spare_bodies.lock();
+        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
+        spare.pop().unwrap_or_default()
+    }
+
+    /// Takes a body back that was stored.
+    pub fn put_body(&self, mut body: Vec<u8>) {
+        body.clear();
+        let spare = self.spare_bodies.lock();
+        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_BODIES_MAX && body.capacity() <= SPARE_BODY_BYTES_MAX {
+            spare.push(body);
+        }
     }
 
     fn take_decoder(&self) -> Decoder {

@@ -16,11 +16,12 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Reads a body of at most `bytes_max`. `hold` reserves memory, so many bytes more at each call.
+/// Reads a body of at most `bytes_max` into `bytes`, which is empty. `hold` reserves memory, so many
+/// bytes more at each call.
 pub(crate) async fn read(
     app: &App,
     endpoint: Endpoint,
-    mut body: Body,
+    (mut body, mut bytes): (Body, Vec<u8>),
     bytes_max: usize,
     mut hold: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Vec<u8>, Failure> {
@@ -33,7 +34,7 @@ pub(crate) async fn read(
         return Err(too_large());
     }
     let start = Instant::now();
-    let mut bytes = Vec::new();
+    hold(bytes.capacity())?;
     loop {
         let deadline = start + allowed_time(app, bytes.len());
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
@@ -92,7 +93,8 @@ pub(crate) async fn read_form(
     }
     let mut held = app.bodies.reserve(0).map_err(overloaded)?;
     let hold = |bytes| held.grow(bytes).map_err(overloaded);
-    let bytes = read(app, endpoint, body, app.limits().form_body_bytes_max, hold).await?;
+    let bytes_max = app.limits().form_body_bytes_max;
+    let bytes = read(app, endpoint, (body, Vec::new()), bytes_max, hold).await?;
     let text = String::from_utf8_lossy(&bytes);
     // What is decoded takes no more than the text.
     held.grow(text.len()).map_err(overloaded)?;

@@ -50,6 +50,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let bytes_max = app.limits().write_body_bytes_max;
     let mut admission = pipeline.admit(0).map_err(refused)?;
     let hold = |bytes| admission.grow(bytes).map_err(refused);
+    let body = (body, pipeline.take_body());
     let bytes = body::read(app, Endpoint::Write, body, bytes_max, hold).await?;
     let pending = decode(app, pipeline, tenant, (bytes, admission)).await?;
     let outcome = pending.await.map_err(Failure::execution)?;
@@ -70,13 +71,16 @@ async fn decode(
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
     if pipeline.is_quick(&bytes) {
-        return pipeline.remote_write(&tenant, &bytes).map_err(refused);
+        let pending = pipeline.remote_write(&tenant, &bytes);
+        pipeline.put_body(bytes);
+        return pending.map_err(refused);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let decoding = tokio::task::spawn_blocking(move || {
         let pending = pipeline.remote_write(&tenant, &bytes);
-        drop((bytes, admission, slot));
+        pipeline.put_body(bytes);
+        drop((admission, slot));
         pending
     });
     match decoding.await {
