@@ -1,8 +1,9 @@
 //! An open-addressing table from hashes to ids that one writer fills and any number of readers
 //! probe without a lock.
 //!
-//! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. Growth copies
-//! the cells into a larger table and swaps the pointer; readers finish on the table that they hold.
+//! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. The tag also
+//! says where probing begins, so growth asks for no hash again: it copies the cells into a larger
+//! table and swaps the pointer; readers finish on the table that they hold.
 //! Invariant: an id that was inserted before a reader began is found, unless it was removed.
 
 use arc_swap::ArcSwap;
@@ -37,9 +38,9 @@ fn free_cells(cells: usize) -> Box<[AtomicU64]> {
     (0..cells).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Where probing begins: the low half, so that it does not repeat what the tag says.
-fn home(low_hash: u64, cells: usize) -> usize {
-    low_hash as usize & (cells - 1)
+/// Where probing begins for a hash or a cell with its tag.
+fn home(tagged: u64, cells: usize) -> usize {
+    (tagged >> 32) as usize & (cells - 1)
 }
 
 impl IdTable {
@@ -64,27 +65,28 @@ impl IdTable {
         }
     }
 
-    /// Inserts `id` under `hash`; it must not be there. `hash_of` gives the hash of an id that is.
-    pub(crate) fn insert(&self, hash: u64, id: u32, hash_of: impl Fn(u32) -> Option<u64>) {
+    /// Inserts `id` under `hash`; it must not be there.
+    pub(crate) fn insert(&self, hash: u64, id: u32) {
         let used = self.used.load(Ordering::Relaxed) as usize + 1;
         // At most two thirds full: a probe sees three cells on average.
         if used * 3 > self.cells.load().len() * 2 {
-            self.rebuild(hash_of);
+            self.rebuild();
         }
-        place(&self.cells.load(), hash, id);
+        place(&self.cells.load(), cell(hash, id));
         self.used.fetch_add(1, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn rebuild(&self, hash_of: impl Fn(u32) -> Option<u64>) {
-        let ids = self.ids();
-        let cells = free_cells(((ids.len() + 1) * 2).next_power_of_two().max(CELLS_MIN));
-        for id in &ids {
-            if let Some(hash) = hash_of(*id) {
-                place(&cells, hash, *id);
+    fn rebuild(&self) {
+        let old = self.cells.load();
+        let count = self.count();
+        let cells = free_cells(((count + 1) * 2).next_power_of_two().max(CELLS_MIN));
+        for cell in old.iter().map(|c| c.load(Ordering::Relaxed)) {
+            if cell != 0 && cell != REMOVED {
+                place(&cells, cell);
             }
         }
-        self.used.store(ids.len() as u32, Ordering::Relaxed);
+        self.used.store(count as u32, Ordering::Relaxed);
         self.cells.store(Arc::new(cells));
     }
 
@@ -132,12 +134,12 @@ fn cell(hash: u64, id: u32) -> u64 {
     hash >> 32 << 32 | u64::from(id + 1)
 }
 
-fn place(cells: &[AtomicU64], hash: u64, id: u32) {
-    let mut at = home(hash, cells.len());
+fn place(cells: &[AtomicU64], cell: u64) {
+    let mut at = home(cell, cells.len());
     while cells[at].load(Ordering::Relaxed) != 0 {
         at = (at + 1) & (cells.len() - 1);
     }
-    cells[at].store(cell(hash, id), Ordering::Release);
+    cells[at].store(cell, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -146,14 +148,14 @@ mod tests {
 
     /// Few distinct hashes, so that probes run into each other.
     fn hash(id: u32) -> u64 {
-        u64::from(id % 37) << 32 | u64::from(id % 5)
+        u64::from(id % 37) << 32
     }
 
     #[test]
     fn id_table_after_growth_and_removal_finds_what_is_left() {
         let table = IdTable::default();
         for id in 0..1_000 {
-            table.insert(hash(id), id, |id| Some(hash(id)));
+            table.insert(hash(id), id);
             if id % 3 == 0 {
                 table.remove(hash(id / 2), id / 2);
             }

@@ -71,10 +71,7 @@ impl Births<'_> {
         }
         let index = self.index;
         for slot in slots {
-            let hash_of = |slot| Some(index.hash_of_slot(slot));
-            index
-                .retired
-                .insert(index.hash_of_slot(*slot), *slot, hash_of);
+            index.retired.insert(index.hash_of_slot(*slot), *slot);
         }
     }
 

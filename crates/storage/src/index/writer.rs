@@ -83,9 +83,7 @@ impl Index {
             values: Default::default(),
             distinct: Default::default(),
         });
-        let hash_of = |id| Some(self.keys.hash(self.labels.get(id)?.name.as_bytes()));
-        self.names
-            .insert(self.keys.hash(name.as_bytes()), id, hash_of);
+        self.names.insert(self.keys.hash(name.as_bytes()), id);
         self.label_count.store(id + 1, Ordering::Release);
         Ok(id)
     }
@@ -109,8 +107,7 @@ impl Index {
             value: value.into(),
             postings: Default::default(),
         })));
-        let hash_of = |id| Some(self.keys.hash(&self.term(id)?.value));
-        label.values.insert(self.keys.hash(value), id, hash_of);
+        label.values.insert(self.keys.hash(value), id);
         label.distinct.fetch_add(1, Ordering::Relaxed);
         self.term_count.store(id + 1, Ordering::Release);
         Ok(id)
