@@ -58,7 +58,7 @@ use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
 use newcomers::Newcomers;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use upkeep::Upkeep;
 
 /// More shards than threads that could write at once only make the passes over them longer.
@@ -85,6 +85,9 @@ pub struct Store {
     /// Held by the background job.
     upkeep: Mutex<Upkeep>,
     upkeep_scheduled: AtomicBool,
+    /// The newest time when the background job last began.
+    upkept_at: AtomicI64,
+    me: Weak<Store>,
 }
 
 impl std::fmt::Debug for Store {
@@ -129,7 +132,7 @@ impl Store {
         let coverage = Coverage::new(windows, log.first_position().previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
-        let store = Store {
+        let store = Arc::new_cyclic(|me| Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sealed: Arc::new(Sealed::new(options.page_cache_bytes)),
@@ -152,12 +155,16 @@ impl Store {
             )),
             upkeep_scheduled: AtomicBool::new(false),
             options,
-        };
+            upkept_at: AtomicI64::new(i64::MIN),
+            me: me.clone(),
+        });
         store.replay(found.pages, found.damages)?;
-        Ok(Arc::new(store))
+        Ok(store)
     }
 
-    /// Starts background work that is due. The binary calls it once a second.
+    /// Starts background work that is due. The binary calls it once a second; the store itself does
+    /// when [`StoreOptions::tick_ms`] of data time have passed, so that samples that come faster
+    /// than life are kept up with as those of life are.
     pub fn tick(self: &Arc<Self>) {
         // One job at a time; a tick that finds it running is made up for by the next one.
         if self.upkeep_scheduled.swap(true, Ordering::AcqRel) {
@@ -166,6 +173,17 @@ impl Store {
         let scheduled = Scheduled(self.clone());
         let job = move || scheduled.0.keep_up();
         self.env.compute.spawn(Work::Background, Box::new(job));
+    }
+
+    /// Starts background work that is due by data time.
+    fn tick_by_data_time(&self) {
+        let newest = self.newest.load(Ordering::Relaxed);
+        let since = newest.saturating_sub(self.upkept_at.load(Ordering::Relaxed));
+        if since >= self.options.tick_ms
+            && let Some(me) = self.me.upgrade()
+        {
+            me.tick();
+        }
     }
 
     /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.

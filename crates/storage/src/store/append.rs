@@ -78,6 +78,7 @@ impl Store {
         }
         drop(spare);
         self.seal_with_write();
+        self.tick_by_data_time();
         ticket
     }
 

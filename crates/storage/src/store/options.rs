@@ -43,6 +43,10 @@ pub const LATENESS_MAX_MS: i64 = 3_600_000;
 /// a sample, longer ones more log to replay and more samples in memory in their larger form.
 pub const WINDOW_MS: i64 = 32 * 60_000;
 
+/// Data time between ticks at most: a 64th of a window, so that a replay at any speed meets as many
+/// ticks in a window as sealing needs to spread its work.
+pub const TICK_MS: i64 = 30_000;
+
 /// Bytes of opened pages in memory: two hours of 300,000 series.
 pub const PAGE_CACHE_BYTES: usize = 64 << 20;
 
@@ -84,6 +88,8 @@ pub struct StoreOptions {
     pub is_jittered: bool,
     /// Where samples are sealed into pages.
     pub sealing: Sealing,
+    /// The store ticks by itself when so much data time has passed since the last tick.
+    pub tick_ms: i64,
     /// A segment of the log is closed at this size: so much may lie in the log that is sealed.
     pub log_segment_bytes: u64,
     /// A segment of pages is closed at this size, or with its two hours of data time.
@@ -109,6 +115,7 @@ impl StoreOptions {
             window_ms: WINDOW_MS,
             is_jittered: true,
             sealing: Sealing::default(),
+            tick_ms: TICK_MS,
             log_segment_bytes: 16 << 20,
             page_segment_bytes: 128 << 20,
             page_cache_bytes: PAGE_CACHE_BYTES,

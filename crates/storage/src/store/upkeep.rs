@@ -13,6 +13,7 @@ use crate::index::{Garbage, epoch_of};
 use crate::sealed::segments::Segments;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
@@ -75,6 +76,8 @@ impl Store {
     /// Does what is due.
     pub(super) fn keep_up(&self) {
         let mut upkeep = lock(&self.upkeep);
+        let newest = self.newest.load(Ordering::Relaxed);
+        self.upkept_at.store(newest, Ordering::Relaxed);
         let garbage = std::mem::take(&mut upkeep.garbage);
         upkeep.garbage = garbage
             .into_iter()

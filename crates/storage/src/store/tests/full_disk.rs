@@ -7,7 +7,11 @@ const MINUTE: i64 = 60_000;
 
 /// A store that has a window to seal after its second batch.
 fn store_with_a_window(sim: &Sim) -> Arc<Store> {
-    let store = open(sim, options());
+    let by_hand = StoreOptions {
+        tick_ms: i64::MAX,
+        ..options()
+    };
+    let store = open(sim, by_hand);
     append(&store, &batch(&[("a", &[(1, 1.0)])]), ALWAYS);
     store.tick();
     append(&store, &batch(&[("a", &[(70 * MINUTE, 1.0)])]), ALWAYS);
