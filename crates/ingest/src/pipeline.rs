@@ -212,8 +212,8 @@ impl Pipeline {
         self.store.takes_exemplars()
     }
 
-    /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the bytes
-    /// that come costs more than reading them.
+    /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
+    /// bytes that come costs more than reading them.
     pub fn take_body(&self) -> Vec<u8> {
         let spare = self.spare_bodies.lock();
         let mut spare = spare.unwrap_or_else(PoisonError::into_inner);

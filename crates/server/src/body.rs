@@ -16,8 +16,8 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Reads a body of at most `bytes_max` into `bytes`, which is empty. `hold` reserves memory, so many
-/// bytes more at each call.
+/// Reads a body of at most `bytes_max` into `bytes`, which is empty. `hold` reserves memory, so
+/// many bytes more at each call.
 pub(crate) async fn read(
     app: &App,
     endpoint: Endpoint,
