@@ -14,4 +14,8 @@ pub mod log;
 pub(crate) mod log_block;
 pub mod page;
 pub(crate) mod sealed;
+#[cfg(test)]
+#[path = "../tests/seeds/mod.rs"]
+mod seeds;
 pub mod store;
+pub(crate) mod trial;

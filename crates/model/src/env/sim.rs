@@ -137,6 +137,14 @@ impl Deferred {
         }
     }
 
+    /// Runs only the jobs for `only` that wait and those that they spawn: the other threads stand
+    /// still meanwhile.
+    pub fn run_only(&self, only: Work) {
+        while let Some(job) = self.pop_of(only) {
+            job();
+        }
+    }
+
     /// Drops the jobs that wait: the process ended before they began.
     pub fn discard(&self) {
         while let Some(job) = self.pop() {
@@ -148,6 +156,12 @@ impl Deferred {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_log = jobs.iter().position(|(work, _)| *work == Work::Log);
         jobs.remove(of_log.unwrap_or(0)).map(|(_, job)| job)
+    }
+
+    fn pop_of(&self, only: Work) -> Option<Job> {
+        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = jobs.iter().position(|(work, _)| *work == only)?;
+        jobs.remove(at).map(|(_, job)| job)
     }
 }
 

@@ -10,6 +10,7 @@
 //! After a block could not be made durable its number never completes: the watermark stands, reads
 //! go on, and every ticket fails.
 
+use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
@@ -117,7 +118,9 @@ impl Watermark {
             .durable
             .extend(position.map(|position| (position, sequence)));
         let mut visible = self.visible.load(Ordering::Relaxed);
-        while state.complete.remove(&(visible + 1)) {
+        while state.complete.remove(&(visible + 1))
+            || trial::has(Flaw::ShowsOutOfOrder) && visible < sequence
+        {
             visible += 1;
         }
         // Release: a reader that sees the number sees the samples.
@@ -156,9 +159,13 @@ impl Watermark {
 
     fn publish_floor(&self, state: &State) {
         let visible = self.visible.load(Ordering::Relaxed);
-        let oldest = state.readers.keys().next().copied();
+        let mut readers = state.readers.keys();
+        let oldest = match trial::has(Flaw::RaisesFloorEarly) {
+            true => readers.next_back(),
+            false => readers.next(),
+        };
         self.floor
-            .store(oldest.unwrap_or(visible), Ordering::Release);
+            .store(oldest.copied().unwrap_or(visible), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

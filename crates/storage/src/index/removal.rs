@@ -8,6 +8,7 @@
 use super::series_pages::{PAGE_SLOTS, PageBuilder};
 use super::writer::Writer;
 use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
+use crate::trial::{self, Flaw};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -40,9 +41,12 @@ impl Index {
     /// Takes the retired series among slots `first` to before `end` that have no sample in any
     /// epoch that is kept out of all postings; returns how many.
     pub(crate) fn remove_retired(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
+        let gone = || self.retired_without_samples(first, end);
+        let too_early = trial::has(Flaw::RemovesUnlocked).then(gone);
+        trial::turn();
         // Held throughout: none of them comes back meanwhile.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = self.retired_without_samples(first, end);
+        let gone = too_early.unwrap_or_else(gone);
         (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
     }
 
@@ -99,7 +103,8 @@ impl Index {
 
     /// Frees what a removal left, unless someone may still look at it.
     pub(crate) fn sweep(&self, garbage: Garbage) -> Option<Garbage> {
-        if Arc::strong_count(&garbage.generation) > 1 {
+        let is_held = Arc::strong_count(&garbage.generation) > 1;
+        if is_held && !trial::has(Flaw::SweepsUnderReaders) {
             return Some(garbage);
         }
         for id in garbage.terms {

@@ -31,6 +31,7 @@ use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
 use crate::log_block::LogBlockEncoder;
 use exemplars::Admitted;
+use crate::trial;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
 use firn_model::log::DurableLog;
@@ -59,8 +60,11 @@ impl Store {
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {
                 let batch = source.batch();
+                trial::turn();
                 self.give_birth(&mut scratch, batch, window);
+                trial::turn();
                 let taken = self.apply(&mut scratch, batch, window);
+                trial::turn();
                 let appended = scratch.encode(self, batch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch);

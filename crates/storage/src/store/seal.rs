@@ -28,6 +28,7 @@ use crate::page::{self, Family, Page, PageBuilder};
 use crate::sealed::GROUP_SLOTS;
 use crate::sealed::directory::PageEntry;
 use crate::sealed::meta::PageMeta;
+use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -124,7 +125,12 @@ impl Store {
         reserve_bytes: u64,
     ) -> Result<(), Error> {
         for some in due.chunks(GROUPS_PER_SYNC) {
-            let sealed = self.encode_groups(upkeep, some)?;
+            let mut sealed = self.encode_groups(upkeep, some)?;
+            trial::turn();
+            if trial::has(Flaw::DropsBeforeWrite) {
+                let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
+                cuts.try_for_each(|cuts| self.drop_sealed(cuts))?;
+            }
             let written = self.write_pages(upkeep, &sealed, reserve_bytes);
             let entries = match written {
                 Ok(entries) => entries,
@@ -149,7 +155,11 @@ impl Store {
         }
         due.iter()
             .map(|due| {
-                let (taken, is_gone) = self.copy_group(*due, reading.sequence);
+                let seen = match trial::has(Flaw::SealsUnseen) {
+                    true => u64::MAX,
+                    false => reading.sequence,
+                };
+                let (taken, is_gone) = self.copy_group(*due, seen);
                 let unsealed_after = upkeep.coverage.unsealed_after(*due, reading.sequence);
                 let mut sealed = self
                     .encode(*due, taken, unsealed_after)
@@ -250,10 +260,15 @@ impl Store {
         let cutoff = self.cutoff();
         if let Some(range) = range.filter(|range| range.max >= cutoff) {
             self.metrics.sealed_samples.add(page.sample_count());
+            if trial::has(Flaw::ForgetsLastSlot) {
+                let last = sealed.cuts.last().map_or(0, |cut| cut.slot);
+                slots = slots.and(&Runs::span(0, last));
+            }
+            let short = TimestampMs::from(trial::has(Flaw::ClaimsShortRange));
             let meta = PageMeta {
                 group: due.group,
                 window_end: sealed.due.end,
-                range,
+                range: TimeRange::new(range.min, range.max - short),
                 unsealed_after: sealed.unsealed_after,
                 sealed_up_to,
                 slots,
@@ -289,7 +304,9 @@ impl Store {
                 None => None,
             });
         }
-        upkeep.segments.sync()?;
+        if !trial::has(Flaw::SkipsPageSync) {
+            upkeep.segments.sync()?;
+        }
         self.metrics.page_bytes.add(bytes as u64);
         Ok(entries)
     }
@@ -312,17 +329,25 @@ impl Store {
     fn publish(
         &self,
         upkeep: &mut Upkeep,
-        sealed: Sealed,
+        mut sealed: Sealed,
         entry: Option<Arc<PageEntry>>,
     ) -> Result<(), Error> {
-        let malformed = |e: Malformed| Error::new(ErrorKind::Internal, e.to_string());
         if let (Some(entry), Some((_, page))) = (entry, sealed.page) {
             let open = Page::open(page.into()).map_err(malformed)?;
             self.sealed.cache.insert(&entry, Arc::new(open));
             self.metrics.sealed_pages.inc();
             self.sealed.directory.add(entry);
         }
-        let mut cuts = sealed.cuts;
+        trial::turn();
+        self.drop_sealed(&mut sealed.cuts)?;
+        trial::turn();
+        let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
+        upkeep.coverage.sealed(due, unsealed_after, sealed.is_gone);
+        Ok(())
+    }
+
+    /// Drops from the head what is in a page.
+    fn drop_sealed(&self, cuts: &mut [Cut]) -> Result<(), Error> {
         cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
             for slice in of_shard.chunks(SLICE) {
@@ -334,8 +359,6 @@ impl Store {
                 }
             }
         }
-        let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
-        upkeep.coverage.sealed(due, unsealed_after, sealed.is_gone);
         Ok(())
     }
 
@@ -363,8 +386,12 @@ impl Store {
     /// Says to the coverage where log and data time stand.
     pub(super) fn leave_mark(&self, upkeep: &mut Upkeep) {
         // In this order: see `Coverage::tick`.
+        let newest = || self.newest.load(Ordering::Acquire);
+        let too_early = trial::has(Flaw::MarksTimeFirst).then(newest);
+        trial::turn();
         let (sequence, position) = self.watermark.mark();
-        let newest = self.newest.load(Ordering::Acquire);
+        trial::turn();
+        let newest = too_early.unwrap_or_else(newest);
         let mark = super::coverage::Mark {
             newest,
             sequence,
@@ -372,4 +399,8 @@ impl Store {
         };
         upkeep.coverage.tick(mark, self.index.next_slot());
     }
+}
+
+fn malformed(error: Malformed) -> Error {
+    Error::new(ErrorKind::Internal, error.to_string())
 }

@@ -13,6 +13,7 @@ use crate::index::{Generation, Index, SeriesCursor};
 use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
+use crate::trial::{self, Flaw};
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
@@ -73,8 +74,13 @@ impl Store {
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
         let slots: Vec<u32> = found.slots().collect();
+        let early = trial::has(Flaw::ReadsPagesFirst);
+        let too_early = early.then(|| self.pages_of(&slots, request.range));
+        trial::turn();
         let copied = self.copy(&slots, request, reading.sequence)?;
-        selection.pages = self.pages_of(&slots, request.range);
+        trial::turn();
+        let pages = || self.pages_of(&slots, request.range);
+        selection.pages = too_early.unwrap_or_else(pages);
         drop(reading);
         for (slot, copied) in slots.into_iter().zip(copied) {
             if copied.is_none() && !selection.has_page(slot) {

@@ -1,8 +1,10 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
+mod crashes;
 mod empty_series;
 mod exemplars;
 mod extreme_times;
+mod flaws;
 mod full_disk;
 mod model;
 mod retirement;

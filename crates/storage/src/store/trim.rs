@@ -5,6 +5,7 @@ use super::upkeep::Upkeep;
 use crate::catalogue::Header;
 use crate::error::StorageError;
 use crate::index::SeriesCursor;
+use crate::trial::{self, Flaw};
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, Position};
 
@@ -12,7 +13,10 @@ impl Store {
     /// Removes the segments of the log all of whose samples are sealed, once their births are in
     /// the catalogue.
     pub(super) fn trim_log(&self, upkeep: &mut Upkeep) {
-        let covered = upkeep.coverage.covered();
+        let mut covered = upkeep.coverage.covered();
+        if trial::has(Flaw::TrimsTooFar) {
+            covered = covered.next();
+        }
         if !self.log.may_trim(covered.next()) {
             return;
         }
@@ -20,7 +24,10 @@ impl Store {
             .write_exemplars(upkeep)
             .and_then(|()| self.write_catalogue(upkeep, covered))
             .map_err(Error::from)
-            .and_then(|()| self.log.trim(covered.next()));
+            .and_then(|()| {
+                trial::turn();
+                self.log.trim(covered.next())
+            });
         if let Err(e) = trimmed {
             self.metrics.catalogue_failures.inc();
             tracing::error!(error = %e, "trim log");
@@ -59,7 +66,11 @@ impl Store {
     pub(super) fn drop_old_pages(&self, upkeep: &mut Upkeep) {
         let sealed = &self.sealed;
         let segments = &mut upkeep.segments;
-        match segments.remove_before(self.cutoff(), &sealed.directory, &sealed.cache) {
+        let mut cutoff = self.cutoff();
+        if trial::has(Flaw::UnlinksEarly) {
+            cutoff = cutoff.saturating_add(self.options.window_ms);
+        }
+        match segments.remove_before(cutoff, &sealed.directory, &sealed.cache) {
             Ok(removed) => self.metrics.removed_segments.add(removed as u64),
             Err(e) => tracing::error!(error = %e, "remove pages that left the retention"),
         }

@@ -11,6 +11,7 @@ use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
 use crate::index::{Garbage, epoch_of};
 use crate::sealed::segments::Segments;
+use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::sync::atomic::Ordering;
@@ -167,6 +168,7 @@ impl Store {
             shard.active = std::mem::take(&mut upkeep.active);
         }
         drop(shard);
+        trial::turn();
         self.dismiss(upkeep.shard, &idle, gone);
         upkeep.local = end;
         if is_end {
@@ -183,7 +185,7 @@ impl Store {
         // In this order, as births take them: none comes back before it is retired.
         let mut births = self.index.births();
         let mut shard = lock(&self.shards[number]);
-        if shard.appending > 0 {
+        if shard.appending > 0 && !trial::has(Flaw::DismissesAppending) {
             return;
         }
         let members = self.index.members();
@@ -194,7 +196,7 @@ impl Store {
                 continue;
             }
             shard.remove(*local);
-            if members.has(*slot) {
+            if members.has(*slot) && !trial::has(Flaw::RemovesSealed) {
                 retired.push(*slot);
             } else {
                 gone.push(*slot);

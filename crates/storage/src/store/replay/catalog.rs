@@ -4,6 +4,7 @@
 //! some 60 bytes for each beside the head that it fills.
 
 use crate::index::Place;
+use crate::trial::{self, Flaw};
 use firn_model::sample::TimestampMs;
 use std::collections::HashMap;
 
@@ -97,6 +98,7 @@ impl Catalog {
     pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
         let page = self.sealed.get(&(slot as usize / PAGE));
         page.is_some_and(|p| p[slot as usize % PAGE].is_some_and(|sealed| time <= sealed))
+            && !trial::has(Flaw::ReplaysSealed)
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.

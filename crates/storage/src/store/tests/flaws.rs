@@ -1,0 +1,118 @@
+//! Deliberately broken variants of the store, each of which a test must catch: by the simulation of
+//! [`super::crashes`] or, where what goes wrong needs a rare order of steps, by a case.
+
+use super::crashes::first_trouble;
+use super::*;
+use crate::trial::{Flaw, with_flaw, with_turns};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Seeds within which the simulation finds each. Without a flaw it passes them.
+const SEEDS: u64 = 100;
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+
+#[test]
+fn store_with_a_flaw_is_caught_by_the_simulation() {
+    let flaws = [
+        Flaw::TrimsTooFar,
+        Flaw::SkipsPageSync,
+        Flaw::DropsBeforeWrite,
+        Flaw::SealsUnseen,
+        Flaw::ClaimsShortRange,
+        Flaw::ForgetsLastSlot,
+        Flaw::ReplaysSealed,
+        Flaw::MarksTimeFirst,
+        Flaw::LosesRetired,
+        Flaw::DismissesAppending,
+        Flaw::RemovesSealed,
+        Flaw::UnlinksEarly,
+        Flaw::ReadsPagesFirst,
+        Flaw::ShowsOutOfOrder,
+    ];
+    for flaw in flaws {
+        let caught = with_flaw(flaw, || first_trouble(0..SEEDS));
+        println!("{flaw:?}: {caught:?}");
+        assert!(caught.is_some(), "{flaw:?} is missed");
+    }
+}
+
+/// What is visible to a new reader and hidden from an old one is not sealed: the log must keep it.
+fn sample_hidden_from_a_reader_survives() -> bool {
+    let sim = sim::env(1);
+    let short = StoreOptions {
+        window_ms: MINUTE,
+        is_jittered: false,
+        log_segment_bytes: 1,
+        ..options()
+    };
+    let store = open(&sim, short.clone());
+    let send = |store: &Arc<Store>, time| {
+        append(store, &batch(&[("a", &[(time, 1.0)])]), ALWAYS);
+        store.tick();
+    };
+    send(&store, 0);
+    let (writer, is_first) = (store.clone(), Cell::new(true));
+    let write = move || {
+        if is_first.replace(false) {
+            send(&writer, MINUTE / 2);
+            send(&writer, 2 * MINUTE + MINUTE / 2);
+        }
+    };
+    with_turns(write, || select(&store, &[], TimeRange::ALL));
+    store.tick();
+    drop(store);
+    sim.disk.crash();
+    contents(&open(&sim, short), TimeRange::ALL)[0].1.len() == 3
+}
+
+#[test]
+fn mark_of_batches_that_were_not_sealed_keeps_the_log() {
+    assert!(sample_hidden_from_a_reader_survives());
+    assert!(!with_flaw(
+        Flaw::TrustsUnsealedMark,
+        sample_hidden_from_a_reader_survives
+    ));
+}
+
+/// A series that retired and has no sample left comes back in the turn with this number of the tick
+/// that removes it; whether its sample is found. `None` if the tick has fewer turns.
+fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
+    let sim = sim::env(1);
+    let short = StoreOptions {
+        retention_ms: 3 * HOUR,
+        ..options()
+    };
+    let store = open(&sim, short);
+    let send = |store: &Arc<Store>, name, time| {
+        append(store, &batch(&[(name, &[(time, 1.0)])]), ALWAYS);
+    };
+    send(&store, "old", 0);
+    for time in (HOUR..5 * HOUR).step_by(HOUR as usize / 2) {
+        send(&store, "new", time);
+        (0..4).for_each(|_| store.tick());
+    }
+    assert_eq!(store.index.retired_count(), 1, "old is still in its pages");
+    send(&store, "new", 6 * HOUR);
+    let turns = Rc::new(Cell::new(0));
+    let (writer, taken) = (store.clone(), turns.clone());
+    let write = move || {
+        if taken.replace(taken.get() + 1) == number {
+            send(&writer, "old", 6 * HOUR);
+        }
+    };
+    with_turns(write, || store.tick());
+    (0..8).for_each(|_| store.tick());
+    let seen = contents(&store, TimeRange::new(6 * HOUR, 6 * HOUR));
+    (number < turns.get()).then(|| seen.iter().any(|(name, _)| name == "old"))
+}
+
+#[test]
+fn series_that_returns_while_it_is_removed_is_found() {
+    let found = || -> Vec<bool> { (0..).map_while(series_back_in_turn_is_found).collect() };
+    let of_turns = found();
+    assert!(of_turns.len() > 2 && !of_turns.contains(&false));
+    let of_turns = with_flaw(Flaw::RemovesUnlocked, found);
+    assert!(of_turns.contains(&false), "{of_turns:?}");
+}

@@ -1,0 +1,116 @@
+//! What tests may do inside the store: switch on a deliberate flaw, and take a turn between two
+//! steps of a job, as another thread might.
+//!
+//! A proof is worth what it would catch. Each [`Flaw`] breaks one rule that the store keeps, and a
+//! test must find it. Outside of tests both functions are empty and their branches are gone.
+
+#[cfg(test)]
+pub(crate) use switched::{has, turn, with_flaw, with_turns};
+
+/// A rule of the store that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// The log is trimmed one position further than pages cover it.
+    TrimsTooFar,
+    /// Pages count as durable without a sync.
+    SkipsPageSync,
+    /// The head drops samples before their page is written.
+    DropsBeforeWrite,
+    /// Samples are sealed of batches that are not durable yet.
+    SealsUnseen,
+    /// The range that a page claims ends before its newest sample.
+    ClaimsShortRange,
+    /// A page does not name its last series.
+    ForgetsLastSlot,
+    /// A start takes in again what pages hold of the log.
+    ReplaysSealed,
+    /// A mark's position is read after its time.
+    MarksTimeFirst,
+    /// A mark counts for batches that were not sealed.
+    TrustsUnsealedMark,
+    /// A series that returns from its retirement gets another slot.
+    LosesRetired,
+    /// A series is dismissed while a batch is about to write to it.
+    DismissesAppending,
+    /// A series with sealed samples is removed as if it had none.
+    RemovesSealed,
+    /// Pages are unlinked a window before they left the retention.
+    UnlinksEarly,
+    /// A reader asks for pages before it copies the head.
+    ReadsPagesFirst,
+    /// A batch becomes visible before those ahead of it.
+    ShowsOutOfOrder,
+    /// The floor follows the newest reader and not the oldest.
+    RaisesFloorEarly,
+    /// What a removal left is swept under readers that began before it.
+    SweepsUnderReaders,
+    /// A retired series is removed although it may come back meanwhile.
+    RemovesUnlocked,
+}
+
+/// Whether the flaw is switched on.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn has(_: Flaw) -> bool {
+    false
+}
+
+/// A place where another thread may do something; no lock that it needs is held.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn turn() {}
+
+#[cfg(test)]
+mod switched {
+    use super::Flaw;
+    use std::cell::{Cell, RefCell};
+
+    type Turn = Box<dyn FnMut()>;
+
+    thread_local! {
+        static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
+        static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+    }
+
+    /// Switches the flaw off and the turns out when a test ends, were it by a panic.
+    struct Reset;
+
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            FLAW.set(None);
+        }
+    }
+
+    struct NoTurns;
+
+    impl Drop for NoTurns {
+        fn drop(&mut self) {
+            TURN.set(None);
+        }
+    }
+
+    pub(crate) fn has(flaw: Flaw) -> bool {
+        FLAW.get() == Some(flaw)
+    }
+
+    pub(crate) fn turn() {
+        // Away while it runs: a turn has no turns in it.
+        let Some(mut taken) = TURN.take() else { return };
+        taken();
+        TURN.set(Some(taken));
+    }
+
+    /// Runs `test` on this thread with a flaw.
+    pub(crate) fn with_flaw<T>(flaw: Flaw, test: impl FnOnce() -> T) -> T {
+        let _reset = Reset;
+        FLAW.set(Some(flaw));
+        test()
+    }
+
+    /// Runs `test` on this thread; `each` is called at every turn of it.
+    pub(crate) fn with_turns<T>(each: impl FnMut() + 'static, test: impl FnOnce() -> T) -> T {
+        let _none = NoTurns;
+        TURN.set(Some(Box::new(each)));
+        test()
+    }
+}
