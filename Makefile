@@ -10,13 +10,14 @@ SEEDS    ?= 5000
 # What the benchmark runs: --short takes three minutes, --churn ten, --full long.
 BENCH    ?= --short
 
-.PHONY: help run build test check bench soak conformance answers install
+.PHONY: help run build test check interleavings bench soak conformance answers install
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone"
-	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn or --scrape for other runs)"
+	@echo "make interleavings  the orders of threads in the store, tried by seed"
+	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --ablation or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
 	@echo "make answers      record the judged answers anew from REFERENCE_URL=http://..."
@@ -35,7 +36,12 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked
 
-test: install build check
+# A flag of the compiler for all crates, hence a folder of its own.
+interleavings:
+	RUSTFLAGS="--cfg shuttle" $(CARGO) test --locked -p firn-storage --lib \
+		--target-dir target/interleavings interleavings
+
+test: install build check interleavings
 	$(MAKE) conformance SCRIPTS=tests/promql
 
 bench: build

@@ -37,6 +37,8 @@ pub(crate) use series_pages::{Place, SeriesCursor};
 pub(crate) use writer::Births;
 
 use crate::fingerprint::HashKeys;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use id_table::IdTable;
@@ -44,8 +46,7 @@ use membership::Membership;
 use postings::Postings;
 use radix::Radix;
 use series_pages::SeriesPage;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use writer::Writer;
 
 const TERM_PAGE: u32 = 256;

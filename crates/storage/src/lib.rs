@@ -10,6 +10,8 @@ pub(crate) mod exemplars;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub(crate) mod index;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 pub mod log;
 pub(crate) mod log_block;
 pub mod page;
@@ -18,4 +20,5 @@ pub(crate) mod sealed;
 #[path = "../tests/seeds/mod.rs"]
 mod seeds;
 pub mod store;
+pub(crate) mod sync;
 pub(crate) mod trial;

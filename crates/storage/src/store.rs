@@ -42,6 +42,8 @@ use crate::index::Index;
 use crate::log::{LocalLog, LogMetrics, LogOptions};
 use crate::sealed::Sealed;
 use crate::sealed::segments::Segments;
+use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use append::Scratch;
 use coverage::{Coverage, Windows};
 use firn_model::batch::{Batch, Source};
@@ -57,8 +59,7 @@ use firn_model::store::{
 use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
 use newcomers::Newcomers;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use upkeep::Upkeep;
 
 /// More shards than threads that could write at once only make the passes over them longer.

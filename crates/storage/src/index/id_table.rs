@@ -6,9 +6,9 @@
 //! table and swaps the pointer; readers finish on the table that they hold.
 //! Invariant: an id that was inserted before a reader began is found, unless it was removed.
 
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A removed id: probing goes on behind it.
 const REMOVED: u64 = u32::MAX as u64;

@@ -5,10 +5,11 @@
 //! nothing, and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
 
 use super::runs::{Run, Runs};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The length of an epoch: the block span of Prometheus, and about one chunk of a 15 s scrape.
 pub(crate) const EPOCH_MS: i64 = 2 * 3_600_000;

@@ -12,9 +12,9 @@
 use super::runs::{Run, Runs};
 use crate::codec::cursor::Cursor;
 use crate::codec::push_uvarint;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer
 /// swap.

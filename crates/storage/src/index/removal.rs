@@ -8,9 +8,9 @@
 use super::series_pages::{PAGE_SLOTS, PageBuilder};
 use super::writer::Writer;
 use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
+use crate::sync::atomic::Ordering;
 use crate::trial::{self, Flaw};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// A stretch of time between two removals.

@@ -1,9 +1,9 @@
 //! Figures about the index: the tables of the status page and the bytes it holds.
 
 use super::{Index, Term, TermPage};
+use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
 use std::cmp::Reverse;
-use std::sync::atomic::Ordering;
 
 /// A name and a number.
 pub(crate) type Line = (String, u64);

@@ -5,11 +5,12 @@
 
 use super::series_pages::{PAGE_SLOTS, PageBuilder, Place, SeriesPage};
 use super::{Index, LABELS_MAX, Label, Run, TERM_PAGE, Term, TermPage};
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
 use firn_model::labels::LabelsRef;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// The index takes no more series, label names or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

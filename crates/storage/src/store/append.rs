@@ -31,6 +31,8 @@ use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
 use crate::log_block::LogBlockEncoder;
 use exemplars::Admitted;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 use crate::trial;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
@@ -38,8 +40,6 @@ use firn_model::log::DurableLog;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
 use scratch::{Outcome, UNKNOWN};
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
 
 /// The label by which budgets of new series are told apart.
 const JOB: &str = "job";

@@ -20,6 +20,8 @@ use crate::fingerprint::Fingerprint;
 use crate::log_block::LogBlockReader;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use catalog::Catalog;
 use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplars;
@@ -28,8 +30,6 @@ use firn_model::log::{DurableLog, LogBlock, Position};
 use firn_model::sample::TimestampMs;
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Log bytes that are parsed together: their rows take some forty times as much memory, which adds
 /// to what a start takes at most. Four times as many gain no time.

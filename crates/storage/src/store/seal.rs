@@ -28,12 +28,12 @@ use crate::page::{self, Family, Page, PageBuilder};
 use crate::sealed::GROUP_SLOTS;
 use crate::sealed::directory::PageEntry;
 use crate::sealed::meta::PageMeta;
+use crate::sync::atomic::Ordering;
 use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A tick seals one in so many of the groups that are due, and at least one.

@@ -17,11 +17,11 @@ use crate::sealed::cache::read;
 use crate::sealed::segment::Placed;
 use crate::store::lock;
 use crate::store::upkeep::Upkeep;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 /// When the newest sample of a page must be read.
 #[derive(Clone, Copy)]

@@ -6,9 +6,9 @@
 use super::{Read, Replay};
 use crate::head::series::Series;
 use crate::store::lock;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use firn_model::labels::LabelsRef;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 /// The terms of series, one behind the other.
 #[derive(Default)]

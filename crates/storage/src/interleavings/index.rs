@@ -1,0 +1,82 @@
+//! Readers of the index beside births, removal and sweeping.
+
+use super::check;
+use crate::fingerprint::HashKeys;
+use crate::index::{Index, Place, epoch_of};
+use crate::trial::Flaw;
+use firn_model::cancel::Cancel;
+use firn_model::env::sim::SimRng;
+use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use shuttle::thread::{spawn, yield_now};
+use std::sync::Arc;
+
+fn labels(instance: u32) -> Labels {
+    let instance = instance.to_string();
+    Labels::from_pairs([("__name__", "m"), ("instance", instance.as_str())])
+}
+
+fn give_birth(index: &Index, instances: std::ops::Range<u32>) {
+    let mut births = index.births();
+    for instance in instances {
+        let slot = births
+            .add(labels(instance).as_ref(), Place(instance))
+            .unwrap();
+        index.mark(slot, epoch_of(0));
+    }
+}
+
+/// What a reader holds it may look at for as long as it likes: each series has the labels by which
+/// it was found, and of a batch of births it finds all or none.
+fn read(index: &Index) {
+    let generation = index.generation();
+    let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();
+    let found = index
+        .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
+        .unwrap();
+    let slots: Vec<u32> = found.slots().collect();
+    let born = slots.iter().filter(|slot| (4..8).contains(*slot)).count();
+    assert!(born == 0 || born == 4, "half of a batch: {slots:?}");
+    yield_now();
+    for slot in slots {
+        assert_eq!(index.series_labels(slot), labels(slot), "slot {slot}");
+    }
+    drop(generation);
+}
+
+#[test]
+fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
+    check(300, &[Flaw::SweepsUnderReaders], || {
+        let index = Arc::new(Index::new(Arc::new(HashKeys::new(&SimRng::new(1)))));
+        give_birth(&index, 0..4);
+        let readers = (0..2).map(|_| {
+            let index = index.clone();
+            spawn(move || read(&index))
+        });
+        let remover = {
+            let index = index.clone();
+            spawn(move || {
+                let mut garbage = Some(index.remove(&[0, 2]));
+                while let Some(left) = garbage.take() {
+                    garbage = index.sweep(left);
+                    yield_now();
+                }
+            })
+        };
+        let parent = {
+            let index = index.clone();
+            spawn(move || give_birth(&index, 4..8))
+        };
+        let threads: Vec<_> = readers.chain([remover, parent]).collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();
+        let left = index
+            .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
+            .unwrap();
+        assert_eq!(left.slots().collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7]);
+        assert_eq!(index.series_labels(0), Labels::default());
+    });
+}

@@ -1,0 +1,90 @@
+//! Numbers that complete in any order, and what readers may see meanwhile.
+
+use super::check;
+use crate::head::watermark::Watermark;
+use crate::trial::Flaw;
+use firn_model::log::Position;
+use firn_model::store::{Appended, Ticket};
+use shuttle::sync::Mutex;
+use shuttle::thread::{JoinHandle, spawn};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+const BATCHES_PER_WRITER: u64 = 3;
+const WRITERS: u64 = 3;
+
+type Complete = Arc<Mutex<BTreeSet<u64>>>;
+
+/// The newest position of the log, whose callbacks come one after the other. Every other batch
+/// needs no block.
+type Log = Arc<Mutex<u64>>;
+
+fn is_resolved(ticket: &mut Ticket) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    Pin::new(ticket).poll(&mut context).is_ready()
+}
+
+/// Completes batches and says so before it does. A ticket that is resolved was passed by every
+/// later reader.
+fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<()> {
+    spawn(move || {
+        for _ in 0..BATCHES_PER_WRITER {
+            let taken = watermark.next();
+            let sequence = taken.sequence;
+            complete.lock().unwrap().insert(sequence);
+            let (mut ticket, resolver) = Ticket::new();
+            if sequence % 2 == 0 {
+                taken.complete(None, resolver, Appended::default());
+            } else {
+                let mut last = log.lock().unwrap();
+                *last += 1;
+                let position = Some(Position(*last));
+                taken.complete(position, resolver, Appended::default());
+            }
+            if is_resolved(&mut ticket) {
+                assert!(watermark.read().sequence >= sequence, "acked and not seen");
+            }
+        }
+    })
+}
+
+/// Reads, and looks whether all it may see is complete and hidden from nobody who began with it.
+fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
+    spawn(move || {
+        let mut before = 0;
+        for _ in 0..2 {
+            let reading = watermark.read();
+            let complete = complete.lock().unwrap().clone();
+            assert!(
+                (1..=reading.sequence).all(|s| complete.contains(&s)),
+                "reads up to {}, complete are {complete:?}",
+                reading.sequence
+            );
+            assert!(reading.sequence >= before, "time ran backwards");
+            assert!(watermark.floor() <= reading.sequence, "the floor overtook");
+            before = reading.sequence;
+        }
+    })
+}
+
+#[test]
+fn watermark_shows_only_what_is_complete_and_keeps_its_floor_below_every_reader() {
+    let flaws = [Flaw::ShowsOutOfOrder, Flaw::RaisesFloorEarly];
+    check(2_000, &flaws, || {
+        let watermark = Arc::new(Watermark::default());
+        let complete = Complete::default();
+        let log = Log::default();
+        let writers = (0..WRITERS).map(|_| write(watermark.clone(), complete.clone(), log.clone()));
+        let readers = (0..2).map(|_| read(watermark.clone(), complete.clone()));
+        let threads: Vec<_> = writers.chain(readers).collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let all = WRITERS * BATCHES_PER_WRITER;
+        assert_eq!(watermark.read().sequence, all);
+        assert_eq!(watermark.mark(), (all, Position(all.div_ceil(2))));
+    });
+}

@@ -1,0 +1,7 @@
+//! The locks and atomics of head, index and store: those of std, but in the tests of
+//! `make interleavings` those of a scheduler that tries orders of threads.
+
+#[cfg(all(test, shuttle))]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(all(test, shuttle)))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
