@@ -7,7 +7,7 @@ SCRIPTS  ?= tests/promql
 FILES    ?=
 ROUNDS   ?= 300
 SEEDS    ?= 5000
-# What the benchmark runs: --short takes three minutes, --churn ten, --full long.
+# What the benchmark runs: --short and --ablation take three minutes, --churn ten, --full long.
 BENCH    ?= --short
 
 .PHONY: help run build test check interleavings bench soak conformance answers install

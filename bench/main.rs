@@ -5,8 +5,10 @@
 //! alone. The table goes to the standard output, progress to the standard error, all figures to a
 //! file.
 //!
-//! Invariant: nothing here is specific to Firn but the flags it is started with.
+//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation,
+//! which compares Firn with itself.
 
+mod ablation;
 mod churn;
 mod dashboard;
 mod picture;
@@ -30,12 +32,14 @@ use std::time::Duration;
 use system::{ALL, Kind, System};
 
 const HELP: &str = "\
-usage: firn-bench [--short | --full | --churn | --scrape | --record DIR | --replay DIR]
+usage: firn-bench [--short | --full | --churn | --ablation | --scrape | --record DIR | --replay DIR]
                   [--only SYSTEM]... [--json FILE] [--svg FILE] [--dir DIR] [--keep]
 
   --short         what three minutes on two cores allow [the default]
   --full          96 k series for an hour, and a million new series with 8 samples each
   --churn         six hours of 20 k series, 60 % of the pods replaced every 15 minutes
+  --ablation      three hours of 20 k series sent to Firn alone, with sealing spread over time or
+                  not, and apart from the writes or not
   --scrape        2,000 targets scraped every 15 s
   --record DIR    what a real Prometheus with four shards sends in a minute, kept in DIR
   --replay DIR    CPU for each sample of such a recording, and of a load of the generator
@@ -84,11 +88,15 @@ const FULL: Size = Size {
 /// The load of a churn run.
 const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
 
+/// The load of an ablation.
+const ABLATION: &str = "--series 20000 --duration 3h --interval 15s --senders 4";
+
 /// What is run.
 #[derive(Clone, Debug)]
 enum Mode {
     Dashboard,
     Churn,
+    Ablation,
     Scrape,
     Record(PathBuf),
     Replay(PathBuf),
@@ -137,6 +145,7 @@ fn run() -> Result<(), String> {
     let result = match &arguments.mode {
         Mode::Dashboard => measure_all(&arguments, &dir),
         Mode::Churn => measure_churn(&arguments, &dir),
+        Mode::Ablation => measure_ablation(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
@@ -179,6 +188,16 @@ fn measure_churn(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     });
     write_json(arguments, load.summary.end_ms, &figures)?;
     firn_was_measured(arguments, &missing)
+}
+
+fn measure_ablation(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
+    say("make the load");
+    let load = make_load(dir, "ablation", ABLATION)?;
+    let measured = ablation::run(&firn, dir, &load)?;
+    print(&ablation::markdown(&load, &measured))?;
+    let figures = ablation::json(&load, &measured);
+    write_json(arguments, load.summary.end_ms, &figures)
 }
 
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
@@ -328,6 +347,7 @@ fn parse() -> Result<Arguments, lexopt::Error> {
             lexopt::Arg::Long("short") => arguments.size = SHORT,
             lexopt::Arg::Long("full") => arguments.size = FULL,
             lexopt::Arg::Long("churn") => arguments.mode = Mode::Churn,
+            lexopt::Arg::Long("ablation") => arguments.mode = Mode::Ablation,
             lexopt::Arg::Long("scrape") => arguments.mode = Mode::Scrape,
             lexopt::Arg::Long("record") => arguments.mode = Mode::Record(parser.value()?.into()),
             lexopt::Arg::Long("replay") => arguments.mode = Mode::Replay(parser.value()?.into()),

@@ -97,6 +97,8 @@ pub struct System {
     /// The version that its program names.
     pub version: String,
     program: PathBuf,
+    /// What its config says beside that nothing is scraped.
+    settings: &'static str,
 }
 
 impl System {
@@ -119,12 +121,22 @@ impl System {
             kind,
             version: version_in(&text).unwrap_or("unknown").to_owned(),
             program,
+            settings: "",
         })
+    }
+
+    /// The same system with lines for its config.
+    pub fn with_settings(&self, settings: &'static str) -> System {
+        System {
+            settings,
+            ..self.clone()
+        }
     }
 
     /// Starts the system on `dir`, which may hold data, and waits until it says that it is ready.
     pub fn start(&self, dir: &Path) -> Result<Running, String> {
-        self.start_with(dir, "scrape_configs: []\n")
+        let text = format!("scrape_configs: []\n{}", self.settings);
+        self.start_with(dir, &text)
     }
 
     /// The same with a config; only Firn and Prometheus read it.

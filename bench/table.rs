@@ -58,6 +58,12 @@ fn missing_lines(missing: &[(Kind, String)]) -> String {
     missing.iter().map(line).collect()
 }
 
+/// The figures of runs with these headings over the churn load, a column each.
+pub fn columns(headings: &[&str], measured: &[Steadiness]) -> String {
+    let headings: Vec<String> = headings.iter().map(|h| (*h).to_owned()).collect();
+    draw_columns(&headings, &[], &churn_rows(measured))
+}
+
 fn draw(systems: &[&System], rows: &[Row]) -> String {
     let kinds = ALL.into_iter();
     let kinds: Vec<Kind> = kinds
@@ -72,6 +78,10 @@ fn draw(systems: &[&System], rows: &[Row]) -> String {
         .map(|s| format!("{} {}", s.kind.name(), s.version));
     let ratios = peers.iter().map(|k| format!("Firn / {}", k.name()));
     let header: Vec<String> = columns.chain(ratios).collect();
+    draw_columns(&header, peers, rows)
+}
+
+fn draw_columns(header: &[String], peers: &[Kind], rows: &[Row]) -> String {
     let mut out = format!("\n| | | {} |\n", header.join(" | "));
     let _ = writeln!(out, "|---|---|{}", "---:|".repeat(header.len()));
     for row in rows {
@@ -103,6 +113,7 @@ fn churn_rows(measured: &[Steadiness]) -> Vec<Row> {
             m.resident_bytes(1.0) / m.resident_bytes(0.5)
         }),
         row("push p50", "ms", &|m| m.push_ms(0.5)),
+        row("push p99", "ms", &|m| m.push_ms(0.99)),
         row("push p99.9", "ms", &|m| m.push_ms(0.999)),
         row("push max", "ms", &|m| m.push_ms(1.0)),
         row("push p99.9 / p50", "", &|m| {

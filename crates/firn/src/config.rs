@@ -83,6 +83,10 @@ pub struct Config {
     pub memory_limit: MemoryLimit,
     /// How many new series are taken in an hour.
     pub new_series: NewSeries,
+    /// `firn.sealing_jitter`
+    pub is_sealing_jittered: bool,
+    /// `firn.sealing_background`
+    pub seals_in_background: bool,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -191,6 +195,8 @@ impl Default for Config {
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
+            is_sealing_jittered: true,
+            seals_in_background: true,
             is_multitenant: false,
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -234,6 +240,14 @@ impl Config {
             (
                 "firn.new_series_per_job_limit",
                 self.new_series.of_job != newer.new_series.of_job,
+            ),
+            (
+                "firn.sealing_jitter",
+                self.is_sealing_jittered != newer.is_sealing_jittered,
+            ),
+            (
+                "firn.sealing_background",
+                self.seals_in_background != newer.seals_in_background,
             ),
             (
                 "firn.multitenancy",
@@ -358,8 +372,13 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         Some("none") => WalSync::None,
         _ => WalSync::Always,
     };
-    let multitenancy = firn.get("multitenancy").and_then(Node::text);
-    config.is_multitenant = multitenancy.and_then(parse_bool).unwrap_or(false);
+    let switch = |key, default| {
+        let text = firn.get(key).and_then(Node::text);
+        text.and_then(parse_bool).unwrap_or(default)
+    };
+    config.is_multitenant = switch("multitenancy", false);
+    config.is_sealing_jittered = switch("sealing_jitter", true);
+    config.seals_in_background = switch("sealing_background", true);
     let limit = |key| {
         let limit = read::count(firn, key)?;
         Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)))

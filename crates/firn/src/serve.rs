@@ -28,7 +28,7 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_server::App;
 use firn_server::parts::Backend;
-use firn_storage::store::{NewSeriesBudget, Store, StoreOptions, SyncMode};
+use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -314,6 +314,11 @@ fn store_options(
         exemplars_max: match keeps_exemplars(settings) {
             true => config.exemplars_max,
             false => 0,
+        },
+        is_jittered: config.is_sealing_jittered,
+        sealing: match config.seals_in_background {
+            true => Sealing::Background,
+            false => Sealing::WithWrites,
         },
         ..StoreOptions::new(&settings.data_dir)
     }

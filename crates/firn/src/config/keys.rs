@@ -78,6 +78,16 @@ pub const FIRN: &[Key] = &[
         "The same for the series of each `job`. Jobs over it stand in `status/tsdb`. 0 is no \
          limit.",
     ),
+    key("sealing_jitter", Bool).explained(
+        "true",
+        "Whether groups of series are sealed into pages at different times. There to show what \
+         that is worth (`make bench BENCH=--ablation`): without it all groups are due at once.",
+    ),
+    key("sealing_background", Bool).explained(
+        "true",
+        "Whether pages are made and written apart from the writes. There to show what that is \
+         worth: without it a write that finds a window full waits for its pages.",
+    ),
     key("multitenancy", Bool).explained(
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",

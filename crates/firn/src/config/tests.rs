@@ -74,6 +74,8 @@ firn:
   wal_sync: interval
   memory_limit: 4GB
   multitenancy: true
+  sealing_jitter: false
+  sealing_background: no
 "#;
 
 #[test]
@@ -85,6 +87,9 @@ fn config_of_the_field_loads() {
     assert_eq!(config.wal_sync, WalSync::Interval);
     assert_eq!(config.memory_limit, MemoryLimit::Bytes(4 << 30));
     assert!(config.is_multitenant);
+    assert!(!config.is_sealing_jittered && !config.seals_in_background);
+    let usual = Config::default();
+    assert!(usual.is_sealing_jittered && usual.seals_in_background);
     assert_eq!(
         config.ignored,
         [

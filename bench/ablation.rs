@@ -1,0 +1,59 @@
+//! What spreading the work of sealing is worth: the same load with each of its two switches on and
+//! off.
+//!
+//! Jitter ends the windows of neighbouring series at different times; the background seals apart
+//! from the writes. Both are on by default, and can be switched off only so that this can be
+//! measured.
+
+use crate::churn::{self, Steadiness};
+use crate::scenario::Load;
+use crate::system::System;
+use crate::{say, table};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A heading, and the lines of the config that make it.
+const VARIANTS: [(&str, &str); 4] = [
+    ("jitter, background", ""),
+    ("background alone", "firn: {sealing_jitter: false}\n"),
+    ("jitter alone", "firn: {sealing_background: false}\n"),
+    (
+        "neither",
+        "firn: {sealing_jitter: false, sealing_background: false}\n",
+    ),
+];
+
+/// Sends the load to each variant, one after the other, each on an empty folder.
+pub fn run(firn: &System, dir: &Path, load: &Load) -> Result<Vec<Steadiness>, String> {
+    let mut measured = Vec::new();
+    for (number, (name, settings)) in VARIANTS.iter().enumerate() {
+        say(&format!("measure {name}"));
+        let dir = dir.join(format!("variant-{number}"));
+        measured.push(churn::run(&firn.with_settings(settings), &dir, load)?);
+    }
+    Ok(measured)
+}
+
+/// The table: a column a variant.
+pub fn markdown(load: &Load, measured: &[Steadiness]) -> String {
+    let summary = &load.summary;
+    let hours = (summary.end_ms - summary.start_ms) as f64 / 3_600_000.0;
+    let head = format!(
+        "Ablation of sealing: {} series, {} samples of {hours:.1} h. Asked all the while: {}, {} \
+         min.\n",
+        summary.series,
+        summary.samples,
+        churn::EXPRESSION,
+        churn::SPAN_MS / 60_000
+    );
+    head + &table::columns(&VARIANTS.map(|(name, _)| name), measured)
+}
+
+/// All figures.
+pub fn json(load: &Load, measured: &[Steadiness]) -> Value {
+    let variants = VARIANTS.iter().zip(measured);
+    let variants: Vec<Value> = variants
+        .map(|((name, _), m)| json!({"variant": name, "figures": m.to_json()}))
+        .collect();
+    json!({"load": load.summary.to_json(), "variants": variants})
+}
