@@ -5,6 +5,7 @@
 //! Readers hold an `Arc`, so what is evicted lives until the last of them is done.
 
 use super::directory::PageEntry;
+use crate::codec::Malformed;
 use crate::error::StorageError;
 use crate::page::Page;
 use firn_model::log::Position;
@@ -40,6 +41,8 @@ pub(crate) struct PageCache {
     /// Pages found, and pages that had to be read.
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
+    /// Readers that met damage.
+    pub(crate) damages: Counter,
 }
 
 impl PageCache {
@@ -51,6 +54,7 @@ impl PageCache {
             held_bytes: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
+            damages: Counter::default(),
         }
     }
 
@@ -62,9 +66,20 @@ impl PageCache {
             return Ok(held.page.clone());
         }
         self.misses.inc();
-        let page = Arc::new(read(entry)?);
+        let page = read(entry).inspect_err(|e| {
+            if matches!(e, StorageError::DamagedPage { .. }) {
+                self.damages.inc();
+            }
+        })?;
+        let page = Arc::new(page);
         self.insert(entry, page.clone());
         Ok(page)
+    }
+
+    /// What a reader says that met damage in a page.
+    pub(crate) fn damage(&self, entry: &PageEntry, what: Malformed) -> StorageError {
+        self.damages.inc();
+        damaged(entry, what)
     }
 
     /// Takes a page that was just sealed.
@@ -134,9 +149,14 @@ fn key(entry: &PageEntry) -> Key {
 pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
     let ranges = entry.segment.ranges();
     let bytes = ranges.read(entry.offset, entry.bytes as usize)?;
-    Page::open(bytes.into()).map_err(|e| StorageError::Damaged {
-        path: ranges.path().to_path_buf(),
+    Page::open(bytes.into()).map_err(|e| damaged(entry, e))
+}
+
+/// Says that the page holds other bytes than were written.
+pub(crate) fn damaged(entry: &PageEntry, what: Malformed) -> StorageError {
+    StorageError::DamagedPage {
+        path: entry.segment.ranges().path().to_path_buf(),
         offset: entry.offset,
-        what: e.to_string(),
-    })
+        what: what.to_string(),
+    }
 }

@@ -158,6 +158,11 @@ impl Store {
                 counter(&self.sealed.cache.misses),
             ),
             (
+                "firn_storage_page_damages_total",
+                "Reads of queries that met a damaged page; their errors name it.",
+                counter(&self.sealed.cache.damages),
+            ),
+            (
                 "firn_storage_catalogue_written_bytes_total",
                 "Bytes of the series catalogue written.",
                 counter(&m.catalogue_bytes),

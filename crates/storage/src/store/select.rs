@@ -196,11 +196,12 @@ impl HeadSelection {
                     Some(page) => page,
                     None => opened.insert(self.sealed.cache.get(entry)?),
                 };
-                if let Some(column) = page.find(slot).map_err(corrupt)? {
+                let damaged = |e| self.sealed.cache.damage(entry, e);
+                if let Some(column) = page.find(slot).map_err(damaged)? {
                     let before = into.times.len();
                     let scratch = &mut open.scratch;
                     page.decode(&column, self.range, scratch, into)
-                        .map_err(corrupt)?;
+                        .map_err(damaged)?;
                     into.drop_repeated(before);
                 }
             }

@@ -1,6 +1,7 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
 mod crashes;
+mod damaged_page;
 mod empty_series;
 mod exemplars;
 mod extreme_times;

@@ -13,7 +13,7 @@ use crate::error::StorageError;
 use crate::index::{Place, epoch_of};
 use crate::page::{Page, Scratch};
 use crate::sealed::GROUP_SLOTS;
-use crate::sealed::cache::read;
+use crate::sealed::cache::{damaged, read};
 use crate::sealed::segment::Placed;
 use crate::store::lock;
 use crate::store::upkeep::Upkeep;
@@ -120,11 +120,7 @@ impl Replay<'_> {
         if has_gaps || is_needed && meta.slots.slots().any(|slot| group.is_fresh(slot)) {
             open = Some(read(entry)?);
         }
-        let damaged = |e: Malformed| StorageError::Damaged {
-            path: entry.segment.ranges().path().to_path_buf(),
-            offset: entry.offset,
-            what: e.to_string(),
-        };
+        let damaged = |e: Malformed| damaged(entry, e);
         for slot in meta.slots.slots() {
             // Of series that are gone nothing is said.
             let Some(place) = group.catalog.place(slot) else {
