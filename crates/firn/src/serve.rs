@@ -28,7 +28,9 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_server::App;
 use firn_server::parts::Backend;
-use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
+use firn_storage::store::{
+    BACKLOG_BYTES_MAX, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode,
+};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -51,6 +53,9 @@ const EXEMPLAR_STORAGE: &str = "exemplar-storage";
 /// times what one with eleven labels takes. Half of the memory may be series, since queries may
 /// take the other half; when it is full, new series are refused and the old ones go on.
 const SERIES_BYTES: usize = 1 << 10;
+
+/// The least backlog of sealing that is borne: eight segments of the log.
+const BACKLOG_BYTES_MIN: u64 = 128 << 20;
 
 /// Why the server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -315,6 +320,7 @@ fn store_options(
             true => config.exemplars_max,
             false => 0,
         },
+        backlog_bytes_max: backlog_bytes_max(memory_bytes),
         is_jittered: config.is_sealing_jittered,
         sealing: match config.seals_in_background {
             true => Sealing::Background,
@@ -330,6 +336,12 @@ fn keeps_exemplars(settings: &Settings) -> bool {
         .features
         .iter()
         .any(|name| name == EXEMPLAR_STORAGE)
+}
+
+/// Bytes of log that may wait to be sealed. In the head what is not sealed takes about as many, and
+/// half of the memory is for the head. A few segments in any case, since the log goes by segments.
+fn backlog_bytes_max(memory_bytes: usize) -> u64 {
+    (memory_bytes as u64 / 2).clamp(BACKLOG_BYTES_MIN, BACKLOG_BYTES_MAX)
 }
 
 async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ServeError> {

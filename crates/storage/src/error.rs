@@ -95,6 +95,14 @@ pub enum StorageError {
         /// Bytes that must stay free.
         required: u64,
     },
+    /// Sealing does not keep up with what is written.
+    #[error("sealing is behind: {bytes} bytes of log hold what is not sealed, limit {limit}")]
+    Backlog {
+        /// Bytes of the log.
+        bytes: u64,
+        /// The most there may be.
+        limit: u64,
+    },
     /// A block is larger than the format holds.
     #[error("log block too large: {bytes} bytes, limit {limit}")]
     BlockTooLarge {
@@ -125,7 +133,9 @@ impl StorageError {
             Self::Io { .. } | Self::Poisoned { .. } | Self::DiskFull { .. } | Self::Closed => {
                 ErrorKind::Unavailable
             }
-            Self::Locked { .. } | Self::NotWritable { .. } => ErrorKind::Unavailable,
+            Self::Locked { .. } | Self::NotWritable { .. } | Self::Backlog { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Foreign { .. } | Self::Format { .. } => ErrorKind::Invalid,
             Self::Damaged { .. } | Self::DamagedPage { .. } | Self::Missing { .. } => {
                 ErrorKind::Corrupt

@@ -29,7 +29,9 @@ mod trim;
 mod upkeep;
 
 pub use newcomers::NewSeriesBudget;
-pub use options::{LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS};
+pub use options::{
+    BACKLOG_BYTES_MAX, LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS,
+};
 pub use stats::{Stat, StoreStats};
 
 use crate::catalogue::Catalogue;

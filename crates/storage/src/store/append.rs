@@ -30,10 +30,10 @@ use crate::head::shard::Shard;
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Place, epoch_of};
 use crate::log_block::LogBlockEncoder;
-use exemplars::Admitted;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::trial;
+use exemplars::Admitted;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
 use firn_model::log::DurableLog;
@@ -46,7 +46,7 @@ const JOB: &str = "job";
 
 impl Store {
     pub(super) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
-        if let Err(e) = self.log.admit() {
+        if let Err(e) = self.log.admit().and_then(|()| self.admit_behind_sealing()) {
             return Ticket::ready(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();

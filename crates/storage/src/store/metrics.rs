@@ -34,6 +34,8 @@ pub(super) struct StoreMetrics {
     pub(super) catalogue_failures: Counter,
     /// Blocks and pages that replay could not read.
     pub(super) damaged_blocks: Counter,
+    /// Writes refused because sealing was behind.
+    pub(super) backlog_refusals: Counter,
     /// Bytes of memory of chunks, index and tables.
     pub(super) chunk_memory: Gauge,
     pub(super) index_memory: Gauge,
@@ -97,6 +99,7 @@ impl Collect for Store {
             sink.metric(name, help, &[], value);
         }
         self.collect_sealing(sink);
+        self.collect_pages(sink);
         self.collect_memory(sink);
         self.exemplars.collect(sink);
     }
@@ -132,6 +135,21 @@ impl Store {
                 "Ticks that could not seal what was due.",
                 counter(&m.seal_failures),
             ),
+            (
+                "firn_storage_seal_backlog_refusals_total",
+                "Writes refused because the log held too much that was not sealed.",
+                counter(&m.backlog_refusals),
+            ),
+        ];
+        for (name, help, value) in table {
+            sink.metric(name, help, &[], value);
+        }
+    }
+
+    fn collect_pages(&self, sink: &mut dyn Sink) {
+        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+        let m = &self.metrics;
+        let table = [
             (
                 "firn_storage_page_written_bytes_total",
                 "Bytes of pages written.",

@@ -47,6 +47,10 @@ pub const WINDOW_MS: i64 = 32 * 60_000;
 /// ticks in a window as sealing needs to spread its work.
 pub const TICK_MS: i64 = 30_000;
 
+/// Bytes of log that may wait to be sealed: 45 minutes of a million samples a second, and a minute
+/// of replay after a crash.
+pub const BACKLOG_BYTES_MAX: u64 = 4 << 30;
+
 /// Bytes of opened pages in memory: two hours of 300,000 series.
 pub const PAGE_CACHE_BYTES: usize = 64 << 20;
 
@@ -92,6 +96,9 @@ pub struct StoreOptions {
     pub tick_ms: i64,
     /// A segment of the log is closed at this size: so much may lie in the log that is sealed.
     pub log_segment_bytes: u64,
+    /// Bytes of the log, which holds what is not sealed, beyond which writes are refused until
+    /// sealing has caught up. From half of it on everything is sealed at once.
+    pub backlog_bytes_max: u64,
     /// A segment of pages is closed at this size, or with its two hours of data time.
     pub page_segment_bytes: u64,
     /// Bytes of opened pages in memory.
@@ -117,6 +124,7 @@ impl StoreOptions {
             sealing: Sealing::default(),
             tick_ms: TICK_MS,
             log_segment_bytes: 16 << 20,
+            backlog_bytes_max: BACKLOG_BYTES_MAX,
             page_segment_bytes: 128 << 20,
             page_cache_bytes: PAGE_CACHE_BYTES,
             exemplars_max: 0,

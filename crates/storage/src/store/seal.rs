@@ -78,7 +78,8 @@ struct Taken {
 }
 
 impl Store {
-    /// Seals this tick's share of the groups that are due; all of them if the log fills the disk.
+    /// Seals this tick's share of the groups that are due; all groups if the log fills the disk or
+    /// grows towards its bound.
     pub(super) fn seal_due(&self, upkeep: &mut Upkeep) {
         let Some(newest) = self.newest() else { return };
         let now = self.env.clock.monotonic();
@@ -88,7 +89,7 @@ impl Store {
             return;
         }
         let is_full = self.log.is_disk_full() && self.log.last_position() > upkeep.trimmed();
-        let due = match is_full {
+        let due = match is_full || self.backlog_bytes() > self.options.backlog_bytes_max / 2 {
             true => upkeep.coverage.all(newest),
             false => {
                 let share = due.len().div_ceil(TICKS);
@@ -108,6 +109,22 @@ impl Store {
             self.metrics.seal_failures.inc();
             tracing::error!(error = %e, "seal samples");
         }
+    }
+
+    /// Bytes of log that wait to be sealed, to within a segment.
+    fn backlog_bytes(&self) -> u64 {
+        u64::try_from(self.log_metrics.size_bytes.get()).unwrap_or(0)
+    }
+
+    /// Refuses a write while sealing is too far behind: without a bound log and head would grow
+    /// until disk or memory are full. The sender tries again.
+    pub(super) fn admit_behind_sealing(&self) -> Result<(), Error> {
+        let (bytes, limit) = (self.backlog_bytes(), self.options.backlog_bytes_max);
+        if bytes <= limit {
+            return Ok(());
+        }
+        self.metrics.backlog_refusals.inc();
+        Err(StorageError::Backlog { bytes, limit }.into())
     }
 
     /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a

@@ -1,5 +1,6 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
+mod backlog;
 mod crashes;
 mod damaged_page;
 mod empty_series;

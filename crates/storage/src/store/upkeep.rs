@@ -11,10 +11,10 @@ use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
 use crate::index::{Garbage, epoch_of};
 use crate::sealed::segments::Segments;
+use crate::sync::atomic::Ordering;
 use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.

@@ -92,6 +92,9 @@ impl History {
             options.retention_ms = SCRAPE_MS * (10 + rng.below(60) as i64);
         }
         options.log_segment_bytes = 100 + rng.below(2_000);
+        if rng.one_in(4) {
+            options.backlog_bytes_max = 2_000 + rng.below(4_000);
+        }
         options.page_segment_bytes = 100 + rng.below(2_000);
         options.page_cache_bytes = rng.below(4_000) as usize;
         // A write that seals may wait for the log's thread: there must be one.

@@ -82,6 +82,8 @@ fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
     let sim = sim::env(1);
     let short = StoreOptions {
         retention_ms: 3 * HOUR,
+        // By themselves ticks would come before the turns.
+        tick_ms: i64::MAX,
         ..options()
     };
     let store = open(&sim, short);
