@@ -49,6 +49,69 @@ impl FileKind {
     }
 }
 
+/// Behind the name of a file that is not in its place yet.
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// For kinds of which one file counts: it grows until a new one takes its place.
+impl FileKind {
+    /// Opens the newest file in `dir`, if there is one, and says the number of the next. Older
+    /// files and what an interrupted replacement left are removed.
+    pub(crate) fn open_newest(
+        &self,
+        env: &Env,
+        dir: &Path,
+    ) -> Result<(Option<BlockFile>, Position), StorageError> {
+        for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
+            if name.to_string_lossy().ends_with(TEMPORARY_SUFFIX) {
+                remove(env, &dir.join(name))?;
+            }
+        }
+        let mut file = None;
+        let mut next = Position(1);
+        for number in self.list(env, dir)?.into_iter().rev() {
+            let path = self.path(dir, number);
+            next = next.max(number.next());
+            if file.is_some() {
+                remove(env, &path)?;
+                continue;
+            }
+            file = BlockFile::recover(env, path, *self, number)?;
+        }
+        let behind = file.as_ref().map_or(next, |file| file.last().next());
+        Ok((file, next.max(behind)))
+    }
+
+    /// Begins the file with this number; it counts once [`FileKind::replace`] puts it into its
+    /// place.
+    pub(crate) fn begin(
+        &self,
+        env: &Env,
+        dir: &Path,
+        number: Position,
+    ) -> Result<BlockFile, StorageError> {
+        let mut path = self.path(dir, number).into_os_string();
+        path.push(TEMPORARY_SUFFIX);
+        let path = PathBuf::from(path);
+        remove(env, &path)?;
+        BlockFile::create(env, path, *self, number)
+    }
+
+    /// Puts `fresh`, which is synced, into its place in `dir`, and removes `old`.
+    pub(crate) fn replace(
+        &self,
+        env: &Env,
+        dir: &Path,
+        old: &mut Option<BlockFile>,
+        fresh: &mut BlockFile,
+    ) -> Result<(), StorageError> {
+        fresh.rename(env, self.path(dir, fresh.first()))?;
+        match old.take() {
+            Some(old) => remove(env, old.path()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Removes a file, which an earlier attempt may have removed already; it is gone for good on
 /// return.
 pub(crate) fn remove(env: &Env, path: &Path) -> Result<(), StorageError> {
@@ -224,7 +287,7 @@ impl BlockFile {
     }
 
     /// Gives the file another name, which is durable on return.
-    pub(crate) fn rename(&mut self, env: &Env, to: PathBuf) -> Result<(), StorageError> {
+    fn rename(&mut self, env: &Env, to: PathBuf) -> Result<(), StorageError> {
         env.disk
             .rename(&self.path, &to)
             .map_err(StorageError::io("rename file", &self.path))?;

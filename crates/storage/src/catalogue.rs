@@ -11,7 +11,7 @@
 //! is the position up to which the log is covered by catalogue and pages. Series are never taken
 //! out: one without a sample anywhere is removed after the next start.
 
-use crate::block_file::{self, BlockFile, FileKind};
+use crate::block_file::{BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 use crate::error::StorageError;
@@ -29,8 +29,6 @@ const SERIES: FileKind = FileKind {
     suffix: ".series",
     block: BlockKind::Series,
 };
-
-const TEMPORARY_SUFFIX: &str = ".tmp";
 
 const VERSION: u8 = 1;
 
@@ -75,26 +73,11 @@ impl Catalogue {
     /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
     /// left. What it says is read with [`Catalogue::payloads`].
     pub(crate) fn open(env: &Env, dir: &Path) -> Result<Self, StorageError> {
-        for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
-            if name.to_string_lossy().ends_with(TEMPORARY_SUFFIX) {
-                block_file::remove(env, &dir.join(name))?;
-            }
-        }
-        let mut file = None;
-        let mut next = Position(1);
-        for number in SERIES.list(env, dir)?.into_iter().rev() {
-            let path = SERIES.path(dir, number);
-            next = next.max(number.next());
-            if file.is_some() {
-                block_file::remove(env, &path)?;
-                continue;
-            }
-            file = BlockFile::recover(env, path, SERIES, number)?;
-        }
+        let (file, next) = SERIES.open_newest(env, dir)?;
         let mut catalogue = Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
-            next: next.max(file.as_ref().map_or(next, |f| f.last().next())),
+            next,
             file,
             series: 0,
             end_slot: 0,
@@ -166,11 +149,7 @@ impl Catalogue {
     ) -> Result<u64, StorageError> {
         let mut fresh = None;
         if is_whole || self.file.is_none() {
-            let mut path = SERIES.path(&self.dir, self.next).into_os_string();
-            path.push(TEMPORARY_SUFFIX);
-            let path = PathBuf::from(path);
-            block_file::remove(&self.env, &path)?;
-            fresh = Some(BlockFile::create(&self.env, path, SERIES, self.next)?);
+            fresh = Some(SERIES.begin(&self.env, &self.dir, self.next)?);
         }
         let is_fresh = fresh.is_some();
         // Taken out: a file whose write failed is not written again.
@@ -189,10 +168,7 @@ impl Catalogue {
         file.sync()?;
         if is_fresh {
             self.series = 0;
-            file.rename(&self.env, SERIES.path(&self.dir, file.first()))?;
-            if let Some(old) = self.file.take() {
-                block_file::remove(&self.env, old.path())?;
-            }
+            SERIES.replace(&self.env, &self.dir, &mut self.file, &mut file)?;
         }
         let bytes = file.bytes() - if is_fresh { 0 } else { before };
         self.next = file.last().next();

@@ -12,7 +12,7 @@
 
 use super::code::{ExemplarEncoder, read_exemplars};
 use super::ring::{News, Ring};
-use crate::block_file::{self, BlockFile, FileKind};
+use crate::block_file::{BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 use crate::error::StorageError;
@@ -29,8 +29,6 @@ const EXEMPLARS: FileKind = FileKind {
     suffix: ".exemplars",
     block: BlockKind::Exemplars,
 };
-
-const TEMPORARY_SUFFIX: &str = ".tmp";
 
 const VERSION: u8 = 1;
 
@@ -58,28 +56,12 @@ impl ExemplarFile {
     /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
     /// rewrite left.
     pub(crate) fn open(env: &Env, dir: &Path) -> Result<Self, StorageError> {
-        for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
-            if name.to_string_lossy().ends_with(TEMPORARY_SUFFIX) {
-                block_file::remove(env, &dir.join(name))?;
-            }
-        }
-        let mut file = None;
-        let mut next = Position(1);
-        for number in EXEMPLARS.list(env, dir)?.into_iter().rev() {
-            let path = EXEMPLARS.path(dir, number);
-            next = next.max(number.next());
-            if file.is_some() {
-                block_file::remove(env, &path)?;
-                continue;
-            }
-            file = BlockFile::recover(env, path, EXEMPLARS, number)?;
-        }
-        let last = file.as_ref().map_or(next, |file| file.last().next());
+        let (file, next) = EXEMPLARS.open_newest(env, dir)?;
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
             file,
-            next: next.max(last),
+            next,
             // The first write after a start is a whole one.
             has: 0,
             whole_bytes: 0,
@@ -125,11 +107,7 @@ impl ExemplarFile {
         let mut file = match self.file.take() {
             Some(file) if !news.is_whole => file,
             old => {
-                let mut path = EXEMPLARS.path(&self.dir, self.next).into_os_string();
-                path.push(TEMPORARY_SUFFIX);
-                let path = PathBuf::from(path);
-                block_file::remove(&self.env, &path)?;
-                let fresh = BlockFile::create(&self.env, path, EXEMPLARS, self.next);
+                let fresh = EXEMPLARS.begin(&self.env, &self.dir, self.next);
                 // The old one counts until the new one is in its place.
                 self.file = old;
                 fresh?
@@ -142,10 +120,7 @@ impl ExemplarFile {
             return Err(e);
         }
         if news.is_whole {
-            file.rename(&self.env, EXEMPLARS.path(&self.dir, file.first()))?;
-            if let Some(old) = self.file.take() {
-                block_file::remove(&self.env, old.path())?;
-            }
+            EXEMPLARS.replace(&self.env, &self.dir, &mut self.file, &mut file)?;
             self.whole_bytes = file.bytes();
         }
         self.has = news.end;
