@@ -165,6 +165,8 @@ pub trait Selection: Send + Sync {
 struct TicketState {
     outcome: Option<Result<Appended, Error>>,
     waker: Option<Waker>,
+    /// Whether a thread sleeps: to signal a condition is a system call, whoever hears it.
+    is_awaited: bool,
 }
 
 type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
@@ -200,6 +202,7 @@ impl Ticket {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
+            state.is_awaited = true;
             state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -226,12 +229,14 @@ impl TicketResolver {
 
     fn settle(&mut self, outcome: Result<Appended, Error>) {
         let Some(cell) = self.0.take() else { return };
-        let waker = {
+        let (waker, is_awaited) = {
             let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
             state.outcome = Some(outcome);
-            state.waker.take()
+            (state.waker.take(), state.is_awaited)
         };
-        cell.1.notify_all();
+        if is_awaited {
+            cell.1.notify_all();
+        }
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -43,8 +43,8 @@ pub(crate) trait Sink {
     /// Appends the low `len` bytes of `n`, little endian.
     fn put_low(&mut self, n: u64, len: usize);
 
-    /// The byte at `position`.
-    fn at(&mut self, position: usize) -> Option<&mut u8>;
+    /// Adds one to the byte at `position`, or returns false if it is `last` or not there.
+    fn increment(&mut self, position: usize, last: u8) -> bool;
 }
 
 impl Sink for Vec<u8> {
@@ -63,8 +63,21 @@ impl Sink for Vec<u8> {
         self.truncate(end);
     }
 
-    fn at(&mut self, position: usize) -> Option<&mut u8> {
-        self.get_mut(position)
+    #[inline]
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        increment(self, position, last)
+    }
+}
+
+/// [`Sink::increment`] of bytes in memory.
+#[inline]
+pub(crate) fn increment(bytes: &mut [u8], position: usize, last: u8) -> bool {
+    match bytes.get_mut(position) {
+        Some(byte) if *byte != last => {
+            *byte += 1;
+            true
+        }
+        _ => false,
     }
 }
 

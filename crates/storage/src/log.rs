@@ -139,6 +139,8 @@ struct State {
     next: Position,
     /// Away while a group is committed.
     writer: Option<Box<Writer>>,
+    /// Threads that sleep until something changes.
+    waiting: u32,
     poisoned: Option<String>,
     closed: bool,
     admissions: u32,
@@ -214,6 +216,7 @@ impl LocalLog {
                 queued_bytes: 0,
                 next,
                 writer: Some(Box::new(writer)),
+                waiting: 0,
                 poisoned: None,
                 closed: false,
                 admissions: 0,
@@ -351,11 +354,12 @@ impl LocalLog {
         })
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.0
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        let changed = self.0.changed.wait(state);
+        let mut state = changed.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
     }
 
     fn remove_before(&self, to: Position) -> Result<(), StorageError> {

@@ -9,13 +9,41 @@ use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
 use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
 use crate::codec::value::{Form, ValueState};
-use crate::codec::{Sink, histogram, push_uvarint, zigzag};
+use crate::codec::{Sink, histogram, increment, push_uvarint, zigzag};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
 /// Bytes that wait in the series: what rounds it up to 96 bytes. A sample takes one to three.
 const TAIL_BYTES: usize = 15;
+
+/// The tail, from the lowest byte on; the highest byte says how many they are. Two words, because
+/// bytes that are written one by one cannot be read as words for some twenty cycles: a sample is
+/// added in registers ([`Word`]).
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail([u64; 2]);
+
+impl Tail {
+    #[inline]
+    fn new(bits: u128, len: usize) -> Self {
+        Self([bits as u64, (bits >> 64) as u64 | (len as u64) << 56])
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        (self.0[1] >> 56) as usize
+    }
+
+    /// The bytes, and zeros behind them.
+    #[inline]
+    fn bits(self) -> u128 {
+        u128::from(self.0[1] & (u64::MAX >> 8)) << 64 | u128::from(self.0[0])
+    }
+
+    fn bytes(self) -> [u8; TAIL_BYTES + 1] {
+        self.bits().to_le_bytes()
+    }
+}
 
 /// The newest samples of a series, still growing. 80 bytes and the body.
 #[derive(Debug, Default)]
@@ -35,22 +63,79 @@ pub(crate) struct OpenChunk {
     /// Where the runs that may grow stand in the tail, counted from one: four bits for times and
     /// above them four for values.
     runs_at: u8,
-    tail_bytes: u8,
-    tail: [u8; TAIL_BYTES],
+    tail: Tail,
 }
 
 /// A body that has no room, however long it is.
 const WHOLE: u16 = u16::MAX;
 
+/// A tail to which a sample is added as long as it has room: what goes beyond is lost, and `end`
+/// tells.
+struct Word {
+    bits: u128,
+    /// From one on, as in [`Buffer`].
+    end: usize,
+}
+
+impl Word {
+    #[inline]
+    fn of(tail: Tail) -> Self {
+        Self {
+            bits: tail.bits(),
+            end: 1 + tail.len(),
+        }
+    }
+
+    /// `None` if it holds more than a tail does.
+    #[inline]
+    fn tail(&self) -> Option<Tail> {
+        let len = self.end - 1;
+        (len <= TAIL_BYTES).then(|| Tail::new(self.bits, len))
+    }
+
+    #[inline]
+    fn shift(position: usize) -> u32 {
+        8 * (position as u32 - 1)
+    }
+}
+
+impl Sink for Word {
+    #[inline]
+    fn position(&self) -> usize {
+        self.end
+    }
+
+    #[inline]
+    fn put(&mut self, byte: u8) {
+        self.bits |= u128::from(byte).wrapping_shl(Self::shift(self.end));
+        self.end += 1;
+    }
+
+    #[inline]
+    fn put_low(&mut self, n: u64, len: usize) {
+        let low = n & (u64::MAX >> (64 - 8 * len));
+        self.bits |= u128::from(low).wrapping_shl(Self::shift(self.end));
+        self.end += len;
+    }
+
+    #[inline]
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        let shift = Self::shift(position);
+        let is_below = self.bits.wrapping_shr(shift) as u8 != last;
+        self.bits += u128::from(is_below).wrapping_shl(shift);
+        is_below
+    }
+}
+
 /// A buffer for a tail and all that one sample adds to it: a first time, a start, a time and a
 /// value, and the slack of a move of eight bytes.
-struct Tail {
+struct Buffer {
     bytes: [u8; 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8],
     /// From one on, so that a run never stands at zero, which says that there is none.
     end: usize,
 }
 
-impl Sink for Tail {
+impl Sink for Buffer {
     #[inline]
     fn position(&self) -> usize {
         self.end
@@ -69,8 +154,8 @@ impl Sink for Tail {
     }
 
     #[inline]
-    fn at(&mut self, position: usize) -> Option<&mut u8> {
-        self.bytes.get_mut(position)
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        increment(&mut self.bytes, position, last)
     }
 }
 
@@ -136,7 +221,7 @@ impl OpenChunk {
     /// The time of the first sample; meaningless while there is none.
     pub(crate) fn first_time(&self) -> TimestampMs {
         match self.body.is_empty() {
-            true => first_time(&self.tail),
+            true => first_time(&self.tail.bytes()),
             false => first_time(&self.body),
         }
     }
@@ -200,21 +285,39 @@ impl OpenChunk {
     /// Appends a float to a plain chunk. The caller has seen that `time` is after the last one.
     #[inline]
     pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) {
-        let mut tail = self.take_tail();
-        self.push_time(&mut tail, time);
-        self.push_value(&mut tail, value);
-        self.put_tail(&tail);
+        let mut word = Word::of(self.tail);
+        let (mut times, mut values) = (self.time, self.value());
+        let (mut time_run, mut value_run) = self.runs();
+        times.push(&mut word, &mut time_run, time);
+        let fits = values.push_fitting(&mut word, &mut value_run, value);
+        match word.tail() {
+            Some(tail) if fits => {
+                self.tail = tail;
+                self.time = times;
+                self.set_value(values);
+                self.set_runs(time_run, value_run);
+            }
+            _ => self.push_by_buffer(time, value),
+        }
         self.count += 1;
+    }
+
+    #[inline(never)]
+    fn push_by_buffer(&mut self, time: TimestampMs, value: f64) {
+        let mut buffer = self.take_tail();
+        self.push_time(&mut buffer, time);
+        self.push_value(&mut buffer, value);
+        self.put_tail(&buffer);
     }
 
     /// Appends a float. The caller has seen that `time` is after the last one.
     pub(crate) fn push_float(&mut self, time: TimestampMs, start: TimestampMs, value: f64) {
-        let mut tail = self.begin_sample(time, start);
+        let mut buffer = self.begin_sample(time, start);
         if let Some(rare) = &mut self.rare {
             rare.ends_in_histogram = false;
         }
-        self.push_value(&mut tail, value);
-        self.put_tail(&tail);
+        self.push_value(&mut buffer, value);
+        self.put_tail(&buffer);
         self.count += 1;
     }
 
@@ -225,10 +328,10 @@ impl OpenChunk {
         start: TimestampMs,
         histogram: &Histogram,
     ) {
-        let mut tail = self.begin_sample(time, start);
-        tail.put(HISTOGRAM);
+        let mut buffer = self.begin_sample(time, start);
+        buffer.put(HISTOGRAM);
         let rare = self.rare.get_or_insert_default();
-        let mut bytes = tail.bytes[1..tail.end].to_vec();
+        let mut bytes = buffer.bytes[1..buffer.end].to_vec();
         // The first one of a body says its shape, so that the body decodes from itself.
         histogram::push(&mut bytes, rare.histogram.as_deref(), histogram);
         rare.histogram = Some(Arc::new(histogram.clone()));
@@ -238,53 +341,66 @@ impl OpenChunk {
     }
 
     /// Begins a sample and the chunk if it is the first: all but the value.
-    fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> Tail {
-        let mut tail = self.take_tail();
+    fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> Buffer {
+        let mut buffer = self.take_tail();
         if self.count == 0 {
-            self.begin(&mut tail, time);
+            self.begin(&mut buffer, time);
         }
         let started = self.rare.as_ref().map_or(START_UNKNOWN, |r| r.start);
         if start != started {
-            self.push_start(&mut tail, start);
+            self.push_start(&mut buffer, start);
         }
-        self.push_time(&mut tail, time);
-        tail
+        self.push_time(&mut buffer, time);
+        buffer
+    }
+
+    /// Where the runs of times and of values stand that may grow.
+    #[inline]
+    fn runs(&self) -> (u16, u16) {
+        (u16::from(self.runs_at & 15), u16::from(self.runs_at >> 4))
+    }
+
+    /// One that stands further back is flushed with this sample, and forgotten.
+    #[inline]
+    fn set_runs(&mut self, time: u16, value: u16) {
+        self.runs_at = time.min(15) as u8 | (value.min(15) as u8) << 4;
     }
 
     #[inline]
-    fn push_time(&mut self, tail: &mut Tail, time: TimestampMs) {
-        let mut run_at = u16::from(self.runs_at & 15);
-        self.time.push(tail, &mut run_at, time);
-        self.runs_at = self.runs_at & !15 | run_at.min(15) as u8;
-    }
-
-    #[inline]
-    fn push_value(&mut self, tail: &mut Tail, float: f64) {
-        let mut value = self.value();
-        let mut run_at = u16::from(self.runs_at >> 4);
-        value.push(tail, &mut run_at, float);
-        // One that stands further back is flushed with this sample, and forgotten.
-        self.runs_at = self.runs_at & 15 | (run_at.min(15) as u8) << 4;
+    fn set_value(&mut self, value: ValueState) {
         (self.bits, self.int, self.form) = (value.bits, value.int, value.form);
     }
 
-    #[inline]
-    fn take_tail(&self) -> Tail {
-        let mut tail = Tail {
-            bytes: [0; _],
-            end: 1 + usize::from(self.tail_bytes),
-        };
-        tail.bytes[1..1 + TAIL_BYTES].copy_from_slice(&self.tail);
-        tail
+    fn push_time(&mut self, buffer: &mut Buffer, time: TimestampMs) {
+        let (mut time_run, value_run) = self.runs();
+        self.time.push(buffer, &mut time_run, time);
+        self.set_runs(time_run, value_run);
     }
 
-    #[inline]
-    fn put_tail(&mut self, tail: &Tail) {
-        if tail.end > 1 + TAIL_BYTES {
-            return self.flush(&tail.bytes[1..tail.end]);
+    fn push_value(&mut self, buffer: &mut Buffer, float: f64) {
+        let mut value = self.value();
+        let (time_run, mut value_run) = self.runs();
+        value.push(buffer, &mut value_run, float);
+        self.set_runs(time_run, value_run);
+        self.set_value(value);
+    }
+
+    fn take_tail(&self) -> Buffer {
+        let mut buffer = Buffer {
+            bytes: [0; _],
+            end: 1 + self.tail.len(),
+        };
+        buffer.bytes[1..2 + TAIL_BYTES].copy_from_slice(&self.tail.bytes());
+        buffer
+    }
+
+    fn put_tail(&mut self, buffer: &Buffer) {
+        if buffer.end > 1 + TAIL_BYTES {
+            return self.flush(&buffer.bytes[1..buffer.end]);
         }
-        self.tail.copy_from_slice(&tail.bytes[1..1 + TAIL_BYTES]);
-        self.tail_bytes = (tail.end - 1) as u8;
+        let mut bytes = [0; TAIL_BYTES + 1];
+        bytes[..buffer.end - 1].copy_from_slice(&buffer.bytes[1..buffer.end]);
+        self.tail = Tail::new(u128::from_le_bytes(bytes), buffer.end - 1);
     }
 
     /// Puts `bytes` behind the body, and nothing into the tail.
@@ -296,7 +412,7 @@ impl OpenChunk {
             // Bodies are most of a head's memory: a quarter more, in steps that allocators serve
             // without waste.
             let wanted = match needed < usize::from(WHOLE) / 2 {
-                true => (needed + needed / 4).next_multiple_of(16),
+                true => (needed + needed / 2).next_multiple_of(16),
                 false => needed,
             };
             let mut body = std::mem::take(&mut self.body).into_vec();
@@ -306,7 +422,7 @@ impl OpenChunk {
         }
         self.body[used..needed].copy_from_slice(bytes);
         self.used = u16::try_from(needed).unwrap_or(WHOLE);
-        self.tail_bytes = 0;
+        self.tail = Tail::default();
         self.runs_at = 0;
     }
 
@@ -318,8 +434,8 @@ impl OpenChunk {
     }
 
     /// Begins a body at `time`.
-    fn begin(&mut self, tail: &mut Tail, time: TimestampMs) {
-        tail.put_low(time as u64, 8);
+    fn begin(&mut self, buffer: &mut Buffer, time: TimestampMs) {
+        buffer.put_low(time as u64, 8);
         self.time = TimeState::starting_at(time);
         self.known = Known::Sample;
         (self.bits, self.int, self.form) = Default::default();
@@ -331,10 +447,10 @@ impl OpenChunk {
     }
 
     #[cold]
-    fn push_start(&mut self, tail: &mut Tail, start: TimestampMs) {
+    fn push_start(&mut self, buffer: &mut Buffer, start: TimestampMs) {
         let rare = self.rare.get_or_insert_default();
-        tail.put(START);
-        push_uvarint(tail, zigzag(start.wrapping_sub(rare.start)));
+        buffer.put(START);
+        push_uvarint(buffer, zigzag(start.wrapping_sub(rare.start)));
         rare.start = start;
         // The decoder looks for a start only where it looks for a time.
         self.runs_at &= !15;
@@ -347,15 +463,15 @@ impl OpenChunk {
         // The memory goes back: a series that ends here should not keep it.
         self.body = Box::default();
         self.used = 0;
-        self.tail_bytes = 0;
+        self.tail = Tail::default();
         self.count = 0;
         Some(chunk)
     }
 
     /// A copy of what the chunk holds now. `None` if it is empty.
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
-        let tail = &self.tail[..usize::from(self.tail_bytes)];
-        let body = (self.used_body(), tail);
+        let tail = self.tail.bytes();
+        let body = (self.used_body(), &tail[..self.tail.len()]);
         (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, body))
     }
 }

@@ -85,11 +85,7 @@ impl TimeState {
 /// Counts one more repeat: in the run at `run_at`, or in a new one.
 #[inline]
 pub(super) fn push_repeat(out: &mut impl Sink, run_at: &mut u16, run: u8, run_max: u8) {
-    if *run_at != 0
-        && let Some(op) = out.at(usize::from(*run_at))
-        && *op < run + run_max - 1
-    {
-        *op += 1;
+    if *run_at != 0 && out.increment(usize::from(*run_at), run + run_max - 1) {
         return;
     }
     // A run beyond the reach of the offset is not remembered: it just stays as short as it is.

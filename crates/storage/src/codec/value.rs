@@ -59,18 +59,34 @@ impl Form {
 
 impl ValueState {
     /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
-    #[inline]
     pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
+        if !self.push_fitting(out, run_at, value) {
+            self.push_misfit(out, value);
+            self.bits = value.to_bits();
+        }
+    }
+
+    /// Appends `value` if it is the newest one again or the scale does for it. Nothing else is
+    /// called here, so that all of the state stays in registers.
+    #[inline]
+    pub(crate) fn push_fitting(
+        &mut self,
+        out: &mut impl Sink,
+        run_at: &mut u16,
+        value: f64,
+    ) -> bool {
         let bits = value.to_bits();
         if bits == self.bits {
-            return push_repeat(out, run_at, RUN, RUN_MAX);
+            push_repeat(out, run_at, RUN, RUN_MAX);
+            return true;
         }
         *run_at = 0;
-        match self.form.scale.int(value) {
-            Some(int) => self.push_int(out, int),
-            None => self.push_misfit(out, value),
-        }
+        let Some(int) = self.form.scale.int(value) else {
+            return false;
+        };
+        self.push_int(out, int);
         self.bits = bits;
+        true
     }
 
     /// Appends `value`, for which the caller knows scale and integer, if there are any.

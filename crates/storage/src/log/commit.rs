@@ -5,7 +5,7 @@
 //! job that is unwound by a panic poisons the log, so that nobody waits for it.
 
 use super::writer::Writer;
-use super::{Queued, Shared, lock};
+use super::{Queued, Shared, State, lock};
 use crate::error::StorageError;
 use firn_model::env::Work;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Commit {
     /// Takes what is queued, or gives the writer back.
     fn next_group(&mut self) -> Option<Vec<Queued>> {
         let mut state = lock(&self.shared.state);
-        self.shared.changed.notify_all();
+        self.shared.signal(&state);
         if state.queue.is_empty() {
             state.writer = self.writer.take();
             return None;
@@ -65,20 +65,29 @@ impl Drop for Commit {
             let cause = "the commit of a group was given up".to_owned();
             self.shared
                 .fail(&StorageError::Poisoned { cause }, Vec::new());
-            lock(&self.shared.state).writer = self.writer.take();
-            self.shared.changed.notify_all();
+            let mut state = lock(&self.shared.state);
+            state.writer = self.writer.take();
+            self.shared.signal(&state);
         }
     }
 }
 
 impl Shared {
+    /// Wakes those who wait for a change of `state`. To signal is a system call, also if nobody
+    /// waits.
+    fn signal(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
     /// Ends `commit`, which did something else than commit, and serves what queued up meanwhile.
     pub(crate) fn give_back(&self, mut commit: Commit) {
         {
             let mut state = lock(&self.state);
             if state.queue.is_empty() {
                 state.writer = commit.writer.take();
-                self.changed.notify_all();
+                self.signal(&state);
                 return;
             }
         }
@@ -105,11 +114,11 @@ impl Shared {
                 state.poisoned = Some(cause.clone());
             }
             state.queued_bytes = 0;
+            self.signal(&state);
             std::mem::take(&mut state.queue)
         };
         self.metrics.poisoned.set(1);
         self.metrics.queued_bytes.set(0);
-        self.changed.notify_all();
         for queued in group.into_iter().chain(waiting) {
             let cause = cause.clone();
             (queued.done)(Err(StorageError::Poisoned { cause }.into()));
