@@ -27,6 +27,7 @@ const VARIANTS: [(&str, &str); 4] = [
 pub fn run(firn: &System, dir: &Path, load: &Load) -> Result<Vec<Steadiness>, String> {
     let mut measured = Vec::new();
     for (number, (name, settings)) in VARIANTS.iter().enumerate() {
+        rustix::fs::sync();
         say(&format!("measure {name}"));
         let dir = dir.join(format!("variant-{number}"));
         measured.push(churn::run(&firn.with_settings(settings), &dir, load)?);

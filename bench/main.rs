@@ -277,6 +277,8 @@ fn measure<T>(
     let mut measured = Vec::new();
     for system in found {
         let name = system.kind.name();
+        // What was written before would reach the disk while this system syncs its own.
+        rustix::fs::sync();
         say(&format!("measure {name} {}", system.version));
         match run(system, &dir.join(system.kind.program_name())) {
             Ok(m) => measured.push(m),

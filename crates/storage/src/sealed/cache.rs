@@ -1,4 +1,5 @@
-//! The cache of opened pages: bounded by their bytes, second chance for what was asked for again.
+//! The cache of opened pages: bounded by their bytes, second chance for what was asked for again,
+//! and none for what nobody asked for within an hour of data time.
 //!
 //! Pages enter when they are sealed and when they are read. The hand walks them in the order in
 //! which they came; one that was used since it last passed is spared once (Corbató's CLOCK).
@@ -10,17 +11,24 @@ use crate::error::StorageError;
 use crate::page::Page;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
+use firn_model::sample::TimestampMs;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
 
+/// Data time for which a page is kept that nobody asks for: what most dashboards look at.
+const IDLE_MS: i64 = 3_600_000;
+
 #[derive(Debug)]
 struct Held {
     page: Arc<Page>,
+    /// Since the hand last passed.
     used: AtomicBool,
+    /// The newest of its samples, or of the store when it was last asked for.
+    wanted_at: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +44,8 @@ struct Clock {
 pub(crate) struct PageCache {
     bytes_max: usize,
     clock: Mutex<Clock>,
+    /// The newest sample of the store, as of the last [`PageCache::forget_idle`].
+    now: AtomicI64,
     /// Bytes held.
     pub(crate) held_bytes: Gauge,
     /// Pages found, and pages that had to be read.
@@ -51,6 +61,7 @@ impl PageCache {
         Self {
             bytes_max,
             clock: Mutex::default(),
+            now: AtomicI64::new(i64::MIN),
             held_bytes: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -62,6 +73,8 @@ impl PageCache {
     pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
         if let Some(held) = self.lock().held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
+            let now = self.now.load(Ordering::Relaxed);
+            held.wanted_at.fetch_max(now, Ordering::Relaxed);
             self.hits.inc();
             return Ok(held.page.clone());
         }
@@ -72,7 +85,8 @@ impl PageCache {
             }
         })?;
         let page = Arc::new(page);
-        self.insert(entry, page.clone());
+        let now = self.now.load(Ordering::Relaxed);
+        self.hold(entry, page.clone(), now.max(entry.range.max));
         Ok(page)
     }
 
@@ -84,6 +98,10 @@ impl PageCache {
 
     /// Takes a page that was just sealed.
     pub(crate) fn insert(&self, entry: &PageEntry, page: Arc<Page>) {
+        self.hold(entry, page, entry.range.max);
+    }
+
+    fn hold(&self, entry: &PageEntry, page: Arc<Page>, wanted_at: TimestampMs) {
         let bytes = page.memory_bytes();
         if bytes > self.bytes_max {
             return;
@@ -92,6 +110,7 @@ impl PageCache {
         let held = Held {
             page,
             used: AtomicBool::new(false),
+            wanted_at: AtomicI64::new(wanted_at),
         };
         if let Some(before) = clock.held.insert(key(entry), held) {
             clock.bytes -= before.page.memory_bytes();
@@ -107,16 +126,34 @@ impl PageCache {
 
     /// Drops the pages of a segment.
     pub(crate) fn forget(&self, segment: Position) {
-        let mut clock = self.lock();
+        self.retain(|key, _| key.0 != segment.0);
+    }
+
+    /// Drops the pages that nobody asked for within an hour of data time, now that the newest
+    /// sample of the store is at `now`.
+    pub(crate) fn forget_idle(&self, now: TimestampMs) {
+        self.now.store(now, Ordering::Relaxed);
+        let oldest = now.saturating_sub(IDLE_MS);
+        self.retain(|_, held| held.wanted_at.load(Ordering::Relaxed) >= oldest);
+    }
+
+    /// Walks all pages under the lock: some thousand fit into the bound.
+    fn retain(&self, is_kept: impl Fn(&Key, &Held) -> bool) {
+        let mut guard = self.lock();
+        let clock = &mut *guard;
+        let before = clock.held.len();
         let mut freed = 0;
         clock.held.retain(|key, held| {
-            let is_kept = key.0 != segment.0;
+            let is_kept = is_kept(key, held);
             freed += if is_kept { 0 } else { held.page.memory_bytes() };
             is_kept
         });
-        clock.order.retain(|key| key.0 != segment.0);
-        clock.bytes -= freed;
-        self.held_bytes.set(clock.bytes as i64);
+        if clock.held.len() < before {
+            let held = &clock.held;
+            clock.order.retain(|key| held.contains_key(key));
+            clock.bytes -= freed;
+            self.held_bytes.set(clock.bytes as i64);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Clock> {

@@ -260,3 +260,36 @@ fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
     cache.forget(Position(1));
     assert_eq!(cache.held_bytes.get(), 0);
 }
+
+#[test]
+fn cache_forgets_what_nobody_asked_for_within_an_hour() {
+    let sim = sim::env(1);
+    let mut segments = open(&sim, 1 << 20).segments;
+    let cache = PageCache::new(1 << 20);
+    let mut entries = Vec::new();
+    for window in 0..2 {
+        let (meta, page) = page(0, window);
+        let entry = segments.append(meta, &page).unwrap();
+        segments.sync().unwrap();
+        cache.get(&entry).unwrap();
+        entries.push(entry);
+    }
+    let newest = entries.iter().map(|e| e.range.max).max().unwrap();
+    let hour = 3_600_000;
+    // Both are young, then the first is asked for once more, then both are forgotten.
+    for (now, asked, misses) in [
+        (newest, 0..1, 2),
+        (newest + hour, 0..1, 2),
+        (newest + hour + 1, 0..1, 2),
+        (newest + 2 * hour + 1, 0..2, 3),
+        (newest + 3 * hour + 2, 0..2, 5),
+    ] {
+        cache.forget_idle(now);
+        for entry in &entries[asked] {
+            cache.get(entry).unwrap();
+        }
+        assert_eq!(cache.misses.get(), misses, "at {now}");
+    }
+    cache.forget_idle(i64::MAX);
+    assert_eq!(cache.held_bytes.get(), 0);
+}

@@ -108,8 +108,9 @@ impl Store {
         self.index.drop_epochs_before(epoch_of(cutoff));
         let slices = self.index.series_count() / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
+        let mut is_round = false;
         for _ in 0..slices.div_ceil(SWEEP_TICKS) {
-            self.sweep_slice(upkeep, newest, cutoff, &mut gone);
+            is_round |= self.sweep_slice(upkeep, newest, cutoff, &mut gone);
         }
         if !gone.is_empty() {
             gone.sort_unstable();
@@ -127,20 +128,21 @@ impl Store {
         }
         self.metrics.chunk_memory.set(chunks as i64);
         self.metrics.table_memory.set(tables as i64);
-        if upkeep.shard == 0 && upkeep.local == 0 {
+        if is_round {
+            self.sealed.cache.forget_idle(newest);
             let bytes = self.index.memory_bytes();
             self.metrics.index_memory.set(bytes as i64);
         }
     }
 
-    /// Sweeps one slice of one shard and moves on to the next.
+    /// Sweeps one slice of one shard and moves on to the next; whether that one is the first again.
     fn sweep_slice(
         &self,
         upkeep: &mut Upkeep,
         newest: TimestampMs,
         cutoff: TimestampMs,
         gone: &mut Vec<u32>,
-    ) {
+    ) -> bool {
         let retired_before = newest.saturating_sub(self.options.lateness_max_ms);
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[upkeep.shard]);
@@ -175,6 +177,7 @@ impl Store {
             upkeep.local = 0;
             upkeep.shard = (upkeep.shard + 1) % self.shards.len();
         }
+        is_end && upkeep.shard == 0
     }
 
     /// Takes idle series out of a shard: those with samples in pages retire, the others are gone.
