@@ -27,7 +27,7 @@ impl Position {
 pub struct LogBlock {
     /// Where it stands.
     pub position: Position,
-    /// What was appended.
+    /// What was appended, or other bytes that say the same.
     pub payload: Vec<u8>,
 }
 

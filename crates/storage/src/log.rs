@@ -7,10 +7,11 @@
 //! Invariants: a callback hears `Ok` only after its block is as durable as [`SyncMode`] promises;
 //! positions ascend by one and none is given twice to two acknowledged blocks; after a failed write
 //! or sync nothing more is written or promised (a retried sync may lie), while reading goes on.
-//! What a payload means is the head's affair.
+//! What a payload means is the head's affair; batches are condensed on their way to the disk.
 
 pub(crate) mod block;
 mod commit;
+mod condense;
 pub(crate) mod file_header;
 mod metrics;
 pub(crate) mod recovery;

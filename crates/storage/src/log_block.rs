@@ -7,11 +7,13 @@
 //! accepted samples are in it, and a sample that is there already is skipped.
 
 mod labels;
+mod outline;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use labels::{LabelsDecoder, LabelsEncoder};
+pub(crate) use outline::{Outline, ROWS_MAX};
 pub(crate) use rows::{Row, Rows};
 
 use crate::codec::cursor::Cursor;
@@ -21,6 +23,7 @@ use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
+use rows::{PlainReader, ValueReader};
 use std::sync::Arc;
 
 /// The version of the layout without exemplars, its first byte.
@@ -28,6 +31,9 @@ const VERSION: u8 = 1;
 
 /// The version of the layout with exemplars. Most blocks have none, and are as they always were.
 const VERSION_WITH_EXEMPLARS: u8 = 2;
+
+/// Set in the version of a block whose values are plain: see [`outline`].
+const PLAIN: u8 = 0x80;
 
 /// Builds a block. Reuse one to keep its memory.
 #[derive(Debug, Default)]
@@ -127,6 +133,7 @@ pub(crate) struct HistogramRow {
 /// A block, ready to be read in parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBlockReader<'a> {
+    is_plain: bool,
     exemplars: &'a [u8],
     birth_count: u64,
     births: &'a [u8],
@@ -137,12 +144,14 @@ impl<'a> LogBlockReader<'a> {
     /// Looks at the outline of `payload`.
     pub(crate) fn new(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
-        let exemplars = match cursor.byte()? {
+        let version = cursor.byte()?;
+        let exemplars = match version & !PLAIN {
             VERSION => &[],
             VERSION_WITH_EXEMPLARS => cursor.prefixed()?,
             _ => return Err(Malformed("log block of an unknown version")),
         };
         Ok(Self {
+            is_plain: version & PLAIN != 0,
             exemplars,
             birth_count: cursor.uvarint()?,
             births: cursor.prefixed()?,
@@ -180,7 +189,10 @@ impl<'a> LogBlockReader<'a> {
         histograms: &mut Vec<HistogramRow>,
     ) -> Result<(), Malformed> {
         let mut cursor = self.behind_births;
-        rows::read(&mut cursor, rows)?;
+        match self.is_plain {
+            true => rows::read::<PlainReader<'_>>(&mut cursor, rows)?,
+            false => rows::read::<ValueReader<'_>>(&mut cursor, rows)?,
+        }
         for _ in 0..cursor.uvarint()? {
             let slot = cursor.uvarint()?;
             histograms.push(HistogramRow {

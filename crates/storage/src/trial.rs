@@ -46,6 +46,12 @@ pub(crate) enum Flaw {
     SweepsUnderReaders,
     /// A retired series is removed although it may come back meanwhile.
     RemovesUnlocked,
+    /// A segment goes on with the context of the one before it.
+    KeepsContext,
+    /// A reader of the log goes on with its context when the writer began another.
+    MixesContexts,
+    /// A reader of the log trusts its context where a block before was lost.
+    TrustsContext,
 }
 
 /// Whether the flaw is switched on.

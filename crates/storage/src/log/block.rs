@@ -38,6 +38,8 @@ pub(crate) enum BlockKind {
     Series = 5,
     /// Exemplars.
     Exemplars = 6,
+    /// A payload of the log, condensed.
+    Condensed = 7,
 }
 
 impl BlockKind {
@@ -49,6 +51,7 @@ impl BlockKind {
             4 => Some(Self::Page),
             5 => Some(Self::Series),
             6 => Some(Self::Exemplars),
+            7 => Some(Self::Condensed),
             _ => None,
         }
     }

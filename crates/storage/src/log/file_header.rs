@@ -10,23 +10,32 @@ use std::path::Path;
 /// Bytes before the first block.
 pub(crate) const FILE_HEADER_BYTES: u64 = 24;
 
-/// The format that this version writes and reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// What kind of file it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Magic {
+    /// Its first eight bytes.
+    bytes: [u8; 8],
+    /// The format that this version writes and reads.
+    version: u32,
+}
 
-/// What kind of file it is, by its first eight bytes.
-pub(crate) type Magic = [u8; 8];
+impl Magic {
+    const fn new(bytes: [u8; 8], version: u32) -> Self {
+        Self { bytes, version }
+    }
+}
 
-/// The magic of log segments.
-pub(crate) const SEGMENT_MAGIC: Magic = *b"FIRNWAL\0";
+/// Of log segments.
+pub(crate) const SEGMENT_MAGIC: Magic = Magic::new(*b"FIRNWAL\0", 2);
 
-/// The magic of page segments.
-pub(crate) const PAGES_MAGIC: Magic = *b"FIRNPGS\0";
+/// Of page segments.
+pub(crate) const PAGES_MAGIC: Magic = Magic::new(*b"FIRNPGS\0", 1);
 
-/// The magic of the series catalogue.
-pub(crate) const SERIES_MAGIC: Magic = *b"FIRNSER\0";
+/// Of the series catalogue.
+pub(crate) const SERIES_MAGIC: Magic = Magic::new(*b"FIRNSER\0", 1);
 
-/// The magic of the file of exemplars.
-pub(crate) const EXEMPLARS_MAGIC: Magic = *b"FIRNEXM\0";
+/// Of the file of exemplars.
+pub(crate) const EXEMPLARS_MAGIC: Magic = Magic::new(*b"FIRNEXM\0", 1);
 
 /// What the first bytes of a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,8 +51,8 @@ pub(crate) enum HeaderState {
 /// The header's bytes.
 pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES as usize] {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
-    bytes[..8].copy_from_slice(magic);
-    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[..8].copy_from_slice(&magic.bytes);
+    bytes[8..12].copy_from_slice(&magic.version.to_le_bytes());
     bytes[12..20].copy_from_slice(&first.0.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..20]);
     bytes[20..].copy_from_slice(&crc.to_le_bytes());
@@ -68,11 +77,11 @@ pub(crate) fn check(
     let version = u32::from_le_bytes([v0, v1, v2, v3]);
     let [.., c0, c1, c2, c3] = bytes;
     let sum_holds = crc32c::crc32c(&bytes[..20]) == u32::from_le_bytes([c0, c1, c2, c3]);
-    if sum_holds && bytes.starts_with(magic) && version != FORMAT_VERSION {
+    if sum_holds && bytes.starts_with(&magic.bytes) && version != magic.version {
         return Err(StorageError::Format {
             path: path.to_path_buf(),
             found: version.to_string(),
-            known: FORMAT_VERSION,
+            known: magic.version,
         });
     }
     Ok(HeaderState::Damaged)

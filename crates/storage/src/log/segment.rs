@@ -4,9 +4,11 @@
 //! without a gap, and the next segment's first position follows its last one. Every segment but the
 //! newest is durable whole, because the log syncs one before it creates the next.
 
-use super::block::BlockKind;
+use super::block::{BlockHeader, BlockKind};
+use super::condense::Expander;
 use super::file_header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
 use super::scan::{Found, Scanner};
+use crate::codec::Malformed;
 use crate::error::StorageError;
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::log::{LogBlock, Position};
@@ -95,6 +97,7 @@ pub(crate) fn read(
         each(Err(damaged(0, "the file header is not sound".to_owned())));
     }
     let mut expected = segment.first;
+    let mut expander = Expander::default();
     let mut scanner = Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes);
     while let Some(found) = scanner.next() {
         match found {
@@ -104,15 +107,14 @@ pub(crate) fn read(
             ))),
             Found::Block { header, .. } if header.kind == BlockKind::Padding => {}
             Found::Block { offset, header } => {
-                if header.kind != BlockKind::Log || header.position < expected {
+                if header.position < expected {
                     each(Err(damaged(offset, "a block is out of place".to_owned())));
                     continue;
                 }
                 expected = header.position.next();
-                each(Ok(LogBlock {
-                    position: header.position,
-                    payload: scanner.payload(offset, &header).to_vec(),
-                }));
+                let payload = scanner.payload(offset, &header);
+                let block = read_block(&mut expander, &header, payload);
+                each(block.map_err(|e| damaged(offset, e.to_string())));
             }
         }
     }
@@ -126,6 +128,22 @@ pub(crate) fn read(
         }));
     }
     Ok(())
+}
+
+fn read_block(
+    expander: &mut Expander,
+    header: &BlockHeader,
+    payload: &[u8],
+) -> Result<LogBlock, Malformed> {
+    let payload = match header.kind {
+        BlockKind::Log => payload.to_vec(),
+        BlockKind::Condensed => expander.expand(header.position, payload)?,
+        _ => return Err(Malformed("a block of a kind that the log has not")),
+    };
+    Ok(LogBlock {
+        position: header.position,
+        payload,
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The log's behaviour case by case; random histories are in `tests/log_simulation.rs`.
 
+mod condensed;
+
 use super::*;
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
 use firn_model::env::{Compute, File, OpenMode, real};
@@ -129,19 +131,21 @@ fn log_with_a_copied_block_takes_it_for_damage() {
 }
 
 #[test]
-fn log_in_a_newer_format_is_refused() {
-    let sim = world();
-    drop(open(&sim, LogOptions::default()).unwrap());
-    let mut bytes = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
-    bytes[8] = 2;
-    let crc = crc32c::crc32c(&bytes[..20]);
-    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-    sim.disk.overwrite(Path::new(FIRST_SEGMENT), &bytes);
-    let refusal = open(&sim, LogOptions::default()).err().unwrap();
-    assert_eq!(
-        refusal.to_string(),
-        format!("{FIRST_SEGMENT} has format 2, this version reads format 1")
-    );
+fn log_in_another_format_is_refused() {
+    for other in [1, 3] {
+        let sim = world();
+        drop(open(&sim, LogOptions::default()).unwrap());
+        let mut bytes = sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap();
+        bytes[8] = other;
+        let crc = crc32c::crc32c(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+        sim.disk.overwrite(Path::new(FIRST_SEGMENT), &bytes);
+        let refusal = open(&sim, LogOptions::default()).err().unwrap();
+        assert_eq!(
+            refusal.to_string(),
+            format!("{FIRST_SEGMENT} has format {other}, this version reads format 2")
+        );
+    }
 }
 
 /// After the fault every append is refused, the blocks before it are still read, and a restart

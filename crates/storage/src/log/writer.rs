@@ -5,11 +5,13 @@
 //! confirmed; after an error the writer is used no more.
 
 use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, Place};
+use super::condense::Condenser;
 use super::file_header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use super::metrics::LogMetrics;
 use super::segment;
-use super::{Catalog, Queued, SyncMode};
+use super::{Catalog, PAYLOAD_BYTES_MAX, Queued, SyncMode};
 use crate::error::StorageError;
+use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,9 @@ pub(crate) struct Writer {
     durable: Position,
     last_sync: Duration,
     buffer: Vec<u8>,
+    condenser: Condenser,
+    /// Of the block that is written.
+    condensed: Vec<u8>,
 }
 
 impl Writer {
@@ -68,6 +73,8 @@ impl Writer {
             durable: start.last,
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
+            condenser: Condenser::default(),
+            condensed: Vec::new(),
         }
     }
 
@@ -75,7 +82,7 @@ impl Writer {
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         for queued in group {
             self.last = queued.position;
-            self.encode(BlockKind::Log, &queued.payload);
+            self.encode_payload(&queued.payload);
             if self.buffer.len() >= WRITE_BYTES {
                 self.flush()?;
             }
@@ -96,6 +103,20 @@ impl Writer {
         self.metrics.blocks.add(group.len() as u64);
         self.metrics.groups.inc();
         Ok(())
+    }
+
+    /// Puts the block with the position of the last one into the buffer, condensed if it can be.
+    fn encode_payload(&mut self, payload: &[u8]) {
+        let mut condensed = std::mem::take(&mut self.condensed);
+        let last = self.last;
+        match self
+            .condenser
+            .condense(last, payload, PAYLOAD_BYTES_MAX, &mut condensed)
+        {
+            true => self.encode(BlockKind::Condensed, &condensed),
+            false => self.encode(BlockKind::Log, payload),
+        }
+        self.condensed = condensed;
     }
 
     /// Puts a block with the position of the last one into the buffer.
@@ -166,6 +187,9 @@ impl Writer {
         self.first = self.last.next();
         self.file = create_segment(&self.env, &self.dir, self.first, self.sync)?;
         self.offset = FILE_HEADER_BYTES;
+        if !trial::has(Flaw::KeepsContext) {
+            self.condenser.begin();
+        }
         self.catalog.push(self.first, self.offset);
         Ok(())
     }

@@ -115,18 +115,32 @@ impl Rows {
     }
 }
 
+/// A column of values that is read from its beginning.
+pub(super) trait ReadValues<'a> {
+    /// The column in `bytes`.
+    fn new(bytes: &'a [u8]) -> Self;
+
+    /// The next value.
+    fn next(&mut self) -> Result<f64, Malformed>;
+
+    /// Checks that nothing is left.
+    fn finish(&self) -> Result<(), Malformed>;
+}
+
 /// Reads the columns and appends the rows to `into`.
-pub(super) fn read(cursor: &mut Cursor<'_>, into: &mut Vec<Row>) -> Result<(), Malformed> {
+pub(super) fn read<'a, V: ReadValues<'a>>(
+    cursor: &mut Cursor<'a>,
+    into: &mut Vec<Row>,
+) -> Result<(), Malformed> {
     let count = cursor.uvarint()?;
     let mut slots = NumberReader::new(cursor.prefixed()?);
     let mut times = NumberReader::new(cursor.prefixed()?);
-    let mut values = ValueReader::new(cursor.prefixed()?);
+    let mut values = V::new(cursor.prefixed()?);
     let mut starts = NumberReader::new(cursor.prefixed()?);
     let has_starts = !starts.cursor.is_empty();
     for _ in 0..count {
-        let slot = slots.next()?;
         into.push(Row {
-            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            slot: slots.next_slot()?,
             time: times.next()?,
             start: if has_starts {
                 starts.next()?
@@ -136,22 +150,28 @@ pub(super) fn read(cursor: &mut Cursor<'_>, into: &mut Vec<Row>) -> Result<(), M
             value: values.next()?,
         });
     }
-    let is_done = slots.cursor.is_empty() && times.cursor.is_empty() && values.cursor.is_empty();
-    if is_done && starts.cursor.is_empty() {
-        Ok(())
-    } else {
-        Err(Malformed("log block has more in a column than rows"))
+    slots.finish()?;
+    times.finish()?;
+    values.finish()?;
+    starts.finish()
+}
+
+fn finish(cursor: &Cursor<'_>) -> Result<(), Malformed> {
+    match cursor.is_empty() {
+        true => Ok(()),
+        false => Err(Malformed("log block has more in a column than rows")),
     }
 }
 
-struct NumberReader<'a> {
+/// Reads slots, times or start timestamps.
+pub(super) struct NumberReader<'a> {
     cursor: Cursor<'a>,
     state: TimeState,
     repeats: u32,
 }
 
 impl<'a> NumberReader<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             cursor: Cursor::new(bytes),
             state: TimeState::default(),
@@ -171,15 +191,33 @@ impl<'a> NumberReader<'a> {
         self.repeats -= 1;
         Ok(self.state.repeat())
     }
+
+    #[inline]
+    pub(super) fn next_slot(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.next()?).map_err(|_| Malformed("slot out of range"))
+    }
+
+    pub(super) fn finish(&self) -> Result<(), Malformed> {
+        finish(&self.cursor)
+    }
 }
 
-struct ValueReader<'a> {
+/// Reads values as they are logged.
+pub(super) struct ValueReader<'a> {
     cursor: Cursor<'a>,
     state: ValueState,
     repeats: u32,
 }
 
-impl<'a> ValueReader<'a> {
+impl ValueReader<'_> {
+    /// Scale and integer of the newest value, if it was written so.
+    #[inline]
+    pub(super) fn known(&self) -> Option<(Scale, i64)> {
+        self.state.known()
+    }
+}
+
+impl<'a> ReadValues<'a> for ValueReader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         Self {
             cursor: Cursor::new(bytes),
@@ -196,5 +234,27 @@ impl<'a> ValueReader<'a> {
         }
         self.repeats = self.repeats.saturating_sub(1);
         Ok(f64::from_bits(self.state.bits))
+    }
+
+    fn finish(&self) -> Result<(), Malformed> {
+        finish(&self.cursor)
+    }
+}
+
+/// Reads plain values.
+pub(super) struct PlainReader<'a>(Cursor<'a>);
+
+impl<'a> ReadValues<'a> for PlainReader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self(Cursor::new(bytes))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<f64, Malformed> {
+        Ok(f64::from_bits(self.0.u64()?))
+    }
+
+    fn finish(&self) -> Result<(), Malformed> {
+        finish(&self.0)
     }
 }

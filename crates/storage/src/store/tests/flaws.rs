@@ -30,6 +30,8 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::UnlinksEarly,
         Flaw::ReadsPagesFirst,
         Flaw::ShowsOutOfOrder,
+        Flaw::KeepsContext,
+        Flaw::MixesContexts,
     ];
     for flaw in flaws {
         let caught = with_flaw(flaw, || first_trouble(0..SEEDS));

@@ -1,0 +1,292 @@
+//! The code of one value: how far it is from where its series seemed to go, in as many bits as the
+//! differences of that series usually have (Rice coding, its width adapted as in LOCO-I: Weinberger
+//! et al. 2000).
+//!
+//! ```text
+//! known series:
+//! 1 q times, 0, w bits    the difference is q << w | bits; q below 12, w the width of the series
+//! 1 12 times, 0           whole difference: length - 1 in 6 bits, then its bits
+//! 1 12 times, 10, whole   another number, at which the series begins anew
+//! 1 12 times, 11, whole   another number, which says nothing about the series
+//! unknown series: whole
+//! whole:
+//! 1                       the number of the row before
+//! 01, difference          of the form of the row before: length - 1 in 6 bits, then its bits
+//! 00, form, difference    5 bits of form; the difference is from zero
+//! ```
+
+use super::bits::{BITS_MAX, BitReader, BitWriter};
+use super::context::{Page, Series};
+use crate::codec::decimal::Scale;
+use crate::codec::{Malformed, unzigzag, zigzag};
+
+/// The form of floats that no scale fits: the integer is their bits. No scale has this code.
+const RAW: u8 = 16;
+
+const FORM_BITS: u32 = 5;
+
+/// Ones that say that the difference is not written in the width of its series.
+const ONES_MAX: u32 = 12;
+
+/// Bits of a length.
+const LENGTH_BITS: u32 = 6;
+
+/// Bits by which a number that begins a series anew is longer than a difference of its length.
+const RESTART_BITS: u32 = ONES_MAX + 4 + FORM_BITS + LENGTH_BITS;
+
+/// A float as an integer: of a scale, or its bits. Zero by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Number {
+    pub(super) form: u8,
+    pub(super) int: i64,
+}
+
+impl Number {
+    /// The float with these bits, of which scale and integer are known or which has none.
+    #[inline]
+    pub(super) fn new(bits: u64, known: Option<(Scale, i64)>) -> Self {
+        match known {
+            Some((scale, int)) => Self {
+                form: scale.code(),
+                int,
+            },
+            None => Self {
+                form: RAW,
+                int: bits as i64,
+            },
+        }
+    }
+
+    /// The float's bits.
+    #[inline]
+    pub(super) fn bits(self) -> u64 {
+        match Scale::from_code(self.form) {
+            Some(scale) => scale.float(self.int).to_bits(),
+            None => self.int as u64,
+        }
+    }
+
+    /// The same float in another form, if it has that.
+    fn in_form(self, form: u8) -> Option<i64> {
+        match Scale::from_code(form) {
+            Some(scale) => scale.int(f64::from_bits(self.bits())),
+            None => Some(self.bits() as i64),
+        }
+    }
+
+    fn is_finite(self) -> bool {
+        f64::from_bits(self.bits()).is_finite()
+    }
+}
+
+/// The width of a series behind a difference that was written in this one.
+#[inline]
+fn adapted(width: u32, difference: u64) -> u32 {
+    let bits = u64::BITS - difference.leading_zeros();
+    width + u32::from(bits > width + 1) - u32::from(bits < width)
+}
+
+fn length(difference: u64) -> u32 {
+    u64::BITS - (difference | 1).leading_zeros()
+}
+
+/// Writes the numbers of one block.
+#[derive(Debug, Default)]
+pub(super) struct NumberWriter {
+    bits: BitWriter,
+    before: Number,
+}
+
+impl NumberWriter {
+    /// Begins a block.
+    pub(super) fn begin(&mut self) {
+        self.bits.clear();
+        self.before = Number::default();
+    }
+
+    /// The bytes of the block.
+    pub(super) fn finish(&mut self) -> &[u8] {
+        self.bits.finish()
+    }
+
+    /// Appends a number of the series at `index` of `page`; whether the series was not known.
+    #[inline]
+    pub(super) fn push(&mut self, page: &mut Page, index: u32, number: Number) -> bool {
+        let mut series = page.series(index);
+        let form = series.form();
+        self.before = match form {
+            Some(form) if form == number.form => {
+                self.push_difference(&mut series, number.int);
+                number
+            }
+            Some(form) => self.push_other(&mut series, form, number),
+            None => {
+                self.push_whole(number);
+                series.restart(number);
+                number
+            }
+        };
+        form.is_none()
+    }
+
+    #[inline]
+    fn push_difference(&mut self, series: &mut Series<'_>, int: i64) {
+        let width = series.width();
+        let difference = zigzag(int.wrapping_sub(series.expected()));
+        let above = difference >> width;
+        if above >= u64::from(ONES_MAX) {
+            self.bits.put((1 << ONES_MAX) - 1, ONES_MAX + 1);
+            self.push_length(difference);
+            return series.go_to(int, length(difference) - 1);
+        }
+        let ones = above as u32;
+        let low = difference & ((1 << width) - 1);
+        let prefix = (1 << ones) - 1;
+        if ones + 1 + width <= BITS_MAX {
+            self.bits.put(low << (ones + 1) | prefix, ones + 1 + width);
+        } else {
+            self.bits.put(prefix, ones + 1);
+            self.bits.put_long(low, width);
+        }
+        series.go_to(int, adapted(width, difference));
+    }
+
+    fn push_length(&mut self, difference: u64) {
+        let length = length(difference);
+        self.bits.put(u64::from(length - 1), LENGTH_BITS);
+        self.bits.put_long(difference, length);
+    }
+
+    /// A number that has not the form of its series; returns it as it was written.
+    #[cold]
+    fn push_other(&mut self, series: &mut Series<'_>, form: u8, number: Number) -> Number {
+        if let Some(int) = number.in_form(form) {
+            let difference = zigzag(int.wrapping_sub(series.expected()));
+            if length(difference) < length(zigzag(number.int)) + RESTART_BITS {
+                self.push_difference(series, int);
+                return Number { form, int };
+            }
+        }
+        // Infinities and NaNs, staleness markers above all, say nothing about what follows.
+        let is_aside = !number.is_finite();
+        let escape = (1 << (ONES_MAX + 1)) - 1;
+        self.bits
+            .put(u64::from(is_aside) << (ONES_MAX + 1) | escape, ONES_MAX + 2);
+        self.push_whole(number);
+        if !is_aside {
+            series.restart(number);
+        }
+        number
+    }
+
+    fn push_whole(&mut self, number: Number) {
+        if number == self.before {
+            return self.bits.put(1, 1);
+        }
+        let from = if number.form == self.before.form {
+            self.bits.put(0b10, 2);
+            self.before.int
+        } else {
+            self.bits.put(u64::from(number.form) << 2, 2 + FORM_BITS);
+            0
+        };
+        self.push_length(zigzag(number.int.wrapping_sub(from)));
+    }
+}
+
+/// Reads the numbers of one block.
+#[derive(Debug)]
+pub(super) struct NumberReader<'a> {
+    bits: BitReader<'a>,
+    before: Number,
+}
+
+impl<'a> NumberReader<'a> {
+    /// At the first number in `bytes`.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bits: BitReader::new(bytes),
+            before: Number::default(),
+        }
+    }
+
+    /// The next number, of the series at `index` of `page`.
+    #[inline]
+    pub(super) fn next(&mut self, page: &mut Page, index: u32) -> Result<Number, Malformed> {
+        let mut series = page.series(index);
+        let number = match series.form() {
+            Some(form) => self.next_known(&mut series, form),
+            None => {
+                let number = self.whole();
+                series.restart(number);
+                number
+            }
+        };
+        self.before = number;
+        Ok(number)
+    }
+
+    /// Checks that there is nothing behind the last number.
+    pub(super) fn finish(&self) -> Result<(), Malformed> {
+        self.bits.finish()
+    }
+
+    #[inline]
+    fn next_known(&mut self, series: &mut Series<'_>, form: u8) -> Number {
+        let bits = self.bits.peek();
+        let ones = bits.trailing_ones();
+        if ones >= ONES_MAX {
+            return self.next_escaped(series, form);
+        }
+        let width = series.width();
+        let low = if ones + 1 + width <= BITS_MAX {
+            self.bits.skip(ones + 1 + width);
+            bits >> (ones + 1) & ((1 << width) - 1)
+        } else {
+            self.bits.skip(ones + 1);
+            self.bits.take_long(width)
+        };
+        let difference = u64::from(ones) << width | low;
+        let int = series.expected().wrapping_add(unzigzag(difference));
+        series.go_to(int, adapted(width, difference));
+        Number { form, int }
+    }
+
+    #[cold]
+    fn next_escaped(&mut self, series: &mut Series<'_>, form: u8) -> Number {
+        self.bits.skip(ONES_MAX);
+        if self.bits.take(1) == 0 {
+            let difference = self.difference();
+            let int = series.expected().wrapping_add(unzigzag(difference));
+            series.go_to(int, length(difference) - 1);
+            return Number { form, int };
+        }
+        let is_aside = self.bits.take(1) == 1;
+        let number = self.whole();
+        if !is_aside {
+            series.restart(number);
+        }
+        number
+    }
+
+    fn difference(&mut self) -> u64 {
+        let length = self.bits.take(LENGTH_BITS) as u32 + 1;
+        self.bits.take_long(length)
+    }
+
+    fn whole(&mut self) -> Number {
+        if self.bits.take(1) == 1 {
+            return self.before;
+        }
+        let from = if self.bits.take(1) == 1 {
+            self.before
+        } else {
+            Number {
+                form: self.bits.take(FORM_BITS) as u8,
+                int: 0,
+            }
+        };
+        let int = from.int.wrapping_add(unzigzag(self.difference()));
+        Number { int, ..from }
+    }
+}

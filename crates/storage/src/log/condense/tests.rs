@@ -1,0 +1,321 @@
+//! Condensed blocks: what is expanded reads as what was logged, to the bit, or is an error.
+
+use super::*;
+use crate::codec::decimal::Scale;
+use crate::log_block::{HistogramRow, LogBlockEncoder, LogBlockReader, Row};
+use crate::seeds::seeds;
+use crate::trial::with_flaw;
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::labels::Labels;
+use firn_model::sample::stale_nan;
+use std::sync::Arc;
+
+const BYTES_MAX: usize = 1 << 20;
+
+/// A row with its bits.
+type Bits = (u32, i64, i64, u64);
+
+fn row(slot: u32, time: i64, value: f64) -> Row {
+    Row {
+        slot,
+        time,
+        start: 0,
+        value,
+    }
+}
+
+fn payload(rows: &[Row]) -> Vec<u8> {
+    let mut encoder = LogBlockEncoder::default();
+    for row in rows {
+        encoder.rows.push(*row, Scale::find(row.value));
+    }
+    encoder.finish()
+}
+
+/// What a payload says: births, rows and histograms.
+fn read(payload: &[u8]) -> (Vec<(u32, Labels)>, Vec<Bits>, Vec<HistogramRow>) {
+    let block = LogBlockReader::new(payload).unwrap();
+    let mut births = Vec::new();
+    let birth = |slot, labels: firn_model::labels::LabelsRef<'_>| {
+        births.push((slot, labels.to_owned()));
+    };
+    block.births(birth).unwrap();
+    let (mut rows, mut histograms) = (Vec::new(), Vec::new());
+    block.samples(&mut rows, &mut histograms).unwrap();
+    let bits = |r: &Row| (r.slot, r.time, r.start, r.value.to_bits());
+    (births, rows.iter().map(bits).collect(), histograms)
+}
+
+/// The condensed blocks of payloads at the positions from 1 on.
+fn condense(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    condense_by_writers(payloads, |_| false)
+}
+
+/// The same by several writers, of which one begins where `is_new` says so.
+fn condense_by_writers(payloads: &[Vec<u8>], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
+    let mut condenser = Condenser::default();
+    let mut blocks = Vec::new();
+    for (payload, position) in payloads.iter().zip(1..) {
+        if is_new(position) {
+            condenser.begin();
+        }
+        let mut block = Vec::new();
+        assert!(condenser.condense(Position(position), payload, BYTES_MAX, &mut block));
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// Condenses and expands; returns the bytes of each condensed block.
+#[track_caller]
+fn check(payloads: &[Vec<u8>]) -> Vec<usize> {
+    let mut expander = Expander::default();
+    let blocks = condense(payloads);
+    for ((payload, block), position) in payloads.iter().zip(&blocks).zip(1..) {
+        let expanded = expander.expand(Position(position), block).unwrap();
+        assert_eq!(read(&expanded), read(payload), "block {position}");
+    }
+    blocks.iter().map(Vec::len).collect()
+}
+
+/// Each value in a block of its own, of one series.
+#[track_caller]
+fn check_values(values: &[f64]) {
+    let rows = |(value, time): (&f64, i64)| payload(&[row(7, time, *value)]);
+    let payloads: Vec<_> = values.iter().zip(0..).map(rows).collect();
+    check(&payloads);
+}
+
+#[test]
+fn condensed_values_of_every_kind_return_to_the_bit() {
+    let extremes = [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, f64::EPSILON];
+    check_values(&extremes);
+    check_values(&[0.0, -0.0, 0.0, 1.0, -0.0, -1.0]);
+    let nan = f64::from_bits(0x7ff8_dead_beef_0001);
+    check_values(&[
+        1.0,
+        stale_nan(),
+        2.0,
+        nan,
+        f64::INFINITY,
+        3.0,
+        -f64::INFINITY,
+    ]);
+    check_values(&[nan, nan, 1.0, 1.5, 0.1, 1.0 / 3.0, 1e300, 0.5, 12.0]);
+    let exact = (1u64 << 53) as f64;
+    check_values(&[exact, exact - 1.0, exact * 2.0, -exact, exact * 1024.0, 7.0]);
+    check_values(&[1e9, 2e9, 3e9, 3e9, 3e9, 4.25e9, -1e9]);
+}
+
+fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
+    match kind % 8 {
+        _ if rng.one_in(40) => f64::from_bits(rng.next_u64()),
+        _ if rng.one_in(40) => stale_nan(),
+        0 | 1 => kind as f64,
+        2 => (round * kind) as f64,
+        3 => (round * 1_000_003 * kind + rng.below(1_000)) as f64,
+        4 => rng.below(100_000) as f64 / 1_000.0,
+        5 => (round as f64 + kind as f64) / 3.0,
+        6 => rng.below(4) as f64 * 1e-9,
+        _ => rng.below(7) as f64,
+    }
+}
+
+/// Rows of blocks in which series come and go; contexts begin anew now and then.
+fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
+    let base = match rng.below(3) {
+        0 => u32::MAX - 300,
+        _ => rng.below(1_000) as u32,
+    };
+    let series = 1 + rng.below(200);
+    let rounds = 1 + rng.below(90);
+    let mut blocks = Vec::new();
+    for round in 0..rounds {
+        let first = rng.below(series);
+        let mut rows: Vec<Row> = (first..=first + rng.below(series - first))
+            .map(|kind| {
+                let time = round as i64 * 15_000 + kind as i64 / 20;
+                row(base + kind as u32, time, random_value(rng, kind, round))
+            })
+            .collect();
+        if rng.one_in(4) {
+            rows.reverse();
+        }
+        if rng.one_in(9) {
+            rows[0].start = 5;
+        }
+        blocks.push(rows);
+    }
+    blocks
+}
+
+#[test]
+fn condensed_random_blocks_read_as_what_was_logged() {
+    for seed in seeds(200) {
+        println!("FIRN_SEED={seed}");
+        let rows = random_rows(&SimRng::new(seed));
+        check(&rows.iter().map(|r| payload(r)).collect::<Vec<_>>());
+    }
+}
+
+/// Loses some blocks and expands the others; an error if one reads as something else, or if one is
+/// refused although nothing that it is measured against was lost.
+fn lose_blocks(seed: u64) -> Result<(), String> {
+    let rng = SimRng::new(seed);
+    let rows = random_rows(&rng);
+    let payloads: Vec<_> = rows.iter().map(|r| payload(r)).collect();
+    let mut expander = Expander::default();
+    let mut lost_slots = std::collections::HashSet::new();
+    let mut began = Position(0);
+    let blocks = condense_by_writers(&payloads, |_| rng.one_in(20));
+    for (i, block) in blocks.iter().enumerate() {
+        let position = Position(i as u64 + 1);
+        let back = Cursor::new(block).uvarint().unwrap();
+        if Position(position.0 - back) != began {
+            began = Position(position.0 - back);
+            lost_slots.clear();
+        }
+        let slots = rows[i].iter().map(|r| r.slot);
+        if rng.one_in(5) {
+            lost_slots.extend(slots);
+            continue;
+        }
+        let needs_lost = slots.clone().any(|slot| lost_slots.contains(&slot));
+        match expander.expand(position, block) {
+            Ok(expanded) if read(&expanded) != read(&payloads[i]) => {
+                return Err(format!("block {position:?} reads as another"));
+            }
+            Ok(_) => {}
+            Err(e) if !needs_lost => return Err(format!("block {position:?}: {e}")),
+            Err(_) => lost_slots.extend(slots),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn condensed_blocks_behind_a_lost_one_are_themselves_or_an_error() {
+    for seed in seeds(500) {
+        if let Err(trouble) = lose_blocks(seed) {
+            panic!("FIRN_SEED={seed}: {trouble}");
+        }
+    }
+}
+
+#[test]
+fn expander_that_trusts_what_was_lost_is_caught() {
+    let outcome = with_flaw(Flaw::TrustsContext, || {
+        (0..20).map(lose_blocks).collect::<Vec<_>>()
+    });
+    assert!(outcome.iter().any(Result::is_err));
+    let outcome = with_flaw(Flaw::MixesContexts, || {
+        (0..200).map(lose_blocks).collect::<Vec<_>>()
+    });
+    assert!(outcome.iter().any(Result::is_err));
+}
+
+#[test]
+fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
+    let mut condenser = Condenser::default();
+    let mut block = Vec::new();
+    let mut births = LogBlockEncoder::default();
+    births.push_birth(3, Labels::from_pairs([("a", "b")]).as_ref());
+    let whole = payload(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
+    let mut newer = whole.clone();
+    newer[0] = 3;
+    let mut more = whole.clone();
+    more[3] = 9;
+    let cut = whole[..whole.len() - 4].to_vec();
+    let others = [
+        births.finish(),
+        newer,
+        more,
+        cut,
+        b"text".to_vec(),
+        Vec::new(),
+    ];
+    for payload in others {
+        assert!(!condenser.condense(Position(1), &payload, BYTES_MAX, &mut block));
+    }
+    assert!(!condenser.condense(Position(1), &whole, 30, &mut block));
+    assert!(condenser.condense(Position(9), &whole, BYTES_MAX, &mut block));
+    // As if nothing had been before.
+    assert_eq!(block, condense(&[whole])[0]);
+}
+
+#[test]
+fn condensed_block_keeps_births_and_histograms() {
+    let histogram = Histogram {
+        reset_hint: ResetHint::Unknown,
+        schema: 0,
+        zero_threshold: 0.5,
+        sum: 3.25,
+        counts: Counts::Float {
+            count: 2.0,
+            zero_count: 2.0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+        },
+        positive_spans: Vec::new(),
+        negative_spans: Vec::new(),
+        custom_values: Vec::new(),
+    };
+    let histogram = Arc::new(histogram);
+    let mut encoder = LogBlockEncoder::default();
+    let payloads = [1, 2, 3].map(|slot| {
+        encoder.push_birth(slot, Labels::from_pairs([("a", "b")]).as_ref());
+        encoder.rows.push(row(slot, 5, 0.25), Scale::find(0.25));
+        encoder.push_histogram(slot, 5, 0, &histogram);
+        encoder.finish()
+    });
+    check(&payloads);
+}
+
+#[test]
+fn condensed_block_changed_anywhere_is_read_or_refused_without_a_panic() {
+    for seed in seeds(300) {
+        let rng = SimRng::new(seed);
+        let mut expander = Expander::default();
+        let payloads: Vec<_> = random_rows(&rng).iter().map(|r| payload(r)).collect();
+        for (block, position) in condense(&payloads).iter_mut().zip(1..) {
+            let at = rng.below(block.len() as u64) as usize;
+            match rng.below(3) {
+                0 => block[at] ^= 1 << rng.below(8),
+                1 => block.truncate(at),
+                _ => {}
+            }
+            // What it reads is protected by the checksums around it.
+            let _ = expander.expand(Position(position), block);
+        }
+    }
+}
+
+#[test]
+fn condenser_begins_anew_once_series_have_their_rounds() {
+    let rounds = ROUNDS as i64;
+    let payloads: Vec<_> = (0..=rounds)
+        .map(|i| payload(&[row(1, i * 1_000, 1e9), row(2, i * 1_000, 5e9)]))
+        .collect();
+    let bytes = check(&payloads);
+    let backs: Vec<u8> = condense(&payloads).iter().map(|b| b[0]).collect();
+    let expected: Vec<u8> = (0..rounds as u8).chain([0]).collect();
+    assert_eq!(backs, expected);
+    // Time and values are written out again.
+    assert!(
+        bytes[rounds as usize] > bytes[rounds as usize - 1] + 5,
+        "{bytes:?}"
+    );
+}
+
+#[test]
+fn condenser_that_began_gives_its_memory_back() {
+    let mut condenser = Condenser::default();
+    let mut block = Vec::new();
+    let rows: Vec<_> = (0..1_000).map(|slot| row(slot, 5, 1.0)).collect();
+    assert!(condenser.condense(Position(1), &payload(&rows), BYTES_MAX, &mut block));
+    assert_eq!(condenser.series, 1_000);
+    condenser.begin();
+    assert_eq!(format!("{:?}", condenser.context), "Context { pages: {} }");
+}
