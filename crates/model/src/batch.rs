@@ -32,12 +32,23 @@ pub struct HistogramSample {
     pub histogram: Histogram,
 }
 
+/// What came of reading a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// The labels stand, and are written as [`crate::section::push_section`] writes them.
+    Plain,
+    /// The labels stand. Nothing is said of how they were written.
+    Rewritten,
+    /// The labels cannot stand.
+    Refused,
+}
+
 /// How far the labels of a series have been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Canonical,
     Unread,
-    Refused,
+    Read(Reading),
 }
 
 /// Where the labels of a series lie, in the arena or in the message.
@@ -232,13 +243,21 @@ impl Batch {
         (span.form == Form::Unread).then(|| &self.message[span.range()])
     }
 
+    /// Whether the labels of series `index` came in bytes that may be another section than that of
+    /// the label set.
+    #[inline]
+    pub fn may_have_another_section(&self, index: usize) -> bool {
+        let form = self.labels[index].form;
+        !matches!(form, Form::Canonical | Form::Read(Reading::Plain))
+    }
+
     /// Reads the labels of series `index` if they are unread, once no series is under way. `read`
     /// gets them with the message from where they begin, appends the canonical form to the arena
-    /// and says whether they can stand; if not, the series is refused.
+    /// and says what came of it.
     pub fn read_section<E>(
         &mut self,
         index: usize,
-        read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<bool, E>,
+        read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<Reading, E>,
     ) -> Result<(), E> {
         let span = self.labels[index];
         if span.form != Form::Unread {
@@ -247,11 +266,8 @@ impl Batch {
         let start = self.label_bytes.len();
         let section = &self.message[span.range()];
         let beyond = &self.message[span.start as usize..];
-        let form = match read(section, beyond, &mut self.label_bytes)? {
-            true => Form::Canonical,
-            false => Form::Refused,
-        };
-        if form == Form::Refused {
+        let reading = read(section, beyond, &mut self.label_bytes)?;
+        if reading == Reading::Refused {
             self.label_bytes.truncate(start);
             let samples = self.series(index);
             self.refused_samples += samples.times.len() + samples.histograms.len();
@@ -259,7 +275,7 @@ impl Batch {
         self.labels[index] = LabelSpan {
             start: start as u32,
             end: self.label_bytes.len() as u32,
-            form,
+            form: Form::Read(reading),
         };
         self.labels_start = self.label_bytes.len();
         Ok(())
@@ -309,9 +325,9 @@ impl Batch {
         let end = self.ends[index];
         let span = self.labels[index];
         let (labels, is_refused) = match span.form {
-            Form::Canonical => (&self.label_bytes[span.range()], false),
+            Form::Read(Reading::Refused) => (&[][..], true),
+            Form::Canonical | Form::Read(_) => (&self.label_bytes[span.range()], false),
             Form::Unread => (&[][..], false),
-            Form::Refused => (&[][..], true),
         };
         let (floats, histograms) = match is_refused {
             true => (0..0, 0..0),
@@ -349,7 +365,7 @@ impl Batch {
         let is_sole = end.floats == start.floats + 1
             && end.histograms == start.histograms
             && self.start_times.is_empty()
-            && self.labels[index].form != Form::Refused;
+            && self.labels[index].form != Form::Read(Reading::Refused);
         if !is_sole {
             return None;
         }
@@ -359,7 +375,7 @@ impl Batch {
 
     /// The series in the order they were added, but for those that were refused.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
-        let stands = |i: &usize| self.labels[*i].form != Form::Refused;
+        let stands = |i: &usize| self.labels[*i].form != Form::Read(Reading::Refused);
         (0..self.ends.len()).filter(stands).map(|i| self.series(i))
     }
 

@@ -16,8 +16,10 @@
 //! others: samples, durability.
 
 mod id_table;
+mod interning;
 mod lookup;
 mod membership;
+mod pending;
 mod planner;
 mod postings;
 mod radix;

@@ -14,6 +14,7 @@ pub(crate) mod index;
 mod interleavings;
 pub mod log;
 pub(crate) mod log_block;
+pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod sealed;
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub use refusal::{Refusal, Refusals, Refused};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::snappy;
-use firn_model::batch::{Batch, Source};
+use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use request::Request;
@@ -162,15 +162,20 @@ impl Decoded<'_> {
         let message_bytes = self.message_bytes;
         let (limits, refused) = (self.limits, &mut self.refused);
         self.batch.read_section(series, |section, beyond, arena| {
-            if plain::copy(section, beyond, limits, arena) == Some(section.len()) {
-                return Ok(true);
+            if let Some(plain) = plain::copy(section, beyond, limits, arena)
+                && plain.bytes == section.len()
+            {
+                return Ok(match plain.is_short {
+                    true => Reading::Plain,
+                    false => Reading::Rewritten,
+                });
             }
             Ok(match labels::careful(section, limits, arena)? {
-                Ok(()) => true,
+                Ok(()) => Reading::Rewritten,
                 Err(offence) => {
                     let at = message_bytes - beyond.len();
                     refused.add(at, offence.refusal, sample_count, || offence.message);
-                    false
+                    Reading::Refused
                 }
             })
         })

@@ -1,7 +1,7 @@
 //! A fleet like that of the gates, for the benchmarks of the store: 376 series a pod, 11 labels of
 //! some 281 bytes, and what its batches are.
 
-use firn_model::batch::{Batch, Source};
+use firn_model::batch::{Batch, Reading, Source};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::section::push_section;
@@ -148,7 +148,7 @@ impl Source for Request<'_> {
             let labels = self.members[i].labels.as_bytes();
             self.batch.read_section::<Error>(i, |_, _, arena| {
                 arena.extend_from_slice(labels);
-                Ok(true)
+                Ok(Reading::Plain)
             })?;
         }
         Ok(())

@@ -23,6 +23,17 @@ struct Pending {
     series: Vec<Appended>,
 }
 
+/// What a birth finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// A series: its number and slot.
+    Series(u32, u32),
+    /// A place that was reserved now.
+    Reserved(u32),
+    /// A place that was reserved before.
+    ReservedBefore,
+}
+
 /// A shard. Series keep their number, `local`, until they are removed; then it is given again.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
@@ -57,32 +68,61 @@ impl Shard {
         })
     }
 
-    /// The number that the next new series gets.
-    pub(crate) fn next_local(&self) -> u32 {
-        match self.free.last() {
-            Some(local) => *local,
-            None => self.series.len() as u32,
+    /// The series with this fingerprint, or a place for it that nobody sees: see
+    /// [`Shard::fill`].
+    pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> Found {
+        match self.find(print, u32::MAX) {
+            Some(local) => match self.series(local) {
+                Some(series) => Found::Series(local, series.slot),
+                None => Found::ReservedBefore,
+            },
+            None => Found::Reserved(self.reserve(print)),
+        }
+    }
+
+    fn reserve(&mut self, print: Fingerprint) -> u32 {
+        let local = match self.free.pop() {
+            Some(local) => {
+                if let Some(place) = self.prints.get_mut(local as usize) {
+                    *place = print;
+                }
+                local
+            }
+            None => {
+                self.prints.push(print);
+                self.series.push(None);
+                self.series.len() as u32 - 1
+            }
+        };
+        self.table.insert(print, local);
+        local
+    }
+
+    /// Whether `local` is a place that was reserved.
+    pub(crate) fn is_reserved(&self, local: u32) -> bool {
+        matches!(self.series.get(local as usize), Some(None))
+    }
+
+    /// Puts a series into the place that was reserved for it.
+    pub(crate) fn fill(&mut self, local: u32, series: Series) {
+        self.chunk_bytes += series.memory_bytes();
+        if let Some(place) = self.series.get_mut(local as usize) {
+            *place = Some(series);
+        }
+    }
+
+    /// Gives up the place that was reserved for a series.
+    pub(crate) fn give_up(&mut self, local: u32) {
+        if let Some(print) = self.prints.get_mut(local as usize) {
+            self.table.remove(std::mem::take(print), local);
+            self.free.push(local);
         }
     }
 
     /// Adds a series; returns its number.
     pub(crate) fn insert(&mut self, print: Fingerprint, series: Series) -> u32 {
-        let local = self.next_local();
-        self.chunk_bytes += series.memory_bytes();
-        if self.free.pop().is_some() {
-            if let Some(place) = self.prints.get_mut(local as usize) {
-                *place = print;
-            }
-            if let Some(place) = self.series.get_mut(local as usize) {
-                *place = Some(series);
-            }
-        } else {
-            self.prints.push(print);
-            self.series.push(Some(series));
-        }
-        let prints = &self.prints;
-        let print_of = |local: u32| prints.get(local as usize).copied().unwrap_or_default();
-        self.table.insert(print, local, print_of);
+        let local = self.reserve(print);
+        self.fill(local, series);
         local
     }
 
@@ -91,12 +131,9 @@ impl Shard {
         let Some(place) = self.series.get_mut(local as usize) else {
             return;
         };
-        if let Some(series) = place.take()
-            && let Some(print) = self.prints.get_mut(local as usize)
-        {
+        if let Some(series) = place.take() {
             self.chunk_bytes -= series.memory_bytes();
-            self.table.remove(std::mem::take(print), local);
-            self.free.push(local);
+            self.give_up(local);
         }
     }
 

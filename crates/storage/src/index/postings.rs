@@ -63,27 +63,40 @@ impl Postings {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// Appends slots behind all that are there.
-    pub(crate) fn append(&self, run: Run) {
-        self.count.fetch_add(run.end - run.start, Ordering::Relaxed);
-        let Some(more) = self.more.load_full() else {
-            let first = unpack(self.first.load(Ordering::Relaxed));
-            if first.start == first.end {
-                self.first.store(pack(run), Ordering::Release);
-            } else if first.end == run.start {
-                let grown = Run {
-                    start: first.start,
-                    ..run
-                };
-                self.first.store(pack(grown), Ordering::Release);
-            } else {
-                self.more.store(Some(Arc::new(More::new(false, 2, run))));
+    /// Appends runs, each behind all that are there.
+    pub(crate) fn extend(&self, runs: impl IntoIterator<Item = Run>) {
+        let held = self.more.load();
+        let mut fresh: Option<More> = None;
+        let mut slots = 0;
+        for run in runs {
+            slots += run.end - run.start;
+            match fresh.as_ref().or(held.as_deref()) {
+                Some(more) if more.append(run) => {}
+                Some(more) => fresh = Some(more.grown(run)),
+                None => fresh = self.append_to_first(run),
             }
-            return;
-        };
-        if !more.append(run) {
-            self.more.store(Some(Arc::new(more.grown(run))));
         }
+        if let Some(fresh) = fresh {
+            self.more.store(Some(Arc::new(fresh)));
+        }
+        self.count.fetch_add(slots, Ordering::Relaxed);
+    }
+
+    /// Appends to a list that has one run or none; returns what follows that, if anything does.
+    fn append_to_first(&self, run: Run) -> Option<More> {
+        let first = unpack(self.first.load(Ordering::Relaxed));
+        if first.start == first.end {
+            self.first.store(pack(run), Ordering::Release);
+        } else if first.end == run.start {
+            let grown = Run {
+                start: first.start,
+                ..run
+            };
+            self.first.store(pack(grown), Ordering::Release);
+        } else {
+            return Some(More::new(false, 2, run));
+        }
+        None
     }
 
     /// The slots below `limit`.
@@ -279,12 +292,17 @@ mod tests {
             let mut expected = Runs::default();
             let mut next = (rng.next_u64() % 3) as u32;
             let gap = 1 + rng.next_u64() % 400;
+            let mut waiting = Vec::new();
             for _ in 0..1 + rng.next_u64() % 500 {
                 let start = next + (rng.next_u64() % gap) as u32;
                 let end = start + 1 + (rng.next_u64() % 8 / 6 * 300) as u32;
-                postings.append(Run { start, end });
+                waiting.push(Run { start, end });
                 expected.push(Run { start, end });
                 next = end;
+                if !rng.next_u64().is_multiple_of(3) {
+                    continue;
+                }
+                postings.extend(waiting.drain(..));
                 if rng.next_u64().is_multiple_of(100) {
                     let start = (rng.next_u64() % u64::from(next)) as u32;
                     let gone = Runs::span(start, start + 200);
@@ -292,6 +310,7 @@ mod tests {
                     expected = expected.and_not(&gone);
                 }
             }
+            postings.extend(waiting);
             assert_eq!(postings.read(u32::MAX), expected, "seed {seed}");
             assert_eq!(postings.count(), expected.len(), "seed {seed}");
             let limit = (rng.next_u64() % u64::from(next + 1)) as u32;

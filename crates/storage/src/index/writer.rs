@@ -1,15 +1,17 @@
 //! Births: the one place where series enter the index.
 //!
-//! Series of a batch share most of their labels with the series before them, so interning compares
-//! with that one first, and a term's postings are extended once for a whole run of series.
+//! Series of a batch share most of their labels with the series before them, so interning looks for
+//! what is equal to that one first. Postings are told of whole runs of series, and once for all
+//! runs of a term in a batch.
 
+use super::interning::Interner;
+use super::pending::Pending;
 use super::series_pages::{PAGE_SLOTS, PageBuilder, Place, SeriesPage};
 use super::{Index, LABELS_MAX, Label, Run, TERM_PAGE, Term, TermPage};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
 use firn_model::labels::LabelsRef;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 /// The index takes no more series, label names or values.
@@ -25,25 +27,17 @@ struct OpenRun {
     label_start: u32,
 }
 
-/// A pair of the series interned last.
-#[derive(Clone, Debug)]
-struct Interned {
-    name: Range<usize>,
-    value: Range<usize>,
-    label: u32,
-    term: u32,
-}
-
 /// What births keep between each other.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     next_slot: u32,
     page: PageBuilder,
     open: Vec<OpenRun>,
-    before: Vec<Interned>,
-    before_bytes: Vec<u8>,
-    scratch: Vec<Interned>,
     scratch_open: Vec<OpenRun>,
+    /// Runs that postings are not told of yet.
+    pending: Pending,
+    /// The series interned last.
+    interner: Interner,
     terms: Vec<u32>,
 }
 
@@ -70,7 +64,7 @@ impl Index {
         writer.next_slot
     }
 
-    fn add_label(&self, name: &str) -> Result<u32, Full> {
+    pub(super) fn add_label(&self, name: &str) -> Result<u32, Full> {
         if let Some((id, _)) = self.label(name) {
             return Ok(id);
         }
@@ -89,7 +83,7 @@ impl Index {
         Ok(id)
     }
 
-    fn add_term(&self, label_id: u32, value: &[u8]) -> Result<u32, Full> {
+    pub(super) fn add_term(&self, label_id: u32, value: &[u8]) -> Result<u32, Full> {
         let label = self.labels.get(label_id).ok_or(Full)?;
         if let Some(term) = self.find_term(label, value) {
             return Ok(term);
@@ -156,36 +150,9 @@ impl Births<'_> {
             return Err(Full);
         }
         writer.terms.clear();
-        writer.scratch.clear();
-        let bytes = labels.as_bytes();
-        let mut before = writer.before.iter().peekable();
-        for (name, value) in labels.pairs() {
-            let before_name = |p: &Interned| &writer.before_bytes[p.name.clone()];
-            while before.next_if(|p| before_name(p) < name).is_some() {}
-            let pair = before.next_if(|p| before_name(p) == name);
-            let label = match pair {
-                Some(pair) => pair.label,
-                // Canonical names are text, so none is turned away here.
-                None => {
-                    let name = std::str::from_utf8(name).map_err(|_| Full)?;
-                    self.index.add_label(name)?
-                }
-            };
-            let term = match pair {
-                Some(p) if writer.before_bytes[p.value.clone()] == *value => p.term,
-                _ => self.index.add_term(label, value)?,
-            };
-            writer.terms.push(term);
-            writer.scratch.push(Interned {
-                name: range_in(bytes, name),
-                value: range_in(bytes, value),
-                label,
-                term,
-            });
-        }
-        std::mem::swap(&mut writer.before, &mut writer.scratch);
-        writer.before_bytes.clear();
-        writer.before_bytes.extend_from_slice(bytes);
+        writer
+            .interner
+            .intern(self.index, labels, &mut writer.terms)?;
         Ok(&writer.terms)
     }
 
@@ -209,12 +176,12 @@ impl Births<'_> {
             }
             let label = index.label_of(*term);
             while let Some(b) = before.next_if(|b| index.is_before(b.label, label)) {
-                b.flush_term(index, slot);
-                b.flush_label(index, slot);
+                b.end_term(&mut writer.pending, slot);
+                b.end_label(&mut writer.pending, slot);
             }
             let same_label = before.next_if(|b| b.label == label);
             if let Some(b) = same_label {
-                b.flush_term(index, slot);
+                b.end_term(&mut writer.pending, slot);
             }
             open.push(OpenRun {
                 term: *term,
@@ -224,13 +191,14 @@ impl Births<'_> {
             });
         }
         for b in before {
-            b.flush_term(index, slot);
-            b.flush_label(index, slot);
+            b.end_term(&mut writer.pending, slot);
+            b.end_label(&mut writer.pending, slot);
         }
         writer.scratch_open = std::mem::replace(&mut writer.open, open);
         writer.page.push((slot % PAGE_SLOTS) as usize, place, terms);
         writer.next_slot = slot + 1;
         self.born += 1;
+        writer.pending.flush_if_long(index);
         if writer.next_slot.is_multiple_of(PAGE_SLOTS) {
             writer.turn_page_after(index, slot);
         }
@@ -270,9 +238,10 @@ impl Writer {
     fn flush(&mut self, index: &Index) {
         let end = self.next_slot;
         for run in self.open.drain(..) {
-            run.flush_term(index, end);
-            run.flush_label(index, end);
+            run.end_term(&mut self.pending, end);
+            run.end_label(&mut self.pending, end);
         }
+        self.pending.flush(index);
     }
 
     /// Publishes the page of the last slot and begins the next one.
@@ -291,7 +260,7 @@ impl Writer {
 
     /// Drops what it remembers of the series before, whose terms may be removed.
     pub(super) fn forget(&mut self) {
-        self.before.clear();
+        self.interner.forget();
     }
 
     /// The page under way, if `number` is its number.
@@ -303,18 +272,14 @@ impl Writer {
 }
 
 impl OpenRun {
-    fn flush_term(&self, index: &Index, end: u32) {
+    fn end_term(&self, pending: &mut Pending, end: u32) {
         let start = self.term_start;
-        if let Some(term) = index.term(self.term) {
-            term.postings.append(Run { start, end });
-        }
+        pending.of_terms.push(self.term, Run { start, end });
     }
 
-    fn flush_label(&self, index: &Index, end: u32) {
+    fn end_label(&self, pending: &mut Pending, end: u32) {
         let start = self.label_start;
-        if let Some(label) = index.labels.get(self.label) {
-            label.present.append(Run { start, end });
-        }
+        pending.of_labels.push(self.label, Run { start, end });
     }
 }
 
@@ -324,10 +289,4 @@ impl Index {
         let name = |id| self.labels.get(id).map(|l| &*l.name);
         name(a) < name(b)
     }
-}
-
-/// Where `part`, a piece of `whole`, lies in it.
-fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    start..start + part.len()
 }

@@ -10,6 +10,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
+use crate::neighbours::{Before, Step};
 use firn_model::labels::{LabelsRef, is_canonical, push_pair};
 use std::ops::Range;
 
@@ -22,27 +23,24 @@ const COUNT_MAX: u8 = 0x3f;
 /// Encodes one set after the other.
 #[derive(Debug, Default)]
 pub(crate) struct LabelsEncoder {
-    before: Vec<u8>,
+    before: Before,
 }
 
 impl LabelsEncoder {
     /// Appends `labels` to `out`.
     pub(crate) fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
         let mut counted = Counted::default();
-        let before_bytes = std::mem::take(&mut self.before);
-        let mut before = LabelsRef::from_canonical(&before_bytes).pairs().peekable();
-        for (name, value) in labels.pairs() {
-            while before.next_if(|(n, _)| *n < name).is_some() {
-                counted.push(out, SKIP);
-            }
-            match before.next_if(|(n, _)| *n == name) {
-                Some((_, same)) if same == value => counted.push(out, END),
-                Some(_) => {
+        let mut steps = self.before.steps(labels);
+        for step in &mut steps {
+            match step {
+                Step::Same => counted.push(out, END),
+                Step::Skip => counted.push(out, SKIP),
+                Step::Value(value) => {
                     counted.flush(out);
                     out.push(VALUE);
                     super::push_prefixed(out, value);
                 }
-                None => {
+                Step::Pair(name, value) => {
                     counted.flush(out);
                     out.push(PAIR);
                     super::push_prefixed(out, name);
@@ -50,12 +48,9 @@ impl LabelsEncoder {
                 }
             }
         }
+        steps.take();
         counted.flush(out);
         out.push(END);
-        drop(before);
-        self.before = before_bytes;
-        self.before.clear();
-        self.before.extend_from_slice(labels.as_bytes());
     }
 
     /// Forgets the set before.

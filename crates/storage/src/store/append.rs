@@ -16,6 +16,7 @@
 //! another, so each shard sees sequence numbers ascend, and several batches are under way in
 //! different shards.
 
+mod births;
 mod exemplars;
 mod scratch;
 #[cfg(test)]
@@ -34,15 +35,11 @@ use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::trial;
 use exemplars::Admitted;
-use firn_model::batch::{Batch, SeriesSamples, Source};
-use firn_model::error::Error;
+use firn_model::batch::{Batch, Source};
 use firn_model::log::DurableLog;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
-use scratch::{Outcome, UNKNOWN};
-
-/// The label by which budgets of new series are told apart.
-const JOB: &str = "job";
+use scratch::Outcome;
 
 impl Store {
     pub(super) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
@@ -122,100 +119,6 @@ impl Store {
             if !scratch.group(number).is_empty() {
                 lock(shard).appending -= 1;
             }
-        }
-    }
-
-    /// Has the labels read that are needed; looks up again if some series is another one by them.
-    fn read_labels(&self, scratch: &mut Scratch, source: &mut dyn Source) -> Result<(), Error> {
-        if scratch.wanted.is_empty() {
-            return Ok(());
-        }
-        scratch.wanted.sort_unstable();
-        source.read_labels(&scratch.wanted)?;
-        let batch = source.batch();
-        let mut is_another = false;
-        for i in &scratch.wanted {
-            let labels = batch.series(*i as usize).labels;
-            let print = self.keys.of_labels(labels, &mut scratch.section);
-            let known = &mut scratch.prints[*i as usize];
-            is_another |= *known != print;
-            *known = print;
-        }
-        if is_another {
-            self.leave(scratch);
-            scratch.group_by_shard(self);
-            self.look_up(scratch);
-        }
-        Ok(())
-    }
-
-    /// Gives the unknown series that have a sample in the window their places in shards and index.
-    fn give_birth(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
-        let is_unknown = |i: &usize| scratch.locals[*i] == UNKNOWN;
-        let unknown: Vec<usize> = (0..batch.series_count()).filter(is_unknown).collect();
-        if unknown.is_empty() {
-            return;
-        }
-        let (mut born, mut refused) = (0, 0);
-        let mut births = self.index.births();
-        let mut room = self.room_for_series();
-        let mut newcomers = lock(&self.newcomers);
-        let first = || batch.iter().find_map(|s| s.times.first().copied());
-        newcomers.turn_to(self.newest().or_else(first).unwrap_or(0));
-        for i in unknown {
-            let series = batch.series(i);
-            if !has_sample_in(series, window) {
-                continue;
-            }
-            let number = scratch.shard_of[i] as usize;
-            let mut shard = lock(&self.shards[number]);
-            let print = scratch.prints[i];
-            if let Some(local) = shard.find(print, UNKNOWN) {
-                // Another batch was faster, or the series is in this one twice.
-                scratch.locals[i] = local;
-                scratch.slots[i] = shard.series(local).map_or(UNKNOWN, |s| s.slot);
-                continue;
-            }
-            let next = births.next_slot();
-            let place = self.place(number, shard.next_local());
-            let job = series.labels.get(JOB);
-            if room == 0 || !newcomers.admit(self.options.new_series, job) {
-                refused += 1;
-                continue;
-            }
-            let Ok(slot) = births.add(series.labels, place) else {
-                continue;
-            };
-            room -= 1;
-            let mut series = Series::new(slot);
-            if slot == next {
-                born += 1;
-            } else {
-                newcomers.take_back(job);
-                self.revive(&mut series);
-            }
-            scratch.locals[i] = shard.insert(print, series);
-            scratch.slots[i] = slot;
-        }
-        self.metrics.born_series.add(born);
-        self.metrics.refused_series.add(refused);
-    }
-
-    /// How many more series the head takes. One that retired costs a sixteenth: its terms and its
-    /// page entries.
-    fn room_for_series(&self) -> usize {
-        let held = self.head_series() + self.index.retired_count() / 16;
-        self.options.series_max.saturating_sub(held)
-    }
-
-    /// Prepares a series that comes back: what is sealed of it is older than what it takes, also
-    /// of a batch that began before it retired.
-    fn revive(&self, series: &mut Series) {
-        if let Some(newest) = self.newest() {
-            let sealed = newest.saturating_sub(self.options.lateness_max_ms);
-            let sealed = sealed.saturating_sub(1);
-            series.begin_behind(sealed, None);
-            self.index.mark(series.slot, epoch_of(sealed));
         }
     }
 
@@ -395,14 +298,6 @@ impl EpochBefore {
             is_none: !series.has_newest(),
         }
     }
-}
-
-fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
-    let floats = series.times.iter().copied();
-    let histograms = series.histograms.iter().map(|h| h.time);
-    floats
-        .chain(histograms)
-        .any(|t| (window.min..=window.max).contains(&t))
 }
 
 impl Store {

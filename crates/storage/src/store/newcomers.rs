@@ -29,8 +29,9 @@ impl NewSeriesBudget {
     };
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct OfJob {
+    name: Box<[u8]>,
     born: usize,
     refused: u64,
 }
@@ -40,7 +41,10 @@ struct OfJob {
 pub(super) struct Newcomers {
     window: i64,
     born: usize,
-    jobs: HashMap<Box<[u8]>, OfJob>,
+    jobs: Vec<OfJob>,
+    by_name: HashMap<Box<[u8]>, usize>,
+    /// The job that was asked for last: neighbours are of one.
+    last: usize,
 }
 
 impl Newcomers {
@@ -60,34 +64,63 @@ impl Newcomers {
         if budget == NewSeriesBudget::NONE {
             return true;
         }
-        let name = match self.jobs.contains_key(job) || self.jobs.len() < JOBS_MAX {
-            true => job,
-            false => b"".as_slice(),
-        };
-        let of_job = self.jobs.entry(name.into()).or_default();
-        if self.born >= budget.all || of_job.born >= budget.of_job {
+        let is_over = self.born >= budget.all;
+        let of_job = self.of_job(job);
+        if is_over || of_job.born >= budget.of_job {
             of_job.refused += 1;
             return false;
         }
-        self.born += 1;
         of_job.born += 1;
+        self.born += 1;
         true
     }
 
     /// Takes back the last admission, which was of `job`.
     pub(super) fn take_back(&mut self, job: &[u8]) {
         self.born = self.born.saturating_sub(1);
-        let known = self.jobs.contains_key(job);
-        if let Some(of_job) = self.jobs.get_mut(if known { job } else { b"" }) {
+        if !self.jobs.is_empty() {
+            let of_job = self.of_job(job);
             of_job.born = of_job.born.saturating_sub(1);
         }
     }
 
+    fn of_job(&mut self, job: &[u8]) -> &mut OfJob {
+        if self
+            .jobs
+            .get(self.last)
+            .is_none_or(|last| *last.name != *job)
+        {
+            let has_room = self.jobs.len() < JOBS_MAX;
+            self.last = match self.by_name.get(job) {
+                Some(known) => *known,
+                None if has_room => self.add(job),
+                None => match self.by_name.get(b"".as_slice()) {
+                    Some(shared) => *shared,
+                    None => self.add(b""),
+                },
+            };
+        }
+        &mut self.jobs[self.last]
+    }
+
+    fn add(&mut self, job: &[u8]) -> usize {
+        self.jobs.push(OfJob {
+            name: job.into(),
+            born: 0,
+            refused: 0,
+        });
+        self.by_name.insert(job.into(), self.jobs.len() - 1);
+        self.jobs.len() - 1
+    }
+
     /// The jobs of which series were refused, with how often, the most first; `top` at most.
     pub(super) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
-        let refused = self.jobs.iter().filter(|(_, of_job)| of_job.refused > 0);
+        let refused = self.jobs.iter().filter(|of_job| of_job.refused > 0);
         let mut lines: Vec<(String, u64)> = refused
-            .map(|(job, of_job)| (String::from_utf8_lossy(job).into_owned(), of_job.refused))
+            .map(|of_job| {
+                let name = String::from_utf8_lossy(&of_job.name);
+                (name.into_owned(), of_job.refused)
+            })
             .collect();
         lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         lines.truncate(top);

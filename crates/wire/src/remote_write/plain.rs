@@ -22,15 +22,23 @@ const VALUE_KEY: u8 = 0x12;
 /// it sends the names of metrics and nodes to `memcpy`, which costs 6 ns a sample.
 const MOVE_BYTES: usize = 64;
 
-/// Copies the labels at the start of `series` to the end of the arena and returns how many bytes of
-/// the series they take; `None`, and nothing copied, if they are not plain. `beyond` is the request
+/// Labels that were copied.
+pub(super) struct Copied {
+    /// How many bytes of the series they take.
+    pub(super) bytes: usize,
+    /// Whether each takes less than 128: such labels can be written in one way only.
+    pub(super) is_short: bool,
+}
+
+/// Copies the labels at the start of `series` to the end of the arena; `None`, and nothing copied,
+/// if they are not plain. `beyond` is the request
 /// from the start of the series on: moves of fixed size may read past the end of the series.
 pub(super) fn copy(
     series: &[u8],
     beyond: &[u8],
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Option<usize> {
+) -> Option<Copied> {
     let start = arena.len();
     // Canonical labels take fewer bytes than they do in the message.
     arena.resize(start + series.len() + MOVE_BYTES, 0);
@@ -41,11 +49,14 @@ pub(super) fn copy(
         previous_head: 0,
         previous: &[],
         has_metric_name: false,
+        has_long: false,
     };
     let read = labels.copy_all(series, beyond, limits);
     let written = read.map_or(0, |_| labels.written);
+    let is_short = !labels.has_long;
     arena.truncate(start + written);
-    read
+    let bytes = read?;
+    Some(Copied { bytes, is_short })
 }
 
 struct Labels<'m, 'o> {
@@ -56,6 +67,7 @@ struct Labels<'m, 'o> {
     previous_head: u64,
     previous: &'m [u8],
     has_metric_name: bool,
+    has_long: bool,
 }
 
 impl<'m> Labels<'m, '_> {
@@ -101,6 +113,7 @@ impl<'m> Labels<'m, '_> {
         if !fits(name.len(), value.len(), limits) {
             return None;
         }
+        self.has_long = true;
         self.follow(name, name.len())?;
         self.put_long(name)?;
         self.put_long(value)?;

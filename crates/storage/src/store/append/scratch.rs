@@ -39,6 +39,13 @@ pub(in crate::store) struct Scratch {
     pub(super) slots: Vec<u32>,
     /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
     pub(super) wanted: Vec<u32>,
+    /// Series that may be born, in the order of the batch.
+    pub(super) unborn: Vec<u32>,
+    /// The same grouped by shard; shard `s` has `unborn_by_shard[unborn_ends[s - 1]..]`.
+    pub(super) unborn_by_shard: Vec<u32>,
+    unborn_ends: Vec<u32>,
+    /// Memory to bring numbers into order.
+    marks: Vec<bool>,
     /// Memory for a section.
     pub(super) section: Vec<u8>,
     /// What became of each float sample and each histogram, in the order of the batch's columns.
@@ -75,24 +82,13 @@ impl Scratch {
     /// Groups the series by the shards of their fingerprints; none of them is found yet.
     pub(super) fn group_by_shard(&mut self, store: &Store) {
         let series = self.prints.len();
+        let shards = store.shards.len();
+        let shard_of = |print: &Fingerprint| store.shard_of(*print) as u32;
         self.shard_of.clear();
-        self.ends.clear();
-        self.ends.resize(store.shards.len() + 1, 0);
-        for print in &self.prints {
-            let shard = store.shard_of(*print);
-            self.shard_of.push(shard as u32);
-            self.ends[shard + 1] += 1;
-        }
-        for shard in 1..self.ends.len() {
-            self.ends[shard] += self.ends[shard - 1];
-        }
-        self.grouped.clear();
-        self.grouped.resize(series, 0);
-        for (i, shard) in self.shard_of.iter().enumerate() {
-            let at = &mut self.ends[*shard as usize];
-            self.grouped[*at as usize] = i as u32;
-            *at += 1;
-        }
+        self.shard_of.extend(self.prints.iter().map(shard_of));
+        let all = 0..series as u32;
+        let into = (&mut self.grouped, &mut self.ends);
+        group(all, &self.shard_of, shards, into);
         self.locals.clear();
         self.locals.resize(series, UNKNOWN);
         self.slots.clear();
@@ -101,8 +97,24 @@ impl Scratch {
 
     /// Where the series of a shard stand in `grouped`.
     pub(super) fn group(&self, shard: usize) -> std::ops::Range<usize> {
-        let start = shard.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[shard] as usize
+        range_of(&self.ends, shard)
+    }
+
+    /// Groups the unborn by shard.
+    pub(super) fn group_unborn(&mut self) {
+        let into = (&mut self.unborn_by_shard, &mut self.unborn_ends);
+        let unborn = self.unborn.iter().copied();
+        group(unborn, &self.shard_of, self.ends.len() - 1, into);
+    }
+
+    /// Where the unborn of a shard stand.
+    pub(super) fn group_of_unborn(&self, shard: usize) -> std::ops::Range<usize> {
+        range_of(&self.unborn_ends, shard)
+    }
+
+    /// Brings the wanted into the order of the batch.
+    pub(super) fn order_wanted(&mut self) {
+        order(&mut self.wanted, &mut self.marks, self.prints.len());
     }
 
     /// A series that was not born: for want of room, or because none of its samples lies in the
@@ -135,8 +147,10 @@ impl Scratch {
     /// Encodes what was accepted, in the order of the batch, and counts what was not.
     pub(super) fn encode(&mut self, store: &Store, batch: &Batch) -> Appended {
         let mut appended = Appended::default();
+        order(&mut self.births, &mut self.marks, self.prints.len());
         let slots = &self.slots;
-        self.births.sort_unstable_by_key(|i| slots[*i as usize]);
+        // That is their order already, unless some of them are another batch's births.
+        self.births.sort_by_key(|i| slots[*i as usize]);
         for i in &self.births {
             let labels = batch.series(*i as usize).labels;
             self.encoder.push_birth(self.slots[*i as usize], labels);
@@ -203,6 +217,54 @@ impl Scratch {
         let known = outcome.scale.map(|scale| (scale, outcome.int));
         self.encoder.rows.push(row, known);
     }
+}
+
+/// Groups `numbers` by their shards, in the order in which they come; shard `s` gets
+/// `into.0[into.1[s - 1]..into.1[s]]`.
+fn group(
+    numbers: impl Iterator<Item = u32> + Clone,
+    shard_of: &[u32],
+    shards: usize,
+    into: (&mut Vec<u32>, &mut Vec<u32>),
+) {
+    let (grouped, ends) = into;
+    ends.clear();
+    ends.resize(shards + 1, 0);
+    let mut count = 0;
+    for i in numbers.clone() {
+        ends[shard_of[i as usize] as usize + 1] += 1;
+        count += 1;
+    }
+    for shard in 1..ends.len() {
+        ends[shard] += ends[shard - 1];
+    }
+    grouped.clear();
+    grouped.resize(count, 0);
+    for i in numbers {
+        let at = &mut ends[shard_of[i as usize] as usize];
+        grouped[*at as usize] = i;
+        *at += 1;
+    }
+}
+
+fn range_of(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
+    let start = shard.checked_sub(1).map_or(0, |before| ends[before]);
+    start as usize..ends[shard] as usize
+}
+
+/// Sorts distinct numbers below `end`; many of them by a look at each number there is.
+fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
+    if numbers.len() < end / 8 {
+        return numbers.sort_unstable();
+    }
+    marks.clear();
+    marks.resize(end, false);
+    for i in &*numbers {
+        marks[*i as usize] = true;
+    }
+    numbers.clear();
+    let is_marked = |i: &u32| marks[*i as usize];
+    numbers.extend((0..end as u32).filter(is_marked));
 }
 
 /// Counts a sample at `time` of the series with `labels`.

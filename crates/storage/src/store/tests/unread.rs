@@ -1,7 +1,7 @@
 //! Batches whose labels lie there as they came.
 
 use super::*;
-use firn_model::batch::Source;
+use firn_model::batch::{Reading, Source};
 use firn_model::error::Error;
 use firn_model::section::push_section;
 
@@ -68,7 +68,10 @@ impl Source for Noting {
             self.asked.push(*i);
             self.batch.read_section(*i as usize, |section, _, arena| {
                 arena.extend_from_slice(parse(section).as_bytes());
-                Ok::<bool, Error>(!is_refused)
+                Ok::<_, Error>(match is_refused {
+                    true => Reading::Refused,
+                    false => Reading::Rewritten,
+                })
             })?;
         }
         Ok(())

@@ -1,0 +1,117 @@
+//! Runs of slots on their way into postings.
+//!
+//! A term that some series of each target have gets a run from each, many in a batch. They are
+//! gathered by term, so that a list is looked up and grown once for all of them: most of what a
+//! birth cost was that. Invariant: the runs of a list arrive in the order in which they were
+//! pushed.
+
+use super::{Index, Run};
+
+/// Runs that are gathered at most: a batch of some thousand births has so many, and what waits
+/// takes less than 200 KB.
+const RUNS_MAX: usize = 1 << 13;
+
+/// Cells of the table that finds the group of a list.
+const CELLS: usize = 1 << 10;
+
+/// What stands for the end of a chain.
+const END: u32 = u32::MAX;
+
+/// Runs of one list, in a chain.
+#[derive(Debug)]
+struct Group {
+    id: u32,
+    first: u32,
+    last: u32,
+}
+
+/// Runs by the number of their list.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    runs: Vec<(Run, u32)>,
+    groups: Vec<Group>,
+    /// The newest group whose list falls on the cell, if it is still one: lists that push each
+    /// other out have several groups, in order.
+    cells: Box<[u32]>,
+}
+
+impl Default for Gathered {
+    fn default() -> Self {
+        Self {
+            runs: Vec::new(),
+            groups: Vec::new(),
+            cells: vec![END; CELLS].into(),
+        }
+    }
+}
+
+impl Gathered {
+    /// Adds a run to list `id`, behind those that it has.
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, run: Run) {
+        let at = self.runs.len() as u32;
+        self.runs.push((run, END));
+        let cell = &mut self.cells[id as usize % CELLS];
+        match self.groups.get_mut(*cell as usize) {
+            Some(group) if group.id == id => {
+                self.runs[group.last as usize].1 = at;
+                group.last = at;
+            }
+            _ => {
+                *cell = self.groups.len() as u32;
+                self.groups.push(Group {
+                    id,
+                    first: at,
+                    last: at,
+                });
+            }
+        }
+    }
+
+    fn runs_of(&self, group: &Group) -> impl Iterator<Item = Run> {
+        let mut at = group.first;
+        std::iter::from_fn(move || {
+            let (run, next) = self.runs.get(at as usize)?;
+            at = *next;
+            Some(*run)
+        })
+    }
+
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.groups.clear();
+    }
+}
+
+/// Runs of terms and of labels.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) of_terms: Gathered,
+    pub(super) of_labels: Gathered,
+}
+
+impl Pending {
+    /// Tells the postings of everything.
+    pub(super) fn flush(&mut self, index: &Index) {
+        for group in &self.of_terms.groups {
+            if let Some(term) = index.term(group.id) {
+                term.postings.extend(self.of_terms.runs_of(group));
+            }
+        }
+        for group in &self.of_labels.groups {
+            if let Some(label) = index.labels.get(group.id) {
+                label.present.extend(self.of_labels.runs_of(group));
+            }
+        }
+        self.of_terms.clear();
+        self.of_labels.clear();
+    }
+
+    /// The same once there is much.
+    #[inline]
+    pub(super) fn flush_if_long(&mut self, index: &Index) {
+        if self.of_terms.runs.len() >= RUNS_MAX {
+            self.flush(index);
+        }
+    }
+}
