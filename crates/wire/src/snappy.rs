@@ -8,20 +8,62 @@
 //!           (length - 1) << 2 | 3     offset of 4 bytes
 //! ```
 //!
-//! Nearly every element is at most 64 bytes long, so one move of that size does for it, past whose
-//! end the next element writes; what lies near an end of either buffer, and copies of what they
-//! write themselves, go byte by byte. Both are checked against the bounds. The `snap` crate takes
-//! 1.5 times as long and is the oracle of the tests.
+//! Most elements are copies of at most 64 bytes whose offset takes one byte or two. A run of those
+//! and of short literals goes without a branch on the kind of a copy, which cannot be foretold: the
+//! length is looked up, the offset masked, the next tag picked of the two places where it can be.
+//! One move of 64 bytes does for each, past whose end the next element writes. What else there is,
+//! what lies near an end of either buffer, and copies of what they write themselves, go one by one.
+//! Both ways check all bounds. The `snap` crate takes 1.8 times as long and is the oracle of the
+//! tests.
 //!
 //! Source: `format_description.txt` of google/snappy.
 
 use crate::error::WireError;
+use std::hint::select_unpredictable;
 
 /// Bytes of the move that serves most elements: the longest literal or copy of one tag byte.
 const MOVE_BYTES: usize = 64;
 
 /// The longest literal whose length stands in its tag.
 const SHORT_LITERAL_BYTES: usize = 60;
+
+/// Bytes that a run looks at for one element: a tag, a move, the tag behind a short literal.
+const WINDOW_BYTES: usize = 1 + MOVE_BYTES + 1;
+
+/// What the tag of a copy says, by the tag.
+const COPIES: [Copy; 256] = copies();
+
+/// Which of the two bytes behind a tag belong to the offset, by the kind of the element.
+const OFFSET_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0];
+
+/// The part of a copy that stands in its tag.
+#[derive(Clone, Copy)]
+struct Copy {
+    length: u8,
+    /// The high bits of the offset.
+    offset: u16,
+}
+
+const fn copies() -> [Copy; 256] {
+    // No copy: longer than its offset.
+    let mut copies = [Copy {
+        length: u8::MAX,
+        offset: 0,
+    }; 256];
+    let mut tag = 0;
+    while tag < 256 {
+        if tag & 3 == 1 {
+            copies[tag] = Copy {
+                length: 4 + (tag >> 2 & 7) as u8,
+                offset: (tag as u16 >> 5) << 8,
+            };
+        } else if tag & 3 == 2 {
+            copies[tag].length = 1 + (tag >> 2) as u8;
+        }
+        tag += 1;
+    }
+    copies
+}
 
 /// Bytes that `body` declares to unpack to; fails if it is over `limit`.
 pub fn declared_bytes(body: &[u8], limit: usize) -> Result<usize, WireError> {
@@ -75,51 +117,93 @@ struct Unpacking<'b, 'm> {
 
 impl Unpacking<'_, '_> {
     fn run(&mut self) -> Option<()> {
-        while let [tag, rest @ ..] = self.from {
-            let length = usize::from(tag >> 2) + 1;
-            match tag & 3 {
-                0 => {
-                    self.from = rest;
-                    self.literal(length)?;
-                }
-                1 => {
-                    let [low, rest @ ..] = rest else { return None };
-                    self.from = rest;
-                    let offset = usize::from(tag >> 5) << 8 | usize::from(*low);
-                    self.copy(4 + usize::from(tag >> 2 & 7), offset)?;
-                }
-                2 => {
-                    let (offset, rest) = rest.split_first_chunk()?;
-                    self.from = rest;
-                    self.copy(length, usize::from(u16::from_le_bytes(*offset)))?;
-                }
-                _ => {
-                    let (offset, rest) = rest.split_first_chunk()?;
-                    self.from = rest;
-                    self.copy(length, u32::from_le_bytes(*offset) as usize)?;
-                }
-            }
+        while !self.from.is_empty() {
+            self.quick_elements();
+            self.element()?;
         }
         (self.written == self.to.len()).then_some(())
     }
 
-    /// Writes `length` bytes that follow the tag; more than 60 stand for a length of its own.
-    #[inline]
-    fn literal(&mut self, length: usize) -> Option<()> {
-        let to = self.to.get_mut(self.written..)?;
-        if length <= SHORT_LITERAL_BYTES
-            && let (Some(to), Some(from)) = (to.first_chunk_mut(), self.from.first_chunk())
-        {
-            let from: &[u8; MOVE_BYTES] = from;
-            *to = *from;
-            self.from = self.from.get(length..)?;
-            self.written += length;
-            return Some(());
+    /// Short literals and copies from further back than they are long, up to the first element that
+    /// is something else or lies near an end. At least one byte is left.
+    fn quick_elements(&mut self) {
+        let (mut from, to) = (self.from, &mut *self.to);
+        // The header says at most as much.
+        let Ok(mut written) = u32::try_from(self.written) else {
+            return;
+        };
+        let mut tag = from.first().copied().unwrap_or_default();
+        while let Some(window) = from.first_chunk::<WINDOW_BYTES>() {
+            let kind = usize::from(tag & 3);
+            if kind == 0 {
+                let length = usize::from(tag >> 2) + 1;
+                if length > SHORT_LITERAL_BYTES {
+                    break;
+                }
+                let Some(room) = moved_at(to, written) else {
+                    break;
+                };
+                room.copy_from_slice(&window[1..=MOVE_BYTES]);
+                written += length as u32;
+                from = &from[1 + length..];
+                tag = window[1 + length];
+                continue;
+            }
+            let next = select_unpredictable(kind == 1, window[2], window[3]);
+            let Copy { length, offset } = COPIES[usize::from(tag)];
+            let low = u16::from_le_bytes([window[1], window[2]]);
+            let offset = u32::from(offset) + (u32::from(low) & OFFSET_MASKS[kind]);
+            if offset < u32::from(length) || offset > written {
+                break;
+            }
+            let Some(source) = moved_at(to, written - offset) else {
+                break;
+            };
+            let source = *source;
+            let Some(room) = moved_at(to, written) else {
+                break;
+            };
+            *room = source;
+            written += u32::from(length);
+            from = &from[1 + kind..];
+            tag = next;
         }
-        self.long_literal(length)
+        self.from = from;
+        self.written = written as usize;
     }
 
-    fn long_literal(&mut self, length: usize) -> Option<()> {
+    /// One element of any kind.
+    fn element(&mut self) -> Option<()> {
+        let [tag, rest @ ..] = self.from else {
+            return None;
+        };
+        let length = usize::from(tag >> 2) + 1;
+        match tag & 3 {
+            0 => {
+                self.from = rest;
+                self.literal(length)
+            }
+            1 => {
+                let [low, rest @ ..] = rest else { return None };
+                self.from = rest;
+                let offset = usize::from(tag >> 5) << 8 | usize::from(*low);
+                self.copy(4 + usize::from(tag >> 2 & 7), offset)
+            }
+            2 => {
+                let (offset, rest) = rest.split_first_chunk()?;
+                self.from = rest;
+                self.copy(length, usize::from(u16::from_le_bytes(*offset)))
+            }
+            _ => {
+                let (offset, rest) = rest.split_first_chunk()?;
+                self.from = rest;
+                self.copy(length, u32::from_le_bytes(*offset) as usize)
+            }
+        }
+    }
+
+    /// Writes `length` bytes that follow the tag; more than 60 stand for a length of its own.
+    fn literal(&mut self, length: usize) -> Option<()> {
         let mut length = length;
         if let Some(bytes @ 1..) = length.checked_sub(SHORT_LITERAL_BYTES) {
             let (digits, rest) = self.from.split_at_checked(bytes)?;
@@ -135,26 +219,12 @@ impl Unpacking<'_, '_> {
         Some(())
     }
 
-    /// Writes again `length` bytes, of which the first was written `offset` bytes ago.
-    #[inline]
+    /// Writes again `length` bytes, of which the first was written `offset` bytes ago. They may go
+    /// on into what is written.
     fn copy(&mut self, length: usize, offset: usize) -> Option<()> {
         let start = self.written.checked_sub(offset)?;
         let end = self.written + length;
-        if offset >= length
-            && let Some(from) = self.to.get(start..)?.first_chunk()
-            && self.written + MOVE_BYTES <= self.to.len()
-        {
-            let from: [u8; MOVE_BYTES] = *from;
-            *self.to.get_mut(self.written..)?.first_chunk_mut()? = from;
-            self.written = end;
-            return Some(());
-        }
-        self.near_copy(start, end)
-    }
-
-    /// The same near the end of the message, or where the copy goes on into itself.
-    fn near_copy(&mut self, start: usize, end: usize) -> Option<()> {
-        if start == self.written || end > self.to.len() {
+        if offset == 0 || end > self.to.len() {
             return None;
         }
         for (to, from) in (self.written..end).zip(start..) {
@@ -163,6 +233,13 @@ impl Unpacking<'_, '_> {
         self.written = end;
         Some(())
     }
+}
+
+/// The bytes that a move at `at` reads or writes, if there are as many.
+#[inline]
+fn moved_at(to: &mut [u8], at: u32) -> Option<&mut [u8; MOVE_BYTES]> {
+    let at = at as usize;
+    to.get_mut(at..at + MOVE_BYTES)?.first_chunk_mut()
 }
 
 #[cfg(test)]
