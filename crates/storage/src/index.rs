@@ -19,6 +19,7 @@ mod id_table;
 mod interning;
 mod lookup;
 mod membership;
+mod packed_terms;
 mod pending;
 mod planner;
 mod postings;
@@ -163,7 +164,9 @@ impl Index {
     /// The label set of a series; empty if the series is gone.
     pub(crate) fn series_labels(&self, slot: u32) -> Labels {
         let mut bytes = Vec::with_capacity(256);
-        SeriesCursor::new(self).terms(slot, |term| self.push_term(term, &mut bytes));
+        for term in SeriesCursor::new(self).terms(slot) {
+            self.push_term(*term, &mut bytes);
+        }
         LabelsRef::from_canonical(&bytes).to_owned()
     }
 
@@ -173,13 +176,13 @@ impl Index {
         let (le, _) = self.label(BUCKET_LABEL)?;
         let mut is_bucket = false;
         let mut bytes = Vec::with_capacity(64);
-        SeriesCursor::new(self).terms(slot, |term| {
-            if self.label_of(term) == le {
+        for term in SeriesCursor::new(self).terms(slot) {
+            if self.label_of(*term) == le {
                 is_bucket = true;
             } else {
                 bytes.extend_from_slice(&term.to_le_bytes());
             }
-        });
+        }
         is_bucket.then(|| self.keys.hash(&bytes))
     }
 

@@ -165,9 +165,8 @@ impl Index {
             let mut seen = BTreeSet::new();
             let mut cursor = SeriesCursor::new(self);
             for slot in self.lookup(matchers, range, cancel)?.slots() {
-                cursor.terms(slot, |term| {
-                    seen.insert(self.label_of(term));
-                });
+                let terms = cursor.terms(slot).iter();
+                seen.extend(terms.map(|term| self.label_of(*term)));
             }
             let name = |id: u32| self.labels.get(id).map(|l| l.name.to_string());
             names.extend(seen.into_iter().filter_map(name));

@@ -63,10 +63,11 @@ impl Index {
                 start: *slot,
                 end: slot + 1,
             };
-            cursor.terms(*slot, |term| {
-                by_term.entry(term).or_default().push(run);
-                by_label.entry(self.label_of(term)).or_default().push(run);
-            });
+            for term in cursor.terms(*slot) {
+                by_term.entry(*term).or_default().push(run);
+                let label = self.label_of(*term);
+                by_label.entry(label).or_default().push(run);
+            }
         }
         for (label, slots) in by_label {
             if let Some(label) = self.labels.get(label) {

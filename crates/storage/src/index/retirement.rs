@@ -7,7 +7,7 @@
 //! the retired series by the hash of their terms.
 
 use super::membership::Members;
-use super::series_pages::{PAGE_SLOTS, PageBuilder, Place};
+use super::series_pages::{PAGE_SLOTS, Place};
 use super::{Births, Index, SeriesCursor};
 use crate::trial::{self, Flaw};
 use std::sync::Arc;
@@ -49,16 +49,16 @@ impl Index {
         self.keys.hash(&bytes[..end])
     }
 
-    fn hash_of_slot(&self, slot: u32) -> u64 {
-        let mut terms = Vec::with_capacity(TERMS_HASHED);
-        SeriesCursor::new(self).terms(slot, |term| terms.push(term));
-        self.hash_of_terms(terms)
+    fn hash_of_slot(&self, cursor: &mut SeriesCursor<'_>, slot: u32) -> u64 {
+        self.hash_of_terms(cursor.terms(slot).iter().copied())
     }
 
     /// Forgets that a series retired, if it did; its terms are still there.
     pub(super) fn forget_retired(&self, slot: u32) {
-        if SeriesCursor::new(self).place(slot) == Some(Place::RETIRED) {
-            self.retired.remove(self.hash_of_slot(slot), slot);
+        let mut cursor = SeriesCursor::new(self);
+        if cursor.place(slot) == Some(Place::RETIRED) {
+            let hash = self.hash_of_slot(&mut cursor, slot);
+            self.retired.remove(hash, slot);
         }
     }
 }
@@ -71,8 +71,10 @@ impl Births<'_> {
             self.move_in_page(of_page, Place::RETIRED);
         }
         let index = self.index;
+        let mut cursor = SeriesCursor::new(index);
         for slot in slots {
-            index.retired.insert(index.hash_of_slot(*slot), *slot);
+            let hash = index.hash_of_slot(&mut cursor, *slot);
+            index.retired.insert(hash, *slot);
         }
     }
 
@@ -90,12 +92,15 @@ impl Births<'_> {
         let Some(cell) = self.index.series.get(number) else {
             return;
         };
-        let mut moved = PageBuilder::from_page(&cell.load(), |_| false);
-        let page = self.writer.page_under_way(number).unwrap_or(&mut moved);
-        for slot in slots {
-            page.move_to((slot % PAGE_SLOTS) as usize, place);
-        }
-        cell.store(Arc::new(page.build()));
+        let at = |slot: &u32| (slot % PAGE_SLOTS) as usize;
+        let page = match self.writer.page_under_way(number) {
+            Some(page) => {
+                slots.iter().for_each(|slot| page.move_to(at(slot), place));
+                page.build()
+            }
+            None => cell.load().moved(slots.iter().map(at), place),
+        };
+        cell.store(Arc::new(page));
     }
 
     /// The retired series with exactly these terms, which are in the order of their labels.
@@ -104,12 +109,9 @@ impl Births<'_> {
             return None;
         }
         let hash = self.index.hash_of_terms(terms.iter().copied());
-        self.index.retired.find(hash, |slot| {
-            let mut wanted = terms.iter();
-            let mut is_same = true;
-            let mut cursor = SeriesCursor::new(self.index);
-            cursor.terms(slot, |term| is_same &= wanted.next() == Some(&term));
-            is_same && wanted.next().is_none()
+        let retired = &self.index.retired;
+        retired.find(hash, |slot| {
+            SeriesCursor::new(self.index).terms(slot) == terms
         })
     }
 }

@@ -1,16 +1,15 @@
 //! From a slot to the series: its place in the head and its terms.
 //!
 //! Pages of 256 slots are immutable; the page under way is published again after each batch of
-//! births, so readers swap a pointer and nothing moves under them. Terms are varints in the order
-//! of their labels' names.
+//! births, so readers swap a pointer and nothing moves under them. Terms are in the order of their
+//! labels' names.
 
 use super::Index;
-use crate::codec::cursor::Cursor;
-use crate::codec::push_uvarint;
+use super::packed_terms::{PackedTerms, TermPacker, TermReader};
 use arc_swap::Guard;
 use std::sync::Arc;
 
-/// Slots of a page: publishing one again copies some 7 KB.
+/// Slots of a page: publishing one again copies some 4 KB.
 pub(super) const PAGE_SLOTS: u32 = 256;
 
 /// Where the head keeps a series: `local * shards + shard`.
@@ -25,33 +24,48 @@ impl Place {
 /// One page, for readers.
 #[derive(Debug, Default)]
 pub(super) struct SeriesPage {
-    /// Where each slot's terms end; a series without any is gone.
-    ends: Box<[u32]>,
     places: Box<[Place]>,
-    terms: Box<[u8]>,
+    /// Shared by the pages of one number whose series only moved.
+    terms: Arc<PackedTerms>,
 }
 
 impl SeriesPage {
-    fn get(&self, at: usize) -> Option<(Place, &[u8])> {
-        let end = *self.ends.get(at)?;
-        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let terms = self.terms.get(start as usize..end as usize)?;
-        // A place that no shard can have marks a removed or skipped slot.
+    fn place(&self, at: usize) -> Option<Place> {
         let place = *self.places.get(at)?;
-        (place != PageBuilder::NO_PLACE).then_some((place, terms))
+        // A place that no shard can have marks a removed or skipped slot.
+        (place != PageBuilder::NO_PLACE).then_some(place)
+    }
+
+    /// The same page with some of its series at another place.
+    pub(super) fn moved(&self, slots: impl IntoIterator<Item = usize>, to: Place) -> Self {
+        let mut places = self.places.clone();
+        for at in slots {
+            move_to(&mut places, at, to);
+        }
+        Self {
+            places,
+            terms: self.terms.clone(),
+        }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.ends.len() * 8 + self.terms.len()
+        size_of::<Self>() + self.places.len() * 4 + self.terms.memory_bytes()
+    }
+}
+
+/// Moves a slot unless it is gone.
+fn move_to(places: &mut [Place], at: usize, to: Place) {
+    let known = places.get_mut(at);
+    if let Some(known) = known.filter(|known| **known != PageBuilder::NO_PLACE) {
+        *known = to;
     }
 }
 
 /// One page, as it grows.
 #[derive(Debug, Default)]
 pub(super) struct PageBuilder {
-    ends: Vec<u32>,
     places: Vec<Place>,
-    terms: Vec<u8>,
+    terms: TermPacker,
 }
 
 impl PageBuilder {
@@ -60,13 +74,11 @@ impl PageBuilder {
     /// Begins anew from `page` without the slots for which `is_gone` says so.
     pub(super) fn from_page(page: &SeriesPage, is_gone: impl Fn(usize) -> bool) -> Self {
         let mut builder = Self::default();
-        for at in 0..page.ends.len() {
-            match page.get(at).filter(|_| !is_gone(at)) {
-                Some((place, terms)) => {
-                    builder.terms.extend_from_slice(terms);
-                    builder.end(place);
-                }
-                None => builder.end(Self::NO_PLACE),
+        let mut reader = TermReader::default();
+        for at in 0..page.places.len() {
+            match page.place(at).filter(|_| !is_gone(at)) {
+                Some(place) => builder.add(place, reader.read(&page.terms, at)),
+                None => builder.add(Self::NO_PLACE, &[]),
             }
         }
         builder
@@ -74,40 +86,32 @@ impl PageBuilder {
 
     /// Moves slot `at` to another place, unless it is gone.
     pub(super) fn move_to(&mut self, at: usize, place: Place) {
-        let known = self.places.get_mut(at);
-        if let Some(known) = known.filter(|known| **known != Self::NO_PLACE) {
-            *known = place;
-        }
+        move_to(&mut self.places, at, place);
     }
 
     /// Adds slot `at` of the page, skipping those before it that are not there.
     pub(super) fn push(&mut self, at: usize, place: Place, terms: &[u32]) {
-        while self.ends.len() < at {
-            self.end(Self::NO_PLACE);
+        while self.places.len() < at {
+            self.add(Self::NO_PLACE, &[]);
         }
-        for term in terms {
-            push_uvarint(&mut self.terms, u64::from(*term));
-        }
-        self.end(place);
+        self.add(place, terms);
     }
 
-    fn end(&mut self, place: Place) {
-        self.ends.push(self.terms.len() as u32);
+    fn add(&mut self, place: Place, terms: &[u32]) {
         self.places.push(place);
+        self.terms.push(terms);
     }
 
     /// The page as readers get it.
     pub(super) fn build(&self) -> SeriesPage {
         SeriesPage {
-            ends: self.ends.as_slice().into(),
             places: self.places.as_slice().into(),
-            terms: self.terms.as_slice().into(),
+            terms: Arc::new(self.terms.build()),
         }
     }
 
     /// Empties the page for the next number.
     pub(super) fn clear(&mut self) {
-        self.ends.clear();
         self.places.clear();
         self.terms.clear();
     }
@@ -122,46 +126,51 @@ impl PageBuilder {
 pub(crate) struct SeriesCursor<'a> {
     index: &'a Index,
     page: Option<(u32, Guard<Arc<SeriesPage>>)>,
+    reader: TermReader,
 }
 
 impl<'a> SeriesCursor<'a> {
     /// A cursor over `index`.
     pub(crate) fn new(index: &'a Index) -> Self {
-        Self { index, page: None }
+        Self {
+            index,
+            page: None,
+            reader: TermReader::default(),
+        }
     }
 
-    fn get(&mut self, slot: u32) -> Option<(Place, &[u8])> {
+    fn turn_to(&mut self, slot: u32) -> Option<()> {
         let number = slot / PAGE_SLOTS;
         if self.page.as_ref().is_none_or(|(held, _)| *held != number) {
             self.page = Some((number, self.index.series.get(number)?.load()));
+            self.reader.reset();
         }
-        let (_, page) = self.page.as_ref()?;
-        page.get((slot % PAGE_SLOTS) as usize)
+        Some(())
     }
 
     /// Where the series lives, unless it is gone.
     pub(crate) fn place(&mut self, slot: u32) -> Option<Place> {
-        self.get(slot).map(|(place, _)| place)
+        self.turn_to(slot)?;
+        let (_, page) = self.page.as_ref()?;
+        page.place((slot % PAGE_SLOTS) as usize)
     }
 
-    /// Calls `each` for the terms of the series in the order of their labels' names.
-    pub(crate) fn terms(&mut self, slot: u32, mut each: impl FnMut(u32)) {
-        let terms = self.get(slot).map_or(&[][..], |(_, terms)| terms);
-        let mut cursor = Cursor::new(terms);
-        while let Ok(term) = cursor.uvarint() {
-            each(term as u32);
+    /// The terms of the series in the order of their labels' names; none if it is gone.
+    pub(crate) fn terms(&mut self, slot: u32) -> &[u32] {
+        let is_there = self.place(slot).is_some();
+        match &self.page {
+            Some((_, page)) if is_there => {
+                let at = (slot % PAGE_SLOTS) as usize;
+                self.reader.read(&page.terms, at)
+            }
+            _ => &[],
         }
     }
 
     /// The series' term of `label`.
     pub(crate) fn term_of(&mut self, slot: u32, label: u32) -> Option<u32> {
         let index = self.index;
-        let mut cursor = Cursor::new(self.get(slot)?.1);
-        while let Ok(term) = cursor.uvarint() {
-            if index.label_of(term as u32) == label {
-                return Some(term as u32);
-            }
-        }
-        None
+        let is_of = |term: &&u32| index.label_of(**term) == label;
+        self.terms(slot).iter().find(is_of).copied()
     }
 }

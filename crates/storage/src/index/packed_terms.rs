@@ -1,0 +1,198 @@
+//! The terms of neighbouring series, each series against the one before it.
+//!
+//! Series of a target come one after the other and differ in a label or two, so a series says which
+//! of its terms differ and gives only those; every sixteenth gives all. A look at one series
+//! decodes eight on average, a walk over all of them each once.
+//!
+//! ```text
+//! series = count varint | which differ, varint, a bit a term | term varint *
+//! ```
+//!
+//! A place without a series has the count 0 and nothing behind it. Terms behind the 64th are always
+//! given.
+
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint};
+
+/// Series from one that gives all of its terms to the next such.
+const BLOCK: usize = 16;
+
+/// Terms that have a bit.
+const BITS: usize = 64;
+
+/// The terms of series, for readers.
+#[derive(Debug, Default)]
+pub(super) struct PackedTerms {
+    /// Where each block begins.
+    starts: Box<[u32]>,
+    bytes: Box<[u8]>,
+}
+
+impl PackedTerms {
+    /// Bytes of memory, the struct included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.starts.len() * 4 + self.bytes.len()
+    }
+}
+
+/// Terms under way.
+#[derive(Debug, Default)]
+pub(super) struct TermPacker {
+    starts: Vec<u32>,
+    bytes: Vec<u8>,
+    count: usize,
+    newest: Vec<u32>,
+}
+
+impl TermPacker {
+    /// Adds a series, or a place without one if it has no terms.
+    pub(super) fn push(&mut self, terms: &[u32]) {
+        if self.count.is_multiple_of(BLOCK) {
+            self.starts.push(self.bytes.len() as u32);
+            self.newest.clear();
+        }
+        self.count += 1;
+        push_uvarint(&mut self.bytes, terms.len() as u64);
+        let newest = &self.newest;
+        let differs = |i: usize| i >= BITS || newest.get(i) != terms.get(i);
+        if !terms.is_empty() {
+            let bits = (0..terms.len().min(BITS)).filter(|i| differs(*i));
+            push_uvarint(&mut self.bytes, bits.fold(0, |all: u64, i| all | 1 << i));
+        }
+        for (_, term) in terms.iter().enumerate().filter(|(i, _)| differs(*i)) {
+            push_uvarint(&mut self.bytes, u64::from(*term));
+        }
+        self.newest.clear();
+        self.newest.extend_from_slice(terms);
+    }
+
+    /// What was added so far, as readers get it.
+    pub(super) fn build(&self) -> PackedTerms {
+        PackedTerms {
+            starts: self.starts.as_slice().into(),
+            bytes: self.bytes.as_slice().into(),
+        }
+    }
+
+    /// Empties it and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.starts.clear();
+        self.bytes.clear();
+        self.count = 0;
+        self.newest.clear();
+    }
+}
+
+/// Reads terms; goes on from where it stands if it can.
+#[derive(Debug, Default)]
+pub(super) struct TermReader {
+    /// The place of the series behind the one that `terms` are of.
+    next: usize,
+    at: usize,
+    terms: Vec<u32>,
+}
+
+impl TermReader {
+    /// Begins with other terms.
+    pub(super) fn reset(&mut self) {
+        self.next = 0;
+        self.at = 0;
+        self.terms.clear();
+    }
+
+    /// The terms of the series at `place`; none if there is no such.
+    pub(super) fn read(&mut self, packed: &PackedTerms, place: usize) -> &[u32] {
+        let block = place / BLOCK;
+        if place + 1 < self.next || block * BLOCK >= self.next {
+            let Some(start) = packed.starts.get(block) else {
+                return &[];
+            };
+            self.at = *start as usize;
+            self.next = block * BLOCK;
+        }
+        while self.next <= place {
+            if self.next.is_multiple_of(BLOCK) {
+                self.terms.clear();
+            }
+            // Only this file writes what is read here, so this never happens.
+            if self.follow(packed).is_err() {
+                self.reset();
+                return &[];
+            }
+            self.next += 1;
+        }
+        &self.terms
+    }
+
+    fn follow(&mut self, packed: &PackedTerms) -> Result<(), Malformed> {
+        let mut cursor = Cursor::new(packed.bytes.get(self.at..).unwrap_or_default());
+        let count = cursor.count(0)?;
+        let mut differ = if count == 0 { 0 } else { cursor.uvarint()? };
+        self.terms.resize(count, 0);
+        for (i, term) in self.terms.iter_mut().enumerate() {
+            if i >= BITS || differ & 1 == 1 {
+                *term = cursor.uvarint()? as u32;
+            }
+            differ >>= 1;
+        }
+        self.at = packed.bytes.len() - cursor.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::{Rng, sim::SimRng};
+
+    /// A series that resembles the one before it, another one, none, or one with many terms.
+    fn next_terms(rng: &SimRng, before: &[u32]) -> Vec<u32> {
+        match rng.below(12) {
+            0 => Vec::new(),
+            1 => (0..rng.below(100)).map(|_| rng.next_u64() as u32).collect(),
+            2 => before[..before.len() / 2].to_vec(),
+            _ => {
+                let mut terms = before.to_vec();
+                terms.resize(terms.len().max(11), 7);
+                let at = rng.below(terms.len() as u64) as usize;
+                terms[at] = rng.below(100_000) as u32;
+                terms
+            }
+        }
+    }
+
+    #[test]
+    fn terms_of_random_series_come_back_in_any_order() {
+        for seed in 0..200 {
+            let rng = SimRng::new(seed);
+            let mut packer = TermPacker::default();
+            let mut all: Vec<Vec<u32>> = Vec::new();
+            for _ in 0..rng.below(70) {
+                let terms = next_terms(&rng, all.last().map_or(&[], |t| t));
+                packer.push(&terms);
+                all.push(terms);
+            }
+            let packed = packer.build();
+            let mut reader = TermReader::default();
+            for (place, terms) in all.iter().enumerate() {
+                assert_eq!(reader.read(&packed, place), terms, "seed {seed}, {place}");
+            }
+            for _ in 0..100 {
+                let place = rng.below(all.len() as u64 + 40) as usize;
+                let terms = all.get(place).map_or(&[][..], |t| t);
+                assert_eq!(reader.read(&packed, place), terms, "seed {seed}, {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn series_like_the_one_before_takes_three_bytes_and_its_term() {
+        let mut packer = TermPacker::default();
+        let mut terms = vec![1_000_000; 11];
+        packer.push(&terms);
+        let first = packer.bytes.len();
+        terms[3] = 5;
+        packer.push(&terms);
+        assert_eq!((first, packer.bytes.len() - first), (1 + 2 + 33, 3));
+    }
+}
