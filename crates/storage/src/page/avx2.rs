@@ -1,5 +1,4 @@
-//! The three loops that decoding spends its time in, for processors with AVX2 and FMA: the only
-//! unsafe code of the workspace.
+//! The three loops that decoding spends its time in, for processors with AVX2 and FMA.
 //!
 //! A value of [`Avx2`] is the proof that the processor has both: only [`Avx2::detect`] makes one.
 //! Each loop does what its twin in [`super::bits`], [`super::ints`] or [`super::floats`] does, to

@@ -1,0 +1,118 @@
+//! Fingerprints by multiplication, for any processor.
+//!
+//! **Why they may stand for the input.** Each half is NH (Black, Halevi, Krawczyk, Krovetz,
+//! Rogaway: *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod 2^128` with secret
+//! random `k`: two different inputs of one length collide with probability at most 2^-64. Inputs
+//! longer than the keys are chained, the sum of a block being the first words of the next, which
+//! adds at most 2^-64 a block. The 128-bit sum and the length are then folded into 64 bits by one
+//! more product of the same kind, whose halves are added: at most another 2^-61. Both halves use
+//! keys of their own, so two different label sets up to 496 bytes collide with probability below
+//! 2^-120, and each further block of either adds to it less than a tenth.
+
+use super::Fingerprint;
+use firn_model::env::Rng;
+
+/// Words of a block: two carry the chain, the rest 496 bytes, longer than nearly every label set.
+const BLOCK_WORDS: usize = 64;
+
+const BLOCK_BYTES: usize = (BLOCK_WORDS - 2) * 8;
+
+#[derive(Debug)]
+struct Half {
+    words: [u64; BLOCK_WORDS],
+    fold: [u64; 3],
+}
+
+/// Keys of both halves.
+#[derive(Debug)]
+pub(crate) struct NhKeys {
+    high: Half,
+    low: Half,
+}
+
+impl NhKeys {
+    /// Draws keys.
+    pub(super) fn draw(rng: &dyn Rng) -> Box<Self> {
+        let half = || Half {
+            words: std::array::from_fn(|_| rng.next_u64()),
+            fold: std::array::from_fn(|_| rng.next_u64()),
+        };
+        Box::new(Self {
+            high: half(),
+            low: half(),
+        })
+    }
+
+    /// The fingerprint of `bytes`.
+    pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
+        let (mut high, mut low) = (0, 0);
+        let mut rest = bytes;
+        loop {
+            let (block, behind) = rest.split_at(rest.len().min(BLOCK_BYTES));
+            (high, low) = (chain(high, &self.high.words), chain(low, &self.low.words));
+            let (more_high, more_low) = self.sums(block);
+            high = high.wrapping_add(more_high);
+            low = low.wrapping_add(more_low);
+            if behind.is_empty() {
+                break;
+            }
+            rest = behind;
+        }
+        Fingerprint {
+            high: self.high.fold(high, bytes.len()),
+            low: self.low.fold(low, bytes.len()),
+        }
+    }
+
+    /// Both sums over one block, a pair of words at a time.
+    #[inline]
+    fn sums(&self, block: &[u8]) -> (u128, u128) {
+        let (mut high, mut low) = (0u128, 0u128);
+        let mut keys = self.high.words[2..]
+            .chunks_exact(2)
+            .zip(self.low.words[2..].chunks_exact(2));
+        let mut add = |pair: &[u8; 16], (h, l): (&[u64], &[u64])| {
+            let (a, b) = words(pair);
+            high = high.wrapping_add(product(a, b, h));
+            low = low.wrapping_add(product(a, b, l));
+        };
+        let (pairs, rest) = block.as_chunks::<16>();
+        for (pair, keys) in pairs.iter().zip(&mut keys) {
+            add(pair, keys);
+        }
+        if !rest.is_empty()
+            && let Some(keys) = keys.next()
+        {
+            let mut last = [0; 16];
+            last[..rest.len()].copy_from_slice(rest);
+            add(&last, keys);
+        }
+        (high, low)
+    }
+}
+
+impl Half {
+    fn fold(&self, sum: u128, bytes: usize) -> u64 {
+        let [k0, k1, k2] = self.fold;
+        let a = (sum as u64).wrapping_add(k0);
+        let b = ((sum >> 64) as u64).wrapping_add(k1);
+        let p = u128::from(a) * u128::from(b) + u128::from(k2) * (bytes as u128 + 1);
+        (p as u64).wrapping_add((p >> 64) as u64)
+    }
+}
+
+/// The product that carries the sum of the block before.
+fn chain(sum: u128, keys: &[u64; BLOCK_WORDS]) -> u128 {
+    product(sum as u64, (sum >> 64) as u64, &keys[..2])
+}
+
+#[inline]
+fn product(a: u64, b: u64, keys: &[u64]) -> u128 {
+    u128::from(a.wrapping_add(keys[0])) * u128::from(b.wrapping_add(keys[1]))
+}
+
+#[inline]
+fn words(pair: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*pair);
+    (both as u64, (both >> 64) as u64)
+}
