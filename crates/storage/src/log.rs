@@ -17,6 +17,7 @@ mod metrics;
 pub(crate) mod recovery;
 pub(crate) mod scan;
 mod segment;
+mod tail;
 mod writer;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 pub use block::PAYLOAD_BYTES_MAX;
 pub use metrics::LogMetrics;
 pub use segment::SegmentInfo;
+pub(crate) use tail::Tail;
 
 use crate::error::StorageError;
 use commit::Commit;
@@ -283,12 +285,28 @@ impl LocalLog {
         segment: &SegmentInfo,
         each: &mut dyn FnMut(Result<LogBlock, Error>),
     ) -> Result<(), StorageError> {
-        segment::read(&*self.0.env.disk, segment, &mut |item| {
-            if item.is_err() {
-                self.0.metrics.damages.inc();
-            }
-            each(item.map_err(Error::from));
-        })
+        let mut reader = self.open_segment(segment.clone())?;
+        while let Some(item) = self.next_block(&mut reader) {
+            each(item);
+        }
+        Ok(())
+    }
+
+    /// The blocks from `from` on, to be asked for one by one.
+    pub(crate) fn tail_from(&self, from: Position) -> Tail<'_> {
+        Tail::new(self, from)
+    }
+
+    fn open_segment(&self, segment: SegmentInfo) -> Result<segment::Reader, StorageError> {
+        segment::Reader::open(&*self.0.env.disk, segment)
+    }
+
+    fn next_block(&self, reader: &mut segment::Reader) -> Option<Result<LogBlock, Error>> {
+        let item = reader.next()?;
+        if item.is_err() {
+            self.0.metrics.damages.inc();
+        }
+        Some(item.map_err(Error::from))
     }
 
     /// Makes all that was written durable. In interval mode an idle log is synced by nobody else,
@@ -419,14 +437,9 @@ impl DurableLog for LocalLog {
         from: Position,
         each: &mut dyn FnMut(Result<LogBlock, Error>),
     ) -> Result<(), Error> {
-        for segment in self.segments() {
-            if segment.next.is_some_and(|next| next <= from) {
-                continue;
-            }
-            self.read_segment(&segment, &mut |item| match item {
-                Ok(block) if block.position < from => {}
-                item => each(item),
-            })?;
+        let mut tail = self.tail_from(from);
+        while let Some(item) = tail.next()? {
+            each(item);
         }
         Ok(())
     }

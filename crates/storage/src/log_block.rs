@@ -159,6 +159,11 @@ impl<'a> LogBlockReader<'a> {
         })
     }
 
+    /// Whether series were born in it.
+    pub(crate) fn has_births(&self) -> bool {
+        self.birth_count > 0
+    }
+
     /// Whether it holds exemplars.
     pub(crate) fn has_exemplars(&self) -> bool {
         !self.exemplars.is_empty()

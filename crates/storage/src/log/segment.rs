@@ -78,56 +78,77 @@ pub(crate) fn check_header(
     file_header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
 }
 
-/// Calls `each` for every block of `segment` in order, and once for every stretch of damage at its
-/// place. A block that cannot be opened at all is an error of the call.
-pub(crate) fn read(
-    disk: &dyn Disk,
-    segment: &SegmentInfo,
-    each: &mut dyn FnMut(Result<LogBlock, StorageError>),
-) -> Result<(), StorageError> {
-    let file: Arc<dyn File> = disk
-        .open(&segment.path, OpenMode::Read)
-        .map_err(StorageError::io("open segment", &segment.path))?;
-    let damaged = |offset, what: String| StorageError::Damaged {
-        path: segment.path.clone(),
-        offset,
-        what,
-    };
-    if check_header(&*file, segment.first, &segment.path)? != HeaderState::Sound {
-        each(Err(damaged(0, "the file header is not sound".to_owned())));
+/// Reads a segment, block by block.
+pub(crate) struct Reader {
+    segment: SegmentInfo,
+    scanner: Scanner,
+    expander: Expander,
+    /// The position of the next block.
+    expected: Position,
+    /// The file header is not sound, which nobody has been told yet.
+    is_header_damaged: bool,
+}
+
+impl Reader {
+    /// Opens `segment`.
+    pub(crate) fn open(disk: &dyn Disk, segment: SegmentInfo) -> Result<Self, StorageError> {
+        let file: Arc<dyn File> = disk
+            .open(&segment.path, OpenMode::Read)
+            .map_err(StorageError::io("open segment", &segment.path))?;
+        let header = check_header(&*file, segment.first, &segment.path)?;
+        Ok(Self {
+            scanner: Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes),
+            expander: Expander::default(),
+            expected: segment.first,
+            is_header_damaged: header != HeaderState::Sound,
+            segment,
+        })
     }
-    let mut expected = segment.first;
-    let mut expander = Expander::default();
-    let mut scanner = Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes);
-    while let Some(found) = scanner.next() {
-        match found {
-            Found::Damage(range) => each(Err(damaged(
-                range.start,
-                format!("{} bytes are no block", range.end - range.start),
-            ))),
-            Found::Block { header, .. } if header.kind == BlockKind::Padding => {}
-            Found::Block { offset, header } => {
-                if header.position < expected {
-                    each(Err(damaged(offset, "a block is out of place".to_owned())));
-                    continue;
+
+    /// The next block, or a stretch of damage at its place; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Result<LogBlock, StorageError>> {
+        if std::mem::take(&mut self.is_header_damaged) {
+            return Some(Err(
+                self.damaged(0, "the file header is not sound".to_owned())
+            ));
+        }
+        while let Some(found) = self.scanner.next() {
+            match found {
+                Found::Damage(range) => {
+                    let what = format!("{} bytes are no block", range.end - range.start);
+                    return Some(Err(self.damaged(range.start, what)));
                 }
-                expected = header.position.next();
-                let payload = scanner.payload(offset, &header);
-                let block = read_block(&mut expander, &header, payload);
-                each(block.map_err(|e| damaged(offset, e.to_string())));
+                Found::Block { header, .. } if header.kind == BlockKind::Padding => {}
+                Found::Block { offset, header } => return Some(self.block(offset, &header)),
             }
         }
+        let next = self.segment.next.take()?;
+        (self.expected < next).then(|| {
+            Err(StorageError::Missing {
+                path: self.segment.path.clone(),
+                from: self.expected,
+                to: next.previous(),
+            })
+        })
     }
-    if let Some(next) = segment.next
-        && expected < next
-    {
-        each(Err(StorageError::Missing {
-            path: segment.path.clone(),
-            from: expected,
-            to: next.previous(),
-        }));
+
+    fn block(&mut self, offset: u64, header: &BlockHeader) -> Result<LogBlock, StorageError> {
+        if header.position < self.expected {
+            return Err(self.damaged(offset, "a block is out of place".to_owned()));
+        }
+        self.expected = header.position.next();
+        let payload = self.scanner.payload(offset, header);
+        let block = read_block(&mut self.expander, header, payload);
+        block.map_err(|e| self.damaged(offset, e.to_string()))
     }
-    Ok(())
+
+    fn damaged(&self, offset: u64, what: String) -> StorageError {
+        StorageError::Damaged {
+            path: self.segment.path.clone(),
+            offset,
+            what,
+        }
+    }
 }
 
 fn read_block(

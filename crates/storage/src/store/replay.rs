@@ -1,10 +1,11 @@
 //! Bringing the store back: the catalogue, the pages, then the log behind them, on all compute
 //! threads.
 //!
-//! Blocks are parsed in parallel and samples applied in parallel by shard; only interning is one
-//! after the other. Nothing depends on the order of blocks: a sample whose series is not known yet
-//! waits for the end, one that comes after a newer one is put into its place, and one that is there
-//! or in a page is skipped: of one series, pages hold all samples up to the newest that they hold.
+//! Blocks are parsed in parallel and samples applied in parallel by shard; reading the log and
+//! interning are one after the other each, beside the rest. Nothing depends on the order of blocks:
+//! a sample whose series is not known yet waits for the end, one that comes after a newer one is
+//! put into its place, and one that is there or in a page is skipped: of one series, pages hold all
+//! samples up to the newest that they hold.
 //! The index is built last, in order of birth.
 
 mod catalog;
@@ -17,6 +18,7 @@ use super::{Store, lock};
 use crate::catalogue::read_payload;
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
+use crate::log::Tail;
 use crate::log_block::LogBlockReader;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
@@ -26,7 +28,7 @@ use catalog::Catalog;
 use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::LabelsRef;
-use firn_model::log::{DurableLog, LogBlock, Position};
+use firn_model::log::{LogBlock, Position};
 use firn_model::sample::TimestampMs;
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
@@ -51,6 +53,11 @@ struct Read {
     slot: u32,
     print: Fingerprint,
     labels: Box<[u8]>,
+}
+
+/// Whether a block has births, or something wrong with it.
+fn may_have_births(payload: &[u8]) -> bool {
+    LogBlockReader::new(payload).map_or(true, |block| block.has_births())
 }
 
 /// What all threads read, in order.
@@ -86,8 +93,7 @@ impl Store {
             .load(&upkeep.exemplars, &mut |damage| self.report(&damage));
         let log_bytes = replay.load_log(upkeep.trimmed().next(), kept)?;
         replay.keep_slots_of_exemplars();
-        replay.build_index();
-        replay.restore_coverage(&mut upkeep);
+        replay.finish(&mut upkeep);
         self.watermark.start_at(self.log.last_position());
         tracing::info!(
             series = self.index.series_count(),
@@ -148,31 +154,50 @@ impl Replay<'_> {
         series.len() as u64
     }
 
-    /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes.
+    /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
+    /// one group of blocks is applied, the next one is read: reading is one after the other.
     fn load_log(&self, from: Position, kept: Position) -> Result<usize, Error> {
+        let reading = Mutex::new((self.store.log.tail_from(from), Ok(Vec::new())));
+        let orphans = Mutex::new(ShardRows::default());
+        let mut bytes = 0;
         let mut group = Vec::new();
-        let (mut group_bytes, mut bytes) = (0, 0);
-        let mut orphans = ShardRows::default();
-        self.store.log.tail(from, &mut |block| match block {
-            Ok(block) => {
-                group_bytes += block.payload.len();
-                bytes += block.payload.len();
-                if block.position > kept {
-                    self.take_exemplars(&block);
+        loop {
+            self.store.env.compute.for_each(2, &|task| match task {
+                0 => self.apply_group(&group, &mut lock(&orphans)),
+                _ => {
+                    let (tail, next) = &mut *lock(&reading);
+                    *next = self.read_group(tail, kept);
                 }
-                group.push(block.payload);
-                if group_bytes >= GROUP_BYTES {
-                    self.apply_group(&group, &mut orphans);
-                    group.clear();
-                    group_bytes = 0;
-                }
+            });
+            group = std::mem::replace(&mut lock(&reading).1, Ok(Vec::new()))?;
+            if group.is_empty() {
+                break;
             }
-            Err(e) => self.store.report(&e.to_string()),
-        })?;
-        self.apply_group(&group, &mut orphans);
+            bytes += group.iter().map(Vec::len).sum::<usize>();
+        }
+        let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
         self.apply_late();
         Ok(bytes)
+    }
+
+    /// The payloads of the next blocks; none at the end of the log.
+    fn read_group(&self, tail: &mut Tail<'_>, kept: Position) -> Result<Vec<Vec<u8>>, Error> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while bytes < GROUP_BYTES {
+            match tail.next()? {
+                Some(Ok(block)) => {
+                    if block.position > kept {
+                        self.take_exemplars(&block);
+                    }
+                    bytes += block.payload.len();
+                    group.push(block.payload);
+                }
+                Some(Err(e)) => self.store.report(&e.to_string()),
+                None => break,
+            }
+        }
+        Ok(group)
     }
 
     /// Takes the exemplars of a block. One without an outline is reported with its births.
@@ -213,10 +238,13 @@ impl Replay<'_> {
         let part_len = payloads.len().div_ceil(compute.threads() * 4).max(1);
         let parts: Vec<&[Vec<u8>]> = payloads.chunks(part_len).collect();
         let born: Vec<Mutex<Vec<Read>>> = parts.iter().map(|_| Mutex::default()).collect();
-        compute.for_each(parts.len(), &|part| {
-            *lock(&born[part]) = self.read_births(parts[part]);
-        });
-        self.register_all(&all_of(born));
+        // In most groups nothing was born, and threads need not be woken to find that.
+        if payloads.iter().any(|payload| may_have_births(payload)) {
+            compute.for_each(parts.len(), &|part| {
+                *lock(&born[part]) = self.read_births(parts[part]);
+            });
+            self.register_all(&all_of(born));
+        }
         let rows: Vec<Mutex<ShardRows>> = parts.iter().map(|_| Mutex::default()).collect();
         let catalog = lock(&self.catalog);
         compute.for_each(parts.len(), &|part| {
@@ -307,18 +335,36 @@ impl Replay<'_> {
         births.skip_to(self.next_slot.load(Ordering::Relaxed));
     }
 
-    /// Says to the coverage what every group has that is not sealed.
-    fn restore_coverage(&self, upkeep: &mut Upkeep) {
+    /// The oldest sample of every group that is not sealed, by group.
+    fn oldest_unsealed(&self) -> BTreeMap<u32, TimestampMs> {
         let mut oldest: BTreeMap<u32, TimestampMs> = BTreeMap::new();
         let newest = self.store.newest.load(Ordering::Relaxed);
         for shard in &self.store.shards {
+            // Neighbours in a shard are of one group, mostly.
+            let mut last = None;
             for (_, series) in lock(shard).iter() {
-                let known = oldest.entry(group_of(series.slot)).or_insert(newest);
-                *known = (*known).min(series.range().map_or(newest, |r| r.min));
+                let of_series = (
+                    group_of(series.slot),
+                    series.range().map_or(newest, |r| r.min),
+                );
+                if last.replace(of_series) != Some(of_series) {
+                    let known = oldest.entry(of_series.0).or_insert(newest);
+                    *known = (*known).min(of_series.1);
+                }
             }
         }
+        oldest
+    }
+
+    /// Builds the index, and says to the coverage what every group has that is not sealed.
+    fn finish(&self, upkeep: &mut Upkeep) {
+        let oldest = Mutex::default();
+        self.store.env.compute.for_each(2, &|task| match task {
+            0 => self.build_index(),
+            _ => *lock(&oldest) = self.oldest_unsealed(),
+        });
         let start = self.store.log.first_position().previous();
-        for (group, oldest) in oldest {
+        for (group, oldest) in std::mem::take(&mut *lock(&oldest)) {
             upkeep.coverage.restore_at(group, oldest, start);
         }
     }
