@@ -160,17 +160,19 @@ impl Pipeline {
         let mut decoder = self.take_decoder();
         decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, Some(&mut memory))?;
-        self.metrics.message_bytes.add(message_bytes as u64);
-        self.metrics
-            .exemplars_ignored
-            .add(decoded.exemplar_count as u64);
-        self.metrics
-            .metadata_ignored
-            .add(decoded.metadata_count as u64);
-        self.metrics
-            .decode_duration
-            .observe(self.clock.monotonic().saturating_sub(started));
+        let decoding = self.clock.monotonic().saturating_sub(started);
         let mut pending = self.append_from(tenant, &mut decoded);
+        if decoded.is_misread() {
+            // Nothing of it was stored.
+            drop(decoded);
+            decoded = decoder.decode_again(body, Some(&mut memory))?;
+            pending = self.append_from(tenant, &mut decoded);
+        }
+        let metrics = &self.metrics;
+        metrics.decode_duration.observe(decoding);
+        metrics.message_bytes.add(message_bytes as u64);
+        metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
+        metrics.metadata_ignored.add(decoded.metadata_count as u64);
         pending.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
         pending.is_request = true;
         self.put_decoder(decoder);

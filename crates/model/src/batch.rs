@@ -145,6 +145,7 @@ impl Batch {
     }
 
     /// Adds a float sample to the series under way.
+    #[inline]
     pub fn push_float(&mut self, time: TimestampMs, value: f64) {
         self.times.push(time);
         self.values.push(value);

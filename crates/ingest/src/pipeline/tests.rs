@@ -130,6 +130,26 @@ fn remote_write_wholly_stored_resolves_as_a_future_too() {
 }
 
 #[test]
+fn remote_write_of_several_samples_a_series_stores_them_all_once() {
+    let pipeline = pipeline(Ok(Appended::default()), 1 << 20);
+    let labels = Labels::from_pairs([("__name__", "m")]);
+    let mut batch = Batch::default();
+    // Only the last one looks like the samples of our time.
+    batch.push_series(labels.as_ref(), &[(5, 1.0), (1_700_000_000_000, 2.0)]);
+    batch.push_series(labels.as_ref(), &[(1_700_000_000_001, 3.0)]);
+    let request = remote_write::encode(&batch);
+    for requests in 1..=3 {
+        let pending = pipeline.remote_write(&TenantId::anonymous(), &request);
+        assert_eq!(pending.unwrap().wait().unwrap().stored_count, 3);
+        let wanted = [
+            format!("requests_total stored {requests}"),
+            format!("samples_total  {}", 3 * requests),
+        ];
+        assert_eq!(counts(&pipeline), wanted);
+    }
+}
+
+#[test]
 fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
     let failed = Error::new(ErrorKind::Unavailable, "log is poisoned");
     let pipeline = pipeline(Err(failed.clone()), 1 << 20);

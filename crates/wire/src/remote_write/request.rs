@@ -47,12 +47,23 @@ struct Parts {
     lost: Option<(Error, usize)>,
 }
 
+/// How it is known where the labels of a series end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LabelEnds {
+    /// By their lengths.
+    Walked,
+    /// Where what looks like a sample at the end of the series begins: whoever reads the labels
+    /// must make sure.
+    Guessed,
+}
+
 /// A request that is being read into a batch.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     memory: Option<&'d mut Reservation>,
     keeps_exemplars: bool,
+    pub(super) label_ends: LabelEnds,
     batch_bytes: usize,
     reserved_bytes: usize,
     series_count: usize,
@@ -71,6 +82,7 @@ impl<'d> Request<'d> {
             batch,
             memory,
             keeps_exemplars,
+            label_ends: LabelEnds::Walked,
             batch_bytes: 0,
             reserved_bytes: 0,
             series_count: 0,
@@ -109,6 +121,14 @@ impl<'d> Request<'d> {
         }
         self.series_count += 1;
         self.charge(SERIES_BYTES)?;
+        if self.label_ends == LabelEnds::Guessed
+            && let Some((labels_end, time, value)) = last_sample(series)
+        {
+            self.charge(SAMPLE_BYTES)?;
+            self.batch.push_float(time, value);
+            self.batch.end_unread_series(start..start + labels_end);
+            return Ok(());
+        }
         let labels_end = section_bytes(series);
         let (section, rest) = series.split_at(labels_end);
         if !section.is_empty()
@@ -260,6 +280,24 @@ impl<'d> Request<'d> {
         }
         Ok(())
     }
+}
+
+/// Where the sample at the end of `series` begins, its time and its value, if it looks like one of
+/// [`sole_sample`] that follows something else.
+#[inline]
+fn last_sample(series: &[u8]) -> Option<(usize, i64, f64)> {
+    const WITH_VALUE: usize = 18;
+    const WITHOUT_VALUE: usize = 9;
+    let (before, (time, value)) = series
+        .split_last_chunk::<WITH_VALUE>()
+        .and_then(|(before, last)| Some((before, sole_sample(last)?)))
+        .or_else(|| {
+            let (before, last) = series.split_last_chunk::<WITHOUT_VALUE>()?;
+            Some((before, sole_sample(last)?))
+        })?;
+    // Labels end with text, and another sample with its time.
+    let [time_key, _, _, _, _, _, _] = before.last_chunk()?;
+    (*time_key != TIME_KEY).then_some((before.len(), time, value))
 }
 
 /// The time and value of the one sample that `rest` is, if it stands there as Go's encoder writes
