@@ -5,11 +5,13 @@
 //! a factor. Invariant: [`Scale::float`] of what [`Scale::int`] returns has the same bits as the
 //! input.
 
-const POWERS: [f64; 16] = [
+/// Powers of ten, exact.
+pub(crate) const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-const INVERSES: [f64; 16] = [
+/// The nearest to their inverses.
+pub(crate) const INVERSES: [f64; 16] = [
     1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14,
     1e-15,
 ];

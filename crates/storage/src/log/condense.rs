@@ -27,7 +27,7 @@ use crate::log_block::{Outline, ROWS_MAX};
 use crate::trial::{self, Flaw};
 use context::{Context, PAGE_SLOTS};
 use firn_model::log::Position;
-use number::{Number, NumberReader, NumberWriter};
+use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
 
 /// Samples a series, on average, after which a context begins anew. It bounds what damage costs (a
 /// quarter of an hour of scrapes every 15 s) and gives back the memory of series that ended; a
@@ -36,9 +36,6 @@ const ROUNDS: u64 = 64;
 
 /// Rows for which a condenser keeps its memory; requests have 2,000.
 const ROWS_KEPT: usize = 1 << 16;
-
-/// Bytes that a number takes at most, rounded up.
-const NUMBER_BYTES_MAX: usize = 12;
 
 /// The writing side.
 #[derive(Debug, Default)]
@@ -115,14 +112,15 @@ impl Condenser {
     }
 
     fn number_all(&mut self) {
-        self.writer.begin();
-        let mut rows = self.slots.iter().zip(&self.numbers).peekable();
-        while let Some((slot, _)) = rows.peek() {
-            let number = *slot / PAGE_SLOTS;
-            let page = self.context.page(number);
-            while let Some((slot, value)) = rows.next_if(|row| row.0 / PAGE_SLOTS == number) {
-                self.series += u64::from(self.writer.push(page, slot % PAGE_SLOTS, *value));
+        self.writer.begin(self.numbers.len());
+        let mut numbers = &self.numbers[..];
+        for slots in self.slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
+            let page = self.context.page(slots[0] / PAGE_SLOTS);
+            let (of_page, rest) = numbers.split_at(slots.len());
+            for (slot, number) in slots.iter().zip(of_page) {
+                self.series += u64::from(self.writer.push(page, slot % PAGE_SLOTS, *number));
             }
+            numbers = rest;
         }
     }
 }
@@ -157,8 +155,9 @@ impl Expander {
         outline.slots(rows, &mut self.slots)?;
         let mut expanded = outline.begin_plain(rows);
         let values_at = expanded.len();
-        self.read_all(outline.value_bytes(), &mut expanded)?;
-        let values = &expanded[values_at..];
+        expanded.resize(values_at + rows * size_of::<u64>(), 0);
+        let values = &mut expanded[values_at..];
+        self.read_all(outline.value_bytes(), values)?;
         if u64::from(crc32c::crc32c(values)) != sum && !trial::has(Flaw::TrustsContext) {
             return Err(Malformed("what the values are measured against was lost"));
         }
@@ -166,16 +165,18 @@ impl Expander {
         Ok(expanded)
     }
 
-    fn read_all(&mut self, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn read_all(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Malformed> {
         let mut reader = NumberReader::new(bytes);
-        let mut slots = self.slots.iter().peekable();
-        while let Some(slot) = slots.peek() {
-            let number = **slot / PAGE_SLOTS;
-            let page = self.context.page(number);
-            while let Some(slot) = slots.next_if(|slot| **slot / PAGE_SLOTS == number) {
-                let value = reader.next(page, slot % PAGE_SLOTS)?;
-                into.extend_from_slice(&value.bits().to_le_bytes());
+        let mut values = into;
+        for slots in self.slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
+            let page = self.context.page(slots[0] / PAGE_SLOTS);
+            let (of_page, rest) = values.split_at_mut(slots.len() * size_of::<u64>());
+            let of_page = of_page.chunks_exact_mut(size_of::<u64>());
+            for (slot, value) in slots.iter().zip(of_page) {
+                let number = reader.next(page, slot % PAGE_SLOTS);
+                value.copy_from_slice(&number.bits().to_le_bytes());
             }
+            values = rest;
         }
         reader.finish()
     }

@@ -2,37 +2,49 @@
 
 use crate::codec::Malformed;
 
-/// Bits of one call of [`BitWriter::put`] and [`BitReader::take`].
-pub(super) const BITS_MAX: u32 = 32;
+/// Bits of one call of [`BitWriter::put`] and [`BitReader::take`]: with up to seven before them they
+/// fit a word.
+pub(super) const BITS_MAX: u32 = 56;
 
 /// Writes bits.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
+    /// Zeros from the byte after the next one on.
     bytes: Vec<u8>,
-    /// Bits that are no whole word yet, fewer than 32 between calls.
+    /// Where the next byte begins.
+    at: usize,
+    /// Bits that are no whole byte yet.
     rest: u64,
     rest_bits: u32,
 }
 
 impl BitWriter {
+    /// Empties it, and makes room.
+    pub(super) fn begin(&mut self, bytes_max: usize) {
+        self.bytes.clear();
+        self.bytes.resize(bytes_max + size_of::<u64>(), 0);
+        (self.at, self.rest, self.rest_bits) = (0, 0, 0);
+    }
+
     /// Appends the low `count` bits of `bits`, at most [`BITS_MAX`]; the others are zero.
     #[inline]
     pub(super) fn put(&mut self, bits: u64, count: u32) {
         debug_assert!(count <= BITS_MAX && bits >> count == 0);
         self.rest |= bits << self.rest_bits;
         self.rest_bits += count;
-        if self.rest_bits >= 32 {
-            self.bytes
-                .extend_from_slice(&(self.rest as u32).to_le_bytes());
-            self.rest >>= 32;
-            self.rest_bits -= 32;
-        }
+        // Always a whole word: whether bytes are full cannot be foretold.
+        let end = self.at + size_of::<u64>();
+        self.bytes[self.at..end].copy_from_slice(&self.rest.to_le_bytes());
+        self.at += self.rest_bits as usize / 8;
+        self.rest >>= self.rest_bits / 8 * 8;
+        self.rest_bits %= 8;
     }
 
     /// Appends the low `count` bits of `bits`, at most 64; the others are zero.
     #[inline]
     pub(super) fn put_long(&mut self, bits: u64, count: u32) {
-        self.put(bits & u64::from(u32::MAX), count.min(BITS_MAX));
+        let low = count.min(BITS_MAX);
+        self.put(bits & ((1 << low) - 1), low);
         if count > BITS_MAX {
             self.put(bits >> BITS_MAX, count - BITS_MAX);
         }
@@ -40,22 +52,13 @@ impl BitWriter {
 
     /// The bytes, the last one filled up with zeros.
     pub(super) fn finish(&mut self) -> &[u8] {
-        let used = self.rest_bits.div_ceil(8) as usize;
-        self.bytes
-            .extend_from_slice(&self.rest.to_le_bytes()[..used]);
-        &self.bytes
-    }
-
-    /// Empties it.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        (self.rest, self.rest_bits) = (0, 0);
+        &self.bytes[..self.at + usize::from(self.rest_bits > 0)]
     }
 }
 
 /// Reads bits. Behind the end there are zeros, of which [`BitReader::finish`] complains: so not
 /// every step has to.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -93,7 +96,6 @@ impl<'a> BitReader<'a> {
     }
 
     /// The next `count` bits, at most 64.
-    #[inline]
     pub(super) fn take_long(&mut self, count: u32) -> u64 {
         let low = self.take(count.min(BITS_MAX));
         low | self.take(count.saturating_sub(BITS_MAX)) << BITS_MAX
@@ -124,6 +126,7 @@ mod tests {
     #[test]
     fn bits_of_every_length_return() {
         let mut writer = BitWriter::default();
+        writer.begin(260);
         let bits = |count: u32| (0x9e37_79b9_7f4a_7c15u64 | 1 << 63) >> (64 - count);
         for count in 1..=64 {
             writer.put_long(bits(count), count);

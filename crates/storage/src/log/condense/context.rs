@@ -14,18 +14,19 @@ const UNKNOWN: u8 = 0xff;
 #[derive(Debug)]
 pub(super) struct Page {
     ints: [i64; PAGE_SLOTS as usize],
-    steps: [Step; PAGE_SLOTS as usize],
-    forms: [u8; PAGE_SLOTS as usize],
-    widths: [u8; PAGE_SLOTS as usize],
+    laws: [Law; PAGE_SLOTS as usize],
 }
 
 impl Page {
     fn new() -> Box<Self> {
+        let unknown = Law {
+            step: Step(0),
+            form: UNKNOWN,
+            width: 0,
+        };
         Box::new(Self {
             ints: [0; PAGE_SLOTS as usize],
-            steps: [Step(0); PAGE_SLOTS as usize],
-            forms: [UNKNOWN; PAGE_SLOTS as usize],
-            widths: [0; PAGE_SLOTS as usize],
+            laws: [unknown; PAGE_SLOTS as usize],
         })
     }
 
@@ -35,58 +36,65 @@ impl Page {
         let index = (index % PAGE_SLOTS) as usize;
         Series {
             int: &mut self.ints[index],
-            step: &mut self.steps[index],
-            form: &mut self.forms[index],
-            width: &mut self.widths[index],
+            law: &mut self.laws[index],
         }
     }
+}
+
+/// How a series goes on: read and written in one move.
+#[derive(Clone, Copy, Debug)]
+struct Law {
+    step: Step,
+    form: u8,
+    width: u8,
 }
 
 /// What is known of one series.
 #[derive(Debug)]
 pub(super) struct Series<'a> {
     int: &'a mut i64,
-    step: &'a mut Step,
-    form: &'a mut u8,
-    width: &'a mut u8,
+    law: &'a mut Law,
 }
 
 impl Series<'_> {
     /// The form of its newest number, if there was one.
     #[inline]
     pub(super) fn form(&self) -> Option<u8> {
-        (*self.form != UNKNOWN).then_some(*self.form)
+        (self.law.form != UNKNOWN).then_some(self.law.form)
     }
 
     /// The integer that would follow if it went on as before.
     #[inline]
     pub(super) fn expected(&self) -> i64 {
-        self.int.wrapping_add(self.step.get())
+        self.int.wrapping_add(self.law.step.get())
     }
 
     /// How many low bits of a difference are written as they are.
     #[inline]
     pub(super) fn width(&self) -> u32 {
-        u32::from(*self.width)
+        u32::from(self.law.width)
     }
 
     /// The next number has this integer.
     #[inline]
     pub(super) fn go_to(&mut self, int: i64, width: u32) {
         let step = int.wrapping_sub(*self.int);
-        let before = self.step.get();
+        let before = self.law.step.get();
         // Between the last step and the one before: less astray of gauges that waver.
         let step = before.wrapping_add(step.wrapping_sub(before) >> 1);
-        *self.step = Step::near(step);
         *self.int = int;
-        *self.width = width as u8;
+        *self.law = Law {
+            step: Step::near(step),
+            form: self.law.form,
+            width: width as u8,
+        };
     }
 
     /// It begins anew with this number.
     pub(super) fn restart(&mut self, number: Number) {
         *self.int = number.int;
-        *self.form = number.form;
-        *self.step = Step(0);
+        self.law.form = number.form;
+        self.law.step = Step(0);
     }
 }
 

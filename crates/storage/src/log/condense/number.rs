@@ -17,7 +17,7 @@
 
 use super::bits::{BITS_MAX, BitReader, BitWriter};
 use super::context::{Page, Series};
-use crate::codec::decimal::Scale;
+use crate::codec::decimal::{INVERSES, POWERS, Scale};
 use crate::codec::{Malformed, unzigzag, zigzag};
 
 /// The form of floats that no scale fits: the integer is their bits. No scale has this code.
@@ -31,8 +31,34 @@ const ONES_MAX: u32 = 12;
 /// Bits of a length.
 const LENGTH_BITS: u32 = 6;
 
+/// Bytes that a number takes at most, rounded up: what says that it is another one, its form, its
+/// length and 64 bits.
+pub(super) const NUMBER_BYTES_MAX: usize = 12;
+
 /// Bits by which a number that begins a series anew is longer than a difference of its length.
 const RESTART_BITS: u32 = ONES_MAX + 4 + FORM_BITS + LENGTH_BITS;
+
+/// What the integer of each form is divided by.
+const DIVISORS: [f64; 32] = {
+    let mut divisors = [1.0; 32];
+    let mut form = 1;
+    while form < 16 {
+        divisors[form] = POWERS[form];
+        form += 1;
+    }
+    divisors
+};
+
+/// What the integer of each form is multiplied by.
+const FACTORS: [f64; 32] = {
+    let mut factors = [1.0; 32];
+    let mut form = 17;
+    while form < 32 {
+        factors[form] = INVERSES[form - 16];
+        form += 1;
+    }
+    factors
+};
 
 /// A float as an integer: of a scale, or its bits. Zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +86,13 @@ impl Number {
     /// The float's bits.
     #[inline]
     pub(super) fn bits(self) -> u64 {
-        match Scale::from_code(self.form) {
-            Some(scale) => scale.float(self.int).to_bits(),
-            None => self.int as u64,
+        // What one of them leaves as it is: the forms of neighbours cannot be foretold.
+        let form = usize::from(self.form % 32);
+        let float = self.int as f64 / DIVISORS[form] * FACTORS[form];
+        if self.form == RAW {
+            self.int as u64
+        } else {
+            float.to_bits()
         }
     }
 
@@ -98,9 +128,9 @@ pub(super) struct NumberWriter {
 }
 
 impl NumberWriter {
-    /// Begins a block.
-    pub(super) fn begin(&mut self) {
-        self.bits.clear();
+    /// Begins a block of `count` numbers.
+    pub(super) fn begin(&mut self, count: usize) {
+        self.bits.begin(count * NUMBER_BYTES_MAX);
         self.before = Number::default();
     }
 
@@ -212,81 +242,97 @@ impl<'a> NumberReader<'a> {
 
     /// The next number, of the series at `index` of `page`.
     #[inline]
-    pub(super) fn next(&mut self, page: &mut Page, index: u32) -> Result<Number, Malformed> {
+    pub(super) fn next(&mut self, page: &mut Page, index: u32) -> Number {
         let mut series = page.series(index);
-        let number = match series.form() {
-            Some(form) => self.next_known(&mut series, form),
-            None => {
-                let number = self.whole();
-                series.restart(number);
-                number
-            }
+        let Some(form) = series.form() else {
+            (self.bits, self.before) = unknown(self.bits, self.before, &mut series);
+            return self.before;
         };
-        self.before = number;
-        Ok(number)
+        let bits = self.bits.peek();
+        let ones = bits.trailing_ones();
+        let width = series.width();
+        if ones >= ONES_MAX || ones + 1 + width > BITS_MAX {
+            (self.bits, self.before) = long(self.bits, self.before, &mut series, form);
+            return self.before;
+        }
+        self.bits.skip(ones + 1 + width);
+        let low = bits >> (ones + 1) & ((1 << width) - 1);
+        let difference = u64::from(ones) << width | low;
+        let int = series.expected().wrapping_add(unzigzag(difference));
+        series.go_to(int, adapted(width, difference));
+        self.before = Number { form, int };
+        self.before
     }
 
     /// Checks that there is nothing behind the last number.
     pub(super) fn finish(&self) -> Result<(), Malformed> {
         self.bits.finish()
     }
+}
 
-    #[inline]
-    fn next_known(&mut self, series: &mut Series<'_>, form: u8) -> Number {
-        let bits = self.bits.peek();
-        let ones = bits.trailing_ones();
-        if ones >= ONES_MAX {
-            return self.next_escaped(series, form);
-        }
-        let width = series.width();
-        let low = if ones + 1 + width <= BITS_MAX {
-            self.bits.skip(ones + 1 + width);
-            bits >> (ones + 1) & ((1 << width) - 1)
-        } else {
-            self.bits.skip(ones + 1);
-            self.bits.take_long(width)
-        };
-        let difference = u64::from(ones) << width | low;
-        let int = series.expected().wrapping_add(unzigzag(difference));
-        series.go_to(int, adapted(width, difference));
-        Number { form, int }
-    }
+// These take and give the bits by value: so the reader stays in registers around them.
 
-    #[cold]
-    fn next_escaped(&mut self, series: &mut Series<'_>, form: u8) -> Number {
-        self.bits.skip(ONES_MAX);
-        if self.bits.take(1) == 0 {
-            let difference = self.difference();
-            let int = series.expected().wrapping_add(unzigzag(difference));
-            series.go_to(int, length(difference) - 1);
-            return Number { form, int };
-        }
-        let is_aside = self.bits.take(1) == 1;
-        let number = self.whole();
+/// The first number of a series.
+#[cold]
+fn unknown<'a>(
+    mut bits: BitReader<'a>,
+    before: Number,
+    series: &mut Series<'_>,
+) -> (BitReader<'a>, Number) {
+    let number = whole(&mut bits, before);
+    series.restart(number);
+    (bits, number)
+}
+
+/// A number of more bits than fit a word, or one that says how long it is.
+#[cold]
+fn long<'a>(
+    mut bits: BitReader<'a>,
+    before: Number,
+    series: &mut Series<'_>,
+    form: u8,
+) -> (BitReader<'a>, Number) {
+    let ones = bits.peek().trailing_ones().min(ONES_MAX);
+    let width = series.width();
+    bits.skip(ones);
+    let is_other = bits.take(1) == 1;
+    if is_other {
+        let is_aside = bits.take(1) == 1;
+        let number = whole(&mut bits, before);
         if !is_aside {
             series.restart(number);
         }
-        number
+        return (bits, number);
     }
+    let (difference, width) = if ones < ONES_MAX {
+        let difference = u64::from(ones) << width | bits.take_long(width);
+        (difference, adapted(width, difference))
+    } else {
+        let difference = whole_difference(&mut bits);
+        (difference, length(difference) - 1)
+    };
+    let int = series.expected().wrapping_add(unzigzag(difference));
+    series.go_to(int, width);
+    (bits, Number { form, int })
+}
 
-    fn difference(&mut self) -> u64 {
-        let length = self.bits.take(LENGTH_BITS) as u32 + 1;
-        self.bits.take_long(length)
+fn whole(bits: &mut BitReader<'_>, before: Number) -> Number {
+    if bits.take(1) == 1 {
+        return before;
     }
-
-    fn whole(&mut self) -> Number {
-        if self.bits.take(1) == 1 {
-            return self.before;
+    let from = if bits.take(1) == 1 {
+        before
+    } else {
+        Number {
+            form: bits.take(FORM_BITS) as u8,
+            int: 0,
         }
-        let from = if self.bits.take(1) == 1 {
-            self.before
-        } else {
-            Number {
-                form: self.bits.take(FORM_BITS) as u8,
-                int: 0,
-            }
-        };
-        let int = from.int.wrapping_add(unzigzag(self.difference()));
-        Number { int, ..from }
-    }
+    };
+    let int = from.int.wrapping_add(unzigzag(whole_difference(bits)));
+    Number { int, ..from }
+}
+
+fn whole_difference(bits: &mut BitReader<'_>) -> u64 {
+    let length = bits.take(LENGTH_BITS) as u32 + 1;
+    bits.take_long(length)
 }
