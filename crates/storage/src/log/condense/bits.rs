@@ -2,8 +2,8 @@
 
 use crate::codec::Malformed;
 
-/// Bits of one call of [`BitWriter::put`] and [`BitReader::take`]: a word holds them and up to seven
-/// that are left from before.
+/// Bits of one call of [`BitWriter::put`] and [`BitReader::take`]: a word holds them and up to
+/// seven that are left from before.
 pub(super) const BITS_MAX: u32 = 56;
 
 /// Writes bits.
