@@ -1,17 +1,31 @@
-//! Appends and syncs of the log on a real disk: `cargo bench -p firn-storage --bench log --
-//! FOLDER`.
+//! What the log costs.
 //!
-//! For each sync mode and number of blocks in flight it prints blocks and megabytes a second, how
+//! ```text
+//! cargo bench -p firn-storage --bench log                 batches on a disk in memory
+//! cargo bench -p firn-storage --bench log -- FOLDER       appends and syncs on a real disk
+//! ```
+//!
+//! Batches are those of the fleet of the other benchmarks, 2,000 rows a block. It prints bytes a
+//! row in the segments, and nanoseconds a row to write and to read, beside the same bytes as a
+//! payload that the log does not know and therefore writes as it is.
+//!
+//! On a real disk, for each sync mode and number of blocks in flight it prints blocks and megabytes a second, how
 //! many blocks shared a sync, and the latency from append to acknowledgement. The folder given is
 //! created and holds the log afterwards.
 #![allow(clippy::print_stdout)]
 
-use firn_model::env::{Clock, Env, real};
-use firn_model::log::DurableLog;
+#[path = "log/batches.rs"]
+mod batches;
+// The other benchmarks measure memory and stores with it.
+#[allow(dead_code)]
+mod fleet;
+
+use firn_model::env::{Clock, Env, real, sim};
+use firn_model::log::{DurableLog, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the head makes of a request with 2,000 samples: about 1.5 bytes a sample.
 const PAYLOAD_BYTES: usize = 3_000;
@@ -92,12 +106,57 @@ fn append(log: &LocalLog, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
     );
 }
 
+/// Writes `payloads` to a log in memory and reads them; prints what a row of `rows` costs.
+fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
+    let sim = sim::env(1);
+    let (dir, metrics) = (Path::new("wal"), Arc::new(LogMetrics::default()));
+    sim.env.disk.create_dir_all(dir).expect("the disk is new");
+    let options = LogOptions {
+        sync: SyncMode::None,
+        ..LogOptions::default()
+    };
+    let log = LocalLog::open(&sim.env, dir, options, metrics.clone()).expect("open the log");
+    let begun = Instant::now();
+    for payload in payloads {
+        let done = Box::new(|outcome: Result<Position, _>| {
+            outcome.expect("the disk is sound");
+        });
+        log.append(payload.clone(), done);
+    }
+    let written = begun.elapsed();
+    let begun = Instant::now();
+    log.tail(Position(0), &mut |block| {
+        block.expect("the disk is sound");
+    })
+    .expect("the disk is sound");
+    let read = begun.elapsed();
+    let ns = |time: Duration| time.as_nanos() as f64 / rows as f64;
+    println!(
+        "{what:<9} {:>6.3} bytes/row  write {:>5.1} ns/row  read {:>5.1} ns/row",
+        metrics.written_bytes.get() as f64 / rows as f64,
+        ns(written),
+        ns(read),
+    );
+}
+
+/// What batches cost beside opaque bytes, some times over.
+fn cost_of_batches() {
+    let (mut payloads, rows) = batches::payloads();
+    for _ in 0..3 {
+        cost("batches", &payloads, rows);
+        let versions = payloads.iter_mut().filter_map(|p| p.first_mut());
+        versions.for_each(|version| *version ^= 0x40);
+        cost("opaque", &payloads, rows);
+        let versions = payloads.iter_mut().filter_map(|p| p.first_mut());
+        versions.for_each(|version| *version ^= 0x40);
+    }
+}
+
 fn main() {
     // Cargo itself passes `--bench`.
     let folder = std::env::args().skip(1).find(|arg| !arg.starts_with("--"));
     let Some(dir) = folder.map(PathBuf::from) else {
-        println!("name a folder on the disk to measure: cargo bench --bench log -- FOLDER");
-        return;
+        return cost_of_batches();
     };
     let env = real::env().expect("start the threads");
     let interval = SyncMode::Interval(Duration::from_millis(200));
