@@ -10,7 +10,7 @@ mod labels;
 mod outline;
 mod rows;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use labels::{LabelsDecoder, LabelsEncoder};
 pub(crate) use outline::{Outline, ROWS_MAX};

@@ -59,7 +59,8 @@ fn check(births: &Births, rows: &[Row], histograms: &[HistogramRow], context: &s
     assert_eq!(h, histograms, "{context}");
 }
 
-fn histogram(slot: u32) -> HistogramRow {
+/// A histogram sample without buckets.
+pub(crate) fn histogram(slot: u32) -> HistogramRow {
     HistogramRow {
         slot,
         time: -5,

@@ -7,10 +7,8 @@ use crate::seeds::seeds;
 use crate::trial::with_flaw;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::sample::stale_nan;
-use std::sync::Arc;
 
 const BYTES_MAX: usize = 1 << 20;
 
@@ -247,22 +245,7 @@ fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
 
 #[test]
 fn condensed_block_keeps_births_and_histograms() {
-    let histogram = Histogram {
-        reset_hint: ResetHint::Unknown,
-        schema: 0,
-        zero_threshold: 0.5,
-        sum: 3.25,
-        counts: Counts::Float {
-            count: 2.0,
-            zero_count: 2.0,
-            positive: Vec::new(),
-            negative: Vec::new(),
-        },
-        positive_spans: Vec::new(),
-        negative_spans: Vec::new(),
-        custom_values: Vec::new(),
-    };
-    let histogram = Arc::new(histogram);
+    let histogram = crate::log_block::tests::histogram(1).value;
     let mut encoder = LogBlockEncoder::default();
     let payloads = [1, 2, 3].map(|slot| {
         encoder.push_birth(slot, Labels::from_pairs([("a", "b")]).as_ref());
