@@ -409,8 +409,8 @@ impl OpenChunk {
         let used = self.used_body().len();
         let needed = used + bytes.len();
         if needed > self.body.len() {
-            // Bodies are most of a head's memory: a quarter more, in steps that allocators serve
-            // without waste.
+            // Bodies are most of a head's memory: half as much again, in steps that allocators
+            // serve without waste.
             let wanted = match needed < usize::from(WHOLE) / 2 {
                 true => (needed + needed / 2).next_multiple_of(16),
                 false => needed,

@@ -139,30 +139,28 @@ impl<'a> SeriesCursor<'a> {
         }
     }
 
-    fn turn_to(&mut self, slot: u32) -> Option<()> {
+    /// The page of `slot`, and what reads its terms.
+    fn turn_to(&mut self, slot: u32) -> Option<(&SeriesPage, &mut TermReader)> {
         let number = slot / PAGE_SLOTS;
         if self.page.as_ref().is_none_or(|(held, _)| *held != number) {
             self.page = Some((number, self.index.series.get(number)?.load()));
             self.reader.reset();
         }
-        Some(())
+        let (_, page) = self.page.as_ref()?;
+        Some((page, &mut self.reader))
     }
 
     /// Where the series lives, unless it is gone.
     pub(crate) fn place(&mut self, slot: u32) -> Option<Place> {
-        self.turn_to(slot)?;
-        let (_, page) = self.page.as_ref()?;
+        let (page, _) = self.turn_to(slot)?;
         page.place((slot % PAGE_SLOTS) as usize)
     }
 
     /// The terms of the series in the order of their labels' names; none if it is gone.
     pub(crate) fn terms(&mut self, slot: u32) -> &[u32] {
-        let is_there = self.place(slot).is_some();
-        match &self.page {
-            Some((_, page)) if is_there => {
-                let at = (slot % PAGE_SLOTS) as usize;
-                self.reader.read(&page.terms, at)
-            }
+        let at = (slot % PAGE_SLOTS) as usize;
+        match self.turn_to(slot) {
+            Some((page, reader)) if page.place(at).is_some() => reader.read(&page.terms, at),
             _ => &[],
         }
     }
