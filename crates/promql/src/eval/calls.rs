@@ -2,11 +2,13 @@
 
 use crate::ast::Span;
 use crate::eval::annotations::Annotations;
+use crate::eval::counter_names::CounterNames;
+use crate::eval::edges::Overhang;
 use crate::eval::elementwise::{RowOp, float_function};
 use crate::eval::evaluator::{Evaluator, scalar_frame};
 use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
-use crate::eval::leaf::{CounterNames, Leaf, LeafKind, RangeCall};
+use crate::eval::leaf::{Leaf, LeafKind, RangeCall};
 use crate::eval::over_time::RangeFunction;
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::rate::Extrapolation;
@@ -143,7 +145,12 @@ fn range_leaf(
     let Some(range) = args.iter().find(is_range) else {
         return Err(QueryError::Execution(format!("{name}: no range vector")));
     };
-    let (source, reach) = evaluator.matrix(range, grid)?;
+    if let NodeKind::Matrix(selector, _) = &range.kind
+        && let Some(overhang) = Overhang::of(selector.edges, 0)
+    {
+        overhang.check(name).map_err(QueryError::Execution)?;
+    }
+    let (source, reach, overhang) = evaluator.matrix(range, grid)?;
     let mut scalars = Vec::new();
     for arg in args.iter().filter(|arg| !is_range(arg)) {
         scalars.push(evaluator.scalar(arg, grid)?);
@@ -163,6 +170,7 @@ fn range_leaf(
         span,
         counters,
         uses_starts: features.use_start_timestamps && function.uses_starts(),
+        overhang,
     };
     Ok(Leaf {
         source,

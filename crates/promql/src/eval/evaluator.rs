@@ -3,6 +3,7 @@
 use crate::ast::{Edges, ValueType};
 use crate::eval::account::{Account, storage_error};
 use crate::eval::annotations::Annotations;
+use crate::eval::edges::Overhang;
 use crate::eval::elementwise::{RowOp, ScalarOp, of_scalars};
 use crate::eval::frame::{Frame, Head, Row, RowBuffer};
 use crate::eval::grid::{Grid, Reach};
@@ -65,7 +66,11 @@ impl<'a> Evaluator<'a> {
         let delayed = self.delays_names();
         match &node.kind {
             NodeKind::Vector(selector) => {
-                let leaf = self.selector_leaf(selector, LeafKind::Newest, grid)?;
+                let kind = match selector.edges {
+                    Edges::Smoothed => LeafKind::Smoothed(node.span),
+                    Edges::Plain | Edges::Anchored => LeafKind::Newest,
+                };
+                let leaf = self.selector_leaf(selector, kind, grid)?;
                 Ok(Stream::from_leaf(leaf, delayed))
             }
             NodeKind::Call(function, args) => calls::vector(self, node, function, args, grid),
@@ -211,11 +216,17 @@ impl<'a> Evaluator<'a> {
         kind: LeafKind,
         grid: Grid,
     ) -> Result<Leaf, QueryError> {
-        let reach = Reach {
-            range_ms: self.options.lookback_ms,
+        let lookback_ms = self.options.lookback_ms;
+        let mut reach = Reach {
+            range_ms: lookback_ms,
             offset_ms: selector.offset_ms,
             at: selector.at,
         };
+        if let LeafKind::Smoothed(_) = kind {
+            // As far ahead as back.
+            reach.range_ms = lookback_ms.saturating_mul(2);
+            reach.offset_ms = reach.offset_ms.saturating_sub(lookback_ms);
+        }
         Ok(Leaf {
             source: self.select(selector, &reach, &grid)?,
             kind,
@@ -231,11 +242,6 @@ impl<'a> Evaluator<'a> {
         reach: &Reach,
         grid: &Grid,
     ) -> Result<Arc<dyn Source>, QueryError> {
-        if selector.edges != Edges::Plain {
-            return Err(QueryError::Execution(
-                "the modifiers anchored and smoothed are not supported here".into(),
-            ));
-        }
         let request = SelectRequest {
             tenant: self.ctx.tenant,
             matchers: &selector.matchers,
@@ -246,27 +252,27 @@ impl<'a> Evaluator<'a> {
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))
     }
 
-    /// The series of a range vector and what a step sees of them.
-    pub(crate) fn matrix(
-        &mut self,
-        node: &Node,
-        grid: Grid,
-    ) -> Result<(Arc<dyn Source>, Reach), QueryError> {
+    /// The samples that a range vector is made of.
+    pub(crate) fn matrix(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
         match &node.kind {
             NodeKind::Matrix(selector, range_ms) => {
-                let reach = Reach {
+                let mut reach = Reach {
                     range_ms: *range_ms,
                     offset_ms: selector.offset_ms,
                     at: selector.at,
                 };
-                Ok((self.select(selector, &reach, &grid)?, reach))
+                let overhang = Overhang::of(selector.edges, self.options.lookback_ms);
+                if let Some(overhang) = overhang {
+                    reach = overhang.widen(reach);
+                }
+                Ok((self.select(selector, &reach, &grid)?, reach, overhang))
             }
             NodeKind::Subquery(subquery) => {
                 let before = self.account.total();
                 let (frame, inner, reach) = self.subquery(subquery, grid)?;
                 // The samples of the rows are counted when windows are made of them.
                 self.account.set_total(before);
-                Ok((Arc::new(Resampled::new(frame, &inner)), reach))
+                Ok((Arc::new(Resampled::new(frame, &inner)), reach, None))
             }
             _ => Err(not_a_vector(node)),
         }
@@ -316,6 +322,10 @@ impl<'a> Evaluator<'a> {
         self.account.reserve(bytes.saturating_mul(threads))
     }
 }
+
+/// Series of a range vector, what a step sees of them, and how much of that lies beyond the range
+/// of an anchored or smoothed one.
+pub(crate) type RangeVector = (Arc<dyn Source>, Reach, Option<Overhang>);
 
 /// A frame of one series without labels.
 pub(crate) fn scalar_frame(values: &[f64]) -> Frame {

@@ -7,6 +7,8 @@
 use crate::ast::Span;
 use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::counter_names::CounterNames;
+use crate::eval::edges::{Overhang, rows};
 use crate::eval::frame::{Row, RowBuffer};
 use crate::eval::go_format::format_fixed;
 use crate::eval::grid::{Grid, Reach};
@@ -32,6 +34,8 @@ pub(crate) enum LeafKind {
     NewestTime,
     /// The start timestamp of the newest sample, in seconds.
     NewestStart,
+    /// The sample at the step or the line between its neighbours; where the selector stands.
+    Smoothed(Span),
     /// A function of a window.
     Range(RangeCall),
 }
@@ -51,6 +55,8 @@ pub(crate) struct RangeCall {
     pub(crate) counters: CounterNames,
     /// Whether start timestamps are looked at.
     pub(crate) uses_starts: bool,
+    /// What an anchored or smoothed selector sees beyond its range.
+    pub(crate) overhang: Option<Overhang>,
 }
 
 impl RangeCall {
@@ -96,61 +102,6 @@ impl RangeCall {
             _ => Ok(()),
         }
     }
-}
-
-/// Which series do not look like counters, and what to say about them.
-#[derive(Debug, Default)]
-pub(crate) struct CounterNames {
-    /// For each series the number of its remark plus one, or zero; empty if no series needs one.
-    remarks_of: Vec<u32>,
-    remarks: Vec<Annotation>,
-}
-
-impl CounterNames {
-    /// Looks at the names, or with `by_type` at the type labels, of all series of `source`.
-    pub(crate) fn check(source: &dyn Source, by_type: bool, span: Span) -> Self {
-        let names = source.label_column(METRIC_NAME);
-        let kinds = by_type.then(|| source.label_column("__type__"));
-        let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
-        if kinds.is_none() && !plain.contains(&true) {
-            return Self::default();
-        }
-        let mut out = Self::default();
-        let mut known = rustc_hash::FxHashMap::default();
-        for (series, name_id) in names.ids.iter().enumerate() {
-            let name = &names.values[*name_id as usize];
-            let kind = kinds.as_ref().map(|k| (k.ids[series], k));
-            let questionable = match kind {
-                _ if name.is_empty() => false,
-                None => plain[*name_id as usize],
-                Some((id, column)) => {
-                    !matches!(&*column.values[id as usize], b"counter" | b"histogram")
-                }
-            };
-            let remark = questionable.then(|| {
-                *known
-                    .entry((*name_id, kind.map(|(id, _)| id)))
-                    .or_insert_with(|| {
-                        out.remarks.push(match kind {
-                            None => Annotation::possible_non_counter(span, name),
-                            Some((id, column)) => Annotation::possible_non_counter_type(
-                                span,
-                                name,
-                                &column.values[id as usize],
-                            ),
-                        });
-                        out.remarks.len() as u32
-                    })
-            });
-            out.remarks_of.push(remark.unwrap_or(0));
-        }
-        out
-    }
-}
-
-fn is_counter_name(name: &[u8]) -> bool {
-    let endings: [&[u8]; 4] = [b"_total", b"_sum", b"_count", b"_bucket"];
-    name.is_empty() || endings.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Series of a source and what is computed from each.
@@ -291,6 +242,12 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// The name of the metric at hand.
+    fn name(&self) -> Vec<u8> {
+        let labels = self.leaf.source.labels(self.series);
+        labels.get(METRIC_NAME).to_vec()
+    }
+
     fn fill(
         &mut self,
         columns: &SeriesColumns<'_>,
@@ -302,6 +259,11 @@ impl Worker<'_> {
         }
         match &self.leaf.kind {
             LeafKind::Range(call) => self.fill_range(call, columns, row, notes),
+            LeafKind::Smoothed(span) => {
+                let (leaf, name) = (self.leaf, || self.name());
+                let around = (&leaf.grid, &leaf.reach);
+                rows::fill_smoothed(columns, around, (*span, &name), row, notes)
+            }
             _ => {
                 self.fill_newest(columns, row);
                 Ok(())
@@ -351,14 +313,19 @@ impl Worker<'_> {
         row: &mut RowBuffer,
         notes: &mut Annotations,
     ) -> Result<(), QueryError> {
-        if !columns.histograms.is_empty() {
-            let name = || {
-                self.leaf
-                    .source
-                    .labels(self.series)
-                    .get(METRIC_NAME)
-                    .to_vec()
+        let name = || self.name();
+        if let Some(overhang) = call.overhang {
+            let view = rows::View {
+                call,
+                overhang,
+                grid: &self.leaf.grid,
+                wide: &self.leaf.reach,
+                name: &name,
             };
+            *self.read += view.fill(columns, row, notes)?;
+            return Ok(());
+        }
+        if !columns.histograms.is_empty() {
             let view = mixed::View {
                 call,
                 grid: &self.leaf.grid,

@@ -1,10 +1,12 @@
 //! From the rows of the last operator to the value of the query.
 
 use crate::ast::ValueType;
+use crate::eval::edges::{Overhang, Range};
 use crate::eval::evaluator::{Evaluator, scalar_frame};
 use crate::eval::frame::{Frame, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::label_sets::without_metadata;
+use crate::eval::over_time::Floats;
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::stream::{Collision, merge_equal};
@@ -107,9 +109,10 @@ fn range_vector(
     node: &Node,
     grid: Grid,
 ) -> Result<Vec<MatrixSeries>, QueryError> {
-    let (source, reach) = evaluator.matrix(node, grid)?;
+    let (source, reach, overhang) = evaluator.matrix(node, grid)?;
     let newest = reach.end(grid.start);
     let oldest = newest.saturating_sub(reach.range_ms);
+    let range = overhang.map(|overhang| (overhang, overhang.range_at(&reach, grid.start)));
     let account = evaluator.account;
     let mut memory = account.reserve(0)?;
     let mut out = Vec::new();
@@ -117,7 +120,10 @@ fn range_vector(
     ReadBuffer::default().read(&*source, all, 0, account, |stretch, batch| {
         for (at, series) in stretch.enumerate() {
             let labels = labels_of(evaluator, &*source, series);
-            let series = samples_of(labels, &batch.series(at), oldest, newest);
+            let mut series = samples_of(labels, &batch.series(at), oldest, newest);
+            if let Some((overhang, range)) = range {
+                extend(&mut series, overhang, range)?;
+            }
             let samples = (series.floats.len() + series.histograms.len()) as u64;
             account.hold(samples)?;
             account.count_read(samples);
@@ -131,6 +137,24 @@ fn range_vector(
         Ok(())
     })?;
     Ok(out)
+}
+
+/// Gives a window of floats its values at the edges.
+fn extend(series: &mut MatrixSeries, overhang: Overhang, range: Range) -> Result<(), QueryError> {
+    if !series.histograms.is_empty() {
+        return Err(QueryError::Execution(format!(
+            "{} modifier is not supported with histograms",
+            overhang.name()
+        )));
+    }
+    let (times, values): (Vec<_>, Vec<_>) = series.floats.iter().copied().unzip();
+    let window = Floats {
+        times: &times,
+        values: &values,
+        starts: &[],
+    };
+    series.floats = overhang.extend(&window, range);
+    Ok(())
 }
 
 fn bytes_of(series: &MatrixSeries) -> usize {

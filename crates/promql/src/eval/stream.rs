@@ -66,7 +66,7 @@ impl Stream {
     /// The rows of a leaf. With `delayed` names go at the end of the evaluation.
     pub(crate) fn from_leaf(leaf: Leaf, delayed: bool) -> Self {
         let (strips, drops) = match &leaf.kind {
-            LeafKind::Newest => (None, false),
+            LeafKind::Newest | LeafKind::Smoothed(_) => (None, false),
             LeafKind::Range(call) if call.function.keeps_name() => (None, false),
             LeafKind::Range(_) => (Some(Collision::Refused), true),
             LeafKind::NewestTime | LeafKind::NewestStart => (Some(Collision::Merged), true),
