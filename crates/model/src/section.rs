@@ -24,14 +24,20 @@ pub const VALUE_KEY: u8 = 0x12;
 /// Appends the section of `labels` to `out`.
 pub fn push_section(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
     for (name, value) in labels.pairs() {
-        let name_bytes = 1 + varint_bytes(name.len()) + name.len();
-        let value_bytes = 1 + varint_bytes(value.len()) + value.len();
-        push_field(out, LABEL_KEY, name_bytes + value_bytes);
-        push_field(out, NAME_KEY, name.len());
-        out.extend_from_slice(name);
-        push_field(out, VALUE_KEY, value.len());
-        out.extend_from_slice(value);
+        push_label(out, name, value);
     }
+}
+
+/// Appends the part of a section that one label is.
+#[inline]
+pub fn push_label(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    let name_bytes = 1 + varint_bytes(name.len()) + name.len();
+    let value_bytes = 1 + varint_bytes(value.len()) + value.len();
+    push_field(out, LABEL_KEY, name_bytes + value_bytes);
+    push_field(out, NAME_KEY, name.len());
+    out.extend_from_slice(name);
+    push_field(out, VALUE_KEY, value.len());
+    out.extend_from_slice(value);
 }
 
 /// Where the labels at the start of `series` end: the first byte that is no key of a label, or the

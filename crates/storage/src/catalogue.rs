@@ -18,7 +18,7 @@ use crate::error::StorageError;
 use crate::log::block::BlockKind;
 use crate::log::file_header::{FILE_HEADER_BYTES, SERIES_MAGIC};
 use crate::log::scan::{Found, Scanner};
-use crate::log_block::{LabelsDecoder, LabelsEncoder};
+use crate::log_block::{LabelsEncoder, SeriesRecords};
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
@@ -241,22 +241,11 @@ impl<'a> SeriesEncoder<'a> {
     }
 }
 
-/// Calls `each` for the series of a payload, with canonical labels.
-pub(crate) fn read_payload(
-    payload: &[u8],
-    mut each: impl FnMut(u32, LabelsRef<'_>),
-) -> Result<Header, Malformed> {
+/// The series of a payload, and what it says beside them.
+pub(crate) fn read_payload(payload: &[u8]) -> Result<(Header, SeriesRecords<'_>), Malformed> {
     let mut cursor = Cursor::new(payload);
     let header = read_header(&mut cursor)?;
-    let out_of_range = Malformed("slot out of range");
-    let mut labels = LabelsDecoder::default();
-    let mut slot = 0u64;
-    while !cursor.is_empty() {
-        slot = slot.saturating_add(cursor.uvarint()?);
-        let slot = u32::try_from(slot).map_err(|_| out_of_range)?;
-        each(slot, labels.read(&mut cursor)?);
-    }
-    Ok(header)
+    Ok((header, SeriesRecords::new(cursor.rest(), None)))
 }
 
 fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
@@ -303,7 +292,7 @@ mod tests {
         let file = catalogue.file.as_ref().unwrap();
         let mut headers = Vec::new();
         catalogue.payloads(&mut |payload| {
-            headers.push(read_payload(payload.unwrap(), |_, _| {}).unwrap());
+            headers.push(read_payload(payload.unwrap()).unwrap().0);
         });
         assert!(headers.len() > 3, "{headers:?}");
         let (last, others) = headers.split_last().unwrap();

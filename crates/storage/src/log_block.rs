@@ -8,12 +8,14 @@
 
 mod labels;
 mod outline;
+mod records;
 mod rows;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use labels::{LabelsDecoder, LabelsEncoder};
 pub(crate) use outline::{Outline, ROWS_MAX};
+pub(crate) use records::SeriesRecords;
 pub(crate) use rows::{Row, Rows};
 
 use crate::codec::cursor::Cursor;
@@ -174,29 +176,21 @@ impl<'a> LogBlockReader<'a> {
         read_exemplars(self.exemplars, into)
     }
 
-    /// Calls `each` for the series that were born, with canonical labels.
-    pub(crate) fn births(&self, mut each: impl FnMut(u32, LabelsRef<'_>)) -> Result<(), Malformed> {
-        let mut cursor = Cursor::new(self.births);
-        let mut labels = LabelsDecoder::default();
-        let mut slot = 0u64;
-        for _ in 0..self.birth_count {
-            slot = slot.saturating_add(cursor.uvarint()?);
-            let slot = u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?;
-            each(slot, labels.read(&mut cursor)?);
-        }
-        Ok(())
+    /// The series that were born.
+    pub(crate) fn births(&self) -> SeriesRecords<'a> {
+        SeriesRecords::new(self.births, Some(self.birth_count))
     }
 
-    /// Appends the samples to `rows` and `histograms`.
+    /// Calls `row` for the float samples and appends the others to `histograms`.
     pub(crate) fn samples(
         &self,
-        rows: &mut Vec<Row>,
+        row: impl FnMut(Row),
         histograms: &mut Vec<HistogramRow>,
     ) -> Result<(), Malformed> {
         let mut cursor = self.behind_births;
         match self.is_plain {
-            true => rows::read::<PlainReader<'_>>(&mut cursor, rows)?,
-            false => rows::read::<ValueReader<'_>>(&mut cursor, rows)?,
+            true => rows::read::<PlainReader<'_>>(&mut cursor, row)?,
+            false => rows::read::<ValueReader<'_>>(&mut cursor, row)?,
         }
         for _ in 0..cursor.uvarint()? {
             let slot = cursor.uvarint()?;

@@ -74,7 +74,7 @@ impl Table {
         let is_alive = |c: &u64| *c != 0 && *c != REMOVED;
         let alive = self.cells.iter().copied().filter(is_alive).count();
         let cells = ((alive + 1) * 2).next_power_of_two().max(CELLS_MIN);
-        let old = std::mem::replace(&mut self.cells, vec![0; cells]);
+        let old = std::mem::replace(&mut self.cells, written_zeros(cells));
         self.used = alive;
         old.into_iter().filter(is_alive).for_each(|c| self.place(c));
     }
@@ -96,6 +96,17 @@ impl Table {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * 8
     }
+}
+
+/// Free cells, in memory that was written to. Placing reads a cell first, and a page that is read
+/// before it is written to costs two faults, of which the second one stops all other threads.
+fn written_zeros(cells: usize) -> Vec<u64> {
+    const PAGE_CELLS: usize = 4_096 / size_of::<u64>();
+    let mut zeros = vec![0; cells];
+    for page in zeros.chunks_mut(PAGE_CELLS) {
+        page[0] = std::hint::black_box(0);
+    }
+    zeros
 }
 
 /// Where probing begins for a hash or a cell with its tag.

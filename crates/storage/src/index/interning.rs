@@ -12,6 +12,14 @@ struct Ids {
     term: u32,
 }
 
+impl Ids {
+    /// What a pair has for which there was no room.
+    const NONE: Self = Self {
+        label: u32::MAX,
+        term: u32::MAX,
+    };
+}
+
 /// The series that was interned last.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
@@ -39,30 +47,65 @@ impl Interner {
         self.next.clear();
         let mut steps = self.before.steps(labels);
         for step in &mut steps {
-            let known = match step {
-                Step::Pair(..) => None,
-                Step::Same | Step::Skip | Step::Value(_) => before.next(),
-            };
-            let ids = match (step, known) {
-                (Step::Same, Some(same)) => *same,
-                (Step::Value(value), Some(Ids { label, .. })) => Ids {
-                    label: *label,
-                    term: index.add_term(*label, value)?,
-                },
-                (Step::Pair(name, value), _) => {
-                    // Canonical names are text, so none is turned away here.
-                    let name = std::str::from_utf8(name).map_err(|_| Full)?;
-                    let label = index.add_label(name)?;
-                    let term = index.add_term(label, value)?;
-                    Ids { label, term }
-                }
-                _ => continue,
-            };
-            terms.push(ids.term);
-            self.next.push(ids);
+            if let Some(ids) = ids_of(index, step, &mut before)? {
+                terms.push(ids.term);
+                self.next.push(ids);
+            }
         }
         steps.take();
         std::mem::swap(&mut self.ids, &mut self.next);
         Ok(())
     }
+
+    /// The same for labels that come as the steps from those of the series before. All steps are
+    /// taken, also if the index is full, because the next ones follow them.
+    pub(super) fn intern_steps<'l>(
+        &mut self,
+        index: &Index,
+        steps: impl Iterator<Item = Step<'l>>,
+        terms: &mut Vec<u32>,
+    ) -> Result<(), Full> {
+        // Whoever interns labels after this begins anew.
+        self.before.clear();
+        let mut before = self.ids.iter();
+        self.next.clear();
+        for step in steps {
+            let ids = ids_of(index, step, &mut before).unwrap_or(Some(Ids::NONE));
+            self.next.extend(ids);
+        }
+        std::mem::swap(&mut self.ids, &mut self.next);
+        terms.extend(self.ids.iter().map(|ids| ids.term));
+        match self.ids.iter().any(|ids| ids.term == Ids::NONE.term) {
+            true => Err(Full),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What the pair of a step has, if it has one in the set that it leads to.
+#[inline]
+fn ids_of<'i>(
+    index: &Index,
+    step: Step<'_>,
+    before: &mut impl Iterator<Item = &'i Ids>,
+) -> Result<Option<Ids>, Full> {
+    let known = match step {
+        Step::Pair(..) => None,
+        Step::Same | Step::Skip | Step::Value(_) => before.next(),
+    };
+    Ok(match (step, known) {
+        (Step::Same, Some(same)) => Some(*same),
+        (Step::Value(value), Some(Ids { label, .. })) => Some(Ids {
+            label: *label,
+            term: index.add_term(*label, value)?,
+        }),
+        (Step::Pair(name, value), _) => {
+            // Canonical names are text, so none is turned away here.
+            let name = std::str::from_utf8(name).map_err(|_| Full)?;
+            let label = index.add_label(name)?;
+            let term = index.add_term(label, value)?;
+            Some(Ids { label, term })
+        }
+        _ => None,
+    })
 }

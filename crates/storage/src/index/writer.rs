@@ -8,6 +8,7 @@ use super::interning::Interner;
 use super::pending::Pending;
 use super::series_pages::{PAGE_SLOTS, PageBuilder, Place, SeriesPage};
 use super::{Index, LABELS_MAX, Label, Run, TERM_PAGE, Term, TermPage};
+use crate::neighbours::Step;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;
@@ -153,6 +154,19 @@ impl Births<'_> {
         writer
             .interner
             .intern(self.index, labels, &mut writer.terms)?;
+        Ok(&writer.terms)
+    }
+
+    /// The same for labels that come as the steps from those of the call before.
+    pub(crate) fn intern_steps<'l>(
+        &mut self,
+        steps: impl Iterator<Item = Step<'l>>,
+    ) -> Result<&[u32], Full> {
+        let writer = &mut *self.writer;
+        writer.terms.clear();
+        writer
+            .interner
+            .intern_steps(self.index, steps, &mut writer.terms)?;
         Ok(&writer.terms)
     }
 

@@ -127,10 +127,10 @@ pub(super) trait ReadValues<'a> {
     fn finish(&self) -> Result<(), Malformed>;
 }
 
-/// Reads the columns and appends the rows to `into`.
+/// Reads the columns and calls `each` for the rows.
 pub(super) fn read<'a, V: ReadValues<'a>>(
     cursor: &mut Cursor<'a>,
-    into: &mut Vec<Row>,
+    mut each: impl FnMut(Row),
 ) -> Result<(), Malformed> {
     let count = cursor.uvarint()?;
     let mut slots = NumberReader::new(cursor.prefixed()?);
@@ -139,7 +139,7 @@ pub(super) fn read<'a, V: ReadValues<'a>>(
     let mut starts = NumberReader::new(cursor.prefixed()?);
     let has_starts = !starts.cursor.is_empty();
     for _ in 0..count {
-        into.push(Row {
+        each(Row {
             slot: slots.next_slot()?,
             time: times.next()?,
             start: if has_starts {

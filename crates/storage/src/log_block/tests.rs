@@ -3,11 +3,14 @@
 use super::*;
 use crate::chunk::OpenChunk;
 use crate::codec::decimal::Scale;
+use crate::fingerprint::HashKeys;
+use crate::index::Index;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::sample::stale_nan;
+use firn_model::section::push_section;
 
 type Births = Vec<(u32, Labels)>;
 
@@ -41,9 +44,11 @@ fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8>
 fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
     let reader = LogBlockReader::new(bytes)?;
     let mut births = Vec::new();
-    reader.births(|slot, labels| births.push((slot, labels.to_owned())))?;
+    reader
+        .births()
+        .read_labels(|slot, labels| births.push((slot, labels.to_owned())))?;
     let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-    reader.samples(&mut rows, &mut histograms)?;
+    reader.samples(|row| rows.push(row), &mut histograms)?;
     Ok((births, rows, histograms))
 }
 
@@ -220,6 +225,33 @@ fn log_block_golden_bytes_stay() {
     ]
     .concat();
     assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
+}
+
+#[test]
+fn births_of_random_sets_read_as_sections_and_as_steps_are_the_labels() {
+    for seed in 0..300 {
+        let rng = SimRng::new(seed);
+        let births = random_births(&rng);
+        let bytes = encode(&births, &[], &[]);
+        let records = LogBlockReader::new(&bytes).unwrap().births();
+        let mut sections = Vec::new();
+        let each = |slot, section: &[u8]| sections.push((slot, section.to_vec()));
+        records.clone().read(each).unwrap();
+        let index = Index::new(Arc::new(HashKeys::new(&rng)));
+        let (mut steps, mut interning) = (records, index.births());
+        assert_eq!(sections.len(), births.len(), "seed {seed}");
+        for ((slot, labels), (read, section)) in births.iter().zip(&sections) {
+            let mut expected = Vec::new();
+            push_section(&mut expected, labels.as_ref());
+            assert_eq!((read, section), (slot, &expected), "seed {seed}");
+            let terms = interning.intern_steps(steps.steps()).unwrap().to_vec();
+            assert_eq!(
+                terms,
+                interning.intern(labels.as_ref()).unwrap(),
+                "seed {seed}"
+            );
+        }
+    }
 }
 
 fn exemplar(labels: &Labels, value: f64, time: i64) -> TimedExemplar<'_> {

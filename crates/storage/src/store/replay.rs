@@ -19,15 +19,14 @@ use crate::catalogue::read_payload;
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
 use crate::log::Tail;
-use crate::log_block::LogBlockReader;
+use crate::log_block::{LogBlockReader, SeriesRecords};
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use catalog::Catalog;
+use catalog::{Catalog, TermLists};
 use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplars;
-use firn_model::labels::LabelsRef;
 use firn_model::log::{LogBlock, Position};
 use firn_model::sample::TimestampMs;
 use shard_rows::{Late, ShardRows};
@@ -41,6 +40,7 @@ const GROUP_BYTES: usize = 256 << 10;
 struct Replay<'a> {
     store: &'a Store,
     catalog: Mutex<Catalog>,
+    terms: Mutex<TermLists>,
     /// For each shard, samples that came after newer ones of their series.
     late: Box<[Mutex<Vec<Late>>]>,
     next_slot: AtomicU32,
@@ -49,10 +49,16 @@ struct Replay<'a> {
 }
 
 /// A series as it was read.
+#[derive(Clone, Copy)]
 struct Read {
     slot: u32,
     print: Fingerprint,
-    labels: Box<[u8]>,
+}
+
+/// Series of one payload: those that were read, and where they stand.
+struct Payload<'a> {
+    records: SeriesRecords<'a>,
+    series: Vec<Read>,
 }
 
 /// Whether a block has births, or something wrong with it.
@@ -61,9 +67,9 @@ fn may_have_births(payload: &[u8]) -> bool {
 }
 
 /// What all threads read, in order.
-fn all_of(parts: Vec<Mutex<Vec<Read>>>) -> Vec<Read> {
-    let take = |part: Mutex<Vec<Read>>| std::mem::take(&mut *lock(&part));
-    parts.into_iter().flat_map(take).collect()
+fn all_of<T>(parts: &[Mutex<Vec<T>>]) -> Vec<T> {
+    let take = |part: &Mutex<Vec<T>>| std::mem::take(&mut *lock(part));
+    parts.iter().flat_map(take).collect()
 }
 
 impl Store {
@@ -81,6 +87,7 @@ impl Store {
         let mut replay = Replay {
             store: self,
             catalog: Mutex::default(),
+            terms: Mutex::default(),
             late: self.shards.iter().map(|_| Mutex::default()).collect(),
             next_slot: AtomicU32::new(0),
             spare_rows: Mutex::default(),
@@ -134,24 +141,21 @@ impl Replay<'_> {
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
-        let read: Vec<Mutex<Vec<Read>>> = payloads.iter().map(|_| Mutex::default()).collect();
+        let read: Vec<Mutex<Vec<Payload<'_>>>> =
+            payloads.iter().map(|_| Mutex::default()).collect();
         self.store.env.compute.for_each(payloads.len(), &|i| {
-            let (mut series, mut section) = (Vec::new(), Vec::new());
-            let header = read_payload(&payloads[i], |slot, labels| {
-                series.push(self.read(slot, labels, &mut section));
-            });
-            match header {
-                Ok(header) => {
+            match read_payload(&payloads[i]) {
+                Ok((header, records)) => {
                     self.next_slot
                         .fetch_max(header.next_slot, Ordering::Relaxed);
+                    lock(&read[i]).push(self.read_series(records));
                 }
                 Err(e) => self.store.report(&e.to_string()),
-            }
-            *lock(&read[i]) = series;
+            };
         });
-        let series = all_of(read);
-        self.register_all(&series);
-        series.len() as u64
+        let read = all_of(&read);
+        self.register_all(&read);
+        read.iter().map(|payload| payload.series.len() as u64).sum()
     }
 
     /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
@@ -222,13 +226,17 @@ impl Replay<'_> {
         }
     }
 
-    /// `section` is memory to work in.
-    fn read(&self, slot: u32, labels: LabelsRef<'_>, section: &mut Vec<u8>) -> Read {
-        Read {
-            slot,
-            print: self.store.keys.of_labels(labels, section),
-            labels: labels.as_bytes().into(),
+    /// Reads the slots and fingerprints of series.
+    fn read_series<'a>(&self, records: SeriesRecords<'a>) -> Payload<'a> {
+        let mut series = Vec::new();
+        let read = records.clone().read(|slot, section| {
+            let print = self.store.keys.fingerprint(section);
+            series.push(Read { slot, print });
+        });
+        if let Err(e) = read {
+            self.store.report(&e.to_string());
         }
+        Payload { records, series }
     }
 
     /// Applies blocks that follow each other in the log.
@@ -237,13 +245,13 @@ impl Replay<'_> {
         // A few parts for each thread, so that none waits long for the last one.
         let part_len = payloads.len().div_ceil(compute.threads() * 4).max(1);
         let parts: Vec<&[Vec<u8>]> = payloads.chunks(part_len).collect();
-        let born: Vec<Mutex<Vec<Read>>> = parts.iter().map(|_| Mutex::default()).collect();
+        let born: Vec<Mutex<Vec<Payload<'_>>>> = parts.iter().map(|_| Mutex::default()).collect();
         // In most groups nothing was born, and threads need not be woken to find that.
         if payloads.iter().any(|payload| may_have_births(payload)) {
             compute.for_each(parts.len(), &|part| {
                 *lock(&born[part]) = self.read_births(parts[part]);
             });
-            self.register_all(&all_of(born));
+            self.register_all(&all_of(&born));
         }
         let rows: Vec<Mutex<ShardRows>> = parts.iter().map(|_| Mutex::default()).collect();
         let catalog = lock(&self.catalog);
@@ -261,18 +269,16 @@ impl Replay<'_> {
         lock(&self.spare_rows).append(&mut parts);
     }
 
-    fn read_births(&self, payloads: &[Vec<u8>]) -> Vec<Read> {
-        let mut series = Vec::new();
-        let mut section = Vec::new();
+    fn read_births<'a>(&self, payloads: &'a [Vec<u8>]) -> Vec<Payload<'a>> {
+        let mut read = Vec::new();
         for payload in payloads {
-            let read = LogBlockReader::new(payload).and_then(|block| {
-                block.births(|slot, labels| series.push(self.read(slot, labels, &mut section)))
-            });
-            if let Err(e) = read {
-                self.store.report(&e.to_string());
+            match LogBlockReader::new(payload) {
+                Ok(block) if block.has_births() => read.push(self.read_series(block.births())),
+                Ok(_) => {}
+                Err(e) => self.store.report(&e.to_string()),
             }
         }
-        series
+        read
     }
 
     fn read_rows(&self, payloads: &[Vec<u8>], catalog: &Catalog) -> ShardRows {
@@ -280,13 +286,12 @@ impl Replay<'_> {
         for payload in payloads {
             // A block that does not even have an outline was reported when its births were read.
             if let Ok(block) = LogBlockReader::new(payload)
-                && let Err(e) = rows.read(&block)
+                && let Err(e) = rows.read(self.store, catalog, &block)
             {
                 self.store.report(&e.to_string());
             }
         }
-        let newest = rows.sort_into_shards(self.store, catalog);
-        if let Some((slot, time)) = newest {
+        if let Some((slot, time)) = rows.take_newest() {
             // Also of slots that nobody has: a series born later must not inherit their samples.
             self.next_slot
                 .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
@@ -309,7 +314,7 @@ impl Replay<'_> {
     /// Samples whose series stood in a later block; those without any belong to removed series, or
     /// to ones whose birth was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
-        orphans.sort_into_shards(self.store, &lock(&self.catalog));
+        orphans.sort(self.store, &lock(&self.catalog));
         self.apply_rows(&[orphans]);
     }
 
@@ -326,11 +331,11 @@ impl Replay<'_> {
 
     /// Births in order of slots, as if they happened now.
     fn build_index(&self) {
-        let catalog = lock(&self.catalog);
+        let (catalog, terms) = (lock(&self.catalog), lock(&self.terms));
         let mut births = self.store.index.births();
-        catalog.each_by_slot(|slot, place, terms| {
+        catalog.each_by_slot(|slot, place| {
             births.skip_to(slot);
-            births.place(slot, place, terms);
+            births.place(slot, place, terms.of(slot));
         });
         births.skip_to(self.next_slot.load(Ordering::Relaxed));
     }

@@ -39,9 +39,11 @@ fn read(payload: &[u8]) -> (Vec<(u32, Labels)>, Vec<Bits>, Vec<HistogramRow>) {
     let birth = |slot, labels: firn_model::labels::LabelsRef<'_>| {
         births.push((slot, labels.to_owned()));
     };
-    block.births(birth).unwrap();
+    block.births().read_labels(birth).unwrap();
     let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-    block.samples(&mut rows, &mut histograms).unwrap();
+    block
+        .samples(|row| rows.push(row), &mut histograms)
+        .unwrap();
     let bits = |r: &Row| (r.slot, r.time, r.start, r.value.to_bits());
     (births, rows.iter().map(bits).collect(), histograms)
 }

@@ -44,7 +44,9 @@ fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
         items.push(item.ok().map(|block| {
             let (mut rows, mut histograms) = (Vec::new(), Vec::new());
             let block = LogBlockReader::new(&block.payload).unwrap();
-            block.samples(&mut rows, &mut histograms).unwrap();
+            block
+                .samples(|row| rows.push(row), &mut histograms)
+                .unwrap();
             rows.iter().map(|row| row.value).collect()
         }));
     })

@@ -6,7 +6,6 @@
 use crate::index::Place;
 use crate::trial::{self, Flaw};
 use firn_model::sample::TimestampMs;
-use std::collections::HashMap;
 
 const PAGE: usize = 4_096;
 
@@ -15,35 +14,103 @@ const NOWHERE: Place = Place(u32::MAX);
 /// Terms of a page; a series' terms lie in one.
 const TERMS_OF_PAGE: usize = 1 << 18;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    place: Place,
-    /// Where its terms lie.
+/// Pages by number, of which some are not there.
+struct Pages<T>(Vec<Option<Box<[T]>>>);
+
+impl<T> Default for Pages<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy> Pages<T> {
+    #[inline]
+    fn get(&self, slot: u32) -> Option<T> {
+        let page = self.0.get(slot as usize / PAGE)?.as_ref()?;
+        Some(page[slot as usize % PAGE])
+    }
+
+    /// What `slot` has; `none` if nothing was there yet.
+    fn entry(&mut self, slot: u32, none: T) -> &mut T {
+        let page = slot as usize / PAGE;
+        if self.0.len() <= page {
+            self.0.resize_with(page + 1, || None);
+        }
+        let page = self.0[page].get_or_insert_with(|| vec![none; PAGE].into());
+        &mut page[slot as usize % PAGE]
+    }
+}
+
+/// The series by slot; slots of a store that is years old are few among many numbers.
+#[derive(Default)]
+pub(super) struct Catalog {
+    places: Pages<Place>,
+    /// The newest sealed sample's time, for those whose pages the log may repeat.
+    sealed: Pages<Option<TimestampMs>>,
+}
+
+impl Catalog {
+    /// Says where a series lives.
+    pub(super) fn add(&mut self, slot: u32, place: Place) {
+        *self.places.entry(slot, NOWHERE) = place;
+    }
+
+    /// Forgets a series.
+    pub(super) fn forget(&mut self, slot: u32) {
+        if self.place(slot).is_some() {
+            self.add(slot, NOWHERE);
+        }
+    }
+
+    /// Where a series lives.
+    #[inline]
+    pub(super) fn place(&self, slot: u32) -> Option<Place> {
+        self.places.get(slot).filter(|place| *place != NOWHERE)
+    }
+
+    /// Says that the samples of a series up to `time` are sealed.
+    pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
+        let known = self.sealed.entry(slot, None);
+        *known = Some(time).max(*known);
+    }
+
+    /// Whether the sample of a series at `time` is sealed.
+    #[inline]
+    pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
+        let sealed = self.sealed.get(slot).flatten();
+        sealed.is_some_and(|sealed| time <= sealed) && !trial::has(Flaw::ReplaysSealed)
+    }
+
+    /// Calls `each` with the series that were not forgotten, by ascending slot.
+    pub(super) fn each_by_slot(&self, mut each: impl FnMut(u32, Place)) {
+        for (number, page) in self.places.0.iter().enumerate() {
+            for (at, place) in page.iter().flat_map(|p| p.iter()).enumerate() {
+                if *place != NOWHERE {
+                    each((number * PAGE + at) as u32, *place);
+                }
+            }
+        }
+    }
+}
+
+/// Where the terms of a series lie.
+#[derive(Clone, Copy, Default)]
+struct List {
     page: u32,
     start: u32,
     count: u32,
 }
 
-const NOBODY: Entry = Entry {
-    place: NOWHERE,
-    page: 0,
-    start: 0,
-    count: 0,
-};
-
-/// The series by slot.
+/// The terms of series, until the index is built.
 #[derive(Default)]
-pub(super) struct Catalog {
-    /// By slot; slots of a store that is years old are few among many numbers.
-    pages: Vec<Option<Box<[Entry]>>>,
+pub(super) struct TermLists {
+    by_slot: Pages<List>,
     terms: Vec<Vec<u32>>,
-    /// The newest sealed sample's time by slot, for those whose pages the log may repeat.
-    sealed: HashMap<usize, Box<[Option<TimestampMs>]>>,
 }
 
-impl Catalog {
-    /// Adds a series.
-    pub(super) fn add(&mut self, slot: u32, place: Place, terms: &[u32]) {
+impl TermLists {
+    /// Adds the terms of a series.
+    pub(super) fn add(&mut self, slot: u32, terms: &[u32]) {
         let is_full = |page: &Vec<u32>| page.len() + terms.len() > TERMS_OF_PAGE;
         if self.terms.last().is_none_or(is_full) {
             // The first one of a small store grows as a vector does.
@@ -54,63 +121,22 @@ impl Catalog {
             };
             self.terms.push(Vec::with_capacity(capacity));
         }
-        let terms_page = self.terms.len() - 1;
-        let into = &mut self.terms[terms_page];
-        let start = into.len();
-        into.extend_from_slice(terms);
-        let page = slot as usize / PAGE;
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
-        }
-        let page = self.pages[page].get_or_insert_with(|| vec![NOBODY; PAGE].into());
-        page[slot as usize % PAGE] = Entry {
-            place,
-            page: terms_page as u32,
-            start: start as u32,
+        let page = self.terms.len() - 1;
+        let into = &mut self.terms[page];
+        *self.by_slot.entry(slot, List::default()) = List {
+            page: page as u32,
+            start: into.len() as u32,
             count: terms.len() as u32,
         };
+        into.extend_from_slice(terms);
     }
 
-    /// Forgets a series.
-    pub(super) fn forget(&mut self, slot: u32) {
-        if let Some(Some(page)) = self.pages.get_mut(slot as usize / PAGE) {
-            page[slot as usize % PAGE] = NOBODY;
-        }
-    }
-
-    /// Where a series lives.
-    #[inline]
-    pub(super) fn place(&self, slot: u32) -> Option<Place> {
-        let page = self.pages.get(slot as usize / PAGE)?.as_ref()?;
-        Some(page[slot as usize % PAGE].place).filter(|place| *place != NOWHERE)
-    }
-
-    /// Says that the samples of a series up to `time` are sealed.
-    pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
-        let page = self.sealed.entry(slot as usize / PAGE);
-        let page = page.or_insert_with(|| vec![None; PAGE].into());
-        let known = &mut page[slot as usize % PAGE];
-        *known = Some(time).max(*known);
-    }
-
-    /// Whether the sample of a series at `time` is sealed.
-    #[inline]
-    pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
-        let page = self.sealed.get(&(slot as usize / PAGE));
-        page.is_some_and(|p| p[slot as usize % PAGE].is_some_and(|sealed| time <= sealed))
-            && !trial::has(Flaw::ReplaysSealed)
-    }
-
-    /// Calls `each` with the series that were not forgotten, by ascending slot.
-    pub(super) fn each_by_slot(&self, mut each: impl FnMut(u32, Place, &[u32])) {
-        for (number, page) in self.pages.iter().enumerate() {
-            for (at, entry) in page.iter().flat_map(|p| p.iter()).enumerate() {
-                if entry.place != NOWHERE {
-                    let terms = &self.terms[entry.page as usize][entry.start as usize..];
-                    let slot = (number * PAGE + at) as u32;
-                    each(slot, entry.place, &terms[..entry.count as usize]);
-                }
-            }
-        }
+    /// The terms of a series; none if it is not known.
+    pub(super) fn of(&self, slot: u32) -> &[u32] {
+        let list = self.by_slot.get(slot).unwrap_or_default();
+        let page = self.terms.get(list.page as usize);
+        page.map_or(&[], |page| {
+            &page[list.start as usize..][..list.count as usize]
+        })
     }
 }

@@ -1,22 +1,14 @@
 //! Places for series that were read: in the shards on all threads, and in the index on one of them.
 //!
-//! Interning is one after the other and takes about as long as all the rest, so one thread interns
-//! while the others fill shards. What both found comes together at the end.
+//! Interning is one after the other, so one thread interns while the others fill shards; it follows
+//! the steps from set to set as they are stored and needs no labels. What both found comes together
+//! at the end.
 
-use super::{Read, Replay};
+use super::{Payload, Read, Replay};
 use crate::head::series::Series;
 use crate::store::lock;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use firn_model::labels::LabelsRef;
-
-/// The terms of series, one behind the other.
-#[derive(Default)]
-struct Interned {
-    terms: Vec<u32>,
-    /// Where those of each series end; `None` if the index did not take it.
-    ends: Vec<Option<usize>>,
-}
 
 /// A series that got a place in a shard.
 struct InShard {
@@ -30,14 +22,18 @@ struct InShard {
 impl Replay<'_> {
     /// Gives series their places, unless they have them, or a later series has the same labels:
     /// then they were removed before that was born.
-    pub(super) fn register_all(&self, series: &[Read]) {
+    pub(super) fn register_all(&self, payloads: &[Payload<'_>]) {
+        let series: Vec<Read> = payloads
+            .iter()
+            .flat_map(|p| p.series.iter().copied())
+            .collect();
         let Some(newest) = series.iter().map(|read| read.slot).max() else {
             return;
         };
         self.next_slot
             .fetch_max(newest.saturating_add(1), Ordering::Relaxed);
         let store = self.store;
-        let interned = Mutex::new(Interned::default());
+        let untaken = Mutex::new(Vec::new());
         let shards = store.shards.len();
         let mut of_shards = vec![Vec::new(); shards];
         for (i, read) in series.iter().enumerate() {
@@ -46,33 +42,25 @@ impl Replay<'_> {
         let in_shards: Vec<Mutex<Vec<InShard>>> = (0..shards).map(|_| Mutex::default()).collect();
         store.env.compute.for_each(shards + 1, &|task| {
             match task.checked_sub(1) {
-                None => *lock(&interned) = self.intern(series),
+                None => *lock(&untaken) = self.intern(payloads),
                 Some(number) => {
                     let of_shard = &of_shards[number];
-                    *lock(&in_shards[number]) = self.fill_shard(number, series, of_shard);
+                    *lock(&in_shards[number]) = self.fill_shard(number, &series, of_shard);
                 }
             };
         });
-        let interned = std::mem::take(&mut *lock(&interned));
-        // In the order of births, so that sorting by it at the end has little to do.
-        let mut places: Vec<Option<(usize, InShard)>> = Vec::new();
-        places.resize_with(series.len(), || None);
+        let untaken = std::mem::take(&mut *lock(&untaken));
+        let mut catalog = lock(&self.catalog);
         for (number, in_shard) in in_shards.iter().enumerate() {
             for found in lock(in_shard).drain(..) {
-                let read = found.read;
-                places[read] = Some((number, found));
-            }
-        }
-        let mut catalog = lock(&self.catalog);
-        for (read, (number, found)) in series.iter().zip(places).filter_map(|(r, p)| Some((r, p?)))
-        {
-            if let Some(slot) = found.replaced {
-                catalog.forget(slot);
-                store.index.unmark(slot);
-            }
-            match interned.of(found.read) {
-                Some(terms) => catalog.add(read.slot, store.place(number, found.local), terms),
-                None => {
+                if let Some(slot) = found.replaced {
+                    catalog.forget(slot);
+                    store.index.unmark(slot);
+                }
+                if untaken.binary_search(&found.read).is_err() {
+                    let place = store.place(number, found.local);
+                    catalog.add(series[found.read].slot, place);
+                } else {
                     lock(&store.shards[number]).remove(found.local);
                     store.report("the index takes no more label names or values");
                 }
@@ -80,17 +68,24 @@ impl Replay<'_> {
         }
     }
 
-    fn intern(&self, series: &[Read]) -> Interned {
+    /// Has the index give every series its terms; returns the numbers of those that it did not
+    /// take, ascending.
+    fn intern(&self, payloads: &[Payload<'_>]) -> Vec<usize> {
         let mut births = self.store.index.births();
-        let mut interned = Interned::default();
-        for read in series {
-            let terms = births.intern(LabelsRef::from_canonical(&read.labels));
-            interned.ends.push(terms.ok().map(|terms| {
-                interned.terms.extend_from_slice(terms);
-                interned.terms.len()
-            }));
+        let mut terms = lock(&self.terms);
+        let mut untaken = Vec::new();
+        let mut number = 0;
+        for Payload { records, series } in payloads {
+            let mut records = records.clone();
+            for read in series {
+                match births.intern_steps(records.steps()) {
+                    Ok(of_series) => terms.add(read.slot, of_series),
+                    Err(_) => untaken.push(number),
+                }
+                number += 1;
+            }
         }
-        interned
+        untaken
     }
 
     /// `of_shard` are the numbers of its series, ascending.
@@ -121,13 +116,5 @@ impl Replay<'_> {
             });
         }
         filled
-    }
-}
-
-impl Interned {
-    fn of(&self, read: usize) -> Option<&[u32]> {
-        let end = self.ends[read]?;
-        let before = self.ends[..read].iter().rev().flatten().next();
-        Some(&self.terms[before.copied().unwrap_or(0)..end])
     }
 }

@@ -13,10 +13,19 @@ use firn_model::sample::TimestampMs;
 /// A sample that came after a newer one of its series: (local, time, start, value).
 pub(super) type Late = (u32, TimestampMs, TimestampMs, Sample);
 
-/// Rows with the numbers of their series in one shard.
+/// A float sample of the series `local` of a shard.
+#[derive(Clone, Copy)]
+struct ShardRow {
+    local: u32,
+    time: TimestampMs,
+    start: TimestampMs,
+    value: f64,
+}
+
+/// Samples of one shard's series.
 #[derive(Default)]
 struct OfShard {
-    floats: Vec<(u32, Row)>,
+    floats: Vec<ShardRow>,
     histograms: Vec<(u32, HistogramRow)>,
 }
 
@@ -26,12 +35,51 @@ pub(super) struct ShardRows {
     floats: Vec<Row>,
     histograms: Vec<HistogramRow>,
     shards: Vec<OfShard>,
+    /// The highest slot and the newest time.
+    newest: Option<(u32, TimestampMs)>,
 }
 
 impl ShardRows {
-    /// Adds the samples of a block.
-    pub(super) fn read(&mut self, block: &LogBlockReader<'_>) -> Result<(), Malformed> {
-        block.samples(&mut self.floats, &mut self.histograms)
+    /// Adds the samples of a block but for those that are sealed: to the shards of their series, or
+    /// to those whose series is not known.
+    pub(super) fn read(
+        &mut self,
+        store: &Store,
+        catalog: &Catalog,
+        block: &LogBlockReader<'_>,
+    ) -> Result<(), Malformed> {
+        let Self {
+            floats,
+            histograms,
+            shards,
+            newest,
+        } = self;
+        shards.resize_with(store.shards.len(), OfShard::default);
+        let (mut slot_max, mut time_max) = newest.unwrap_or((0, TimestampMs::MIN));
+        let mut any = newest.is_some();
+        let before = histograms.len();
+        let each = |row: Row| {
+            any = true;
+            slot_max = slot_max.max(row.slot);
+            time_max = time_max.max(row.time);
+            if !sort_row(store, catalog, shards, &row) {
+                floats.push(row);
+            }
+        };
+        let read = block.samples(each, histograms);
+        for row in &histograms[before..] {
+            any = true;
+            slot_max = slot_max.max(row.slot);
+            time_max = time_max.max(row.time);
+        }
+        *newest = any.then_some((slot_max, time_max));
+        self.sort_histograms(store, catalog);
+        read
+    }
+
+    /// The highest slot and the newest time of what was read.
+    pub(super) fn take_newest(&mut self) -> Option<(u32, TimestampMs)> {
+        self.newest.take()
     }
 
     /// Forgets all rows, and keeps their memory.
@@ -50,49 +98,29 @@ impl ShardRows {
         self.histograms.append(&mut other.histograms);
     }
 
-    /// Sorts the rows whose series is known into shards, but for those that are sealed. Returns the
-    /// highest slot and the newest time.
-    pub(super) fn sort_into_shards(
-        &mut self,
-        store: &Store,
-        catalog: &Catalog,
-    ) -> Option<(u32, TimestampMs)> {
-        let floats = self.floats.iter().map(|r| (r.slot, r.time));
-        let histograms = self.histograms.iter().map(|r| (r.slot, r.time));
-        let most = floats
-            .chain(histograms)
-            .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
+    /// Sorts the rows whose series was not known and is so now into shards, but for those that are
+    /// sealed.
+    pub(super) fn sort(&mut self, store: &Store, catalog: &Catalog) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
         let shards = &mut self.shards;
-        // Hashes spread them evenly, nearly.
-        let share = self.floats.len() / shards.len();
-        for shard in shards.iter_mut() {
-            shard.floats.reserve(share + share / 8);
-        }
-        self.floats.retain(|row| {
-            let Some(place) = catalog.place(row.slot) else {
-                return true;
-            };
-            if catalog.is_sealed(row.slot, row.time) {
-                return false;
-            }
-            let (shard, local) = store.shard_and_local(place);
-            shards[shard].floats.push((local, *row));
-            false
-        });
+        self.floats
+            .retain(|row| !sort_row(store, catalog, shards, row));
+        self.sort_histograms(store, catalog);
+    }
+
+    fn sort_histograms(&mut self, store: &Store, catalog: &Catalog) {
+        let shards = &mut self.shards;
         self.histograms.retain(|row| {
             let Some(place) = catalog.place(row.slot) else {
                 return true;
             };
-            if catalog.is_sealed(row.slot, row.time) {
-                return false;
+            if !catalog.is_sealed(row.slot, row.time) {
+                let (shard, local) = store.shard_and_local(place);
+                shards[shard].histograms.push((local, row.clone()));
             }
-            let (shard, local) = store.shard_and_local(place);
-            shards[shard].histograms.push((local, row.clone()));
             false
         });
-        most
     }
 
     /// Applies the rows of one shard; those that come too late for it go to `late`.
@@ -106,10 +134,10 @@ impl ShardRows {
         let Some(rows) = self.shards.get(number) else {
             return;
         };
-        for (local, row) in &rows.floats {
+        for row in &rows.floats {
             let value = Value::Float(row.value);
-            if !apply_one(store, shard, *local, row.time, row.start, value) {
-                late.push((*local, row.time, row.start, Sample::Float(row.value)));
+            if !apply_one(store, shard, row.local, row.time, row.start, value) {
+                late.push((row.local, row.time, row.start, Sample::Float(row.value)));
             }
         }
         for (local, row) in &rows.histograms {
@@ -120,6 +148,24 @@ impl ShardRows {
             }
         }
     }
+}
+
+/// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
+#[inline]
+fn sort_row(store: &Store, catalog: &Catalog, shards: &mut [OfShard], row: &Row) -> bool {
+    let Some(place) = catalog.place(row.slot) else {
+        return false;
+    };
+    if !catalog.is_sealed(row.slot, row.time) {
+        let (shard, local) = store.shard_and_local(place);
+        shards[shard].floats.push(ShardRow {
+            local,
+            time: row.time,
+            start: row.start,
+            value: row.value,
+        });
+    }
+    true
 }
 
 /// Appends a sample unless it is there already; whether that is done.
