@@ -1,10 +1,10 @@
-//! Data folders that are taken, not writable, of another format, or full.
+//! Data folders that are taken, not writable, of another format, full, or damaged.
 
-use crate::Kept;
 use crate::harness::server::{Server, command, firn, spawn};
 use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
-use std::path::Path;
+use crate::{Kept, now_ms};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a server on `data` says when it does not start.
@@ -93,6 +93,58 @@ fn disk_that_is_full_refuses_writes_and_goes_on_answering() {
         .http()
         .write(&body(&incompressible(kept.time_ms, 5000)));
     assert_eq!(answer.status, 204, "{}", answer.body);
+}
+
+#[test]
+fn page_that_is_damaged_fails_what_reads_it_and_nothing_else() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // Without a target, so that only these series are sealed.
+    let config = folder.path().join("nothing.yml");
+    std::fs::write(&config, "global: {}\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap()];
+    let server = Server::start(data.path(), &flags);
+    let time_ms = now_ms();
+    // More series than one page holds, so that some are in another page than the first.
+    let series = |value: f64| -> Vec<Series> {
+        let one = |i: u64| {
+            let labels = [("__name__", "kept"), ("id", &*format!("{i:04}"))];
+            Series::new(&labels, &[(time_ms, value + i as f64)])
+        };
+        (0..1024).map(one).collect()
+    };
+    let written = server.http().write(&body(&series(0.5)));
+    assert_eq!(written.status, 204, "{}", written.body);
+    assert!(server.stop().success());
+
+    // The end of the newest page: the beginning belongs to the series that came first.
+    let page = newest_file(&data.path().join("pages"));
+    let mut bytes = std::fs::read(&page).unwrap();
+    let place = bytes.len() - 256;
+    bytes[place] ^= 0x10;
+    std::fs::write(&page, &bytes).unwrap();
+
+    let server = Server::start(data.path(), &flags);
+    let http = server.http();
+    let time = format!("{}", time_ms as f64 / 1000.0);
+    let ask = |query: &str| http.post("/api/v1/query", &[("query", query), ("time", &time)]);
+    let damaged = ask("sum(kept)");
+    assert_eq!(damaged.status, 500, "{}", damaged.body);
+    let name = page.file_name().unwrap().to_str().unwrap();
+    assert!(damaged.body.contains(name), "{}", damaged.body);
+    let sound = ask("kept{id=\"0000\"}");
+    assert_eq!(sound.status, 200, "{}", sound.body);
+    assert!(sound.body.contains("\"0.5\""), "{}", sound.body);
+    let later = Series::new(&[("__name__", "later")], &[(time_ms, 1.0)]);
+    let written = http.write(&body(&[later]));
+    assert_eq!(written.status, 204, "{}", written.body);
+}
+
+/// The file of `folder` whose name is the last one.
+fn newest_file(folder: &Path) -> PathBuf {
+    let files = std::fs::read_dir(folder).unwrap();
+    let newest = files.map(|file| file.unwrap().path()).max();
+    newest.expect("the folder has a file")
 }
 
 /// A request of some KiB that no codec makes much smaller.
