@@ -7,10 +7,13 @@ SCRIPTS  ?= tests/promql
 FILES    ?=
 ROUNDS   ?= 300
 SEEDS    ?= 5000
+# What `make fuzz` fuzzes, of fuzz/targets, and for how long.
+TARGET   ?= page
+SECONDS  ?= 60
 # What the benchmark runs: --short and --ablation take three minutes, --churn ten, --full long.
 BENCH    ?= --short
 
-.PHONY: help run build test check interleavings bench soak conformance answers install
+.PHONY: help run build test check interleavings bench soak fuzz conformance answers install
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
@@ -19,6 +22,7 @@ help:
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
 	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --ablation or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
+	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
 	@echo "make answers      record the judged answers anew from REFERENCE_URL=http://..."
 
@@ -50,6 +54,9 @@ bench: build
 soak: build
 	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
+
+fuzz:
+	sh fuzz/run.sh $(TARGET) $(SECONDS)
 
 conformance: build
 	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))

@@ -1,0 +1,38 @@
+//! Any bytes as a page of a target, in each format and with each switch: nothing panics, reading
+//! ends, and labels can be asked for at every sample.
+
+#![no_main]
+
+use firn_model::exemplar::Exemplars;
+use firn_wire::exposition::{Event, Format, LabelPairs, Parser, Switches};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some(([form, switches], body)) = input.split_first_chunk() else {
+        return;
+    };
+    let format = match form % 3 {
+        0 => Format::Text,
+        1 => Format::OpenMetrics,
+        _ => Format::Protobuf,
+    };
+    let on = |bit: u8| switches >> bit & 1 == 1;
+    let switches = Switches {
+        type_and_unit_labels: on(0),
+        start_times: on(1),
+        native_histograms: on(2),
+        convert_classic_histograms: on(3),
+        always_classic_histograms: on(4),
+    };
+    let mut parser = Parser::new(format, body, switches);
+    let (mut pairs, mut exemplars) = (LabelPairs::default(), Exemplars::default());
+    let mut events = 0;
+    while let Ok(true) = parser.advance() {
+        events += 1;
+        assert!(events <= 16 * (body.len() + 16), "reading does not end");
+        if let Event::Sample(_) = parser.event()
+            && parser.labels(&mut pairs).is_ok()
+        {
+            parser.exemplars(&mut exemplars);
+        }
+    }
+});

@@ -1,0 +1,105 @@
+//! Writes what each target begins with into a folder: `seeds DIR`.
+
+#[path = "folder.rs"]
+mod folder;
+
+use firn_model::batch::Batch;
+use firn_model::labels::Labels;
+use firn_storage::page::{Columns, Family, PageBuilder, PageMeta};
+use firn_wire::{remote_write, snappy};
+use std::path::Path;
+
+fn main() -> std::io::Result<()> {
+    let dir = std::env::args().nth(1).unwrap_or_else(|| "corpus".into());
+    let dir = Path::new(&dir);
+    let message = message();
+    write(dir, "remote_write", [message.clone()])?;
+    write(
+        dir,
+        "snappy",
+        [snappy::compress(&message), snappy::compress(&[7; 300])],
+    )?;
+    write(dir, "exposition", expositions())?;
+    write(dir, "page", pages())?;
+    let files = folder::Image::make().files.into_iter().enumerate();
+    write(
+        dir,
+        "store",
+        files.map(|(i, (_, bytes))| [&[i as u8][..], &bytes].concat()),
+    )?;
+    let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
+    let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
+    write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))
+}
+
+fn write(
+    dir: &Path,
+    target: &str,
+    seeds: impl IntoIterator<Item = Vec<u8>>,
+) -> std::io::Result<()> {
+    let dir = dir.join(target);
+    std::fs::create_dir_all(&dir)?;
+    for (number, seed) in seeds.into_iter().enumerate() {
+        std::fs::write(dir.join(format!("seed-{number}")), seed)?;
+    }
+    Ok(())
+}
+
+/// A remote-write message of a few series.
+fn message() -> Vec<u8> {
+    let mut batch = Batch::default();
+    for series in 0..4 {
+        let labels = Labels::from_pairs([
+            ("__name__", "http_requests_total".to_owned()),
+            ("instance", format!("host-{series}")),
+            ("job", "api".to_owned()),
+        ]);
+        batch.push_series(labels.as_ref(), &[(1_700_000_000_000, f64::from(series))]);
+    }
+    let body = remote_write::encode(&batch);
+    let mut message = Vec::new();
+    snappy::decompress(&body, 1 << 16, &mut message).expect("it was compressed here");
+    message
+}
+
+/// Pages of targets in text; protobuf is reached from them by mutation.
+fn expositions() -> Vec<Vec<u8>> {
+    const TEXT: &str = "# HELP a_total It counts.\n# TYPE a_total counter\na_total{b=\"c\\n\"} 1 2\n\
+        # TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 3\nh_count 2\n";
+    const OPEN: &str = "# TYPE a counter\n# UNIT a seconds\na_total 1 # {t=\"x\"} 2 3\na_created 4\n\
+        # TYPE h histogram\nh_bucket{le=\"+Inf\"} 2 # {t=\"y\"} 1\nh_count 2\nh_sum 3\n# EOF\n";
+    let mut seeds = Vec::new();
+    for switches in [0, 0b0_1000, 0b1_1111] {
+        seeds.push([&[0, switches], TEXT.as_bytes()].concat());
+        seeds.push([&[1, switches], OPEN.as_bytes()].concat());
+        let family =
+            b"\x19\x0a\x01a\x12\x01h\x18\x00\x22\x0f\x0a\x06\x0a\x01b\x12\x01c\x1a\x05\x09";
+        seeds.push([&[2, switches], &family[..], &[0; 4]].concat());
+    }
+    seeds
+}
+
+/// Pages of floats of several kinds.
+fn pages() -> Vec<Vec<u8>> {
+    let value = |kind: u32, i: i64| match kind {
+        0 => 5.0,
+        1 => (i * 3) as f64,
+        2 => i as f64 / 100.0,
+        3 => 1.0 / (i + 1) as f64,
+        _ => f64::NAN,
+    };
+    let page = |count: i64| {
+        let mut builder = PageBuilder::new(PageMeta::default());
+        for kind in 0..5 {
+            let columns = Columns {
+                times: (0..count).map(|i| i * 15_000 + i % 3).collect(),
+                values: (0..count).map(|i| value(kind, i)).collect(),
+                ..Columns::default()
+            };
+            let pushed = builder.push(kind, Some(Family(1)), &columns);
+            pushed.expect("no series is too long");
+        }
+        builder.finish().expect("there are series")
+    };
+    [1, 7, 130].map(page).to_vec()
+}

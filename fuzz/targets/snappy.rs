@@ -1,0 +1,25 @@
+//! Any bytes as a snappy block: both decoders refuse them, or both unpack them to the same.
+
+#![no_main]
+
+use firn_wire::snappy;
+
+const BYTES_MAX: usize = 1 << 16;
+
+libfuzzer_sys::fuzz_target!(|body: &[u8]| {
+    let mut ours = Vec::new();
+    let unpacked = snappy::decompress(body, BYTES_MAX, &mut ours);
+    assert!(
+        ours.capacity() <= 2 * BYTES_MAX,
+        "more memory than the limit allows"
+    );
+    if snappy::declared_bytes(body, BYTES_MAX).is_err() {
+        assert!(unpacked.is_err());
+        return;
+    }
+    match (unpacked, snap::raw::Decoder::new().decompress_vec(body)) {
+        (Ok(()), Ok(theirs)) => assert_eq!(ours, theirs),
+        (Err(_), Err(_)) => {}
+        (ours, theirs) => panic!("ours: {ours:?}, theirs: {theirs:?}"),
+    }
+});

@@ -1,0 +1,78 @@
+//! Any bytes in the place of one file of a data folder: the store opens and answers, or says why
+//! not, stops cleanly and opens again; nothing panics.
+//!
+//! The first byte of an input chooses the file, the others are its contents.
+
+#![no_main]
+
+#[path = "folder.rs"]
+mod folder;
+
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::OpenMode;
+use firn_model::env::sim::{self, Sim};
+use firn_model::error::Error;
+use firn_model::sample::TimeRange;
+use firn_model::store::{Select, SelectRequest};
+use firn_model::tenant::TenantId;
+use firn_storage::store::Store;
+use folder::{Image, open};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+static IMAGE: OnceLock<Image> = OnceLock::new();
+
+/// A disk with these files and nothing else.
+fn disk_with(files: &[(PathBuf, Vec<u8>)]) -> Sim {
+    let sim = sim::env(1);
+    for (path, bytes) in files {
+        let folder = path.parent().expect("a file is in a folder");
+        let made = sim.env.disk.create_dir_all(folder);
+        made.expect("the disk is sound");
+        let file = sim.env.disk.open(path, OpenMode::CreateNew);
+        let file = file.expect("the disk is sound");
+        file.write_all_at(0, bytes).expect("the disk is sound");
+        file.sync_data().expect("the disk is sound");
+        sim.env.disk.sync_dir(folder).expect("the disk is sound");
+    }
+    sim
+}
+
+/// All samples of all series, in words.
+fn read_all(store: &Store) -> Result<String, Error> {
+    let selection = store.select(SelectRequest {
+        tenant: &TenantId::anonymous(),
+        matchers: &[],
+        range: TimeRange::ALL,
+        cancel: &Cancel::new(),
+    })?;
+    let mut columns = SeriesBatch::default();
+    selection.read(0..selection.len(), &mut columns)?;
+    let labels: Vec<_> = (0..selection.len()).map(|i| selection.labels(i)).collect();
+    Ok(format!("{labels:?} {columns:?}"))
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let image = IMAGE.get_or_init(Image::make);
+    let Some((chosen, bytes)) = input.split_first() else {
+        return;
+    };
+    let mut files = image.files.clone();
+    let chosen = usize::from(*chosen) % files.len();
+    files[chosen].1 = bytes.to_vec();
+    let sim = disk_with(&files);
+    let Ok(store) = open(&sim) else {
+        return;
+    };
+    // Samples may be gone or others: only checksums, which hold here, could tell.
+    let _ = read_all(&store);
+    let closed = store.close();
+    drop(store);
+    sim.disk.kill();
+    if closed.is_ok()
+        && let Ok(store) = open(&sim)
+    {
+        let _ = read_all(&store);
+    }
+});
