@@ -13,7 +13,7 @@ use crate::eval::over_time::RangeFunction;
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::rate::Extrapolation;
 use crate::eval::stream::Stream;
-use crate::eval::{buckets, label_functions, mixed};
+use crate::eval::{buckets, info, label_functions, mixed};
 use crate::functions::{Function, FunctionId};
 use crate::plan::{Node, NodeKind, Selector};
 use crate::value::QueryError;
@@ -58,6 +58,7 @@ pub(crate) fn vector(
             let input = Stream::from_leaf(leaf, true);
             absent(evaluator, &input, &args[0], grid)
         }
+        F::Info => info::vector(evaluator, args, grid),
         F::LabelReplace => label_functions::replace(evaluator, args, grid),
         F::LabelJoin => label_functions::join(evaluator, args, grid),
         F::Sort | F::SortDesc | F::SortByLabel | F::SortByLabelDesc => {
