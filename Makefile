@@ -24,7 +24,7 @@ help:
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
-	@echo "make answers      record the judged answers anew from REFERENCE_URL=http://..."
+	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features) and FULL=http://..."
 
 run: build
 	$(FIRN) serve
@@ -62,4 +62,5 @@ conformance: build
 	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
 
 answers:
-	$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record $(REFERENCE_URL)
+	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))
+	$(if $(FULL),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record full $(FULL))

@@ -1,6 +1,7 @@
-//! Firn answers as Prometheus 3.14 does: every expression of `answers.jsonl` over `data.txt`.
+//! Firn answers as Prometheus 3.14 does: every expression of the sets over `data.txt`.
 //!
-//! The record is made by `make answers` and never by Firn.
+//! The record is made by `make answers` and never by Firn. The set `plain` is of a system without
+//! feature flags.
 
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -14,20 +15,21 @@ use firn_mirror::answers::data::Data;
 use firn_mirror::answers::{self, Recorded};
 use harness::server::Server;
 
-#[test]
-fn answers_equal_those_of_the_reference() {
+fn check(flags: &[&str], file: &[u8], count_min: usize) {
     let dir = tempfile::tempdir().unwrap();
     // Without a config Firn scrapes itself, and the data is years old.
     let config = dir.path().join("prometheus.yml");
     std::fs::write(&config, "scrape_configs: []\n").unwrap();
     let config = format!("--config={}", config.display());
-    let server = Server::start(&dir.path().join("data"), &[&config]);
+    let mut all_flags = vec![config.as_str()];
+    all_flags.extend(flags);
+    let server = Server::start(&dir.path().join("data"), &all_flags);
     let base = format!("http://{}", server.address);
 
     let data = Data::parse(include_str!("data.txt")).unwrap();
     answers::send(&base, &data).unwrap();
-    let recorded = Recorded::parse_lines(include_str!("answers.jsonl")).unwrap();
-    assert!(recorded.len() >= 1_500, "the record is cut short");
+    let recorded = Recorded::unpack(file).unwrap();
+    assert!(recorded.len() >= count_min, "the record is cut short");
     let failures = answers::check(&base, &recorded).unwrap();
 
     let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -38,4 +40,9 @@ fn answers_equal_those_of_the_reference() {
         failures.len(),
         recorded.len()
     );
+}
+
+#[test]
+fn answers_without_features_equal_those_of_the_reference() {
+    check(&[], include_bytes!("plain.jsonl.gz"), 2_500);
 }

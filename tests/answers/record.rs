@@ -1,11 +1,12 @@
 //! `make answers`: records what a reference Prometheus says, or holds a system against the record.
 //!
 //! ```text
-//! firn-answers record URL    sends data.txt, asks queries.txt, writes answers.jsonl
-//! firn-answers check URL     sends data.txt, asks again, prints where the answers differ
+//! firn-answers record SET URL    sends data.txt, asks SET.txt, writes SET.jsonl.gz
+//! firn-answers check SET URL     sends data.txt, asks again, prints where the answers differ
 //! ```
 //!
-//! The system at URL must be empty and take remote write.
+//! The set `plain` is for a system without feature flags, `full` for one with all of PromQL's. The
+//! system at URL must be empty and take remote write.
 
 use firn_mirror::answers::data::Data;
 use firn_mirror::answers::{self, Recorded, queries};
@@ -36,19 +37,22 @@ fn run() -> Result<String, String> {
     };
     let data = Data::parse(&read("data.txt")?).map_err(|e| format!("data.txt: {e}"))?;
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["record", url] => {
-            let asks = queries::parse(&read("queries.txt")?, data.start_ms)
-                .map_err(|e| format!("queries.txt: {e}"))?;
+        ["record", set, url] => {
+            let name = format!("{set}.txt");
+            let asks =
+                queries::parse(&read(&name)?, data.start_ms).map_err(|e| format!("{name}: {e}"))?;
             answers::send(url, &data).map_err(|e| e.to_string())?;
             let recorded = answers::record(url, asks).map_err(|e| e.to_string())?;
-            let lines: String = recorded.iter().map(|r| r.to_line() + "\n").collect();
-            let path = dir.join("answers.jsonl");
-            std::fs::write(&path, lines).map_err(|e| format!("{}: {e}", path.display()))?;
+            let file = Recorded::pack(&recorded).map_err(|e| e.to_string())?;
+            let path = dir.join(format!("{set}.jsonl.gz"));
+            std::fs::write(&path, file).map_err(|e| format!("{}: {e}", path.display()))?;
             Ok(format!("{} answers: {}\n", recorded.len(), path.display()))
         }
-        ["check", url] => {
-            let recorded = Recorded::parse_lines(&read("answers.jsonl")?)
-                .map_err(|e| format!("answers.jsonl: {e}"))?;
+        ["check", set, url] => {
+            let path = dir.join(format!("{set}.jsonl.gz"));
+            let file = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let recorded =
+                Recorded::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
             answers::send(url, &data).map_err(|e| e.to_string())?;
             let failures = answers::check(url, &recorded).map_err(|e| e.to_string())?;
             let passed = recorded.len() - failures.len();
@@ -58,6 +62,6 @@ fn run() -> Result<String, String> {
                 failures.len()
             ))
         }
-        _ => Err("usage: firn-answers record|check URL".to_owned()),
+        _ => Err("usage: firn-answers record|check SET URL".to_owned()),
     }
 }

@@ -1,11 +1,13 @@
 //! Judged answers: what a reference system says to given expressions over given data, kept in a
 //! file, and how another system is held against it.
 //!
-//! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`.
+//! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`; the
+//! lines are compressed with gzip.
 
 pub mod data;
 pub mod expressions;
 pub mod queries;
+mod words;
 
 use crate::api::{Ask, Client};
 use crate::body;
@@ -17,7 +19,11 @@ use firn_promql::Features;
 use firn_promql::ast::{AggregateOp, BinaryOp, Expr, ExprKind, Grouping};
 use firn_promql::functions::FunctionId;
 use firn_promql::parser;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 
 /// Data time of one request: well inside what receivers accept behind their newest sample.
 const REQUEST_SPAN_MS: i64 = 300_000;
@@ -40,8 +46,26 @@ impl Recorded {
         json!({ "ask": self.ask.to_json(), "answer": self.answer }).to_string()
     }
 
+    /// The file of `all`.
+    pub fn pack(all: &[Recorded]) -> Result<Vec<u8>, MirrorError> {
+        let mut file = GzEncoder::new(Vec::new(), Compression::best());
+        let write = |recorded: &Recorded| file.write_all((recorded.to_line() + "\n").as_bytes());
+        let written = all.iter().try_for_each(write);
+        let packed = written.and_then(|()| file.finish());
+        packed.map_err(|e| MirrorError::Usage(format!("answers cannot be packed: {e}")))
+    }
+
+    /// Reads a file. Fails with the number of the first line that cannot be read.
+    pub fn unpack(file: &[u8]) -> Result<Vec<Recorded>, MirrorError> {
+        let mut text = String::new();
+        GzDecoder::new(file)
+            .read_to_string(&mut text)
+            .map_err(|e| MirrorError::Usage(format!("answers cannot be unpacked: {e}")))?;
+        Self::parse_lines(&text)
+    }
+
     /// Reads the lines of a file. Fails with the number of the first that cannot be read.
-    pub fn parse_lines(text: &str) -> Result<Vec<Recorded>, MirrorError> {
+    fn parse_lines(text: &str) -> Result<Vec<Recorded>, MirrorError> {
         let parse = |(number, line): (usize, &str)| {
             let mut value: Value = serde_json::from_str(line).unwrap_or_default();
             let ask = Ask::from_json(&value["ask"]);
@@ -71,14 +95,27 @@ pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
     Ok(())
 }
 
-/// What the system at `base` says to each of `asks`.
+/// How often each query is asked while answers are recorded.
+const ASKED_TIMES: usize = 6;
+
+/// What the system at `base` says to each of `asks`. Left out is what it does not always answer
+/// alike: Prometheus walks maps of Go in no order, and which series of a range it takes or names
+/// first may hang on that.
 pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> {
     let client = Client::new(base);
-    let ask = |ask: Ask| {
-        let answer = client.ask(&ask)?;
-        Ok(Recorded { ask, answer })
-    };
-    asks.into_iter().map(ask).collect()
+    let mut recorded = Vec::new();
+    for ask in asks {
+        let (answer, rules) = (client.ask(&ask)?, rules(&ask));
+        let mut agrees = true;
+        for _ in 1..ASKED_TIMES {
+            let again = client.ask(&ask)?;
+            agrees &= compare::difference(&answer, &again, rules).is_none();
+        }
+        if agrees {
+            recorded.push(Recorded { ask, answer });
+        }
+    }
+    Ok(recorded)
 }
 
 /// A query that another system answers in another way than the reference.
@@ -115,7 +152,7 @@ pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorEr
 /// What an answer to `ask` is held to: the same bits, unless values of many series are added up or
 /// functions are called whose last bit is their library's choice; an order where PromQL has one.
 pub fn rules(ask: &Ask) -> Rules {
-    let parsed = parser::parse(ask.expression(), Features::default());
+    let parsed = parser::parse(ask.expression(), Features::ALL);
     let rounds = parsed.as_ref().is_ok_and(may_round);
     let ordered = matches!(ask, Ask::Instant { .. }) && parsed.as_ref().is_ok_and(has_order);
     Rules {
@@ -228,9 +265,10 @@ mod tests {
             },
             answer: json!({"status": "error"}),
         };
-        let text = recorded.to_line();
-        assert_eq!(Recorded::parse_lines(&text).unwrap(), [recorded]);
-        let e = Recorded::parse_lines(&format!("{text}\n{{}}")).unwrap_err();
+        let line = recorded.to_line();
+        let file = Recorded::pack(std::slice::from_ref(&recorded)).unwrap();
+        assert_eq!(Recorded::unpack(&file).unwrap(), [recorded]);
+        let e = Recorded::parse_lines(&format!("{line}\n{{}}")).unwrap_err();
         assert_eq!(e.to_string(), "line 2 is not a recorded answer");
     }
 }

@@ -29,13 +29,44 @@ pub enum Ask {
         /// Time between steps.
         step_ms: i64,
     },
+    /// What the system reads in it, without data.
+    Text {
+        /// How to ask.
+        form: Form,
+        /// The PromQL text.
+        expression: String,
+    },
+}
+
+/// What to say of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Its syntax tree.
+    Parsed,
+    /// The text with line breaks.
+    Formatted,
+}
+
+impl Form {
+    /// Both.
+    pub const ALL: [Form; 2] = [Form::Parsed, Form::Formatted];
+
+    /// The endpoint below `/api/v1`.
+    pub fn endpoint(self) -> &'static str {
+        match self {
+            Form::Parsed => "parse_query",
+            Form::Formatted => "format_query",
+        }
+    }
 }
 
 impl Ask {
     /// The PromQL text.
     pub fn expression(&self) -> &str {
         match self {
-            Ask::Instant { expression, .. } | Ask::Range { expression, .. } => expression,
+            Ask::Instant { expression, .. }
+            | Ask::Range { expression, .. }
+            | Ask::Text { expression, .. } => expression,
         }
     }
 
@@ -63,6 +94,9 @@ impl Ask {
                     ("step", seconds(*step_ms)),
                 ],
             ),
+            Ask::Text { form, expression } => {
+                (form.endpoint(), vec![("query", expression.clone())])
+            }
         }
     }
 
@@ -91,7 +125,12 @@ impl Ask {
                 end_ms: ms("end")?,
                 step_ms: ms("step")?,
             }),
-            _ => None,
+            endpoint => {
+                let form = Form::ALL
+                    .into_iter()
+                    .find(|form| form.endpoint() == endpoint)?;
+                Some(Ask::Text { form, expression })
+            }
         }
     }
 }
@@ -116,6 +155,7 @@ impl std::fmt::Display for Ask {
                 seconds(*end_ms),
                 seconds(*step_ms)
             ),
+            Ask::Text { form, expression } => write!(f, "{expression}  {}", form.endpoint()),
         }
     }
 }
@@ -176,10 +216,16 @@ impl Client {
         })
     }
 
-    /// The answer to a query, an error's answer too.
+    /// The answer to a query, an error's answer too. What a system says of a text may be no JSON:
+    /// Prometheus cannot write a tree that holds a NaN.
     pub fn ask(&self, ask: &Ask) -> Result<Value, MirrorError> {
         let (endpoint, params) = ask.request();
-        self.json(endpoint, &params)
+        if !matches!(ask, Ask::Text { .. }) {
+            return self.json(endpoint, &params);
+        }
+        let body = self.get(endpoint, &params)?;
+        let text = || String::from_utf8_lossy(&body).into_owned();
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(text())))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body = snappy( { 0x0a | length | series }* )          prometheus.WriteRequest
-//! series = { 0x0a | length | label }* { 0x12 | length | sample }*
+//! series = { 0x0a | length | label }* { 0x22 | length | histogram }* { 0x12 | length | sample }*
 //! label = 0x0a | length | name | 0x12 | length | value
 //! sample = 0x09 | value as f64 | 0x10 | time as uvarint
 //! ```
@@ -10,12 +10,14 @@
 //! This is a writer of its own, and not the inverse of Firn's reader, so that what the reader
 //! accepts is held against the published format and not against itself.
 
+mod histogram;
+
 use firn_model::batch::{Batch, SeriesSamples};
 
 /// Bytes of a sample that are always there: two tags and the value.
 const SAMPLE_FIXED_BYTES: usize = 10;
 
-/// The body of a request that carries the float samples of `batch`.
+/// The body of a request that carries the samples of `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
     let mut message = Vec::with_capacity(batch.series_count() * 320);
     let mut series_bytes = Vec::with_capacity(512);
@@ -41,6 +43,9 @@ fn push_series(out: &mut Vec<u8>, series: SeriesSamples<'_>) {
         push_uvarint(out, (bytes + name.len() + value.len()) as u64);
         push_field(out, 0x0a, name.as_bytes());
         push_field(out, 0x12, value);
+    }
+    for sample in series.histograms {
+        push_field(out, 0x22, &histogram::encode(sample));
     }
     for (time, value) in series.times.iter().zip(series.values) {
         // Negative times are ten bytes long in protobuf's int64.

@@ -27,6 +27,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
+use crate::value::PointValue;
 use crate::{Features, Options};
 use command::{Command, Load};
 use firn_model::batch::{Batch, HistogramSample};
@@ -133,6 +134,21 @@ impl fmt::Display for ScriptReport {
         }
         write!(f, "{passed} passed, {failed} failed")
     }
+}
+
+/// The values of a series, one a position; `None` where nothing stands.
+pub type SeriesValues = Vec<Option<PointValue>>;
+
+/// Reads a line of a load, `x{a="b"} 1+2x10 _ stale {{count:3}}`. Fails with what is wrong with it.
+pub fn read_series(line: &str) -> Result<(Labels, SeriesValues), String> {
+    let (labels, values) = sequence::parse_series(line)?;
+    let value = |value: Option<SampleValue>| {
+        value.map(|value| match value {
+            SampleValue::Float(value) => PointValue::Float(value),
+            SampleValue::Histogram(histogram) => PointValue::Histogram(histogram.value.into()),
+        })
+    };
+    Ok((labels, values.into_iter().map(value).collect()))
 }
 
 /// Runs the script `text` on `store`, which is cleared first.

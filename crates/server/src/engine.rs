@@ -1,6 +1,7 @@
 //! The language as the server sees it, so that a test or a front end of a cluster can stand in.
 
 use firn_model::matcher::Matcher;
+use firn_promql::ast::Expr;
 use firn_promql::printer::pretty;
 use firn_promql::value::{QueryError, QueryResult};
 use firn_promql::{Context, EvalTime, Features, Options, parser};
@@ -22,6 +23,11 @@ pub trait Engine: Send + Sync {
     /// The matchers of every selector in an expression. The error is the parser's text.
     fn selectors(&self, text: &str, features: Features) -> Result<Vec<Vec<Matcher>>, String> {
         parser::parse_selectors(text, features).map_err(|e| e.to_string())
+    }
+
+    /// The syntax tree of `text`. The error is the parser's text.
+    fn tree(&self, text: &str, features: Features) -> Result<Expr, String> {
+        parser::parse(text, features).map_err(|e| e.to_string())
     }
 
     /// `text` in the language's uniform layout. The error is the parser's text.

@@ -40,6 +40,7 @@ mod socket;
 mod status;
 mod targets;
 mod times;
+mod tree;
 mod write;
 
 pub use app::{App, State};

@@ -17,6 +17,7 @@ pub(crate) enum Endpoint {
     Status,
     Targets,
     FormatQuery,
+    ParseQuery,
     Metrics,
     Operations,
     Page,
@@ -24,7 +25,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 14] = [
+    pub(crate) const ALL: [Endpoint; 15] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -35,6 +36,7 @@ impl Endpoint {
         Endpoint::Status,
         Endpoint::Targets,
         Endpoint::FormatQuery,
+        Endpoint::ParseQuery,
         Endpoint::Metrics,
         Endpoint::Operations,
         Endpoint::Page,
@@ -53,6 +55,7 @@ impl Endpoint {
             Endpoint::Status => "status",
             Endpoint::Targets => "targets",
             Endpoint::FormatQuery => "format_query",
+            Endpoint::ParseQuery => "parse_query",
             Endpoint::Metrics => "metrics",
             Endpoint::Operations => "operations",
             Endpoint::Page => "page",

@@ -1,10 +1,11 @@
-//! `/api/v1/query`, `/api/v1/query_range` and `/api/v1/format_query`.
+//! `/api/v1/query`, `/api/v1/query_range`, `/api/v1/format_query` and `/api/v1/parse_query`.
 
 use crate::answer::{Annotations, Answer, document};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::json;
 use crate::times::parse_duration_nanos;
+use crate::tree;
 use axum::response::Response;
 use firn_model::budget::Reservation;
 use firn_model::labels::Labels;
@@ -92,6 +93,23 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     let mut data = Vec::new();
     json::push_html_string(&mut data, formatted.await?.as_bytes());
     Ok(call.json(document(&data, &Annotations::default())))
+}
+
+/// The query's syntax tree.
+pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
+    let deadline = Instant::now() + call.app.limits().query_timeout;
+    let text = call.form.get("query").to_owned();
+    let app = call.app.clone();
+    let tree = call.app.compute(deadline, move |_| {
+        let tree = app.parts.engine.tree(&text, app.parts.query.features);
+        let tree = tree.map_err(|e| Failure::parameter("query", e))?;
+        Ok(tree::to_json(&tree))
+    });
+    match tree.await? {
+        Ok(data) => Ok(call.json(document(&data, &Annotations::default()))),
+        // As upstream, whose encoder fails once the answer has begun.
+        Err(why) => Ok(Failure::internal(why).into_plain()),
+    }
 }
 
 async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Response, Failure> {

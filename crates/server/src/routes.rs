@@ -52,8 +52,8 @@ pub fn router(app: App) -> Router {
 
 fn api() -> Router<App> {
     use Endpoint::{
-        Exemplars, FormatQuery, LabelValues, Labels, Query, QueryRange, Series, Status, Targets,
-        Write,
+        Exemplars, FormatQuery, LabelValues, Labels, ParseQuery, Query, QueryRange, Series, Status,
+        Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -64,6 +64,10 @@ fn api() -> Router<App> {
         .route(
             "/format_query",
             api_route(GET_POST, FormatQuery, query::format),
+        )
+        .route(
+            "/parse_query",
+            api_route(GET_POST, ParseQuery, query::parse),
         )
         .route(
             "/query_exemplars",

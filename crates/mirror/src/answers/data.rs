@@ -4,16 +4,19 @@
 //! start 1700000000000      time of position 0 in milliseconds, for all that follows
 //! step 30s                 time between positions, for what follows
 //! shift 417ms              moves what follows
-//! name{label="value"} 1 2+3x4 _ _x5 stale NaN
+//! name{label="value"} 1 2+3x4 _ _x5 stale NaN {{count:1 sum:2 buckets:[1]}}x3
 //! ```
 //!
 //! Invariant: the samples of a series are in time order; staleness markers have their bits.
 
 use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
-use firn_model::batch::Batch;
-use firn_model::labels::{Labels, METRIC_NAME};
-use firn_model::sample::{TimestampMs, stale_nan};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::histogram::Histogram;
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_promql::script::read_series;
+use firn_promql::value::PointValue;
 
 /// Series and their samples.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +24,7 @@ pub struct Data {
     /// The time that the times of queries count from.
     pub start_ms: TimestampMs,
     /// Label sets with their samples.
-    pub series: Vec<(Labels, Vec<(TimestampMs, f64)>)>,
+    pub series: Vec<(Labels, Vec<(TimestampMs, PointValue)>)>,
 }
 
 impl Data {
@@ -69,7 +72,7 @@ impl Data {
                 let start = samples.partition_point(|(t, _)| *t < from);
                 let end = samples.partition_point(|(t, _)| *t < from + span_ms);
                 if start < end {
-                    batch.push_series(labels.as_ref(), &samples[start..end]);
+                    push_series(&mut batch, labels, &samples[start..end]);
                 }
             }
             if !batch.is_empty() {
@@ -81,92 +84,34 @@ impl Data {
     }
 }
 
-type Series = (Labels, Vec<(TimestampMs, f64)>);
+type Series = (Labels, Vec<(TimestampMs, PointValue)>);
 
 fn parse_series(line: &str, first_ms: TimestampMs, step_ms: i64) -> Option<Series> {
-    let (labels, values) = parse_labels(line)?;
-    let mut samples = Vec::new();
-    let mut time_ms = first_ms;
-    for item in values.split_whitespace() {
-        for value in expand(item)? {
-            if let Some(value) = value {
-                samples.push((time_ms, value));
+    let (labels, values) = read_series(line).ok()?;
+    let times = (0..).map(|position| first_ms + position * step_ms);
+    let samples = times.zip(values);
+    let present = samples.filter_map(|(time, value)| Some((time, value?)));
+    Some((labels, present.collect()))
+}
+
+/// Adds a series in runs of floats and runs of histograms: receivers take the floats of one place
+/// of a request before its histograms.
+fn push_series(batch: &mut Batch, labels: &Labels, samples: &[(TimestampMs, PointValue)]) {
+    let is_float = |value: &PointValue| matches!(value, PointValue::Float(_));
+    for run in samples.chunk_by(|(_, a), (_, b)| is_float(a) == is_float(b)) {
+        batch.label_bytes().extend_from_slice(labels.as_bytes());
+        for (time, value) in run {
+            match value {
+                PointValue::Float(value) => batch.push_float(*time, *value),
+                PointValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                    time: *time,
+                    start_time: START_UNKNOWN,
+                    histogram: Histogram::clone(histogram),
+                }),
             }
-            time_ms += step_ms;
         }
+        batch.end_series();
     }
-    Some((labels, samples))
-}
-
-/// The labels at the start of `line`, and what follows them.
-fn parse_labels(line: &str) -> Option<(Labels, &str)> {
-    let name_end = line.find(['{', ' '])?;
-    let (name, mut rest) = line.split_at(name_end);
-    let mut pairs = vec![(METRIC_NAME.to_owned(), name.to_owned())];
-    if let Some(inner) = rest.strip_prefix('{') {
-        rest = inner;
-        while !rest.starts_with('}') {
-            let (label, tail) = rest.split_once("=\"")?;
-            let (value, tail) = parse_quoted(tail)?;
-            pairs.push((label.to_owned(), value));
-            rest = tail.strip_prefix(',').unwrap_or(tail);
-        }
-        rest = &rest[1..];
-    }
-    Some((Labels::from_pairs(pairs), rest))
-}
-
-/// The string whose opening quote is already read, and what follows its closing quote.
-fn parse_quoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' => value.push(match chars.next()?.1 {
-                'n' => '\n',
-                c @ ('"' | '\\') => c,
-                _ => return None,
-            }),
-            c => value.push(c),
-        }
-    }
-    None
-}
-
-/// The positions that an item stands for; `None` inside is a gap.
-fn expand(item: &str) -> Option<Vec<Option<f64>>> {
-    if item == "stale" {
-        return Some(vec![Some(stale_nan())]);
-    }
-    if let Some(gaps) = item.strip_prefix('_') {
-        let count = match gaps.strip_prefix('x') {
-            Some(count) => count.parse().ok()?,
-            None if gaps.is_empty() => 1,
-            None => return None,
-        };
-        return Some(vec![None; count]);
-    }
-    let Some((values, count)) = item.rsplit_once('x') else {
-        return Some(vec![Some(item.parse().ok()?)]);
-    };
-    // The step's sign is the last sign that does not begin the number or its exponent.
-    let sign = values
-        .char_indices()
-        .skip(1)
-        .filter(|(i, c)| matches!(c, '+' | '-') && !values[..*i].ends_with(['e', 'E']))
-        .last();
-    let (first, step) = match sign {
-        Some((at, _)) => (&values[..at], values[at..].parse().ok()?),
-        None => (values, 0.0),
-    };
-    let mut value: f64 = first.parse().ok()?;
-    let mut out = Vec::new();
-    for _ in 0..=count.parse::<usize>().ok()? {
-        out.push(Some(value));
-        value += step;
-    }
-    Some(out)
 }
 
 #[cfg(test)]
@@ -178,7 +123,10 @@ mod tests {
         let samples: Vec<_> = data.series[0]
             .1
             .iter()
-            .map(|(t, v)| (*t, v.to_bits()))
+            .map(|(t, value)| match value {
+                PointValue::Float(value) => (*t, value.to_bits()),
+                PointValue::Histogram(histogram) => (*t, histogram.sum.to_bits()),
+            })
             .collect();
         assert_eq!(samples, expected, "{text}");
     }
@@ -186,7 +134,8 @@ mod tests {
     #[test]
     fn data_of_every_item_is_expanded() {
         let bits = f64::to_bits;
-        let text = "start 1000\nstep 1s\nshift 5ms\nm{} 1 _ 2+0.5x2 _x2 -1e-3-1x1 stale 7x1 -Inf";
+        let text = "start 1000\nstep 1s\nshift 5ms\nm{} 1 _ 2+0.5x2 _x2 -1e-3-1x1 stale 7x1 -Inf \
+                    {{sum:4}}";
         let expected = [
             (1_005, bits(1.0)),
             (3_005, bits(2.0)),
@@ -198,6 +147,7 @@ mod tests {
             (11_005, bits(7.0)),
             (12_005, bits(7.0)),
             (13_005, bits(f64::NEG_INFINITY)),
+            (14_005, bits(4.0)),
         ];
         check(text, &expected);
     }

@@ -3,103 +3,97 @@
 //! A grammar over the metrics of the test data, walked by a seeded generator. Invariant: equal
 //! seeds give equal expressions; every expression parses and has the type of an instant vector.
 
+use crate::answers::words::*;
 use crate::fleet::random::Random;
 
-const VECTORS: [&str; 14] = [
-    "http_requests_total",
-    "http_requests_total{code=\"200\"}",
-    "http_requests_total{job=~\"api|web\",code!=\"500\"}",
-    "cpu_seconds_total",
-    "memory_bytes",
-    "memory_bytes{job=\"api\"}",
-    "temperature_celsius",
-    "queue_length",
-    "request_seconds_bucket",
-    "up",
-    "sparse",
-    "flapping",
-    "some_nan",
-    "cores",
-];
-
-const WINDOWS: [&str; 6] = ["30s", "1m", "95s", "5m", "12m", "40m"];
-
-const OFFSETS: [&str; 5] = ["1m", "7m", "-2m", "90s", "33s"];
-
-const RANGE_FUNCTIONS: [&str; 16] = [
-    "rate",
-    "increase",
-    "irate",
-    "delta",
-    "idelta",
-    "deriv",
-    "changes",
-    "resets",
-    "avg_over_time",
-    "sum_over_time",
-    "min_over_time",
-    "max_over_time",
-    "count_over_time",
-    "last_over_time",
-    "stddev_over_time",
-    "present_over_time",
-];
-
-const VECTOR_FUNCTIONS: [&str; 10] = [
-    "abs",
-    "ceil",
-    "floor",
-    "sgn",
-    "sqrt",
-    "round",
-    "timestamp",
-    "-",
-    "absent",
-    "sort",
-];
-
-const AGGREGATIONS: [&str; 8] = [
-    "sum", "avg", "min", "max", "count", "group", "stddev", "stdvar",
-];
-
-const GROUPINGS: [&str; 8] = [
-    "",
-    "by (job) ",
-    "by (instance) ",
-    "by (job, code) ",
-    "by (le) ",
-    "without (instance) ",
-    "without (code, instance) ",
-    "by (nothing) ",
-];
-
-const ARITHMETIC: [&str; 6] = ["+", "-", "*", "/", "%", "> bool"];
-
-const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
-
-const SETS: [&str; 3] = ["and", "or", "unless"];
-
-const MATCHINGS: [&str; 5] = [
-    "",
-    "on (instance) ",
-    "on (job, instance) ",
-    "ignoring (code) ",
-    "on (instance) group_left () ",
-];
-
-const SCALARS: [&str; 7] = ["0", "1", "-2.5", "1e3", "0.5", "time()", "NaN"];
+/// Which language expressions are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// That of a system without feature flags, over floats.
+    Plain,
+    /// All of it, over floats.
+    Floats,
+    /// All of it, over native histograms too.
+    Full,
+}
 
 /// `count` expressions of `seed`.
-pub fn random_expressions(seed: u64, count: usize) -> Vec<String> {
-    let mut grammar = Grammar(Random::new(seed));
+pub fn random_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
+    let mut grammar = Grammar {
+        random: Random::new(seed),
+        full: dialect != Dialect::Plain,
+        histograms: dialect == Dialect::Full,
+    };
     (0..count).map(|_| grammar.vector(3)).collect()
 }
 
-struct Grammar(Random);
+/// `count` expressions of `seed` that most likely cannot be read: pieces of [`random_expressions`]
+/// are cut out, put in and swapped.
+pub fn broken_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
+    let mut random = Random::new(seed ^ 1);
+    let whole = random_expressions(dialect, seed, count);
+    let damage = |text: String| damaged(&mut random, &text);
+    whole.into_iter().map(damage).collect()
+}
+
+/// `text` with one to three pieces changed.
+fn damaged(random: &mut Random, text: &str) -> String {
+    let mut pieces: Vec<&str> = split_pieces(text).collect();
+    for _ in 0..=random.below(3) {
+        let at = random.below(pieces.len() as u64) as usize;
+        let other = random.below(pieces.len() as u64) as usize;
+        let new = PIECES[random.below(PIECES.len() as u64) as usize];
+        match random.below(4) {
+            0 if pieces.len() > 1 => {
+                pieces.remove(at);
+            }
+            1 => pieces.swap(at, other),
+            2 => pieces[at] = new,
+            _ => pieces.insert(at, new),
+        }
+    }
+    pieces.concat()
+}
+
+/// Words, and all else byte by byte.
+fn split_pieces(text: &str) -> impl Iterator<Item = &str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let len = match is_word(first) {
+            true => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (piece, tail) = rest.split_at(len);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+struct Grammar {
+    random: Random,
+    full: bool,
+    histograms: bool,
+}
 
 impl Grammar {
     fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.0.below(choices.len() as u64) as usize]
+        choices[self.random.below(choices.len() as u64) as usize]
+    }
+
+    /// A choice among those that every dialect has and those of the full one alone.
+    fn pick_of<'a>(&mut self, plain: &[&'a str], more: &[&'a str]) -> &'a str {
+        let more = if self.full { more } else { &[] };
+        let at = self.random.below((plain.len() + more.len()) as u64) as usize;
+        plain
+            .get(at)
+            .copied()
+            .unwrap_or_else(|| more[at - plain.len()])
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.random.below(count) == 0
     }
 
     /// An instant vector of at most `depth` levels.
@@ -108,14 +102,12 @@ impl Grammar {
             return self.selector();
         }
         let inner = depth - 1;
-        match self.0.below(10) {
+        let kinds = if self.full { 16 } else { 10 };
+        match self.random.below(kinds) {
             0 => self.selector(),
-            1..=3 => {
-                let function = self.pick(&RANGE_FUNCTIONS);
-                format!("{function}({})", self.range(inner))
-            }
+            1..=3 => self.over_time(inner),
             4 => {
-                let function = self.pick(&VECTOR_FUNCTIONS);
+                let function = self.pick_of(&VECTOR_FUNCTIONS, &MORE_VECTOR_FUNCTIONS);
                 format!("{function}({})", self.vector(inner))
             }
             5 | 6 => {
@@ -125,70 +117,200 @@ impl Grammar {
             }
             7 => self.ranked(inner),
             8 => self.with_scalar(inner),
-            _ => self.pair(inner),
+            9 => self.pair(inner),
+            10 => self.edges(),
+            11 => self.of_histogram(inner),
+            12 => self.info(inner),
+            13 => self.relabelled(inner),
+            14 => self.filled(inner),
+            _ => self.limited(inner),
         }
     }
 
+    fn name(&mut self) -> &'static str {
+        if self.histograms && self.one_in(3) {
+            return self.pick(&HISTOGRAMS);
+        }
+        self.pick(&VECTORS)
+    }
+
     fn selector(&mut self) -> String {
-        let selector = self.pick(&VECTORS);
-        match self.0.below(6) {
-            0 => format!("{selector} offset {}", self.pick(&OFFSETS)),
-            1 => format!("{selector} @ {}", 1_700_000_000 + self.0.below(3_600)),
-            _ => selector.to_owned(),
+        let name = self.name();
+        let modifier = self.modifier();
+        match self.full && self.one_in(12) {
+            true => format!("{name} smoothed{modifier}"),
+            false => format!("{name}{modifier}"),
+        }
+    }
+
+    /// `offset` or `@`, or both, or mostly nothing.
+    fn modifier(&mut self) -> String {
+        let offset = format!(" offset {}", self.duration(&OFFSETS));
+        let at = match self.random.below(6) {
+            0 => " @ start()".to_owned(),
+            1 => " @ end()".to_owned(),
+            _ => format!(" @ {}", 1_700_000_000 + self.random.below(3_600)),
+        };
+        match self.random.below(10) {
+            0 | 1 => offset,
+            2 => at,
+            3 => format!("{offset}{at}"),
+            _ => String::new(),
+        }
+    }
+
+    /// One of some durations, or an expression that makes one.
+    fn duration(&mut self, choices: &[&'static str]) -> String {
+        let plain = self.pick(choices);
+        if !self.full || !self.one_in(8) {
+            return plain.to_owned();
+        }
+        self.pick(&DURATIONS).replace('D', plain)
+    }
+
+    fn over_time(&mut self, depth: usize) -> String {
+        match self.random.below(if self.full { 14 } else { 16 }) {
+            0 if self.full => {
+                let quantile = self.pick(&QUANTILES);
+                format!("quantile_over_time({quantile}, {})", self.range(depth))
+            }
+            1 if self.full => {
+                let ahead = self.pick(&["60", "-300", "1h", "step()"]);
+                format!("predict_linear({}, {ahead})", self.range(depth))
+            }
+            2 if self.full => {
+                let range = self.range(depth);
+                format!("double_exponential_smoothing({range}, 0.4, 0.7)")
+            }
+            3 if self.full => format!("absent_over_time({})", self.range(depth)),
+            _ => {
+                let function = self.pick_of(&RANGE_FUNCTIONS, &MORE_RANGE_FUNCTIONS);
+                format!("{function}({})", self.range(depth))
+            }
         }
     }
 
     fn range(&mut self, depth: usize) -> String {
-        let window = self.pick(&WINDOWS);
-        if depth > 0 && self.0.below(3) == 0 {
-            return format!(
-                "({})[{window}:{}]",
-                self.vector(depth - 1),
-                self.pick(&WINDOWS)
-            );
+        let window = self.duration(&WINDOWS);
+        if depth > 0 && self.one_in(3) {
+            let vector = self.vector(depth - 1);
+            let step = match self.full && self.one_in(5) {
+                true => String::new(),
+                false => self.duration(&WINDOWS),
+            };
+            return format!("({vector})[{window}:{step}]{}", self.modifier());
         }
-        let selector = self.pick(&VECTORS);
-        match self.0.below(5) {
-            0 => format!("{selector}[{window}] offset {}", self.pick(&OFFSETS)),
-            _ => format!("{selector}[{window}]"),
+        format!("{}[{window}]{}", self.name(), self.modifier())
+    }
+
+    /// A function of an anchored or smoothed window; some take neither.
+    fn edges(&mut self) -> String {
+        let function = self.pick(&["rate", "increase", "delta", "changes", "resets"]);
+        let edges = self.pick(&["anchored", "smoothed", "anchored"]);
+        let (window, modifier) = (self.duration(&WINDOWS), self.modifier());
+        format!("{function}({}[{window}] {edges}{modifier})", self.name())
+    }
+
+    fn of_histogram(&mut self, depth: usize) -> String {
+        let vector = match self.one_in(3) {
+            true => self.vector(depth),
+            false => {
+                let rate = self.pick(&["rate", "increase", "delta", "sum_over_time"]);
+                let name = match self.histograms {
+                    true => self.pick(&HISTOGRAMS),
+                    false => "request_seconds_bucket",
+                };
+                let window = self.pick(&WINDOWS);
+                format!("{rate}({name}[{window}])")
+            }
+        };
+        let function = self.pick(&HISTOGRAM_FUNCTIONS);
+        let quantile = self.pick(&QUANTILES);
+        match function {
+            "histogram_quantile" => format!("{function}({quantile}, {vector})"),
+            "histogram_fraction" => format!("{function}(0.1, {quantile}, {vector})"),
+            "histogram_quantiles" => format!("{function}({vector}, \"q\", 0.5, {quantile})"),
+            _ => format!("{function}({vector})"),
+        }
+    }
+
+    fn info(&mut self, depth: usize) -> String {
+        let vector = self.vector(depth);
+        match self.pick(&INFO_SELECTORS) {
+            "" => format!("info({vector})"),
+            selector => format!("info({vector}, {selector})"),
+        }
+    }
+
+    fn relabelled(&mut self, depth: usize) -> String {
+        let vector = self.vector(depth);
+        self.pick(&RELABELLINGS).replace('V', &vector)
+    }
+
+    fn limited(&mut self, depth: usize) -> String {
+        let (vector, grouping) = (self.vector(depth), self.pick(&GROUPINGS));
+        match self.random.below(5) {
+            0 => format!("limitk {grouping}({}, {vector})", self.random.below(4)),
+            1 => {
+                let ratio = self.pick(&["0.5", "-0.5", "0.9", "-0.25", "0", "1", "2"]);
+                format!("limit_ratio {grouping}({ratio}, {vector})")
+            }
+            2 => format!("count_values {grouping}(\"v\", {vector})"),
+            3 => format!("topk {grouping}({}, {vector})", self.random.below(4)),
+            _ => format!("bottomk {grouping}({}, {vector})", self.random.below(4)),
         }
     }
 
     fn ranked(&mut self, depth: usize) -> String {
         let vector = self.vector(depth);
-        match self.0.below(3) {
+        match self.random.below(3) {
             0 => format!("quantile {}(0.7, {vector})", self.pick(&GROUPINGS)),
             1 => format!("max_over_time(({vector})[5m:1m])"),
-            _ => format!("clamp({vector}, -5, {})", self.pick(&SCALARS)),
+            _ => format!("clamp({vector}, -5, {})", self.scalar()),
         }
+    }
+
+    fn scalar(&mut self) -> String {
+        self.pick_of(&SCALARS, &MORE_SCALARS).to_owned()
     }
 
     fn with_scalar(&mut self, depth: usize) -> String {
         let vector = self.vector(depth);
-        let scalar = self.pick(&SCALARS);
-        let operators = if self.0.below(2) == 0 {
-            &ARITHMETIC
-        } else {
-            &COMPARISONS
+        let scalar = self.scalar();
+        let operator = match self.one_in(2) {
+            true => self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC),
+            false => self.pick(&COMPARISONS),
         };
-        let operator = self.pick(operators);
-        match self.0.below(2) {
-            0 => format!("({vector}) {operator} {scalar}"),
-            _ => format!("{scalar} {operator} ({vector})"),
+        match self.one_in(2) {
+            true => format!("({vector}) {operator} {scalar}"),
+            false => format!("{scalar} {operator} ({vector})"),
         }
     }
 
     fn pair(&mut self, depth: usize) -> String {
         let (left, right) = (self.vector(depth), self.vector(depth));
-        match self.0.below(3) {
+        match self.random.below(3) {
             0 => format!("({left}) {} ({right})", self.pick(&SETS)),
-            1 => format!("({left}) {} ({left})", self.pick(&ARITHMETIC)),
+            1 => {
+                let operator = self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC);
+                format!("({left}) {operator} ({left})")
+            }
             _ => {
-                let operator = self.pick(&ARITHMETIC);
+                let operator = self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC);
                 let matching = self.pick(&MATCHINGS);
                 format!("({left}) {operator} {matching}({right})")
             }
         }
+    }
+
+    fn filled(&mut self, depth: usize) -> String {
+        let (left, right) = (self.vector(depth), self.vector(depth));
+        let operator = match self.one_in(3) {
+            true => self.pick(&COMPARISONS),
+            false => self.pick_of(&ARITHMETIC, &MORE_ARITHMETIC),
+        };
+        let (matching, fill) = (self.pick(&MATCHINGS), self.pick(&FILLS));
+        format!("({left}) {operator} {matching}{fill}({right})")
     }
 }
 
@@ -199,13 +321,12 @@ mod tests {
     use firn_promql::ast::ValueType;
     use firn_promql::parser::parse;
 
-    #[test]
-    fn random_expressions_are_instant_vectors_and_repeat() {
+    fn check(dialect: Dialect, features: Features) {
         for seed in 0..20 {
-            let expressions = random_expressions(seed, 100);
-            assert_eq!(expressions, random_expressions(seed, 100));
+            let expressions = random_expressions(dialect, seed, 100);
+            assert_eq!(expressions, random_expressions(dialect, seed, 100));
             for text in expressions {
-                let parsed = parse(&text, Features::default());
+                let parsed = parse(&text, features);
                 let parsed = parsed.unwrap_or_else(|e| panic!("seed {seed}: {text}: {e}"));
                 assert_eq!(
                     parsed.value_type(),
@@ -214,5 +335,12 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn random_expressions_are_instant_vectors_and_repeat() {
+        check(Dialect::Plain, Features::default());
+        check(Dialect::Floats, Features::ALL);
+        check(Dialect::Full, Features::ALL);
     }
 }

@@ -2,21 +2,26 @@
 //!
 //! ```text
 //! when at 30m, from 5m to 55m step 10m     how to ask what follows; times from the data's start
+//! when parsed, formatted                   what the system reads in what follows
 //! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
 //! random 300 seed 7                        so many random expressions
+//! random 300 seed 7 of all features        the same in all of the language, over floats
+//! random 300 seed 7 of everything          the same, over native histograms too
+//! broken 300 seed 7 of everything          the same with pieces cut out, put in and swapped
 //! ```
 
-use crate::answers::expressions::random_expressions;
-use crate::api::Ask;
+use crate::answers::expressions::{Dialect, broken_expressions, random_expressions};
+use crate::api::{Ask, Form};
 use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
 use firn_model::sample::TimestampMs;
 
-/// A time or a range of them, as an offset from the data's start.
+/// A time or a range of them, as an offset from the data's start, or none.
 #[derive(Clone, Copy, Debug)]
 enum When {
     At(i64),
     Range(i64, i64, i64),
+    Text(Form),
 }
 
 /// Reads the text form; the queries come in the order of the lines. Fails with the number of the
@@ -38,10 +43,12 @@ pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError>
                 .ok_or_else(refuse)?;
             continue;
         }
-        let expressions = match line.strip_prefix("random ") {
-            Some(what) => parse_random(what).ok_or_else(refuse)?,
-            None => alternatives(line).ok_or_else(refuse)?,
+        let expressions = match line.split_once(' ') {
+            Some(("random", what)) => parse_random(what, random_expressions),
+            Some(("broken", what)) => parse_random(what, broken_expressions),
+            _ => alternatives(line),
         };
+        let expressions = expressions.ok_or_else(refuse)?;
         for expression in expressions {
             asks.extend(whens.iter().map(|when| ask(&expression, *when, start_ms)));
         }
@@ -49,14 +56,23 @@ pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError>
     Ok(asks)
 }
 
-fn parse_random(text: &str) -> Option<Vec<String>> {
+fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Option<Vec<String>> {
     let (count, seed) = text.split_once(" seed ")?;
-    Some(random_expressions(seed.parse().ok()?, count.parse().ok()?))
+    let (seed, dialect) = match seed.split_once(" of ") {
+        Some((seed, "everything")) => (seed, Dialect::Full),
+        Some((seed, "all features")) => (seed, Dialect::Floats),
+        Some(_) => return None,
+        None => (seed, Dialect::Plain),
+    };
+    let (seed, count) = (seed.parse().ok()?, count.parse().ok()?);
+    Some(make(dialect, seed, count))
 }
 
 fn parse_when(text: &str) -> Option<When> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
+        ["parsed"] => Some(When::Text(Form::Parsed)),
+        ["formatted"] => Some(When::Text(Form::Formatted)),
         ["at", at] => Some(When::At(parse_duration_ms(at)?)),
         ["from", from, "to", to, "step", step] => Some(When::Range(
             parse_duration_ms(from)?,
@@ -80,6 +96,7 @@ fn ask(expression: &str, when: When, start_ms: TimestampMs) -> Ask {
             end_ms: start_ms + to,
             step_ms,
         },
+        When::Text(form) => Ask::Text { form, expression },
     }
 }
 

@@ -32,6 +32,10 @@ pub(crate) fn vector(
     use FunctionId as F;
     let delayed = evaluator.delays_names();
     if let Some(range) = range_function(function.id) {
+        if range == RangeFunction::Prediction && is_pinned_subquery(&args[0]) {
+            evaluator.matrix(&args[0], grid)?;
+            return Ok(Frame::new(grid.count).into());
+        }
         let leaf = range_leaf(evaluator, range, function.name, args, grid)?;
         return Ok(Stream::from_leaf(leaf, delayed));
     }
@@ -124,6 +128,12 @@ fn range_function(function: FunctionId) -> Option<RangeFunction> {
         F::TsOfMaxOverTime => R::MaxTime,
         _ => return None,
     })
+}
+
+/// Whether a range vector is a subquery with `@`. As upstream, `predict_linear` makes nothing of
+/// one: there it is computed once for all steps, and the function, which is not, misses it.
+fn is_pinned_subquery(node: &Node) -> bool {
+    matches!(&node.kind, NodeKind::Subquery(subquery) if subquery.at.is_some())
 }
 
 /// Where remarks on a function of a window stand: at its first argument. A subquery there has no

@@ -11,6 +11,8 @@ pub(crate) struct Grid {
     pub(crate) step_ms: i64,
     /// How many steps.
     pub(crate) count: usize,
+    /// Up to where steps were asked for.
+    pub(crate) end: TimestampMs,
 }
 
 impl Grid {
@@ -24,6 +26,7 @@ impl Grid {
             start,
             step_ms,
             count,
+            end,
         }
     }
 
@@ -31,6 +34,7 @@ impl Grid {
     pub(crate) fn first_only(self) -> Self {
         Self {
             count: self.count.min(1),
+            end: self.start,
             ..self
         }
     }

@@ -8,7 +8,7 @@ use crate::eval::info::IDENTIFYING;
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::{Selected, Source};
 use crate::eval::window::Newest;
-use crate::plan::{Node, NodeKind, Selector};
+use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::{Labels, METRIC_NAME};
@@ -144,17 +144,21 @@ fn literal(value: &[u8]) -> Vec<u8> {
 /// The data times that are looked at: what the first selector of the argument sees, as upstream,
 /// although info series are evaluated without its offset and `@`.
 fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
-    let (at, offset_ms) = first_selector(arg).map_or((None, 0), |s| (s.at, s.offset_ms));
+    let (at, offset_ms) = first_selector(arg).unwrap_or((None, 0));
     let start = at.unwrap_or(grid.start).saturating_sub(offset_ms);
-    let end = at.unwrap_or(grid.last()).saturating_sub(offset_ms);
+    let end = at.unwrap_or(grid.end).saturating_sub(offset_ms);
     let start = start.saturating_sub(lookback_ms).saturating_add(1);
     TimeRange::new(start, end.max(start))
 }
 
-fn first_selector(node: &Node) -> Option<&Selector> {
+/// `@` and offset of the first selector. A subquery is one: upstream has put its samples in its
+/// place by then.
+fn first_selector(node: &Node) -> Option<(Option<TimestampMs>, i64)> {
     match &node.kind {
-        NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => Some(selector),
-        NodeKind::Subquery(subquery) => first_selector(&subquery.inner),
+        NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {
+            Some((selector.at, selector.offset_ms))
+        }
+        NodeKind::Subquery(subquery) => Some((subquery.at, subquery.offset_ms)),
         NodeKind::Call(_, args) => args.iter().find_map(first_selector),
         NodeKind::Aggregate(aggregate) => {
             let param = || aggregate.param.as_ref().and_then(first_selector);

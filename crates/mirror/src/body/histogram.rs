@@ -1,0 +1,168 @@
+//! Native histograms of remote write 1.0: `prometheus.Histogram`, field by field.
+
+use super::push_uvarint;
+use firn_model::batch::HistogramSample;
+use firn_model::histogram::{Counts, ResetHint, Span};
+
+/// The message of a histogram.
+pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
+    let (histogram, mut out) = (&sample.histogram, Vec::new());
+    match &histogram.counts {
+        Counts::Integer {
+            count, zero_count, ..
+        } => {
+            push_number(&mut out, 1, *count);
+            push_number(&mut out, 6, *zero_count);
+        }
+        Counts::Float {
+            count, zero_count, ..
+        } => {
+            push_float(&mut out, 2, *count);
+            push_float(&mut out, 7, *zero_count);
+        }
+    }
+    push_float(&mut out, 3, histogram.sum);
+    push_number(&mut out, 4, zigzag(histogram.schema.into()));
+    push_float(&mut out, 5, histogram.zero_threshold);
+    push_spans(&mut out, 8, &histogram.negative_spans);
+    push_spans(&mut out, 11, &histogram.positive_spans);
+    match &histogram.counts {
+        Counts::Integer {
+            positive, negative, ..
+        } => {
+            push_deltas(&mut out, 9, negative);
+            push_deltas(&mut out, 12, positive);
+        }
+        Counts::Float {
+            positive, negative, ..
+        } => {
+            push_floats(&mut out, 10, negative);
+            push_floats(&mut out, 13, positive);
+        }
+    }
+    let hint = match histogram.reset_hint {
+        ResetHint::Unknown => 0,
+        ResetHint::Reset => 1,
+        ResetHint::NotReset => 2,
+        ResetHint::Gauge => 3,
+    };
+    push_number(&mut out, 14, hint);
+    // Negative times are ten bytes long in protobuf's int64.
+    push_number(&mut out, 15, sample.time as u64);
+    push_floats(&mut out, 16, &histogram.custom_values);
+    out
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+fn push_number(out: &mut Vec<u8>, field: u64, value: u64) {
+    push_uvarint(out, field << 3);
+    push_uvarint(out, value);
+}
+
+fn push_float(out: &mut Vec<u8>, field: u64, value: f64) {
+    push_uvarint(out, field << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn push_message(out: &mut Vec<u8>, field: u64, message: &[u8]) {
+    // Tags of fields from 16 on take two bytes.
+    push_uvarint(out, field << 3 | 2);
+    push_uvarint(out, message.len() as u64);
+    out.extend_from_slice(message);
+}
+
+fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
+    for span in spans {
+        let mut message = Vec::new();
+        push_number(&mut message, 1, zigzag(span.offset.into()));
+        push_number(&mut message, 2, span.length.into());
+        push_message(out, field, &message);
+    }
+}
+
+fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
+    if !values.is_empty() {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        push_message(out, field, &bytes);
+    }
+}
+
+fn push_deltas(out: &mut Vec<u8>, field: u64, deltas: &[i64]) {
+    if !deltas.is_empty() {
+        let mut message = Vec::new();
+        for delta in deltas {
+            push_uvarint(&mut message, zigzag(*delta));
+        }
+        push_message(out, field, &message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::encode as encode_batch;
+    use firn_model::batch::Batch;
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram};
+    use firn_model::labels::Labels;
+    use firn_model::sample::START_UNKNOWN;
+    use firn_wire::WireLimits;
+    use firn_wire::remote_write::Decoder;
+
+    fn check(histogram: Histogram) {
+        let sample = HistogramSample {
+            time: -7,
+            start_time: START_UNKNOWN,
+            histogram,
+        };
+        let mut batch = Batch::default();
+        let labels = Labels::from_pairs([("__name__", "h")]);
+        batch.label_bytes().extend_from_slice(labels.as_bytes());
+        batch.push_histogram(sample.clone());
+        batch.end_series();
+        let mut decoder = Decoder::new(WireLimits::default());
+        let body = encode_batch(&batch);
+        let decoded = decoder.decode(&body).unwrap();
+        let series = decoded.batch.iter().next().unwrap();
+        assert_eq!(series.histograms, [sample]);
+    }
+
+    #[test]
+    fn histogram_of_either_kind_reads_back_equal() {
+        let span = |offset, length| Span { offset, length };
+        let integer = Histogram {
+            reset_hint: ResetHint::Gauge,
+            schema: -2,
+            zero_threshold: 0.5,
+            sum: -2.5,
+            counts: Counts::Integer {
+                count: 300,
+                zero_count: 1,
+                positive: vec![200, -150],
+                negative: vec![49],
+            },
+            positive_spans: vec![span(-3, 1), span(2, 1)],
+            negative_spans: vec![span(4, 1)],
+            custom_values: Vec::new(),
+        };
+        let custom = Histogram {
+            reset_hint: ResetHint::Reset,
+            schema: CUSTOM_BUCKETS_SCHEMA,
+            zero_threshold: 0.0,
+            counts: Counts::Float {
+                count: 6.5,
+                zero_count: 0.0,
+                positive: vec![2.5, 4.0],
+                negative: Vec::new(),
+            },
+            positive_spans: vec![span(0, 2)],
+            negative_spans: Vec::new(),
+            custom_values: vec![-1.5, 2.0],
+            ..integer.clone()
+        };
+        check(integer);
+        check(custom);
+    }
+}

@@ -1,0 +1,351 @@
+//! `/api/v1/parse_query`: a syntax tree as JSON, as upstream's `translate_ast.go` has it.
+//!
+//! Members are sorted by name, strings escaped as Go's encoder does. A number that JSON cannot
+//! hold fails with the encoder's text.
+
+use crate::json;
+use firn_model::matcher::Matcher;
+use firn_promql::ast::{
+    Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationKind, Edges, Expr,
+    ExprKind, Grouping, Matching, MatrixSelector, NumberLiteral, Subquery, ValueType,
+    VectorSelector,
+};
+use serde_json::{Number, Value, json};
+
+/// The JSON of a tree, or why there is none.
+pub(crate) fn to_json(expr: &Expr) -> Result<Vec<u8>, String> {
+    if let Some((depth, value)) = unsupported(expr, 0) {
+        let path = "[]interface {}: ".repeat(depth);
+        let value = number_text(value);
+        return Err(format!(
+            "v1.Response.Data: {path}unsupported value: {value}"
+        ));
+    }
+    let mut out = Vec::new();
+    push(&mut out, &tree(expr));
+    Ok(out)
+}
+
+/// The first fill value that JSON cannot hold, in the order of the document, and how many lists of
+/// arguments it stands in.
+fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
+    match &expr.kind {
+        ExprKind::Call(call) => {
+            let mut args = call.args.iter();
+            args.find_map(|arg| unsupported(arg, depth + 1))
+        }
+        ExprKind::Binary(binary) => {
+            let matching = || {
+                let matching = binary.matching.as_ref()?;
+                let fills = [matching.fill_left, matching.fill_right];
+                fills.into_iter().flatten().find(|fill| !fill.is_finite())
+            };
+            unsupported(&binary.left, depth)
+                .or_else(|| matching().map(|fill| (depth, fill)))
+                .or_else(|| unsupported(&binary.right, depth))
+        }
+        _ => {
+            let mut found = None;
+            expr.for_each_child(&mut |child| {
+                found = found.or_else(|| unsupported(child, depth));
+            });
+            found
+        }
+    }
+}
+
+fn tree(expr: &Expr) -> Value {
+    match &expr.kind {
+        ExprKind::Number(literal) => number(literal),
+        ExprKind::String(text) => json!({
+            "type": "stringLiteral",
+            "val": String::from_utf8_lossy(text),
+        }),
+        ExprKind::Vector(vector) => {
+            let mut out = selector(vector);
+            out["type"] = "vectorSelector".into();
+            out
+        }
+        ExprKind::Matrix(matrix) => matrix_selector(matrix),
+        ExprKind::Subquery(inner) => subquery(inner),
+        ExprKind::Call(inner) => call(inner),
+        ExprKind::Aggregate(inner) => aggregation(inner),
+        ExprKind::Binary(inner) => binary(inner),
+        ExprKind::Unary(op, inner) => json!({
+            "type": "unaryExpr",
+            "op": op.as_str(),
+            "expr": tree(inner),
+        }),
+        ExprKind::Paren(inner) => json!({ "type": "parenExpr", "expr": tree(inner) }),
+    }
+}
+
+fn number(literal: &NumberLiteral) -> Value {
+    json!({ "type": "numberLiteral", "val": number_text(literal.value) })
+}
+
+/// Without an exponent, as Go's format `f`.
+fn number_text(value: f64) -> String {
+    match value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+fn selector(vector: &VectorSelector) -> Value {
+    json!({
+        "name": vector.name.as_deref().unwrap_or_default(),
+        "offset": millis(&vector.offset),
+        "offsetExpr": duration(Some(&vector.offset)),
+        "matchers": vector.matchers.iter().map(matcher).collect::<Vec<_>>(),
+        "timestamp": timestamp(vector.at),
+        "startOrEnd": start_or_end(vector.at),
+        "anchored": vector.edges == Edges::Anchored,
+        "smoothed": vector.edges == Edges::Smoothed,
+    })
+}
+
+fn matcher(matcher: &Matcher) -> Value {
+    json!({
+        "name": matcher.name(),
+        "value": String::from_utf8_lossy(matcher.value()),
+        "type": matcher.op().as_str(),
+    })
+}
+
+fn matrix_selector(matrix: &MatrixSelector) -> Value {
+    let mut out = selector(&matrix.vector);
+    out["type"] = "matrixSelector".into();
+    out["range"] = millis(&matrix.range).into();
+    out["rangeExpr"] = duration(Some(&matrix.range));
+    out
+}
+
+fn subquery(subquery: &Subquery) -> Value {
+    json!({
+        "type": "subquery",
+        "expr": tree(&subquery.expr),
+        "range": millis(&subquery.range),
+        "rangeExpr": duration(Some(&subquery.range)),
+        "offset": millis(&subquery.offset),
+        "offsetExpr": duration(Some(&subquery.offset)),
+        "step": subquery.step.as_ref().map_or(0, millis),
+        "stepExpr": duration(subquery.step.as_ref()),
+        "timestamp": timestamp(subquery.at),
+        "startOrEnd": start_or_end(subquery.at),
+    })
+}
+
+fn timestamp(at: Option<At>) -> Option<i64> {
+    match at {
+        Some(At::Time(time)) => Some(time),
+        _ => None,
+    }
+}
+
+fn start_or_end(at: Option<At>) -> Option<&'static str> {
+    match at {
+        Some(At::Start) => Some("start"),
+        Some(At::End) => Some("end"),
+        _ => None,
+    }
+}
+
+/// Zero if it depends on the query.
+fn millis(duration: &Duration) -> i64 {
+    match duration {
+        Duration::Millis(ms) => *ms,
+        Duration::Expr(_) => 0,
+    }
+}
+
+fn duration(duration: Option<&Duration>) -> Value {
+    match duration {
+        Some(Duration::Expr(expr)) => duration_expr(expr, false),
+        _ => Value::Null,
+    }
+}
+
+fn duration_expr(expr: &DurationExpr, wrapped: bool) -> Value {
+    let node = |op: &str, left: Option<&DurationExpr>, right: Option<&DurationExpr>| {
+        let side = |side: Option<&DurationExpr>| side.map(|expr| duration_expr(expr, false));
+        json!({
+            "type": "durationExpr",
+            "op": op,
+            "lhs": side(left),
+            "rhs": side(right),
+            "wrapped": wrapped,
+        })
+    };
+    match &expr.kind {
+        DurationKind::Number(literal) => {
+            let mut out = number(literal);
+            out["duration"] = literal.is_duration.into();
+            out
+        }
+        DurationKind::Step => node("step", None, None),
+        DurationKind::Range => node("range", None, None),
+        DurationKind::Negative(inner) => node("-", None, Some(inner)),
+        DurationKind::Binary(op, left, right) => node(op.as_str(), Some(left), Some(right)),
+        DurationKind::MinOf(left, right) => node("min_of", Some(left), Some(right)),
+        DurationKind::MaxOf(left, right) => node("max_of", Some(left), Some(right)),
+        DurationKind::Paren(inner) => duration_expr(inner, true),
+    }
+}
+
+fn call(call: &Call) -> Value {
+    let function = call.function;
+    json!({
+        "type": "call",
+        "func": {
+            "name": function.name,
+            "argTypes": function.args.iter().map(|t| type_name(*t)).collect::<Vec<_>>(),
+            "variadic": function.variadic,
+            "returnType": type_name(function.returns),
+        },
+        "args": call.args.iter().map(tree).collect::<Vec<_>>(),
+    })
+}
+
+fn type_name(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Scalar => "scalar",
+        ValueType::String => "string",
+        ValueType::Vector => "vector",
+        ValueType::Matrix => "matrix",
+    }
+}
+
+fn aggregation(aggregate: &Aggregate) -> Value {
+    let (grouping, without) = match &aggregate.grouping {
+        Grouping::By(labels) => (labels, false),
+        Grouping::Without(labels) => (labels, true),
+    };
+    json!({
+        "type": "aggregation",
+        "op": aggregate.op.as_str(),
+        "expr": tree(&aggregate.expr),
+        "param": aggregate.param.as_ref().map(tree),
+        "grouping": grouping,
+        "without": without,
+    })
+}
+
+fn binary(binary: &Binary) -> Value {
+    json!({
+        "type": "binaryExpr",
+        "op": binary.op.as_str(),
+        "lhs": tree(&binary.left),
+        "rhs": tree(&binary.right),
+        "matching": binary.matching.as_ref().map(matching),
+        "bool": binary.returns_bool,
+    })
+}
+
+fn matching(matching: &Matching) -> Value {
+    let card = match matching.cardinality {
+        Cardinality::OneToOne => "one-to-one",
+        Cardinality::ManyToOne => "many-to-one",
+        Cardinality::OneToMany => "one-to-many",
+        Cardinality::ManyToMany => "many-to-many",
+    };
+    json!({
+        "card": card,
+        "labels": matching.labels,
+        "on": matching.on,
+        "include": matching.include,
+        "fillValues": {
+            "lhs": matching.fill_left.and_then(Number::from_f64),
+            "rhs": matching.fill_right.and_then(Number::from_f64),
+        },
+    })
+}
+
+/// Writes a document as Go's encoder does.
+fn push(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::String(text) => json::push_html_string(out, text.as_bytes()),
+        Value::Number(number) => push_number(out, number),
+        Value::Array(values) => {
+            out.push(b'[');
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                push(out, value);
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            for (at, (name, value)) in members.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                json::push_html_string(out, name.as_bytes());
+                out.push(b':');
+                push(out, value);
+            }
+            out.push(b'}');
+        }
+        Value::Null | Value::Bool(_) => out.extend_from_slice(value.to_string().as_bytes()),
+    }
+}
+
+/// Integers as they are; floats with an exponent only where they are very small or large.
+fn push_number(out: &mut Vec<u8>, number: &Number) {
+    let text = match number.as_f64().filter(|_| number.is_f64()) {
+        None => number.to_string(),
+        Some(value) if value == 0.0 || (1e-6..1e21).contains(&value.abs()) => value.to_string(),
+        Some(value) if value.abs() < 1.0 => format!("{value:e}"),
+        Some(value) => format!("{value:e}").replace('e', "e+"),
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_promql::Features;
+    use firn_promql::parser::parse;
+
+    fn check(text: &str, want: Result<&str, &str>) {
+        let expr = parse(text, Features::ALL).unwrap();
+        let got = to_json(&expr).map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(
+            got.as_deref(),
+            want.map_err(str::to_owned).as_deref(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn tree_of_a_query_is_that_of_the_reference() {
+        check(
+            "-x offset 5m @ 1.5",
+            Ok(concat!(
+                r#"{"expr":{"anchored":false,"matchers":"#,
+                r#"[{"name":"__name__","type":"=","value":"x"}],"name":"x","offset":300000,"#,
+                r#""offsetExpr":null,"smoothed":false,"startOrEnd":null,"timestamp":1500,"#,
+                r#""type":"vectorSelector"},"op":"-","type":"unaryExpr"}"#
+            )),
+        );
+        check(
+            "1e21 < bool 1e-7",
+            Ok(concat!(
+                r#"{"bool":true,"lhs":{"type":"numberLiteral","val":"1000000000000000000000"},"#,
+                r#""matching":null,"op":"\u003c","#,
+                r#""rhs":{"type":"numberLiteral","val":"0.0000001"},"type":"binaryExpr"}"#
+            )),
+        );
+    }
+
+    #[test]
+    fn tree_with_a_number_that_json_cannot_hold_is_refused() {
+        let text = "v1.Response.Data: unsupported value: NaN";
+        check("a + fill(NaN) b", Err(text));
+        let text = "v1.Response.Data: []interface {}: unsupported value: -Inf";
+        check("abs(sum(a + fill_left(-Inf) b))", Err(text));
+    }
+}
