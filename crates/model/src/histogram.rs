@@ -7,6 +7,7 @@
 
 pub mod bounds;
 mod compact;
+mod hint;
 
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;

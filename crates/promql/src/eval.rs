@@ -29,6 +29,7 @@ pub(crate) mod grid;
 pub(crate) mod grouping;
 pub(crate) mod info;
 pub(crate) mod kahan;
+pub(crate) mod kinds;
 pub(crate) mod label_functions;
 pub(crate) mod label_sets;
 pub(crate) mod leaf;

@@ -9,6 +9,7 @@ pub mod ast;
 pub mod durations;
 mod eval;
 pub mod functions;
+mod histogram;
 mod lexer;
 #[cfg(test)]
 mod mutation;

@@ -4,6 +4,8 @@
 //! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is
 //! the same at all steps, so that it is computed once.
 
+mod statistics;
+
 use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
@@ -60,6 +62,8 @@ pub(crate) struct Selector {
     pub(crate) at: Option<TimestampMs>,
     /// `anchored`, `smoothed`.
     pub(crate) edges: Edges,
+    /// Whether of histograms nothing matters but count and sum.
+    pub(crate) statistics_only: bool,
 }
 
 /// A subquery.
@@ -125,10 +129,16 @@ impl QueryTimes {
 
 /// Plans an expression whose durations are settled.
 pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
+    let mut node = plan_node(expr, times);
+    statistics::mark(&mut node);
+    node
+}
+
+fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
     let value_type = expr.value_type();
     let (kind, is_invariant) = match &expr.kind {
         ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => {
-            return plan(inner, times);
+            return plan_node(inner, times);
         }
         ExprKind::Number(number) => (NodeKind::Number(number.value), true),
         ExprKind::String(text) => (NodeKind::Text(text.clone()), true),
@@ -147,7 +157,7 @@ pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
         ExprKind::Aggregate(aggregate) => plan_aggregate(aggregate, times),
         ExprKind::Binary(binary) => plan_binary(binary, times),
         ExprKind::Unary(UnaryOp::Minus, inner) => {
-            let inner = plan(inner, times);
+            let inner = plan_node(inner, times);
             let is_invariant = inner.is_invariant;
             (NodeKind::Negate(Box::new(inner)), is_invariant)
         }
@@ -182,13 +192,14 @@ fn plan_selector(vector: &ast::VectorSelector, times: &QueryTimes) -> Selector {
         offset_ms: millis(&vector.offset),
         at: plan_at(vector.at, times),
         edges: vector.edges,
+        statistics_only: false,
     }
 }
 
 fn plan_subquery(subquery: &ast::Subquery, times: &QueryTimes) -> (NodeKind, bool) {
     let at = plan_at(subquery.at, times);
     let node = NodeKind::Subquery(Box::new(Subquery {
-        inner: plan(&subquery.expr, times),
+        inner: plan_node(&subquery.expr, times),
         range_ms: millis(&subquery.range),
         step_ms: subquery.step.as_ref().map(millis),
         offset_ms: millis(&subquery.offset),
@@ -210,7 +221,7 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
     if let Some(number) = number {
         return (NodeKind::Number(number), true);
     }
-    let args: Vec<Node> = call.args.iter().map(|arg| plan(arg, times)).collect();
+    let args: Vec<Node> = call.args.iter().map(|arg| plan_node(arg, times)).collect();
     let pinned = args.iter().all(|arg| arg.is_invariant);
     let is_invariant = match call.function.id {
         // The time of a sample is fixed only if the sample is.
@@ -246,13 +257,16 @@ fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, 
         names.dedup();
         names
     };
-    let input = plan(&aggregate.expr, times);
+    let input = plan_node(&aggregate.expr, times);
     // Upstream does not look at the parameter here.
     let is_invariant = input.is_invariant;
     let node = NodeKind::Aggregate(Box::new(Aggregate {
         op: aggregate.op,
         input,
-        param: aggregate.param.as_ref().map(|param| plan(param, times)),
+        param: aggregate
+            .param
+            .as_ref()
+            .map(|param| plan_node(param, times)),
         grouping: match &aggregate.grouping {
             Grouping::By(names) => Grouping::By(sorted(names)),
             Grouping::Without(names) => Grouping::Without(sorted(names)),
@@ -262,7 +276,10 @@ fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, 
 }
 
 fn plan_binary(binary: &ast::Binary, times: &QueryTimes) -> (NodeKind, bool) {
-    let (left, right) = (plan(&binary.left, times), plan(&binary.right, times));
+    let (left, right) = (
+        plan_node(&binary.left, times),
+        plan_node(&binary.right, times),
+    );
     let is_invariant = left.is_invariant && right.is_invariant;
     let node = NodeKind::Binary(Box::new(Binary {
         op: binary.op,

@@ -5,16 +5,16 @@
 //! (`quantile`, `topk`, ...) are in modules of their own.
 
 pub(crate) mod cells;
+mod histograms;
 
 use crate::ast::{AggregateOp, Span};
 use crate::eval::account::Account;
-use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{Frame, Head, Row, RowBuffer, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Head, HistogramPoint, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
 use crate::eval::kahan::Mean;
-use crate::eval::mixed::unsupported;
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::eval::{count_values, quantiles, ranked};
@@ -22,7 +22,10 @@ use crate::plan::Aggregate;
 use crate::value::QueryError;
 use cells::{Cells, Fold};
 use firn_model::budget::Reservation;
+use firn_model::labels::METRIC_NAME;
+use histograms::{Outcome, Remarks};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The value of an aggregation.
 pub(crate) fn vector(
@@ -100,7 +103,21 @@ impl Folding<'_> {
                 name,
             ));
         }
+        self.remark(cells.take_remarks(), &mut notes);
         Ok((cells, memory, notes))
+    }
+
+    /// Says what there is to say about histograms that were added.
+    fn remark(&self, remarks: Remarks, notes: &mut Annotations) {
+        let span = self.node.input.span;
+        for series in remarks.incompatible {
+            let labels = self.stream.labels(series as usize);
+            notes.add(Annotation::mixed_schemas(span, labels.get(METRIC_NAME)));
+        }
+        if remarks.reconciled {
+            let operation = HistogramOperation::Aggregation;
+            notes.add(Annotation::reconciled_bounds(span, operation));
+        }
     }
 }
 
@@ -137,8 +154,10 @@ fn folded(
             }
             Some(total) => {
                 let before = total.bytes();
-                total.merge(&cells);
-                reserved.push(account.reserve(total.bytes() - before)?);
+                total.merge(cells);
+                folding.remark(total.take_remarks(), all_notes);
+                let more = total.bytes().saturating_sub(before);
+                reserved.push(account.reserve(more)?);
             }
         }
         Ok(())
@@ -156,7 +175,7 @@ fn folded(
             if cells.overflowed() {
                 means_one_by_one(&stream, &groups, evaluator, cells)?;
             }
-            finish(cells, &groups, node.input.span, &mut evaluator.notes)?
+            finish(cells, &groups, node.input.span, &mut evaluator.notes)
         }
     };
     reserved.into_iter().for_each(|memory| frame.keep(memory));
@@ -196,33 +215,63 @@ fn means_one_by_one(
     Ok(())
 }
 
-fn finish(
-    cells: &mut Cells,
-    groups: &Groups,
-    span: Span,
-    notes: &mut Annotations,
-) -> Result<Frame, QueryError> {
+fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotations) -> Frame {
     let mut frame = Frame::new(cells.steps());
     let mut row = Vec::new();
     for slot in cells.slots_in_order() {
         cells.finish(slot, &mut row);
-        for step in cells.histogram_steps(slot) {
-            // What a group of histograms alone adds up to is not computed here.
-            if is_absent(row[step]) {
-                return Err(unsupported(cells.fold().name()));
-            }
-            row[step] = crate::eval::frame::ABSENT;
-            notes.add(Annotation::mixed_aggregation(span));
-        }
+        let histograms = finish_histograms(cells, slot, &mut row, |remark| {
+            notes.add(match remark {
+                Remark::Mix => Annotation::mixed_aggregation(span),
+                Remark::ConflictingResets => {
+                    Annotation::conflicting_resets(span, HistogramOperation::Aggregation)
+                }
+            });
+        });
         let head = Head {
             labels: groups.labels[cells.group(slot) as usize].clone(),
             drops_name: cells.drops_name(slot),
         };
         let row = Row {
             values: &row,
-            histograms: &[],
+            histograms: &histograms,
         };
         frame.push(head, row);
     }
-    Ok(frame)
+    frame
+}
+
+/// What there is to say about a group at a step.
+enum Remark {
+    /// It has floats and histograms, and so no value.
+    Mix,
+    /// A histogram is a reset and another is not.
+    ConflictingResets,
+}
+
+/// The histograms of a group; where it has any, floats are taken out of its `row`.
+fn finish_histograms(
+    cells: &mut Cells,
+    slot: usize,
+    row: &mut [f64],
+    mut remark: impl FnMut(Remark),
+) -> Vec<HistogramPoint> {
+    let mut points = Vec::new();
+    for (step, outcome) in cells.take_histograms(slot) {
+        let has_float = !is_absent(std::mem::replace(&mut row[step], ABSENT));
+        match outcome {
+            Outcome::Total(_) if has_float => remark(Remark::Mix),
+            Outcome::Nothing { is_mix: true } => remark(Remark::Mix),
+            Outcome::Nothing { is_mix: false } => {}
+            Outcome::Total(total) => {
+                if total.hints_conflict() {
+                    remark(Remark::ConflictingResets);
+                }
+                let mut total = total.finish();
+                total.compact();
+                points.push((step as u32, Arc::new(total.into())));
+            }
+        }
+    }
+    points
 }

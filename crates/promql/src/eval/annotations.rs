@@ -5,6 +5,7 @@
 
 use crate::ast::Span;
 use crate::eval::go_format::{format_g, format_rfc3339};
+use crate::histogram::NanRemark;
 use crate::parser;
 use crate::quote::quote;
 use firn_model::sample::TimestampMs;
@@ -65,6 +66,27 @@ impl Repairs {
             format_rfc3339(self.times.0),
             format_rfc3339(self.times.1),
         )
+    }
+}
+
+/// What was done to histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HistogramOperation {
+    /// Two were added.
+    Addition,
+    /// One was subtracted from another.
+    Subtraction,
+    /// Many were added.
+    Aggregation,
+}
+
+impl HistogramOperation {
+    fn name(self) -> &'static str {
+        match self {
+            HistogramOperation::Addition => "addition",
+            HistogramOperation::Subtraction => "subtraction",
+            HistogramOperation::Aggregation => "aggregation",
+        }
     }
 }
 
@@ -198,6 +220,60 @@ impl Annotation {
         let text = "ignored histograms in a range containing both floats and histograms for \
                     metric name";
         Self::info(span, format!("{text} {}", quote(name)))
+    }
+
+    /// A rate of a histogram that is a gauge.
+    pub(crate) fn not_a_counter(span: Span, name: &[u8]) -> Self {
+        let text = "this native histogram metric is not a counter:";
+        Self::warning(span, format!("{text} {}", quote(name)))
+    }
+
+    /// A difference of histograms that are no gauges.
+    pub(crate) fn not_a_gauge(span: Span, name: &[u8]) -> Self {
+        let text = "this native histogram metric is not a gauge:";
+        Self::warning(span, format!("{text} {}", quote(name)))
+    }
+
+    /// Histograms with exponential and with custom buckets that should be one.
+    pub(crate) fn mixed_schemas(span: Span, name: &[u8]) -> Self {
+        let text = "vector contains a mix of histograms with exponential and custom buckets \
+                    schemas for metric name";
+        Self::warning(span, format!("{text} {}", quote(name)))
+    }
+
+    /// Histograms with exponential and with custom buckets on two sides of an operator.
+    pub(crate) fn incompatible_layout(span: Span, operator: &str) -> Self {
+        let text = "incompatible bucket layout encountered for binary operator";
+        Self::warning(span, format!("{text} {operator}"))
+    }
+
+    /// Histograms one of which is a counter reset and another is not.
+    pub(crate) fn conflicting_resets(span: Span, operation: HistogramOperation) -> Self {
+        let text = "conflicting counter resets during histogram";
+        Self::warning(span, format!("{text} {}", operation.name()))
+    }
+
+    /// Histograms whose custom bounds were cut down to those that they share.
+    pub(crate) fn reconciled_bounds(span: Span, operation: HistogramOperation) -> Self {
+        let text = "mismatched custom buckets were reconciled during";
+        Self::info(span, format!("{text} {}", operation.name()))
+    }
+
+    /// What observations of NaN did to a quantile or a fraction.
+    pub(crate) fn nan_observations(span: Span, name: &[u8], remark: NanRemark) -> Self {
+        let text = match remark {
+            NanRemark::ResultIsNan => {
+                "input to histogram_quantile has NaN observations, result is NaN"
+            }
+            NanRemark::SkewedHigher => {
+                "input to histogram_quantile has NaN observations, result is skewed higher"
+            }
+            NanRemark::Excluded => {
+                "input to histogram_fraction has NaN observations, which are excluded from all \
+                 fractions"
+            }
+        };
+        Self::info(span, text.to_owned() + &for_metric(name))
     }
 
     fn absorb(&mut self, other: Self) {

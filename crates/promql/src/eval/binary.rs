@@ -10,16 +10,16 @@ mod steps;
 
 use crate::ast::{Cardinality, Matching, Span};
 use crate::eval::account::Account;
-use crate::eval::annotations::Annotations;
-use crate::eval::elementwise::{ArithmeticLoop, compare, of_kinds, with_arithmetic};
+use crate::eval::elementwise::{ArithmeticLoop, compare, with_arithmetic};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
+use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
 use crate::eval::label_sets::{Dictionary, is_metadata, retain, retain_into, without_metadata};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::plan::{Binary, Node};
-use crate::value::QueryError;
+use crate::value::{PointValue, QueryError};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use rustc_hash::FxHashSet;
 use std::ops::Range;
@@ -237,14 +237,17 @@ impl Pairing<'_> {
         let account = evaluator.account;
         let task = |part: Range<usize>| {
             account.check()?;
-            let mut notes = Annotations::default();
+            let mut remarks = StepRemarks::default();
             let mut row = RowBuffer::default();
             let mut frame = Frame::new(many.steps());
-            frame.keep(account.reserve(part.len() * many.steps() * size_of::<f64>())?);
+            let mut memory = account.reserve(part.len() * many.steps() * size_of::<f64>())?;
             for pair in &pairs[part] {
                 let (m, o) = (many.row(pair.many as usize), one.row(pair.one as usize));
                 let (left, right) = if self.is_swapped() { (o, m) } else { (m, o) };
-                self.combine(left, right, &mut row, &mut notes)?;
+                self.combine(left, right, &mut row, &mut remarks);
+                memory
+                    .grow(row.row().histogram_bytes())
+                    .map_err(|e| QueryError::Limited(e.message))?;
                 let head = Head {
                     labels: pair.labels.clone(),
                     drops_name: self.operation.returns_bool,
@@ -252,13 +255,14 @@ impl Pairing<'_> {
                 frame.push(head, row.row());
             }
             account.hold(frame.samples())?;
-            Ok((frame, notes))
+            frame.keep(memory);
+            Ok((frame, remarks))
         };
         let mut out = Frame::new(many.steps());
-        let all_notes = &mut evaluator.notes;
-        let merge = |(frame, notes)| {
+        let mut all_remarks = StepRemarks::default();
+        let merge = |(frame, remarks)| {
             out.append(frame);
-            all_notes.merge(notes);
+            all_remarks.merge(remarks);
             Ok(())
         };
         in_parts(
@@ -268,6 +272,8 @@ impl Pairing<'_> {
             task,
             merge,
         )?;
+        let remarks = all_remarks.into_iter();
+        remarks.for_each(|remark| evaluator.notes.add(remark));
         Ok(out)
     }
 
@@ -277,11 +283,11 @@ impl Pairing<'_> {
         left: Row<'_>,
         right: Row<'_>,
         out: &mut RowBuffer,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+        remarks: &mut StepRemarks,
+    ) {
         out.reset(left.values.len());
         if !left.histograms.is_empty() || !right.histograms.is_empty() {
-            self.remark_kinds(left, right, notes)?;
+            self.combine_histograms(left, right, out, remarks);
         }
         let op = self.operation.op;
         let rows = RowLoop {
@@ -290,7 +296,7 @@ impl Pairing<'_> {
             out: &mut out.values,
         };
         if with_arithmetic(op, rows).is_some() {
-            return Ok(());
+            return;
         }
         for (step, out) in out.values.iter_mut().enumerate() {
             let (l, r) = (left.values[step], right.values[step]);
@@ -300,10 +306,9 @@ impl Pairing<'_> {
             match self.of_floats(l, r) {
                 Some(value) => *out = value,
                 None if op.is_comparison() => {}
-                None => notes.add(of_kinds(op, self.span, false, false)?),
+                None => remarks.set(step, incompatible(op, self.span, (false, false))),
             }
         }
-        Ok(())
     }
 
     /// The result of two floats; a comparison that does not hold has none.
@@ -319,24 +324,53 @@ impl Pairing<'_> {
         holds.then_some(left)
     }
 
-    /// Says or refuses what cannot be combined because of histograms.
-    fn remark_kinds(
+    /// Combines the steps of two rows at which one has a histogram.
+    fn combine_histograms(
         &self,
         left: Row<'_>,
         right: Row<'_>,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+        out: &mut RowBuffer,
+        remarks: &mut StepRemarks,
+    ) {
         for step in 0..left.values.len() {
-            let (l, r) = (left.histogram(step), right.histogram(step));
-            let present = |h: bool, value: f64| h || !is_absent(value);
-            let both =
-                present(l.is_some(), left.values[step]) && present(r.is_some(), right.values[step]);
-            if both && (l.is_some() || r.is_some()) {
-                let (l, r) = (l.is_some(), r.is_some());
-                notes.add(of_kinds(self.operation.op, self.span, l, r)?);
+            let (Some(l), Some(r)) = (left.operand(step), right.operand(step)) else {
+                continue;
+            };
+            if matches!((l, r), (Operand::Float(_), Operand::Float(_))) {
+                continue;
+            }
+            let point = match combine(self.operation.op, self.span, l, r) {
+                Combined::Refused(remark) => {
+                    remarks.set(step, remark);
+                    continue;
+                }
+                Combined::Histogram(histogram, remark) => {
+                    remark
+                        .into_iter()
+                        .for_each(|remark| remarks.set(step, remark));
+                    Some(PointValue::Histogram(histogram))
+                }
+                Combined::Compared(holds) => self.compared(holds, l),
+            };
+            match point {
+                Some(PointValue::Float(value)) => out.values[step] = value,
+                Some(PointValue::Histogram(histogram)) => {
+                    out.histograms.push((step as u32, histogram));
+                }
+                None => {}
             }
         }
-        Ok(())
+    }
+
+    /// What a comparison gives: with `bool` whether it holds, else the left side if it does.
+    fn compared(&self, holds: bool, left: Operand<'_>) -> Option<PointValue> {
+        if self.operation.returns_bool {
+            return Some(PointValue::Float(f64::from(u8::from(holds))));
+        }
+        holds.then(|| match left {
+            Operand::Float(value) => PointValue::Float(value),
+            Operand::Histogram(histogram) => PointValue::Histogram(histogram.clone()),
+        })
     }
 }
 

@@ -1,9 +1,12 @@
-//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic histograms.
+//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic and native
+//! histograms.
 //!
-//! Series that differ only in `le` are the buckets of one histogram. Bounds are parsed and sorted
-//! once; each step then takes the buckets that have a value.
+//! Series that differ only in `le` are the buckets of one classic histogram. Bounds are parsed and
+//! sorted once; each step then takes the buckets that have a value. Where a native histogram has the
+//! labels of a classic one, neither has a result.
 
 mod classic;
+mod native;
 mod repair_log;
 
 use crate::ast::Span;
@@ -14,7 +17,6 @@ use crate::eval::go_format::format_g;
 use crate::eval::grid::Grid;
 use crate::eval::label_functions::by_values;
 use crate::eval::label_sets::{Dictionary, is_metadata, retain};
-use crate::eval::mixed::unsupported;
 use crate::eval::ranges::in_parts;
 use crate::eval::stream::{Collision, Stream, merge_equal};
 use crate::functions::{Function, FunctionId};
@@ -22,6 +24,7 @@ use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
 use classic::{Bucket, fraction, quantile};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use native::Native;
 use repair_log::RepairLog;
 use std::ops::Range;
 
@@ -49,19 +52,20 @@ pub(crate) fn vector(
     let frame = match function.id {
         FunctionId::HistogramQuantile => {
             let quantiles = quantiles(evaluator, &args[0], grid)?;
-            let histograms = Histograms::read(evaluator, function, &args[1], grid)?;
-            let (frame, log) = histograms.answer(evaluator, &Question::Quantile(quantiles))?;
+            let histograms = Histograms::read(evaluator, &args[1], grid)?;
+            let question = Question::Quantile(quantiles);
+            let (frame, log) = histograms.answer(evaluator, &question, args[0].span)?;
             log.remark(args[1].span, &mut evaluator.notes);
             frame
         }
         FunctionId::HistogramFraction => {
             let lower = evaluator.scalar(&args[0], grid)?;
             let upper = evaluator.scalar(&args[1], grid)?;
-            let histograms = Histograms::read(evaluator, function, &args[2], grid)?;
+            let histograms = Histograms::read(evaluator, &args[2], grid)?;
             let question = Question::Fraction(lower, upper);
-            histograms.answer(evaluator, &question)?.0
+            histograms.answer(evaluator, &question, args[0].span)?.0
         }
-        _ => many_quantiles(evaluator, function, args, grid)?,
+        _ => many_quantiles(evaluator, args, grid)?,
     };
     Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
 }
@@ -83,7 +87,6 @@ fn quantiles(
 /// `histogram_quantiles(v, label, q...)`
 fn many_quantiles(
     evaluator: &mut Evaluator<'_>,
-    function: &'static Function,
     args: &[Node],
     grid: Grid,
 ) -> Result<Frame, QueryError> {
@@ -99,12 +102,12 @@ fn many_quantiles(
     for arg in &args[2..] {
         asked.push(quantiles(evaluator, arg, grid)?);
     }
-    let histograms = Histograms::read(evaluator, function, &args[0], grid)?;
+    let histograms = Histograms::read(evaluator, &args[0], grid)?;
     let (mut out, mut log) = (Frame::new(grid.count), RepairLog::default());
     for quantiles in asked {
         let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
         let question = Question::Quantile(quantiles);
-        let (answers, repairs) = histograms.answer(evaluator, &question)?;
+        let (answers, repairs) = histograms.answer(evaluator, &question, args[0].span)?;
         log.merge(repairs);
         let mut distinct = names.clone();
         distinct.sort_unstable();
@@ -151,11 +154,12 @@ fn open_metrics_float(value: f64) -> String {
     }
 }
 
-/// The classic histograms of a vector.
+/// The histograms of a vector.
 struct Histograms {
     frame: Frame,
     grid: Grid,
     histograms: Vec<Member>,
+    natives: Vec<Native>,
     delayed: bool,
 }
 
@@ -170,12 +174,7 @@ struct Member {
 }
 
 impl Histograms {
-    fn read(
-        evaluator: &mut Evaluator<'_>,
-        function: &'static Function,
-        arg: &Node,
-        grid: Grid,
-    ) -> Result<Self, QueryError> {
+    fn read(evaluator: &mut Evaluator<'_>, arg: &Node, grid: Grid) -> Result<Self, QueryError> {
         let frame = evaluator.frame(arg, grid)?;
         let delayed = evaluator.delays_names();
         let mut known = Dictionary::default();
@@ -217,43 +216,11 @@ impl Histograms {
             frame,
             grid,
             histograms,
+            natives: Vec::new(),
             delayed,
         };
-        out.find_conflicts(known, function, arg.span, evaluator)?;
+        out.find_natives(known, arg.span, evaluator)?;
         Ok(out)
-    }
-
-    /// Notes where a native histogram has the labels of a classic one: neither has a result there.
-    fn find_conflicts(
-        &mut self,
-        mut known: Dictionary,
-        function: &'static Function,
-        span: Span,
-        evaluator: &mut Evaluator<'_>,
-    ) -> Result<(), QueryError> {
-        for series in 0..self.frame.len() {
-            evaluator.account.check_at(series)?;
-            let row = self.frame.row(series);
-            let labels = &self.frame.head(series).labels;
-            for (step, _) in row.histograms {
-                let (id, _) = known.intern(labels.as_bytes());
-                let step = *step as usize;
-                let has_buckets = |member: &&mut Member| {
-                    let value = |series: u32| self.frame.row(series as usize).values[step];
-                    member.buckets.iter().any(|(_, s)| !is_absent(value(*s)))
-                };
-                let member = self.histograms.get_mut(id as usize);
-                let Some(member) = member.filter(has_buckets) else {
-                    return Err(unsupported(function.name));
-                };
-                member.conflicts.push(step);
-                evaluator.notes.add(Annotation::mixed_classic_native(
-                    span,
-                    if self.delayed { &member.name } else { b"" },
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// The name that remarks show: there is none when names are dropped at once.
@@ -261,37 +228,36 @@ impl Histograms {
         if self.delayed { &member.name } else { b"" }
     }
 
-    /// The answer of every histogram, and what had to be repaired for it.
+    /// The answer of every histogram, and what had to be repaired for it. Remarks on native
+    /// histograms stand at `span`.
     fn answer(
         &self,
         evaluator: &mut Evaluator<'_>,
         question: &Question,
+        span: Span,
     ) -> Result<(Frame, RepairLog), QueryError> {
+        let mut out = self.answer_natives(evaluator, question, span)?;
         let account = evaluator.account;
         let task = |part: Range<usize>| {
             account.check()?;
-            let row_bytes = self.frame.steps() * size_of::<f64>() + size_of::<Head>();
-            let memory = account.reserve(part.len() * row_bytes)?;
+            let memory = account.reserve(part.len() * self.row_bytes())?;
             let (mut frame, log) = self.answer_part(&self.histograms[part], question);
             frame.keep(memory);
             Ok((frame, log))
         };
-        let mut out = Frame::new(self.frame.steps());
         let mut log = RepairLog::default();
         let merge = |(frame, repairs): (Frame, RepairLog)| {
             out.append(frame);
             log.merge(repairs);
             Ok(())
         };
-        let count = self.histograms.len();
-        in_parts(
-            evaluator.ctx.compute,
-            count,
-            HISTOGRAMS_PER_PART,
-            task,
-            merge,
-        )?;
+        let (compute, count) = (evaluator.ctx.compute, self.histograms.len());
+        in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
         Ok((out, log))
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.frame.steps() * size_of::<f64>() + size_of::<Head>()
     }
 
     fn answer_part(&self, part: &[Member], question: &Question) -> (Frame, RepairLog) {

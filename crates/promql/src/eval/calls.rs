@@ -13,10 +13,12 @@ use crate::eval::over_time::RangeFunction;
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::rate::Extrapolation;
 use crate::eval::stream::Stream;
-use crate::eval::{buckets, info, label_functions, mixed};
+use crate::eval::{buckets, info, label_functions};
 use crate::functions::{Function, FunctionId};
+use crate::histogram::{FloatHistogram, totals};
 use crate::plan::{Node, NodeKind, Selector};
 use crate::value::QueryError;
+use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::matcher::MatchOp;
 use std::ops::Range;
@@ -76,16 +78,28 @@ pub(crate) fn vector(
         | F::HistogramAvg
         | F::HistogramStddev
         | F::HistogramStdvar => {
-            let input = evaluator.frame(&args[0], grid)?;
-            match input.has_histograms() {
-                true => Err(mixed::unsupported(function.name)),
-                false => Ok(Frame::new(grid.count).into()),
-            }
+            let op = RowOp::OfHistogram(statistic(function.id));
+            Ok(evaluator.vector(&args[0], grid)?.then(op, delayed))
         }
         _ => Err(QueryError::Execution(format!(
             "{}: the function is not supported here",
             function.name
         ))),
+    }
+}
+
+/// A number that a histogram has.
+fn statistic(function: FunctionId) -> fn(&Histogram) -> f64 {
+    use FunctionId as F;
+    match function {
+        F::HistogramCount => |histogram| totals(histogram).0,
+        F::HistogramSum => |histogram| totals(histogram).1,
+        F::HistogramAvg => |histogram| {
+            let (count, sum) = totals(histogram);
+            sum / count
+        },
+        F::HistogramStddev => |histogram| FloatHistogram::from(histogram).variance().sqrt(),
+        _ => |histogram| FloatHistogram::from(histogram).variance(),
     }
 }
 
@@ -162,6 +176,10 @@ fn range_leaf(
         overhang.check(name).map_err(QueryError::Execution)?;
     }
     let (source, reach, overhang) = evaluator.matrix(range, grid)?;
+    let statistics_only = match &range.kind {
+        NodeKind::Matrix(selector, _) => selector.statistics_only,
+        _ => false,
+    };
     let mut scalars = Vec::new();
     for arg in args.iter().filter(|arg| !is_range(arg)) {
         scalars.push(evaluator.scalar(arg, grid)?);
@@ -188,6 +206,7 @@ fn range_leaf(
         kind: LeafKind::Range(call),
         grid,
         reach,
+        statistics_only,
         idle: Default::default(),
     })
 }

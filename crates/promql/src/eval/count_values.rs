@@ -6,11 +6,13 @@ use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
 use crate::eval::go_format::format_f;
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
-use crate::eval::mixed::unsupported;
 use crate::eval::stream::Stream;
+use crate::histogram::FloatHistogram;
 use crate::plan::{Aggregate, NodeKind};
 use crate::quote::quote;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsBuilder;
 use rustc_hash::FxHashMap;
 
@@ -26,51 +28,119 @@ pub(crate) fn frame(
     let groups = Groups::of(&input, &grouping, evaluator.ctx.compute)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
-    if input.has_histograms() {
-        return Err(unsupported(node.op.as_str()));
-    }
-    let mut places: FxHashMap<(u32, u64), usize> = FxHashMap::default();
-    let mut counts: Vec<Vec<f64>> = Vec::new();
-    let mut owners: Vec<(u32, f64)> = Vec::new();
-    let mut memory = account.reserve(0)?;
+    let mut counts = Counts {
+        writes_value,
+        steps: grid.count,
+        places: FxHashMap::default(),
+        histogram_places: FxHashMap::default(),
+        rows: Vec::new(),
+        memory: account.reserve(0)?,
+    };
     for series in 0..input.len() {
         account.check_at(series)?;
         let group = groups.of_series[series];
-        for (step, value) in input.row(series).values.iter().enumerate() {
-            if is_absent(*value) {
-                continue;
+        let row = input.row(series);
+        for (step, value) in row.values.iter().enumerate() {
+            if !is_absent(*value) {
+                counts.count(group, step, *value)?;
             }
-            let key = (group, if writes_value { key_of(*value) } else { 0 });
-            let place = *places.entry(key).or_insert(counts.len());
-            if place == counts.len() {
-                memory
-                    .grow(grid.count * size_of::<f64>())
-                    .map_err(|e| QueryError::Limited(e.message))?;
-                counts.push(vec![ABSENT; grid.count]);
-                owners.push((group, *value));
-            }
-            let count = &mut counts[place][step];
-            *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
+        }
+        for (step, histogram) in row.histograms {
+            counts.count_histogram(group, *step as usize, histogram)?;
         }
     }
     let mut out = Frame::new(grid.count);
-    out.keep(memory);
-    for (values, (group, value)) in counts.iter().zip(owners) {
-        let mut labels = LabelsBuilder::from_labels(groups.labels[group as usize].as_ref());
+    out.keep(counts.memory);
+    for Counted {
+        group,
+        value,
+        counts,
+    } in &counts.rows
+    {
+        let mut labels = LabelsBuilder::from_labels(groups.labels[*group as usize].as_ref());
         if writes_value {
-            labels.set(&label, format_f(value).as_bytes());
+            labels.set(&label, value.as_bytes());
         }
         let head = Head {
             labels: labels.build(),
             drops_name: false,
         };
         let row = Row {
-            values,
+            values: counts,
             histograms: &[],
         };
         out.push(head, row);
     }
     Ok(out)
+}
+
+/// A value in a group, as it is written, and how often it occurs at each step.
+struct Counted {
+    group: u32,
+    value: String,
+    counts: Vec<f64>,
+}
+
+/// What was counted so far.
+struct Counts {
+    writes_value: bool,
+    steps: usize,
+    /// Where the row of a value in a group stands.
+    places: FxHashMap<(u32, u64), usize>,
+    histogram_places: FxHashMap<(u32, String), usize>,
+    rows: Vec<Counted>,
+    memory: Reservation,
+}
+
+impl Counts {
+    fn count(&mut self, group: u32, step: usize, value: f64) -> Result<(), QueryError> {
+        let key = if self.writes_value { key_of(value) } else { 0 };
+        let place = *self.places.entry((group, key)).or_insert(self.rows.len());
+        if place == self.rows.len() {
+            self.add_row(group, format_f(value))?;
+        }
+        self.rows[place].add(step);
+        Ok(())
+    }
+
+    fn count_histogram(
+        &mut self,
+        group: u32,
+        step: usize,
+        histogram: &Histogram,
+    ) -> Result<(), QueryError> {
+        if !self.writes_value {
+            return self.count(group, step, 0.0);
+        }
+        let text = FloatHistogram::from(histogram).to_string();
+        let known = self.histogram_places.get(&(group, text.clone()));
+        let place = known.copied().unwrap_or(self.rows.len());
+        if place == self.rows.len() {
+            self.histogram_places.insert((group, text.clone()), place);
+            self.add_row(group, text)?;
+        }
+        self.rows[place].add(step);
+        Ok(())
+    }
+
+    fn add_row(&mut self, group: u32, value: String) -> Result<(), QueryError> {
+        let bytes = self.steps * size_of::<f64>() + value.len();
+        let grown = self.memory.grow(bytes);
+        grown.map_err(|e| QueryError::Limited(e.message))?;
+        self.rows.push(Counted {
+            group,
+            value,
+            counts: vec![ABSENT; self.steps],
+        });
+        Ok(())
+    }
+}
+
+impl Counted {
+    fn add(&mut self, step: usize) {
+        let count = &mut self.counts[step];
+        *count = if is_absent(*count) { 1.0 } else { *count + 1.0 };
+    }
 }
 
 /// Values that are written alike have equal keys.

@@ -9,9 +9,9 @@ use firn_model::labels::METRIC_NAME;
 #[derive(Debug, Default)]
 pub(crate) struct CounterNames {
     /// For each series the number of its remark plus one, or zero; empty if no series needs one.
-    pub(crate) remarks_of: Vec<u32>,
+    remarks_of: Vec<u32>,
     /// What there is to say.
-    pub(crate) remarks: Vec<Annotation>,
+    remarks: Vec<Annotation>,
 }
 
 impl CounterNames {
@@ -53,6 +53,18 @@ impl CounterNames {
             out.remarks_of.push(remark.unwrap_or(0));
         }
         out
+    }
+
+    /// How many different remarks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.remarks.len()
+    }
+
+    /// The remark on a series, and its number.
+    pub(crate) fn remark(&self, series: usize) -> Option<(usize, &Annotation)> {
+        let number = self.remarks_of.get(series).copied().unwrap_or(0);
+        let index = (number as usize).checked_sub(1)?;
+        Some((index, &self.remarks[index]))
     }
 }
 

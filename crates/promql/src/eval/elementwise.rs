@@ -4,14 +4,17 @@
 //! after the other, before the row goes to whoever consumes it.
 
 use crate::ast::{BinaryOp, Span};
-use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::annotations::Annotations;
 use crate::eval::dates::Date;
-use crate::eval::frame::{ABSENT, RowBuffer, is_absent};
+use crate::eval::frame::{ABSENT, HistogramPoint, RowBuffer, is_absent};
 use crate::eval::go_math;
 use crate::eval::grid::Grid;
-use crate::eval::mixed::unsupported;
+use crate::eval::kinds::{Combined, Operand, combine, incompatible};
 use crate::functions::FunctionId;
+use crate::histogram::FloatHistogram;
 use crate::value::QueryError;
+use firn_model::histogram::Histogram;
+use std::sync::Arc;
 
 /// An operation on a row.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) enum RowOp {
     Time(Grid),
     /// Change of sign.
     Negate,
+    /// A function of a histogram; floats have no result.
+    OfHistogram(fn(&Histogram) -> f64),
 }
 
 /// A binary operator of which one side is a scalar.
@@ -84,8 +89,20 @@ impl RowOp {
                     row.values[step as usize] = grid.time(step as usize) as f64 / 1000.0;
                 }
             }
-            RowOp::Negate if !row.histograms.is_empty() => return Err(unsupported("unary -")),
-            RowOp::Negate => map(&mut row.values, |value| -value),
+            RowOp::Negate => {
+                map(&mut row.values, |value| -value);
+                for (_, histogram) in &mut row.histograms {
+                    let mut negated = FloatHistogram::from(&**histogram);
+                    negated.multiply(-1.0);
+                    *histogram = Arc::new(negated.into());
+                }
+            }
+            RowOp::OfHistogram(f) => {
+                row.values.fill(ABSENT);
+                for (step, histogram) in row.histograms.drain(..) {
+                    row.values[step as usize] = f(&histogram);
+                }
+            }
         }
         Ok(())
     }
@@ -184,57 +201,6 @@ pub(crate) fn of_scalars(op: BinaryOp, left: f64, right: f64) -> f64 {
         .unwrap_or_else(|| f64::from(u8::from(compare(op, left, right))))
 }
 
-/// How the operator is written.
-pub(crate) fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        BinaryOp::Mod => "%",
-        BinaryOp::Pow => "^",
-        BinaryOp::Atan2 => "atan2",
-        BinaryOp::Equal => "==",
-        BinaryOp::NotEqual => "!=",
-        BinaryOp::Greater => ">",
-        BinaryOp::Less => "<",
-        BinaryOp::GreaterOrEqual => ">=",
-        BinaryOp::LessOrEqual => "<=",
-        BinaryOp::And => "and",
-        BinaryOp::Or => "or",
-        BinaryOp::Unless => "unless",
-        BinaryOp::TrimUpper => "</",
-        BinaryOp::TrimLower => ">/",
-    }
-}
-
-/// What becomes of an operation on two kinds of values when at least one is a histogram, or when it
-/// is for histograms only: a remark and no result, or an error where a result would be due.
-pub(crate) fn of_kinds(
-    op: BinaryOp,
-    span: Span,
-    left_histogram: bool,
-    right_histogram: bool,
-) -> Result<Annotation, QueryError> {
-    use BinaryOp as B;
-    let defined = match (left_histogram, right_histogram) {
-        (true, true) => matches!(op, B::Add | B::Sub | B::Equal | B::NotEqual),
-        (true, false) => matches!(op, B::Mul | B::Div | B::TrimUpper | B::TrimLower),
-        (false, true) => op == B::Mul,
-        (false, false) => false,
-    };
-    if defined {
-        return Err(unsupported(symbol(op)));
-    }
-    let kind = |histogram| if histogram { "histogram" } else { "float" };
-    Ok(Annotation::incompatible_types(
-        span,
-        kind(left_histogram),
-        symbol(op),
-        kind(right_histogram),
-    ))
-}
-
 struct ScalarLoop<'a> {
     values: &'a mut [f64],
     scalars: &'a [f64],
@@ -253,15 +219,13 @@ impl ArithmeticLoop<()> for ScalarLoop<'_> {
 
 impl ScalarOp {
     fn apply(&self, row: &mut RowBuffer, notes: &mut Annotations) -> Result<(), QueryError> {
-        if !row.histograms.is_empty() {
-            row.histograms.clear();
-            notes.add(of_kinds(
-                self.op,
-                self.span,
-                !self.scalar_left,
-                self.scalar_left,
-            )?);
-        }
+        let combined: Vec<HistogramPoint> = std::mem::take(&mut row.histograms)
+            .into_iter()
+            .filter_map(|(step, histogram)| {
+                Some((step, self.of_histogram(step, histogram, notes)?))
+            })
+            .collect();
+        row.histograms = combined;
         if is_comparison(self.op) {
             self.compare(&mut row.values);
             return Ok(());
@@ -273,11 +237,34 @@ impl ScalarOp {
         };
         if with_arithmetic(self.op, arithmetic).is_none() {
             if row.row().has_floats() {
-                notes.add(of_kinds(self.op, self.span, false, false)?);
+                notes.add(incompatible(self.op, self.span, (false, false)));
             }
             row.values.fill(ABSENT);
         }
         Ok(())
+    }
+
+    fn of_histogram(
+        &self,
+        step: u32,
+        histogram: Arc<Histogram>,
+        notes: &mut Annotations,
+    ) -> Option<Arc<Histogram>> {
+        let scalar = Operand::Float(self.scalars[step as usize]);
+        let histogram = Operand::Histogram(&histogram);
+        let combined = match self.scalar_left {
+            true => combine(self.op, self.span, scalar, histogram),
+            false => combine(self.op, self.span, histogram, scalar),
+        };
+        match combined {
+            Combined::Histogram(result, _) => Some(result),
+            Combined::Refused(remark) => {
+                notes.add(remark);
+                None
+            }
+            // A histogram and a float are not compared.
+            Combined::Compared(_) => None,
+        }
     }
 
     fn compare(&self, values: &mut [f64]) {

@@ -232,6 +232,7 @@ impl<'a> Evaluator<'a> {
             kind,
             grid,
             reach,
+            statistics_only: selector.statistics_only,
             idle: Default::default(),
         })
     }

@@ -11,6 +11,7 @@
 //! histogram has no float. So a function of floats passes over histograms by itself. In a [`Frame`]
 //! no row is empty.
 
+use crate::eval::kinds::Operand;
 use firn_model::budget::Reservation;
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::labels::Labels;
@@ -60,6 +61,19 @@ impl Row<'_> {
                 .sum::<u64>()
     }
 
+    /// The bytes of its histograms.
+    pub(crate) fn histogram_bytes(&self) -> usize {
+        histogram_bytes(self.histograms)
+    }
+
+    /// What stands at a step.
+    pub(crate) fn operand(&self, step: usize) -> Option<Operand<'_>> {
+        match self.histogram(step) {
+            Some(histogram) => Some(Operand::Histogram(histogram)),
+            None => (!is_absent(self.values[step])).then_some(Operand::Float(self.values[step])),
+        }
+    }
+
     /// The histogram at a step.
     pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
         let at = self
@@ -67,6 +81,13 @@ impl Row<'_> {
             .binary_search_by_key(&step, |(s, _)| *s as usize);
         at.ok().map(|i| &self.histograms[i].1)
     }
+}
+
+/// The bytes of histograms, those of their buckets included.
+pub(crate) fn histogram_bytes(points: &[HistogramPoint]) -> usize {
+    const SAMPLE_BYTES: usize = 16;
+    let samples: u64 = points.iter().map(|(_, h)| samples_of(h)).sum();
+    samples as usize * SAMPLE_BYTES + size_of_val(points)
 }
 
 /// How many samples a histogram counts for: one for each sixteen bytes of upstream's form.

@@ -114,6 +114,8 @@ pub(crate) struct Leaf {
     pub(crate) grid: Grid,
     /// What a step sees.
     pub(crate) reach: Reach,
+    /// Whether of histograms nothing matters but count and sum.
+    pub(crate) statistics_only: bool,
     /// Memory of parts that are done.
     pub(crate) idle: Mutex<Vec<Scratch>>,
 }
@@ -174,6 +176,7 @@ impl Leaf {
         } = scratch;
         let mut noted = vec![false; self.remarks()];
         let (mut read, mut window_max) = (0, 0);
+        let mut memory = account.reserve(0)?;
         let steps = self.grid.count;
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
             let columns = batch.time_column_count();
@@ -194,7 +197,22 @@ impl Leaf {
                     read: &mut read,
                     window_max: &mut window_max,
                 };
-                worker.fill(&batch.series(at), row, notes)?;
+                let columns = batch.series(at);
+                match self.statistics_only && !columns.histograms.is_empty() {
+                    false => worker.fill(&columns, row, notes)?,
+                    true => {
+                        let histograms = mixed::statistics(&columns);
+                        let columns = SeriesColumns {
+                            histograms: &histograms,
+                            ..columns
+                        };
+                        worker.fill(&columns, row, notes)?;
+                    }
+                }
+                let bytes = row.row().histogram_bytes();
+                memory
+                    .grow(bytes.saturating_sub(memory.bytes()))
+                    .map_err(|e| QueryError::Limited(e.message))?;
                 self.remark(series, row.row(), &mut noted, notes);
                 each(series, row, notes)?;
             }
@@ -206,7 +224,7 @@ impl Leaf {
 
     fn remarks(&self) -> usize {
         match &self.kind {
-            LeafKind::Range(call) => call.counters.remarks.len(),
+            LeafKind::Range(call) => call.counters.len(),
             _ => 0,
         }
     }
@@ -216,13 +234,12 @@ impl Leaf {
         let LeafKind::Range(call) = &self.kind else {
             return;
         };
-        let remark = call.counters.remarks_of.get(series).copied().unwrap_or(0);
-        let Some(index) = (remark as usize).checked_sub(1) else {
+        let Some((index, remark)) = call.counters.remark(series) else {
             return;
         };
         if !noted[index] && row.has_floats() {
             noted[index] = true;
-            notes.add(call.counters.remarks[index].clone());
+            notes.add(remark.clone());
         }
     }
 }

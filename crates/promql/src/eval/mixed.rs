@@ -1,18 +1,22 @@
 //! Range functions of a series that has native histograms, alone or among floats.
 //!
 //! Functions of floats pass over the histograms and say so; functions that take either kind refuse
-//! a window with both. What would need arithmetic on histograms is an error, never a wrong value.
+//! a window with both. A series' histograms are made ready to calculate with once, and its resets
+//! found once, for all windows.
 
-use crate::eval::annotations::{Annotation, Annotations};
+mod growth;
+
+use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::frame::{ABSENT, RowBuffer, samples_of};
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::leaf::RangeCall;
 use crate::eval::over_time::{self, Floats, RangeFunction};
-use crate::eval::rate::RatePlan;
+use crate::eval::rate::{RatePlan, Started};
 use crate::eval::window::Windows;
+use crate::histogram::{Accumulator, FloatHistogram, Of};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
-use firn_model::histogram::Histogram;
+use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 
@@ -67,6 +71,14 @@ impl<'a> Kinds<'a> {
         kinds
     }
 
+    fn started(&self) -> Started<'_> {
+        Started {
+            times: &self.histogram_times,
+            values: &[],
+            starts: &self.histogram_starts,
+        }
+    }
+
     fn floats(&self) -> Floats<'_> {
         Floats {
             times: &self.times,
@@ -76,20 +88,66 @@ impl<'a> Kinds<'a> {
     }
 }
 
+/// The histograms of a series, ready to calculate with; empty if the function does not.
+#[derive(Default)]
+struct Prepared {
+    histograms: Vec<FloatHistogram>,
+    /// For each histogram whether the counter was reset since the one before, or for `changes`
+    /// whether it differs from that.
+    events: Vec<bool>,
+}
+
+impl Prepared {
+    fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
+        use RangeFunction as F;
+        if !matches!(
+            function,
+            F::Extrapolated(_) | F::LastChange { .. } | F::Mean | F::Sum | F::Resets | F::Changes
+        ) {
+            return Self::default();
+        }
+        let ready = kinds.histograms.iter();
+        let histograms: Vec<FloatHistogram> = ready.map(|h| FloatHistogram::from(&***h)).collect();
+        let resets_matter = match function {
+            F::Extrapolated(how) => how.counter,
+            F::LastChange { counter } => counter,
+            function => function == F::Resets,
+        };
+        let started = kinds.started();
+        let event = |at: usize| match at.checked_sub(1) {
+            None => false,
+            Some(before) if resets_matter => {
+                started.restarted(at) || histograms[at].is_reset_after(&histograms[before])
+            }
+            Some(before) => {
+                function == F::Changes && !histograms[at].holds_the_same(&histograms[before])
+            }
+        };
+        Self {
+            events: (0..histograms.len()).map(event).collect(),
+            histograms,
+        }
+    }
+}
+
 /// The window of a step by kind.
 struct Window<'a> {
     floats: Floats<'a>,
-    histogram_times: &'a [TimestampMs],
+    /// Times and start times of the histograms.
+    times: Started<'a>,
     histograms: &'a [&'a Arc<Histogram>],
-    /// Whether the first histogram began to count inside the window.
-    starts_inside: bool,
+    ready: &'a [FloatHistogram],
+    events: &'a [bool],
+    /// Where it ends.
+    edge: TimestampMs,
+    range_ms: i64,
 }
 
 impl Window<'_> {
     /// The kinds of the samples in time order; `true` is a histogram.
     fn kinds(&self) -> impl DoubleEndedIterator<Item = bool> {
         let floats = self.floats.times.iter().map(|t| (*t, false));
-        let histograms = self.histogram_times.iter().map(|t| (*t, true));
+        let histograms = self.times.times.iter().map(|t| (*t, true));
         let mut all: Vec<(TimestampMs, bool)> = floats.chain(histograms).collect();
         all.sort_unstable();
         all.into_iter().map(|(_, is_histogram)| is_histogram)
@@ -108,8 +166,80 @@ enum Outcome {
     Mixed,
     /// What the floats alone gave, and a remark that histograms were ignored.
     Ignored,
-    /// What Firn cannot compute.
-    Unsupported,
+}
+
+impl Outcome {
+    /// A histogram that was calculated, or nothing.
+    fn calculated(histogram: Option<FloatHistogram>) -> Self {
+        match histogram {
+            Some(histogram) => Outcome::Histogram(Arc::new(histogram.into())),
+            None => Outcome::Float(ABSENT),
+        }
+    }
+}
+
+/// Remarks on a window.
+struct Remarks<'a, 'v> {
+    view: &'a View<'v>,
+    list: Vec<Annotation>,
+}
+
+impl Remarks<'_, '_> {
+    fn name(&self) -> Vec<u8> {
+        (self.view.name)()
+    }
+
+    fn add(&mut self, remark: Annotation) {
+        self.list.push(remark);
+    }
+
+    fn not_a_counter(&mut self) {
+        self.add(Annotation::not_a_counter(self.view.call.span, &self.name()));
+    }
+
+    fn not_a_gauge(&mut self) {
+        self.add(Annotation::not_a_gauge(self.view.call.span, &self.name()));
+    }
+
+    fn reconciled(&mut self, operation: HistogramOperation) {
+        self.add(Annotation::reconciled_bounds(
+            self.view.call.span,
+            operation,
+        ));
+    }
+
+    /// There is no result, because exponential and custom buckets meet.
+    fn mixed_schemas(&mut self) {
+        self.add(Annotation::mixed_schemas(self.view.call.span, &self.name()));
+    }
+
+    /// As [`Remarks::mixed_schemas`], and that is all there is to say.
+    fn only_mixed_schemas(&mut self) {
+        self.list.clear();
+        self.mixed_schemas();
+    }
+}
+
+/// The histograms of a series without their buckets, for functions that ask only for count and sum.
+/// What buckets say about resets is found out before they go.
+pub(crate) fn statistics(columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
+    let mut before: Option<FloatHistogram> = None;
+    let mut out = Vec::with_capacity(columns.histograms.len());
+    for (index, histogram) in columns.histograms {
+        let mut plain = FloatHistogram::statistics_of(histogram);
+        if !histogram.is_stale() {
+            let whole = FloatHistogram::from(&**histogram);
+            if let Some(before) = before.filter(|_| plain.reset_hint == ResetHint::Unknown) {
+                plain.reset_hint = match whole.is_reset_after(&before) {
+                    true => ResetHint::Reset,
+                    false => ResetHint::NotReset,
+                };
+            }
+            before = Some(whole);
+        }
+        out.push((*index, Arc::new(plain)));
+    }
+    out
 }
 
 /// Computes the row; returns how many samples were read.
@@ -122,43 +252,76 @@ pub(crate) fn fill(
     let kinds = Kinds::of(columns, view.call.uses_starts);
     let mut of_floats = Windows::default();
     of_floats.fill(&kinds.times, view.grid, view.reach);
-    fill_from_floats(view, &kinds, &of_floats, row);
+    if fill_from_floats(view, &kinds, &of_floats, row) {
+        notes.add(Annotation::start_time_overlap(
+            view.call.span,
+            &(view.name)(),
+        ));
+    }
     let mut of_histograms = Windows::default();
     of_histograms.fill(&kinds.histogram_times, view.grid, view.reach);
     let mut read = of_floats.samples();
-    let filled = |step: &usize| of_floats.at(*step).0 < of_floats.at(*step).1;
+    let function = view.call.function;
+    let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
+    // What is wrong with a smoothing factor is said of histograms, too.
+    let checked = |step: &usize| {
+        filled(&of_floats, *step)
+            || (function == RangeFunction::Smoothing && filled(&of_histograms, *step))
+    };
     view.call
-        .check((0..view.grid.count).filter(filled), notes)?;
+        .check((0..view.grid.count).filter(checked), notes)?;
+    let prepared = Prepared::of(&kinds, function);
     for (step, start, end) in of_histograms.iter() {
         let (float_start, float_end) = of_floats.at(step);
         let window = Window {
             floats: kinds.floats().slice(float_start, float_end),
-            histogram_times: &kinds.histogram_times[start..end],
+            times: kinds.started().slice(start, end),
             histograms: &kinds.histograms[start..end],
-            starts_inside: {
-                let edge = view.reach.end(view.grid.time(step));
-                let began = kinds.histogram_starts[start];
-                let inside = began > edge - view.reach.range_ms;
-                began != START_UNKNOWN && inside && began < kinds.histogram_times[start]
-            },
+            ready: prepared.histograms.get(start..end).unwrap_or(&[]),
+            events: prepared.events.get(start..end).unwrap_or(&[]),
+            edge: view.reach.end(view.grid.time(step)),
+            range_ms: view.reach.range_ms,
         };
         read += window.histograms.iter().map(|h| samples_of(h)).sum::<u64>();
-        settle(view, step, outcome(view.call.function, &window), row, notes)?;
+        let mut remarks = Remarks {
+            view,
+            list: Vec::new(),
+        };
+        let outcome = outcome(function, &window, &mut remarks);
+        remarks
+            .list
+            .into_iter()
+            .for_each(|remark| notes.add(remark));
+        settle(view, step, outcome, row, notes);
     }
     Ok(read)
 }
 
-fn fill_from_floats(view: &View<'_>, kinds: &Kinds<'_>, windows: &Windows, row: &mut RowBuffer) {
+/// What the floats alone give; returns whether start times overlap.
+fn fill_from_floats(
+    view: &View<'_>,
+    kinds: &Kinds<'_>,
+    windows: &Windows,
+    row: &mut RowBuffer,
+) -> bool {
     let floats = kinds.floats();
     let function = view.call.function;
-    if let RangeFunction::Extrapolated(how) = function {
-        let mut plan = RatePlan::default();
-        plan.fill(floats.times, view.grid, view.reach, how);
-        how.fill(&plan, floats.values, view.reach, &mut row.values);
-        return;
+    let RangeFunction::Extrapolated(how) = function else {
+        let arguments = |step| view.call.arguments(view.grid, step);
+        over_time::fill(function, windows, &floats, arguments, &mut row.values);
+        return false;
+    };
+    let mut plan = RatePlan::default();
+    plan.fill(floats.times, view.grid, view.reach, how);
+    match floats.started().filter(|_| how.counter) {
+        Some(started) => {
+            how.fill_with_starts(&plan, &started, view.grid, view.reach, &mut row.values)
+        }
+        None => {
+            how.fill(&plan, floats.values, view.reach, &mut row.values);
+            false
+        }
     }
-    let arguments = |step| view.call.arguments(view.grid, step);
-    over_time::fill(function, windows, &floats, arguments, &mut row.values);
 }
 
 fn settle(
@@ -167,7 +330,7 @@ fn settle(
     outcome: Outcome,
     row: &mut RowBuffer,
     notes: &mut Annotations,
-) -> Result<(), QueryError> {
+) {
     match outcome {
         Outcome::OfFloats => {}
         Outcome::Float(value) => row.values[step] = value,
@@ -182,39 +345,30 @@ fn settle(
         Outcome::Ignored => {
             notes.add(Annotation::ignored_in_range(view.call.span, &(view.name)()));
         }
-        Outcome::Unsupported => return Err(unsupported(view.call.name)),
     }
-    Ok(())
-}
-
-/// The error of a function that cannot take native histograms.
-pub(crate) fn unsupported(function: &str) -> QueryError {
-    QueryError::Execution(format!(
-        "{function}: native histograms are not supported here"
-    ))
 }
 
 /// What becomes of a window that holds at least one histogram.
-fn outcome(function: RangeFunction, window: &Window<'_>) -> Outcome {
+fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_, '_>) -> Outcome {
     use RangeFunction as F;
     let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
     match function {
-        F::Extrapolated(_) if floats > 0 => Outcome::Mixed,
-        F::Extrapolated(how) if histograms < 2 && !(how.counter && window.starts_inside) => {
-            Outcome::OfFloats
-        }
-        F::Mean | F::Sum if floats > 0 => Outcome::Mixed,
-        F::Extrapolated(_) | F::Mean | F::Sum => Outcome::Unsupported,
-        F::LastChange { .. } => {
+        F::Extrapolated(_) | F::Mean | F::Sum if floats > 0 => Outcome::Mixed,
+        F::Extrapolated(how) => Outcome::calculated(window.extrapolated(how, remarks)),
+        F::Mean => Outcome::calculated(accumulated(Of::Mean, window, remarks)),
+        F::Sum => Outcome::calculated(accumulated(Of::Sum, window, remarks)),
+        F::LastChange { counter } => {
             let mut last = window.kinds().rev();
             match (last.next(), last.next()) {
                 (Some(false), Some(false)) => Outcome::OfFloats,
-                (Some(true), Some(true)) => Outcome::Unsupported,
+                (Some(true), Some(true)) => {
+                    Outcome::calculated(window.last_change(counter, remarks))
+                }
                 (Some(_), Some(_)) => Outcome::Mixed,
                 _ => Outcome::OfFloats,
             }
         }
-        F::Resets | F::Changes => neighbours(function, window),
+        F::Resets | F::Changes => Outcome::Float(events(function, window)),
         F::Count => Outcome::Float((floats + histograms) as f64),
         F::Present => Outcome::Float(1.0),
         F::First | F::Last | F::FirstTime | F::LastTime => edge(function, window),
@@ -235,24 +389,57 @@ fn outcome(function: RangeFunction, window: &Window<'_>) -> Outcome {
     }
 }
 
-/// Resets or changes: a change of kind is one; comparing two histograms is not possible here.
-fn neighbours(function: RangeFunction, window: &Window<'_>) -> Outcome {
-    let (mut floats, mut events) = (0..window.floats.values.len(), 0.0);
-    let mut before: Option<Option<usize>> = None;
+/// Resets or changes: a change of kind is one.
+fn events(function: RangeFunction, window: &Window<'_>) -> f64 {
+    let (mut floats, mut histograms) = (0..window.floats.values.len(), 0..window.events.len());
+    let (mut events, mut before) = (0.0, None);
     for is_histogram in window.kinds() {
-        let sample = if is_histogram { None } else { floats.next() };
-        match (before, sample) {
-            (None, _) => {}
-            (Some(None), None) => return Outcome::Unsupported,
-            (Some(Some(a)), Some(b)) => {
-                let pair = window.floats.slice(a, b + 1);
-                events += over_time::events(function, &pair);
-            }
-            (Some(_), _) => events += 1.0,
-        }
-        before = Some(sample);
+        let at = if is_histogram {
+            histograms.next()
+        } else {
+            floats.next()
+        };
+        let at = at.unwrap_or_default();
+        events += match before {
+            None => 0.0,
+            Some(was_histogram) if was_histogram != is_histogram => 1.0,
+            Some(true) => f64::from(u8::from(window.events[at])),
+            Some(false) => over_time::events(function, &window.floats.slice(at - 1, at + 1)),
+        };
+        before = Some(is_histogram);
     }
-    Outcome::Float(events)
+    events
+}
+
+/// The sum or the mean of a window of histograms.
+fn accumulated(
+    of: Of,
+    window: &Window<'_>,
+    remarks: &mut Remarks<'_, '_>,
+) -> Option<FloatHistogram> {
+    let (first, rest) = window.ready.split_first()?;
+    let mut total = Accumulator::of(of, first.clone());
+    let mut reconciled = false;
+    for histogram in rest {
+        match total.add(histogram) {
+            Ok(joined) => reconciled |= joined.bounds_reconciled,
+            Err(_) => {
+                remarks.mixed_schemas();
+                return None;
+            }
+        }
+    }
+    if total.hints_conflict() {
+        let operation = HistogramOperation::Aggregation;
+        remarks.add(Annotation::conflicting_resets(
+            remarks.view.call.span,
+            operation,
+        ));
+    }
+    if reconciled {
+        remarks.reconciled(HistogramOperation::Aggregation);
+    }
+    Some(total.finish())
 }
 
 /// The first or the last sample, or its time.
@@ -260,8 +447,8 @@ fn edge(function: RangeFunction, window: &Window<'_>) -> Outcome {
     let float_times = window.floats.times;
     let first = matches!(function, RangeFunction::First | RangeFunction::FirstTime);
     let (float, histogram) = match first {
-        true => (float_times.first(), window.histogram_times.first()),
-        false => (float_times.last(), window.histogram_times.last()),
+        true => (float_times.first(), window.times.times.first()),
+        false => (float_times.last(), window.times.times.last()),
     };
     let of_histogram = match (float, histogram) {
         (Some(float), Some(histogram)) if first => histogram < float,

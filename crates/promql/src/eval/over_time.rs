@@ -102,7 +102,8 @@ impl<'a> Floats<'a> {
         }
     }
 
-    fn started(&self) -> Option<Started<'a>> {
+    /// The samples with their start timestamps, if those are known.
+    pub(crate) fn started(&self) -> Option<Started<'a>> {
         (!self.starts.is_empty()).then_some(Started {
             times: self.times,
             values: self.values,

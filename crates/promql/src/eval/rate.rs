@@ -177,6 +177,31 @@ impl Extrapolation {
         }
     }
 
+    /// The factor by which the growth of a window of histograms is extrapolated. `grown` is the first
+    /// count and how much it grew.
+    pub(crate) fn factor(
+        self,
+        times: &Started<'_>,
+        from_start: bool,
+        grown: (f64, f64),
+        edge: TimestampMs,
+        range: i64,
+    ) -> f64 {
+        let divisor = match self.per_second {
+            true => seconds(range),
+            false => 1.0,
+        };
+        if from_start {
+            return times.spread_from_start(edge).factor(0.0, divisor);
+        }
+        let (first, last) = (times.times[0], times.times[times.times.len() - 1]);
+        let spread = Spread::of(first, last, times.times.len(), edge, range);
+        match self.counter {
+            true => spread.factor_above_zero(grown.0, grown.1, divisor),
+            false => spread.factor(spread.to_start, divisor),
+        }
+    }
+
     /// Writes the results of all steps that have one. No value is a staleness marker.
     pub(crate) fn fill(self, plan: &RatePlan, values: &[f64], reach: &Reach, out: &mut [f64]) {
         let divisor = self.divisor(reach);
@@ -294,9 +319,9 @@ fn fill_with_resets(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f6
 pub(crate) struct Started<'a> {
     /// Timestamps.
     pub(crate) times: &'a [TimestampMs],
-    /// Values.
+    /// Values; none if the samples are histograms.
     pub(crate) values: &'a [f64],
-    /// Start timestamps, as many as values.
+    /// Start timestamps, as many as timestamps.
     pub(crate) starts: &'a [TimestampMs],
 }
 
@@ -305,7 +330,7 @@ impl<'a> Started<'a> {
     pub(crate) fn slice(&self, start: usize, end: usize) -> Started<'a> {
         Started {
             times: &self.times[start..end],
-            values: &self.values[start..end],
+            values: self.values.get(start..end).unwrap_or(&[]),
             starts: &self.starts[start..end],
         }
     }
@@ -324,11 +349,21 @@ impl<'a> Started<'a> {
         previous <= before && previous != START_UNKNOWN && previous != before
     }
 
-    fn overlaps(&self) -> bool {
+    /// Whether a start lies before the sample before, and is not that one's start.
+    pub(crate) fn overlaps(&self) -> bool {
         (1..self.times.len()).any(|at| {
             let start = self.starts[at];
             start != START_UNKNOWN && start < self.times[at - 1] && start != self.starts[at - 1]
         })
+    }
+
+    /// Whether the counter is known to have started from zero inside the window that ends at `edge`,
+    /// before its first sample.
+    pub(crate) fn starts_within(&self, edge: TimestampMs, range: i64) -> bool {
+        let (Some(start), Some(first)) = (self.starts.first(), self.times.first()) else {
+            return false;
+        };
+        *start != START_UNKNOWN && *start > edge - range && start < first
     }
 
     /// The counter's growth in a window that ends at `edge`. A start inside the window is a
@@ -336,15 +371,16 @@ impl<'a> Started<'a> {
     fn extrapolate(&self, edge: TimestampMs, range: i64, divisor: f64) -> Option<f64> {
         let count = self.values.len();
         let (first, last) = (*self.times.first()?, *self.times.last()?);
+        let from_start = self.starts_within(edge, range);
         let mut change = self.values[count - 1] - self.values[0];
         for at in 1..count {
             if self.values[at] < self.values[at - 1] || self.restarted(at) {
                 change += self.values[at - 1];
             }
         }
-        let start = self.starts[0];
-        if start != START_UNKNOWN && start > edge - range && start < first {
-            return Some(self.extrapolate_from(start, change + self.values[0], edge, divisor));
+        if from_start {
+            change += self.values[0];
+            return Some(change * self.spread_from_start(edge).factor(0.0, divisor));
         }
         if count < 2 {
             return None;
@@ -353,24 +389,24 @@ impl<'a> Started<'a> {
         Some(change * spread.factor_above_zero(self.values[0], change, divisor))
     }
 
-    fn extrapolate_from(&self, start: i64, change: f64, edge: i64, divisor: f64) -> f64 {
-        let count = self.values.len();
+    /// The times of a window whose counter started at its first sample's start.
+    fn spread_from_start(&self, edge: i64) -> Spread {
+        let count = self.times.len();
         let (first, last) = (self.times[0], self.times[count - 1]);
         let average = match count {
             1 => 0.0,
             _ => (last - first) as f64 / 1000.0 / (count - 1) as f64,
         };
         let to_end = (edge - last) as f64 / 1000.0;
-        let spread = Spread {
-            sampled: (last - start) as f64 / 1000.0,
+        Spread {
+            sampled: (last - self.starts[0]) as f64 / 1000.0,
             to_start: 0.0,
             to_end: if to_end >= average * 1.1 {
                 average / 2.0
             } else {
                 to_end
             },
-        };
-        change * spread.factor(0.0, divisor)
+        }
     }
 }
 

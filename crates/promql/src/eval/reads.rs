@@ -4,7 +4,7 @@
 //! alone, and whoever consumes them sees the same series in the same order.
 
 use crate::eval::account::Account;
-use crate::eval::frame::samples_of;
+use crate::eval::frame::histogram_bytes as histogram_bytes_of;
 use crate::eval::ranges::SERIES_PER_PART;
 use crate::eval::source::Source;
 use crate::value::QueryError;
@@ -81,10 +81,10 @@ fn series_that_fit(series_bytes: usize) -> usize {
     (STRETCH_BYTES / series_bytes.max(1)).clamp(1, SERIES_PER_PART)
 }
 
+/// The bytes of the histograms, and as many again for the form that functions calculate with.
 fn histogram_bytes(batch: &SeriesBatch) -> usize {
     let lists = (0..batch.len()).map(|series| batch.series(series).histograms);
-    let samples: u64 = lists.flatten().map(|(_, h)| samples_of(h)).sum();
-    samples as usize * SAMPLE_BYTES
+    2 * lists.map(histogram_bytes_of).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -241,7 +241,10 @@ impl Stream {
                 return Ok(());
             }
             let labels = self.labels(series);
-            let bytes = size_of_val(row.values) + labels.as_bytes().len() + size_of::<Head>();
+            let bytes = size_of_val(row.values)
+                + row.histogram_bytes()
+                + labels.as_bytes().len()
+                + size_of::<Head>();
             memory
                 .grow(bytes)
                 .map_err(|e| QueryError::Limited(e.message))?;

@@ -2,9 +2,10 @@
 
 use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
 use crate::codec::{Malformed, histogram};
-use firn_model::histogram::Histogram;
+use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::Rejection;
+use std::borrow::Cow;
 
 /// The times that an append accepts.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,17 @@ pub(crate) enum Value<'a> {
     Float(f64),
     /// A histogram.
     Histogram(&'a Histogram),
+}
+
+/// The histogram with another hint.
+fn with_hint(histogram: &Histogram, hint: ResetHint) -> Cow<'_, Histogram> {
+    match histogram.reset_hint == hint {
+        true => Cow::Borrowed(histogram),
+        false => Cow::Owned(Histogram {
+            reset_hint: hint,
+            ..histogram.clone()
+        }),
+    }
 }
 
 /// The chunks of one series. Times increase from chunk to chunk.
@@ -114,7 +126,10 @@ impl Series {
     pub(crate) fn is_newest_value(&self, value: Value<'_>) -> bool {
         match (self.open.newest(), value) {
             (Newest::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
-            (Newest::Histogram(a), Value::Histogram(b)) => histogram::bit_equal(a, b),
+            // The hint is the head's own.
+            (Newest::Histogram(a), Value::Histogram(b)) => {
+                histogram::bit_equal(a, &with_hint(b, a.reset_hint))
+            }
             _ => false,
         }
     }
@@ -127,7 +142,15 @@ impl Series {
         }
         match value {
             Value::Float(value) => self.open.push_float(time, start, value),
-            Value::Histogram(histogram) => self.open.push_histogram(time, start, histogram),
+            Value::Histogram(histogram) => {
+                let previous = match self.open.newest() {
+                    Newest::Histogram(previous) => Some(previous),
+                    Newest::Float(_) | Newest::Unknown => None,
+                };
+                let hint = histogram.hint_behind(previous);
+                let histogram = with_hint(histogram, hint);
+                self.open.push_histogram(time, start, &histogram);
+            }
         }
     }
 

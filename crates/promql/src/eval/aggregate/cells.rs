@@ -4,8 +4,10 @@
 //! merged in order, so that the result depends on how series are split, but not on who computes
 //! which split.
 
+use super::histograms::{HistogramCells, Outcome, Remarks};
 use crate::eval::frame::{ABSENT, Row, is_absent};
 use crate::eval::kahan::Kahan;
+use crate::histogram::Of;
 use rustc_hash::FxHashMap;
 
 /// How values are folded.
@@ -36,20 +38,6 @@ impl Fold {
         matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
     }
 
-    /// The operator's name.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Fold::Sum => "sum",
-            Fold::Mean => "avg",
-            Fold::Count => "count",
-            Fold::Group => "group",
-            Fold::Min => "min",
-            Fold::Max => "max",
-            Fold::Variance { root: true } => "stddev",
-            Fold::Variance { root: false } => "stdvar",
-        }
-    }
-
     /// Columns beside the first.
     fn columns(self) -> usize {
         match self {
@@ -69,8 +57,6 @@ struct Slot {
     drops_name: bool,
     /// Whether every step has a value.
     is_full: bool,
-    /// Steps at which some series has a histogram.
-    histograms: Vec<u32>,
 }
 
 /// The cells of the groups that were seen.
@@ -88,6 +74,8 @@ pub(crate) struct Cells {
     /// How many values.
     third: Vec<f64>,
     overflowed: bool,
+    /// Sums and means of histograms.
+    histograms: HistogramCells,
 }
 
 impl Cells {
@@ -102,6 +90,10 @@ impl Cells {
             second: Vec::new(),
             third: Vec::new(),
             overflowed: false,
+            histograms: HistogramCells::new(match fold {
+                Fold::Mean => Of::Mean,
+                _ => Of::Sum,
+            }),
         }
     }
 
@@ -109,12 +101,7 @@ impl Cells {
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.first.len() + self.second.len() + self.third.len();
         let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
-        cells * size_of::<f64>() + self.slots.len() * slot_bytes
-    }
-
-    /// How values are folded.
-    pub(crate) fn fold(&self) -> Fold {
-        self.fold
+        cells * size_of::<f64>() + self.slots.len() * slot_bytes + self.histograms.bytes()
     }
 
     /// How many steps.
@@ -142,8 +129,8 @@ impl Cells {
         if floats > 0 || counted {
             let slot = self.slot(group, series, drops_name);
             self.fold_row(slot, row.values, gaps == 0);
-            if counted {
-                self.add_histograms(slot, row);
+            if counted && !row.histograms.is_empty() {
+                self.add_histograms(slot, series, row);
             }
         }
         floats + row.histograms.len() as u64
@@ -162,7 +149,6 @@ impl Cells {
             first: series,
             drops_name,
             is_full: false,
-            histograms: Vec::new(),
         });
         self.first.resize(self.first.len() + self.steps, ABSENT);
         if self.fold.columns() > 0 {
@@ -202,31 +188,40 @@ impl Cells {
         self.slots[slot].is_full |= is_full;
     }
 
-    fn add_histograms(&mut self, slot: usize, row: Row<'_>) {
+    fn add_histograms(&mut self, slot: usize, series: u32, row: Row<'_>) {
         let cells = &mut self.first[slot * self.steps..];
-        for (step, _) in row.histograms {
+        for (step, histogram) in row.histograms {
             let cell = &mut cells[*step as usize];
             match self.fold {
                 Fold::Group => *cell = 1.0,
                 Fold::Count if is_absent(*cell) => *cell = 1.0,
                 Fold::Count => *cell += 1.0,
-                _ => self.slots[slot].histograms.push(*step),
+                _ => {
+                    let place = (slot as u32, *step);
+                    let has_float = !is_absent(*cell);
+                    self.histograms.add(place, series, histogram, has_float);
+                }
             }
         }
     }
 
     /// Folds the cells of the series that follow in.
-    pub(crate) fn merge(&mut self, other: &Cells) {
+    pub(crate) fn merge(&mut self, mut other: Cells) {
         self.overflowed |= other.overflowed;
+        let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
             let slot = self.slot(known.group, known.first, known.drops_name);
+            let own = &self.first[slot * self.steps..];
+            let has_float = |step: u32| !is_absent(own[step as usize]);
+            self.histograms
+                .merge_slot(slot as u32, &mut histograms, from as u32, has_float);
             let (to, from) = (slot * self.steps, from * self.steps);
             for step in 0..self.steps {
-                self.merge_cell(to + step, other, from + step);
+                self.merge_cell(to + step, &other, from + step);
             }
             self.slots[slot].is_full |= known.is_full;
-            self.slots[slot].histograms.extend(&known.histograms);
         }
+        self.histograms.merge_remarks(histograms);
     }
 
     fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
@@ -293,16 +288,14 @@ impl Cells {
         self.slots[slot].drops_name
     }
 
-    /// The steps at which the group has a histogram that has to be folded.
-    pub(crate) fn histogram_steps(&self, slot: usize) -> Vec<usize> {
-        let mut steps: Vec<usize> = self.slots[slot]
-            .histograms
-            .iter()
-            .map(|step| *step as usize)
-            .collect();
-        steps.sort_unstable();
-        steps.dedup();
-        steps
+    /// What became of the histograms of a group, by step.
+    pub(crate) fn take_histograms(&mut self, slot: usize) -> Vec<(usize, Outcome)> {
+        self.histograms.take(slot as u32)
+    }
+
+    /// What is to say about the histograms.
+    pub(crate) fn take_remarks(&mut self) -> Remarks {
+        self.histograms.take_remarks()
     }
 
     /// Replaces means by those that `of` gives for a group and a step.
@@ -454,7 +447,7 @@ mod tests {
                 };
                 part.add(0, series as u32, row(values), false);
             }
-            cells.merge(&rest);
+            cells.merge(rest);
             let mut got = Vec::new();
             cells.finish(0, &mut got);
             for (got, want) in got.iter().zip(want) {

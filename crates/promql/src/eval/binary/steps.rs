@@ -5,11 +5,11 @@ use super::{NONE, Pairing, is_matched};
 use crate::ast::Cardinality;
 use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
-use crate::eval::elementwise::of_kinds;
-use crate::eval::frame::{Frame, Head, RowBuffer, is_absent};
+use crate::eval::frame::{Frame, Head, RowBuffer, histogram_bytes, is_absent};
+use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
 use crate::eval::label_sets::retain;
 use crate::eval::stream::same_labelset;
-use crate::value::QueryError;
+use crate::value::{PointValue, QueryError};
 use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
@@ -29,11 +29,14 @@ pub(super) fn frame(
         rows: Vec::new(),
         labels: FxHashMap::default(),
         memory: account.reserve(0)?,
+        remarks: StepRemarks::default(),
     };
     for step in 0..steps {
         account.check()?;
-        output.step(step, notes)?;
+        output.step(step)?;
     }
+    let remarks = std::mem::take(&mut output.remarks);
+    remarks.into_iter().for_each(|remark| notes.add(remark));
     let mut frame = Frame::new(steps);
     frame.keep(output.memory);
     for (labels, row) in output.rows {
@@ -66,6 +69,16 @@ struct Output<'a> {
     labels: FxHashMap<(u32, u32), Labels>,
     /// Of rows and labels: where labels change from step to step, each step makes new ones.
     memory: Reservation,
+    remarks: StepRemarks,
+}
+
+impl Element {
+    fn operand(&self) -> Operand<'_> {
+        match &self.histogram {
+            Some(histogram) => Operand::Histogram(histogram),
+            None => Operand::Float(self.value),
+        }
+    }
 }
 
 fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
@@ -85,7 +98,7 @@ fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
 }
 
 impl Output<'_> {
-    fn step(&mut self, step: usize, notes: &mut Annotations) -> Result<(), QueryError> {
+    fn step(&mut self, step: usize) -> Result<(), QueryError> {
         let matching = self.pairing.matching();
         let many = elements(self.pairing.many(), step);
         let one = elements(self.pairing.one(), step);
@@ -101,7 +114,7 @@ impl Output<'_> {
                 (None, Some(fill)) => filled(element.signature, fill),
                 (None, None) => continue,
             };
-            self.pair(step, element, &partner, &mut matched, notes)?;
+            self.pair(step, element, &partner, &mut matched)?;
         }
         let Some(fill) = matching.fill_left else {
             return Ok(());
@@ -109,7 +122,7 @@ impl Output<'_> {
         for element in &one {
             if !matched.contains_key(&element.signature) {
                 let partner = filled(element.signature, fill);
-                self.pair(step, &partner, element, &mut matched, notes)?;
+                self.pair(step, &partner, element, &mut matched)?;
             }
         }
         Ok(())
@@ -157,23 +170,16 @@ impl Output<'_> {
         many: &Element,
         one: &Element,
         matched: &mut FxHashMap<u32, FxHashSet<Labels>>,
-        notes: &mut Annotations,
     ) -> Result<(), QueryError> {
         let pairing = self.pairing;
         let (left, right) = match pairing.is_swapped() {
             true => (one, many),
             false => (many, one),
         };
-        let kinds = (left.histogram.is_some(), right.histogram.is_some());
-        let op = pairing.operation.op;
-        let result = match kinds {
-            (false, false) => pairing.of_floats(left.value, right.value),
-            _ => None,
+        let result = match self.result(step, left, right) {
+            Some(result) => result,
+            None => return Ok(()),
         };
-        if kinds != (false, false) || (result.is_none() && !op.is_comparison()) {
-            notes.add(of_kinds(op, pairing.span, kinds.0, kinds.1)?);
-            return Ok(());
-        }
         let labels = self.labels_of(many, one)?;
         let refused = |text: &str| Err(QueryError::Execution(text.into()));
         let before = matched.entry(many.signature).or_default();
@@ -196,7 +202,42 @@ impl Output<'_> {
         }
     }
 
-    fn put(&mut self, step: usize, labels: Labels, value: f64) -> Result<(), QueryError> {
+    /// The result of two elements, which a comparison that does not hold lacks; `None` if they are
+    /// no pair.
+    fn result(
+        &mut self,
+        step: usize,
+        left: &Element,
+        right: &Element,
+    ) -> Option<Option<PointValue>> {
+        let (op, span) = (self.pairing.operation.op, self.pairing.span);
+        let (left, right) = (left.operand(), right.operand());
+        if let (Operand::Float(l), Operand::Float(r)) = (left, right) {
+            let value = self.pairing.of_floats(l, r);
+            if value.is_none() && !op.is_comparison() {
+                let remark = incompatible(op, span, (false, false));
+                self.remarks.set(step, remark);
+                return None;
+            }
+            return Some(value.map(PointValue::Float));
+        }
+        match combine(op, span, left, right) {
+            Combined::Refused(remark) => {
+                self.remarks.set(step, remark);
+                None
+            }
+            Combined::Histogram(histogram, remark) => {
+                let remarks = &mut self.remarks;
+                remark
+                    .into_iter()
+                    .for_each(|remark| remarks.set(step, remark));
+                Some(Some(PointValue::Histogram(histogram)))
+            }
+            Combined::Compared(holds) => Some(self.pairing.compared(holds, left)),
+        }
+    }
+
+    fn put(&mut self, step: usize, labels: Labels, value: PointValue) -> Result<(), QueryError> {
         let steps = self.pairing.left.steps();
         let place = match self.places.get(&labels) {
             Some(place) if !self.pairing.may_repeat => *place,
@@ -209,11 +250,19 @@ impl Output<'_> {
                 self.rows.len() - 1
             }
         };
-        let cell = &mut self.rows[place].1.values[step];
-        if !is_absent(*cell) {
+        let row = &mut self.rows[place].1;
+        if !is_absent(row.values[step]) || row.row().histogram(step).is_some() {
             return Err(same_labelset());
         }
-        *cell = value;
+        match value {
+            PointValue::Float(value) => row.values[step] = value,
+            PointValue::Histogram(histogram) => {
+                let point = (step as u32, histogram);
+                let bytes = histogram_bytes(std::slice::from_ref(&point));
+                row.histograms.push(point);
+                self.reserve(bytes)?;
+            }
+        }
         Ok(())
     }
 

@@ -6,7 +6,6 @@ use crate::eval::edges::{Overhang, smoothed_at};
 use crate::eval::frame::RowBuffer;
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::leaf::RangeCall;
-use crate::eval::mixed::unsupported;
 use crate::eval::over_time::{Floats, RangeFunction};
 use crate::eval::window::Windows;
 use crate::value::QueryError;
@@ -171,4 +170,9 @@ fn smoothed_histogram(
             })
         })),
     }
+}
+
+/// The error of a selector that cannot take native histograms.
+fn unsupported(what: &str) -> QueryError {
+    QueryError::Execution(format!("{what}: native histograms are not supported here"))
 }

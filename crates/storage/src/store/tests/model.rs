@@ -272,7 +272,11 @@ fn samples_of(batch: &SeriesBatch, i: usize) -> Samples {
     let values = columns.values.iter().map(|v| Value::Float(v.to_bits()));
     let mut samples: Vec<_> = columns.times.iter().copied().zip(values).collect();
     for (at, histogram) in columns.histograms {
-        samples[*at as usize].1 = Value::Histogram(Histogram::clone(histogram));
+        // What is known about resets the head finds out by itself.
+        samples[*at as usize].1 = Value::Histogram(Histogram {
+            reset_hint: ResetHint::Unknown,
+            ..Histogram::clone(histogram)
+        });
     }
     samples.into_iter().collect()
 }

@@ -1,0 +1,65 @@
+//! Whether a counter was reset between two histograms.
+
+use super::FloatHistogram;
+use super::side::Side;
+use firn_model::histogram::ResetHint;
+
+impl FloatHistogram {
+    /// Whether the counter started anew after `previous`: some count fell, or a change of the layout
+    /// says so. A hint that knows is believed; a gauge is looked at as if it were a counter.
+    pub(crate) fn is_reset_after(&self, previous: &Self) -> bool {
+        match self.hint {
+            ResetHint::Reset => return true,
+            ResetHint::NotReset => return false,
+            ResetHint::Unknown | ResetHint::Gauge => {}
+        }
+        if self.count < previous.count {
+            return true;
+        }
+        if self.is_custom() {
+            if !previous.is_custom() {
+                return true;
+            }
+            if self.custom_values != previous.custom_values {
+                return self.falls_between_shared_bounds(previous);
+            }
+        }
+        if self.schema > previous.schema || self.zero_threshold < previous.zero_threshold {
+            return true;
+        }
+        let (zero, threshold) = previous.zero_count_within(self.zero_threshold);
+        if threshold != self.zero_threshold || self.zero_count < zero.sum {
+            return true;
+        }
+        let by = (previous.schema - self.schema).unsigned_abs();
+        self.side_fell(&self.positive, &previous.positive, by)
+            || self.side_fell(&self.negative, &previous.negative, by)
+    }
+
+    /// Whether a bucket beyond the zero bucket lost observations. `before` is finer by `by`.
+    fn side_fell(&self, now: &Side, before: &Side, by: u32) -> bool {
+        let coarse;
+        let before = match by {
+            0 => before,
+            _ => {
+                let mut side = before.clone();
+                side.coarsen(by, false);
+                coarse = side;
+                &coarse
+            }
+        };
+        let threshold = self.zero_threshold;
+        let mut rest = now
+            .cells()
+            .skip(self.first_beyond_zero(now, threshold))
+            .peekable();
+        let skipped = self.first_beyond_zero(before, threshold);
+        before.cells().skip(skipped).any(|(index, cell)| {
+            while rest.next_if(|(i, _)| *i < index).is_some() {}
+            match rest.peek() {
+                Some((i, now)) if *i == index => now.sum < cell.sum,
+                _ => cell.sum != 0.0,
+            }
+        })
+    }
+}
