@@ -8,8 +8,8 @@
 //! A side keeps the buckets that the stored form spells out, the empty ones too: whether a side has
 //! buckets at all decides how upstream interpolates in the zero bucket. A histogram that is a
 //! compensated sum carries beside every number what rounding lost of it (`lost`); [`settle`] adds
-//! that in. Operations follow `model/histogram/float_histogram.go` number by number, so that results
-//! agree bit for bit.
+//! that in. Operations follow `model/histogram/float_histogram.go` number by number, so that
+//! results agree bit for bit.
 //!
 //! [`settle`]: FloatHistogram::settle
 

@@ -1,9 +1,9 @@
 //! What a histogram says about a counter reset when it stands behind another one.
 //!
 //! A store that keeps samples in order knows this better than the sender of one sample: it compares
-//! once, and readers need not. The rules are those by which upstream's chunks of histograms go on or
-//! are cut (`tsdb/chunkenc/float_histogram.go`): only a histogram in the chunk of the one before is
-//! known to be no reset.
+//! once, and readers need not. The rules are those by which upstream's chunks of histograms go on
+//! or are cut (`tsdb/chunkenc/float_histogram.go`): only a histogram in the chunk of the one before
+//! is known to be no reset.
 
 use super::{Counts, Histogram, ResetHint, Span};
 

@@ -2,8 +2,8 @@
 //! histograms.
 //!
 //! Series that differ only in `le` are the buckets of one classic histogram. Bounds are parsed and
-//! sorted once; each step then takes the buckets that have a value. Where a native histogram has the
-//! labels of a classic one, neither has a result.
+//! sorted once; each step then takes the buckets that have a value. Where a native histogram has
+//! the labels of a classic one, neither has a result.
 
 mod classic;
 mod native;

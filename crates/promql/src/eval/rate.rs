@@ -177,8 +177,8 @@ impl Extrapolation {
         }
     }
 
-    /// The factor by which the growth of a window of histograms is extrapolated. `grown` is the first
-    /// count and how much it grew.
+    /// The factor by which the growth of a window of histograms is extrapolated. `grown` is the
+    /// first count and how much it grew.
     pub(crate) fn factor(
         self,
         times: &Started<'_>,
@@ -357,8 +357,8 @@ impl<'a> Started<'a> {
         })
     }
 
-    /// Whether the counter is known to have started from zero inside the window that ends at `edge`,
-    /// before its first sample.
+    /// Whether the counter is known to have started from zero inside the window that ends at
+    /// `edge`, before its first sample.
     pub(crate) fn starts_within(&self, edge: TimestampMs, range: i64) -> bool {
         let (Some(start), Some(first)) = (self.starts.first(), self.times.first()) else {
             return false;

@@ -1,7 +1,7 @@
 //! Compensated sums and means of many histograms.
 //!
-//! A mean is a sum divided at the end, until some number of the sum would overflow; from there on it
-//! is an incremental mean. Accumulators of consecutive parts are merged in order.
+//! A mean is a sum divided at the end, until some number of the sum would overflow; from there on
+//! it is an incremental mean. Accumulators of consecutive parts are merged in order.
 
 use super::{FloatHistogram, Incompatible, Joined};
 use firn_model::histogram::ResetHint;

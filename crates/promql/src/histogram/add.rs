@@ -22,8 +22,8 @@ pub(crate) struct Joined {
 }
 
 impl FloatHistogram {
-    /// Adds `other`. Schemas, zero buckets and custom bounds that differ are reconciled, at the cost
-    /// of resolution. Empty buckets stay.
+    /// Adds `other`. Schemas, zero buckets and custom bounds that differ are reconciled, at the
+    /// cost of resolution. Empty buckets stay.
     pub(crate) fn add(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, 1.0)
     }

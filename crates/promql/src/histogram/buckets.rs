@@ -16,8 +16,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The share of the bucket's width up to `value`, which lies inside of finite bounds. Exponential
-    /// buckets are measured on a logarithmic scale.
+    /// The share of the bucket's width up to `value`, which lies inside of finite bounds.
+    /// Exponential buckets are measured on a logarithmic scale.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -32,8 +32,8 @@ impl Bucket {
 }
 
 impl FloatHistogram {
-    /// All buckets from the lowest to the highest, the zero bucket if it is populated. Where a bucket
-    /// overlaps the zero bucket it ends there.
+    /// All buckets from the lowest to the highest, the zero bucket if it is populated. Where a
+    /// bucket overlaps the zero bucket it ends there.
     pub(crate) fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         let zero = (self.zero_count > 0.0).then_some(self.zero_bucket());
         let negative = self.negative_buckets().rev().map(|b| self.trimmed(b));

@@ -171,8 +171,8 @@ impl Reached {
     }
 }
 
-/// The observations up to `value`, if it lies in or before the bucket. `rank` is their number before
-/// the bucket.
+/// The observations up to `value`, if it lies in or before the bucket. `rank` is their number
+/// before the bucket.
 fn rank_in(bucket: &Bucket, value: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= value {
         return Some(rank);

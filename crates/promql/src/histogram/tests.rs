@@ -1,4 +1,5 @@
-//! The arithmetic against plain models: a histogram is a map from bounds to counts, a sum adds maps.
+//! The arithmetic against plain models: a histogram is a map from bounds to counts, a sum adds
+//! maps.
 
 use super::*;
 use firn_model::env::sim::SimRng;

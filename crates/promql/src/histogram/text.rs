@@ -5,7 +5,8 @@ use crate::eval::go_format::format_g;
 use std::fmt;
 
 impl fmt::Display for FloatHistogram {
-    /// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`: the buckets that hold something, upwards.
+    /// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`: the buckets that hold something,
+    /// upwards.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{count:{}, sum:{}", g(self.count), g(self.sum))?;
         for bucket in self.negative_buckets().rev() {

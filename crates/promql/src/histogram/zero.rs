@@ -7,8 +7,9 @@ use super::{FloatHistogram, Lost};
 use crate::eval::kahan::Kahan;
 
 impl FloatHistogram {
-    /// What the zero bucket would hold if it reached to `threshold`, which is not less than its own,
-    /// and how far it then reaches: to the end of the populated bucket that `threshold` lies in.
+    /// What the zero bucket would hold if it reached to `threshold`, which is not less than its
+    /// own, and how far it then reaches: to the end of the populated bucket that `threshold` lies
+    /// in.
     pub(super) fn zero_count_within(&self, threshold: f64) -> (Kahan, f64) {
         let own = Kahan {
             sum: self.zero_count,
