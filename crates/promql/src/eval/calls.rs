@@ -56,7 +56,11 @@ pub(crate) fn vector(
         F::Timestamp | F::StartTimestamp => timestamp(evaluator, function.id, &args[0], grid),
         F::Vector => Ok(scalar_frame(&evaluator.scalar(&args[0], grid)?).into()),
         F::Absent => {
-            let input = evaluator.vector(&args[0], grid)?;
+            let input = evaluator.vector(&args[0], grid)?.with_distinct_series(
+                evaluator.ctx.compute,
+                evaluator.account,
+                &mut evaluator.notes,
+            )?;
             absent(evaluator, &input, &args[0], grid)
         }
         F::AbsentOverTime => {
@@ -194,7 +198,6 @@ fn range_leaf(
     };
     let call = RangeCall {
         function,
-        name,
         scalars,
         span,
         counters,

@@ -12,6 +12,7 @@
 //!
 //! Follows `extendedRate` and `smoothSeries` of upstream's `promql` package.
 
+mod histograms;
 pub(crate) mod rows;
 
 use crate::ast::Edges;

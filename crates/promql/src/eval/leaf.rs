@@ -45,8 +45,6 @@ pub(crate) enum LeafKind {
 pub(crate) struct RangeCall {
     /// The function.
     pub(crate) function: RangeFunction,
-    /// Its name in PromQL.
-    pub(crate) name: &'static str,
     /// The scalar arguments in order, each with one value a step.
     pub(crate) scalars: Vec<Vec<f64>>,
     /// Where the first argument stands.

@@ -9,6 +9,7 @@ mod growth;
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::frame::{ABSENT, RowBuffer, samples_of};
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::histogram_remarks::Remarks;
 use crate::eval::leaf::RangeCall;
 use crate::eval::over_time::{self, Floats, RangeFunction};
 use crate::eval::rate::{RatePlan, Started};
@@ -34,17 +35,21 @@ pub(crate) struct View<'a> {
 
 /// The samples of a series by kind, without staleness markers.
 #[derive(Default)]
-struct Kinds<'a> {
-    times: Vec<TimestampMs>,
+pub(crate) struct Kinds<'a> {
+    /// Times of floats.
+    pub(crate) times: Vec<TimestampMs>,
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
-    histogram_times: Vec<TimestampMs>,
+    /// Times of histograms.
+    pub(crate) histogram_times: Vec<TimestampMs>,
     histogram_starts: Vec<TimestampMs>,
-    histograms: Vec<&'a Arc<Histogram>>,
+    /// The histograms.
+    pub(crate) histograms: Vec<&'a Arc<Histogram>>,
 }
 
 impl<'a> Kinds<'a> {
-    fn of(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
+    /// Those of a series; with `uses_starts` with the start times of floats.
+    pub(crate) fn of(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
         let mut kinds = Self::default();
         let mut histograms = columns.histograms.iter().peekable();
         for (at, time) in columns.times.iter().enumerate() {
@@ -79,7 +84,14 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    fn floats(&self) -> Floats<'_> {
+    /// The histograms, ready to calculate with.
+    pub(crate) fn ready(&self) -> Vec<FloatHistogram> {
+        let stored = self.histograms.iter();
+        stored.map(|h| FloatHistogram::from(&***h)).collect()
+    }
+
+    /// The floats.
+    pub(crate) fn floats(&self) -> Floats<'_> {
         Floats {
             times: &self.times,
             values: &self.values,
@@ -90,15 +102,17 @@ impl<'a> Kinds<'a> {
 
 /// The histograms of a series, ready to calculate with; empty if the function does not.
 #[derive(Default)]
-struct Prepared {
-    histograms: Vec<FloatHistogram>,
+pub(crate) struct Prepared {
+    /// The histograms.
+    pub(crate) histograms: Vec<FloatHistogram>,
     /// For each histogram whether the counter was reset since the one before, or for `changes`
     /// whether it differs from that.
-    events: Vec<bool>,
+    pub(crate) events: Vec<bool>,
 }
 
 impl Prepared {
-    fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
+    /// Those that `function` needs.
+    pub(crate) fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
         use RangeFunction as F;
         if !matches!(
             function,
@@ -106,8 +120,7 @@ impl Prepared {
         ) {
             return Self::default();
         }
-        let ready = kinds.histograms.iter();
-        let histograms: Vec<FloatHistogram> = ready.map(|h| FloatHistogram::from(&***h)).collect();
+        let histograms = kinds.ready();
         let resets_matter = match function {
             F::Extrapolated(how) => how.counter,
             F::LastChange { counter } => counter,
@@ -143,15 +156,16 @@ struct Window<'a> {
     range_ms: i64,
 }
 
-impl Window<'_> {
-    /// The kinds of the samples in time order; `true` is a histogram.
-    fn kinds(&self) -> impl DoubleEndedIterator<Item = bool> {
-        let floats = self.floats.times.iter().map(|t| (*t, false));
-        let histograms = self.times.times.iter().map(|t| (*t, true));
-        let mut all: Vec<(TimestampMs, bool)> = floats.chain(histograms).collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, is_histogram)| is_histogram)
-    }
+/// The kinds of the samples at these times, in time order; `true` is a histogram.
+fn kinds(
+    floats: &[TimestampMs],
+    histograms: &[TimestampMs],
+) -> impl DoubleEndedIterator<Item = bool> {
+    let floats = floats.iter().map(|t| (*t, false));
+    let histograms = histograms.iter().map(|t| (*t, true));
+    let mut all: Vec<(TimestampMs, bool)> = floats.chain(histograms).collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, is_histogram)| is_histogram)
 }
 
 /// What a step gets.
@@ -175,48 +189,6 @@ impl Outcome {
             Some(histogram) => Outcome::Histogram(Arc::new(histogram.into())),
             None => Outcome::Float(ABSENT),
         }
-    }
-}
-
-/// Remarks on a window.
-struct Remarks<'a, 'v> {
-    view: &'a View<'v>,
-    list: Vec<Annotation>,
-}
-
-impl Remarks<'_, '_> {
-    fn name(&self) -> Vec<u8> {
-        (self.view.name)()
-    }
-
-    fn add(&mut self, remark: Annotation) {
-        self.list.push(remark);
-    }
-
-    fn not_a_counter(&mut self) {
-        self.add(Annotation::not_a_counter(self.view.call.span, &self.name()));
-    }
-
-    fn not_a_gauge(&mut self) {
-        self.add(Annotation::not_a_gauge(self.view.call.span, &self.name()));
-    }
-
-    fn reconciled(&mut self, operation: HistogramOperation) {
-        self.add(Annotation::reconciled_bounds(
-            self.view.call.span,
-            operation,
-        ));
-    }
-
-    /// There is no result, because exponential and custom buckets meet.
-    fn mixed_schemas(&mut self) {
-        self.add(Annotation::mixed_schemas(self.view.call.span, &self.name()));
-    }
-
-    /// As [`Remarks::mixed_schemas`], and that is all there is to say.
-    fn only_mixed_schemas(&mut self) {
-        self.list.clear();
-        self.mixed_schemas();
     }
 }
 
@@ -283,15 +255,9 @@ pub(crate) fn fill(
             range_ms: view.reach.range_ms,
         };
         read += window.histograms.iter().map(|h| samples_of(h)).sum::<u64>();
-        let mut remarks = Remarks {
-            view,
-            list: Vec::new(),
-        };
+        let mut remarks = Remarks::new(view.call.span, view.name);
         let outcome = outcome(function, &window, &mut remarks);
-        remarks
-            .list
-            .into_iter()
-            .for_each(|remark| notes.add(remark));
+        remarks.say(notes);
         settle(view, step, outcome, row, notes);
     }
     Ok(read)
@@ -349,7 +315,7 @@ fn settle(
 }
 
 /// What becomes of a window that holds at least one histogram.
-fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_, '_>) -> Outcome {
+fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Outcome {
     use RangeFunction as F;
     let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
     match function {
@@ -358,7 +324,7 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
         F::Mean => Outcome::calculated(accumulated(Of::Mean, window, remarks)),
         F::Sum => Outcome::calculated(accumulated(Of::Sum, window, remarks)),
         F::LastChange { counter } => {
-            let mut last = window.kinds().rev();
+            let mut last = kinds(window.floats.times, window.times.times).rev();
             match (last.next(), last.next()) {
                 (Some(false), Some(false)) => Outcome::OfFloats,
                 (Some(true), Some(true)) => {
@@ -368,7 +334,11 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
                 _ => Outcome::OfFloats,
             }
         }
-        F::Resets | F::Changes => Outcome::Float(events(function, window)),
+        F::Resets | F::Changes => Outcome::Float(events(
+            function,
+            &window.floats,
+            (window.times.times, window.events),
+        )),
         F::Count => Outcome::Float((floats + histograms) as f64),
         F::Present => Outcome::Float(1.0),
         F::First | F::Last | F::FirstTime | F::LastTime => edge(function, window),
@@ -389,22 +359,27 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
     }
 }
 
-/// Resets or changes: a change of kind is one.
-fn events(function: RangeFunction, window: &Window<'_>) -> f64 {
-    let (mut floats, mut histograms) = (0..window.floats.values.len(), 0..window.events.len());
+/// Resets or changes among floats and histograms, whose times and events are given: a change of
+/// kind is one.
+pub(crate) fn events(
+    function: RangeFunction,
+    floats: &Floats<'_>,
+    (times, histogram_events): (&[TimestampMs], &[bool]),
+) -> f64 {
+    let (mut next_float, mut next_histogram) = (0, 0);
     let (mut events, mut before) = (0.0, None);
-    for is_histogram in window.kinds() {
-        let at = if is_histogram {
-            histograms.next()
-        } else {
-            floats.next()
+    for is_histogram in kinds(floats.times, times) {
+        let next = match is_histogram {
+            true => &mut next_histogram,
+            false => &mut next_float,
         };
-        let at = at.unwrap_or_default();
+        let at = *next;
+        *next += 1;
         events += match before {
             None => 0.0,
             Some(was_histogram) if was_histogram != is_histogram => 1.0,
-            Some(true) => f64::from(u8::from(window.events[at])),
-            Some(false) => over_time::events(function, &window.floats.slice(at - 1, at + 1)),
+            Some(true) => f64::from(u8::from(histogram_events[at])),
+            Some(false) => over_time::events(function, &floats.slice(at - 1, at + 1)),
         };
         before = Some(is_histogram);
     }
@@ -412,11 +387,7 @@ fn events(function: RangeFunction, window: &Window<'_>) -> f64 {
 }
 
 /// The sum or the mean of a window of histograms.
-fn accumulated(
-    of: Of,
-    window: &Window<'_>,
-    remarks: &mut Remarks<'_, '_>,
-) -> Option<FloatHistogram> {
+fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
     let (first, rest) = window.ready.split_first()?;
     let mut total = Accumulator::of(of, first.clone());
     let mut reconciled = false;
@@ -430,11 +401,7 @@ fn accumulated(
         }
     }
     if total.hints_conflict() {
-        let operation = HistogramOperation::Aggregation;
-        remarks.add(Annotation::conflicting_resets(
-            remarks.view.call.span,
-            operation,
-        ));
+        remarks.conflicting_resets(HistogramOperation::Aggregation);
     }
     if reconciled {
         remarks.reconciled(HistogramOperation::Aggregation);

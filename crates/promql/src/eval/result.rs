@@ -64,7 +64,7 @@ fn without_names(
     for head in frame.heads_mut().iter_mut().filter(|h| h.drops_name) {
         head.labels = without_metadata(head.labels.as_ref());
     }
-    merge_equal(frame, Collision::Merged, evaluator.account)
+    merge_equal(frame, Collision::MergedByKind, evaluator.account)
 }
 
 fn vector_of(frame: &Frame, time: TimestampMs) -> Vec<VectorElement> {

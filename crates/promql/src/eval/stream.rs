@@ -36,6 +36,9 @@ pub(crate) enum Collision {
     Refused,
     /// They may not have a value at the same step.
     Merged,
+    /// They may not have a float, nor a histogram, at the same step, but one of each. Only the last
+    /// rows of an evaluation may hold both.
+    MergedByKind,
 }
 
 /// Series and what is done to their rows.
@@ -314,7 +317,7 @@ pub(crate) fn merge_equal(
         let head = frame.head(first);
         row.copy_from(frame.row(first));
         for other in &members[head.labels.as_bytes()][1..] {
-            merge_rows(&mut row, &frame, *other)?;
+            merge_rows(&mut row, &frame, *other, collision)?;
         }
         out.push(head.clone(), row.row());
     }
@@ -324,12 +327,22 @@ pub(crate) fn merge_equal(
 }
 
 /// Adds the values of a series to a row that has none at those steps.
-fn merge_rows(row: &mut RowBuffer, frame: &Frame, series: usize) -> Result<(), QueryError> {
+fn merge_rows(
+    row: &mut RowBuffer,
+    frame: &Frame,
+    series: usize,
+    collision: Collision,
+) -> Result<(), QueryError> {
     let other = frame.row(series);
     for (step, value) in other.values.iter().enumerate() {
-        let taken = !is_absent(row.values[step]) || row.row().histogram(step).is_some();
-        let histogram = other.histogram(step);
-        if taken && (!is_absent(*value) || histogram.is_some()) {
+        let own = (
+            !is_absent(row.values[step]),
+            row.row().histogram(step).is_some(),
+        );
+        let more = (!is_absent(*value), other.histogram(step).is_some());
+        let of_one_kind = (own.0 && more.0) || (own.1 && more.1);
+        let of_two_kinds = (own.0 && more.1) || (own.1 && more.0);
+        if of_one_kind || (of_two_kinds && collision != Collision::MergedByKind) {
             return Err(same_labelset());
         }
         if value.to_bits() != ABSENT.to_bits() {

@@ -3,8 +3,9 @@
 //! Counters and gauges are told apart by hints alone: a gauge is differentiated as if it were a
 //! counter, and the other way round, with a remark.
 
-use super::{Remarks, Window};
-use crate::eval::annotations::{Annotation, HistogramOperation};
+use super::Window;
+use crate::eval::annotations::HistogramOperation;
+use crate::eval::histogram_remarks::Remarks;
 use crate::eval::rate::Extrapolation;
 use crate::histogram::FloatHistogram;
 use firn_model::histogram::ResetHint;
@@ -14,7 +15,7 @@ impl Window<'_> {
     pub(super) fn extrapolated(
         &self,
         how: Extrapolation,
-        remarks: &mut Remarks<'_, '_>,
+        remarks: &mut Remarks<'_>,
     ) -> Option<FloatHistogram> {
         let mut change = match self.ready.len() {
             1 => None,
@@ -25,16 +26,7 @@ impl Window<'_> {
         if from_start {
             match &mut change {
                 None => change = Some(first.clone()),
-                Some(change) => match change.add(first) {
-                    Err(_) => {
-                        remarks.mixed_schemas();
-                        return None;
-                    }
-                    Ok(joined) if joined.bounds_reconciled => {
-                        remarks.reconciled(HistogramOperation::Addition);
-                    }
-                    Ok(_) => {}
-                },
+                Some(change) => remarks.add(change, first)?,
             }
         }
         let mut change = change?;
@@ -45,7 +37,7 @@ impl Window<'_> {
 
     /// The difference of the last and the first histogram; of a counter with what was lost at each
     /// reset.
-    fn growth(&self, counter: bool, remarks: &mut Remarks<'_, '_>) -> Option<FloatHistogram> {
+    fn growth(&self, counter: bool, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
         let (first, last) = (self.ready.first()?, self.ready.last()?);
         let is_gauge = |histogram: &FloatHistogram| histogram.hint == ResetHint::Gauge;
         if counter && (is_gauge(first) || is_gauge(last)) {
@@ -94,12 +86,10 @@ impl Window<'_> {
         out: &mut FloatHistogram,
         first_counted: &FloatHistogram,
         restarts_at_once: bool,
-        remarks: &mut Remarks<'_, '_>,
+        remarks: &mut Remarks<'_>,
     ) -> Option<()> {
         if self.times.overlaps() {
-            let span = remarks.view.call.span;
-            let overlap = Annotation::start_time_overlap(span, &remarks.name());
-            remarks.add(overlap);
+            remarks.start_times_overlap();
         }
         for at in 1..self.ready.len() {
             let (before, was_reset) = match at {
@@ -127,7 +117,7 @@ impl Window<'_> {
     pub(super) fn last_change(
         &self,
         counter: bool,
-        remarks: &mut Remarks<'_, '_>,
+        remarks: &mut Remarks<'_>,
     ) -> Option<FloatHistogram> {
         let at = self.ready.len().checked_sub(1)?;
         let (before, last) = (&self.ready[at.checked_sub(1)?], &self.ready[at]);
@@ -140,16 +130,7 @@ impl Window<'_> {
         }
         let mut out = last.clone();
         if !(counter && self.events[at]) {
-            match out.subtract(before) {
-                Err(_) => {
-                    remarks.mixed_schemas();
-                    return None;
-                }
-                Ok(joined) if joined.bounds_reconciled => {
-                    remarks.reconciled(HistogramOperation::Subtraction);
-                }
-                Ok(_) => {}
-            }
+            remarks.subtract(&mut out, before)?;
         }
         out.hint = ResetHint::Gauge;
         out.compact();
