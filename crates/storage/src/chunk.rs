@@ -57,14 +57,20 @@ impl Chunk {
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
 
-    /// A chunk whose body lies in two pieces.
-    fn from_parts(count: u16, last: TimestampMs, (body, tail): (&[u8], &[u8])) -> Self {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len() + tail.len());
+    /// A chunk whose body lies in two pieces, which are joined in `bytes`.
+    fn from_parts(
+        count: u16,
+        last: TimestampMs,
+        (body, tail): (&[u8], &[u8]),
+        bytes: &mut Vec<u8>,
+    ) -> Self {
+        bytes.clear();
+        bytes.reserve(HEADER_BYTES + body.len() + tail.len());
         bytes.extend_from_slice(&count.to_le_bytes());
         bytes.extend_from_slice(&last.to_le_bytes());
         bytes.extend_from_slice(body);
         bytes.extend_from_slice(tail);
-        Self(bytes.into())
+        Self(bytes.as_slice().into())
     }
 
     /// The bytes.

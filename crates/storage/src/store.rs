@@ -27,6 +27,7 @@ mod stats;
 mod tests;
 mod trim;
 mod upkeep;
+mod visible;
 
 pub use newcomers::NewSeriesBudget;
 pub use options::{

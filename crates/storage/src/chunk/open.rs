@@ -470,8 +470,13 @@ impl OpenChunk {
 
     /// A copy of what the chunk holds now. `None` if it is empty.
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
+        self.snapshot_within(&mut Vec::new())
+    }
+
+    /// As [`OpenChunk::snapshot`], with memory to work in that many can share.
+    pub(crate) fn snapshot_within(&self, bytes: &mut Vec<u8>) -> Option<Chunk> {
         let tail = self.tail.bytes();
         let body = (self.used_body(), &tail[..self.tail.len()]);
-        (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, body))
+        (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, body, bytes))
     }
 }

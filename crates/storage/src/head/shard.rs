@@ -252,31 +252,12 @@ impl Copied {
     /// Copies what overlaps `range` of `series` without its newest `hidden` samples. `None` if
     /// nothing does.
     pub(crate) fn of(series: &Series, range: TimeRange, hidden: usize) -> Option<Self> {
-        let mut copied = Self::default();
-        let mut hidden = hidden;
-        // Newest first, because that is where samples are hidden.
-        let open = &series.open;
-        let span = TimeRange::new(open.first_time(), open.last_time());
-        let seen = see(open.sample_count(), &mut hidden);
-        if seen > 0 && span.overlaps(&range) {
-            copied.last_samples = seen;
-            copied.chunks.extend(open.snapshot());
-        }
-        for chunk in series.closed().iter().rev() {
-            let span = chunk.range();
-            if span.max < range.min {
-                break;
-            }
-            let seen = see(chunk.sample_count(), &mut hidden);
-            if seen > 0 && span.overlaps(&range) {
-                if copied.chunks.is_empty() {
-                    copied.last_samples = seen;
-                }
-                copied.chunks.push(chunk.clone());
-            }
-        }
-        copied.chunks.reverse();
-        (!copied.chunks.is_empty()).then_some(copied)
+        let mut chunks = Vec::new();
+        let last_samples = copy_visible(series, range, hidden, &mut chunks, &mut Vec::new())?;
+        Some(Self {
+            chunks,
+            last_samples,
+        })
     }
 
     /// Appends its samples to `into`.
@@ -292,6 +273,44 @@ impl Copied {
         }
         Ok(())
     }
+}
+
+/// Adds to `into` the chunks of `series` that overlap `range`, oldest first, and returns how many
+/// samples of the last one are not among the newest `hidden` of the series. `None` if nothing is
+/// added. `bytes` is memory to work in.
+pub(crate) fn copy_visible(
+    series: &Series,
+    range: TimeRange,
+    mut hidden: usize,
+    into: &mut Vec<Chunk>,
+    bytes: &mut Vec<u8>,
+) -> Option<usize> {
+    let start = into.len();
+    let mut last_samples = None;
+    // Newest first, because that is where samples are hidden.
+    let open = &series.open;
+    let span = TimeRange::new(open.first_time(), open.last_time());
+    let seen = see(open.sample_count(), &mut hidden);
+    if seen > 0
+        && span.overlaps(&range)
+        && let Some(chunk) = open.snapshot_within(bytes)
+    {
+        last_samples = Some(seen);
+        into.push(chunk);
+    }
+    for chunk in series.closed().iter().rev() {
+        let span = chunk.range();
+        if span.max < range.min {
+            break;
+        }
+        let seen = see(chunk.sample_count(), &mut hidden);
+        if seen > 0 && span.overlaps(&range) {
+            last_samples = last_samples.or(Some(seen));
+            into.push(chunk.clone());
+        }
+    }
+    into[start..].reverse();
+    last_samples
 }
 
 /// How many of a chunk's samples may be seen when `hidden` of the newest may not; counts them off.

@@ -1,15 +1,13 @@
 //! Reading: from matchers to a selection that decodes on whatever thread asks.
 //!
 //! A selection holds what was visible when it was made: its chunks are immutable or copied, and
-//! samples of batches that were not complete are counted off. The shard's lock is held for a slice
-//! of the copying at a time. Pages are asked for after the copying: what was sealed meanwhile is in
+//! samples of batches that were not complete are counted off. Pages are asked for after the copying: what was sealed meanwhile is in
 //! both then, and of a page only what is older than the copied chunks is read.
 
-use super::{Store, lock};
+use super::Store;
 use crate::chunk::{Chunk, Columns};
 use crate::codec::Malformed;
-use crate::head::shard::Copied;
-use crate::index::{Generation, Index, SeriesCursor};
+use crate::index::{Generation, Index};
 use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
@@ -21,9 +19,6 @@ use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Series copied under one lock: some 20 us, less than a batch holds it.
-const COPY_SLICE: usize = 256;
 
 /// Series found, with their chunks and pages.
 struct HeadSelection {
@@ -77,20 +72,19 @@ impl Store {
         let early = trial::has(Flaw::ReadsPagesFirst);
         let too_early = early.then(|| self.pages_of(&slots, request.range));
         trial::turn();
-        let copied = self.copy(&slots, request, reading.sequence)?;
+        let mut visible = self.copy_visible(&slots, request, reading.sequence)?;
         trial::turn();
         let pages = || self.pages_of(&slots, request.range);
         selection.pages = too_early.unwrap_or_else(pages);
         drop(reading);
-        for (slot, copied) in slots.into_iter().zip(copied) {
-            if copied.is_none() && !selection.has_page(slot) {
+        for (i, slot) in slots.into_iter().enumerate() {
+            let last_samples = visible.take(i, &mut selection.chunks);
+            if last_samples == 0 && !selection.has_page(slot) {
                 continue;
             }
-            let copied = copied.unwrap_or_default();
             selection.slots.push(slot);
-            selection.chunks.extend(copied.chunks);
             let end = selection.chunks.len() as u32;
-            selection.ends.push((end, copied.last_samples as u32));
+            selection.ends.push((end, last_samples));
         }
         Ok(Arc::new(selection))
     }
@@ -105,38 +99,6 @@ impl Store {
             .overlapping(groups.iter().copied(), range);
         let with_pages = groups.into_iter().zip(pages);
         with_pages.filter(|(_, pages)| !pages.is_empty()).collect()
-    }
-
-    /// What is visible of each series, or nothing.
-    fn copy(
-        &self,
-        slots: &[u32],
-        request: SelectRequest<'_>,
-        watermark: u64,
-    ) -> Result<Vec<Option<Copied>>, Error> {
-        let mut by_shard: Vec<Vec<(usize, u32)>> = vec![Vec::new(); self.shards.len()];
-        let mut cursor = SeriesCursor::new(&self.index);
-        for (i, slot) in slots.iter().enumerate() {
-            if let Some(place) = cursor.place(*slot) {
-                let (shard, local) = self.shard_and_local(place);
-                by_shard[shard].push((i, local));
-            }
-        }
-        let mut copied: Vec<Option<Copied>> = Vec::new();
-        copied.resize_with(slots.len(), || None);
-        for (shard, wanted) in self.shards.iter().zip(by_shard) {
-            for slice in wanted.chunks(COPY_SLICE) {
-                request.cancel.check()?;
-                let shard = lock(shard);
-                for (i, local) in slice {
-                    if let Some(series) = shard.series_of_slot(*local, slots[*i]) {
-                        let hidden = shard.hidden(*local, series, watermark);
-                        copied[*i] = Copied::of(series, request.range, hidden);
-                    }
-                }
-            }
-        }
-        Ok(copied)
     }
 }
 
