@@ -1,8 +1,9 @@
 //! Reading: from matchers to a selection that decodes on whatever thread asks.
 //!
 //! A selection holds what was visible when it was made: its chunks are immutable or copied, and
-//! samples of batches that were not complete are counted off. Pages are asked for after the copying: what was sealed meanwhile is in
-//! both then, and of a page only what is older than the copied chunks is read.
+//! samples of batches that were not complete are counted off. Pages are asked for after the
+//! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
+//! copied chunks is read.
 
 use super::Store;
 use crate::chunk::{Chunk, Columns};

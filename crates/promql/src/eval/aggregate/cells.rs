@@ -4,11 +4,15 @@
 //! merged in order, so that the result depends on how series are split, but not on who computes
 //! which split.
 
+mod rows;
+
 use super::histograms::{HistogramCells, Outcome, Remarks};
 use crate::eval::frame::{ABSENT, Row, is_absent};
 use crate::eval::kahan::Kahan;
 use crate::histogram::Of;
+use rows::{count, dense_stretch, extreme, greatest, joined, least, sum, variance};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// How values are folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +59,8 @@ struct Slot {
     /// The first series with a value.
     first: u32,
     drops_name: bool,
-    /// Whether every step has a value.
-    is_full: bool,
+    /// Steps all of which have a value; there may be others.
+    full: Range<usize>,
 }
 
 /// The cells of the groups that were seen.
@@ -128,7 +132,7 @@ impl Cells {
         let counted = !self.fold.ignores_histograms();
         if floats > 0 || counted {
             let slot = self.slot(group, series, drops_name);
-            self.fold_row(slot, row.values, gaps == 0);
+            self.fold_row(slot, row.values, floats as usize);
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
             }
@@ -148,7 +152,7 @@ impl Cells {
             group,
             first: series,
             drops_name,
-            is_full: false,
+            full: 0..0,
         });
         self.first.resize(self.first.len() + self.steps, ABSENT);
         if self.fold.columns() > 0 {
@@ -160,20 +164,18 @@ impl Cells {
         slot
     }
 
-    fn fold_row(&mut self, slot: usize, row: &[f64], is_full: bool) {
+    /// Folds a row with so many values in.
+    fn fold_row(&mut self, slot: usize, row: &[f64], floats: usize) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         let first = &mut self.first[range.clone()];
-        let both_full = is_full && self.slots[slot].is_full;
+        let dense = dense_stretch(row, floats);
+        let full = &mut self.slots[slot].full;
+        let both = dense.start.max(full.start)..dense.end.min(full.end);
         match self.fold {
-            Fold::Sum if both_full => sum_full(first, &mut self.second[range], row),
-            Fold::Sum => sum(first, &mut self.second[range], row),
+            Fold::Sum => sum(first, &mut self.second[range], row, both),
             Fold::Mean => {
                 count(&mut self.third[range.clone()], row);
-                let second = &mut self.second[range];
-                match both_full {
-                    true => sum_full(first, second, row),
-                    false => sum(first, second, row),
-                }
+                sum(first, &mut self.second[range], row, both);
                 self.overflowed |= first.iter().fold(false, |any, v| any | v.is_infinite());
             }
             Fold::Count => extreme(first, row, |known, _| known + 1.0, |_| 1.0),
@@ -185,7 +187,7 @@ impl Cells {
                 variance(first, second, third, row);
             }
         }
-        self.slots[slot].is_full |= is_full;
+        *full = joined(full.clone(), dense);
     }
 
     fn add_histograms(&mut self, slot: usize, series: u32, row: Row<'_>) {
@@ -219,7 +221,8 @@ impl Cells {
             for step in 0..self.steps {
                 self.merge_cell(to + step, &other, from + step);
             }
-            self.slots[slot].is_full |= known.is_full;
+            let full = &mut self.slots[slot].full;
+            *full = joined(full.clone(), known.full.clone());
         }
         self.histograms.merge_remarks(histograms);
     }
@@ -327,98 +330,6 @@ impl Cells {
                 Fold::Count | Fold::Group | Fold::Min | Fold::Max => *value,
             };
         }
-    }
-}
-
-/// Adds a row to sums where both have a value at every step.
-fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
-    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
-        let next = Kahan {
-            sum: *sum,
-            lost: *lost,
-        }
-        .add(*value);
-        (*sum, *lost) = (next.sum, next.lost);
-    }
-}
-
-fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
-    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
-        if is_absent(*value) {
-            continue;
-        }
-        let next = match is_absent(*sum) {
-            true => Kahan {
-                sum: *value,
-                lost: 0.0,
-            },
-            false => Kahan {
-                sum: *sum,
-                lost: *lost,
-            }
-            .add(*value),
-        };
-        (*sum, *lost) = (next.sum, next.lost);
-    }
-}
-
-fn count(counts: &mut [f64], row: &[f64]) {
-    for (count, value) in counts.iter_mut().zip(row) {
-        *count += f64::from(u8::from(!is_absent(*value)));
-    }
-}
-
-/// Folds values that need nothing beside the cell itself.
-fn extreme(
-    cells: &mut [f64],
-    row: &[f64],
-    next: impl Fn(f64, f64) -> f64,
-    start: impl Fn(f64) -> f64,
-) {
-    for (cell, value) in cells.iter_mut().zip(row) {
-        if !is_absent(*value) {
-            *cell = if is_absent(*cell) {
-                start(*value)
-            } else {
-                next(*cell, *value)
-            };
-        }
-    }
-}
-
-fn least(known: f64, value: f64) -> f64 {
-    if known > value || known.is_nan() {
-        value
-    } else {
-        known
-    }
-}
-
-fn greatest(known: f64, value: f64) -> f64 {
-    if known < value || known.is_nan() {
-        value
-    } else {
-        known
-    }
-}
-
-/// Welford's way, as upstream.
-fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
-    let cells = squares.iter_mut().zip(means).zip(counts);
-    for (((squares, mean), count), value) in cells.zip(row) {
-        if is_absent(*value) {
-            continue;
-        }
-        if is_absent(*squares) {
-            *squares = if value.is_finite() { 0.0 } else { f64::NAN };
-            *mean = *value;
-            *count = 1.0;
-            continue;
-        }
-        *count += 1.0;
-        let delta = value - *mean;
-        *mean += delta / *count;
-        *squares += delta * (value - *mean);
     }
 }
 

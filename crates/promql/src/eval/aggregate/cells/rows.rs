@@ -1,0 +1,209 @@
+//! Folding the row of a series into the row of its group.
+//!
+//! Where both are known to have values nothing is looked at but the values, in loops that the
+//! compiler vectorises.
+
+use crate::eval::frame::is_absent;
+use crate::eval::kahan::Kahan;
+use std::ops::Range;
+
+/// The steps from the first value of a row to the last, if none of the `floats` values is missing
+/// between them.
+pub(super) fn dense_stretch(row: &[f64], floats: usize) -> Range<usize> {
+    if floats == row.len() {
+        return 0..floats;
+    }
+    let start = row.iter().position(|v| !is_absent(*v)).unwrap_or(0);
+    let end = row
+        .iter()
+        .rposition(|v| !is_absent(*v))
+        .map_or(0, |i| i + 1);
+    if end - start == floats {
+        start..end
+    } else {
+        0..0
+    }
+}
+
+/// Steps that have a value if those of both stretches do: all of them if they meet, else those of
+/// the longer one.
+pub(super) fn joined(a: Range<usize>, b: Range<usize>) -> Range<usize> {
+    if a.is_empty() || b.is_empty() || a.start > b.end || b.start > a.end {
+        return if a.len() >= b.len() { a } else { b };
+    }
+    a.start.min(b.start)..a.end.max(b.end)
+}
+
+/// Adds a row to sums. At the steps `full` both have a value.
+pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<usize>) {
+    if full.is_empty() {
+        return sum_with_gaps(sums, lost, row);
+    }
+    let Range { start, end } = full;
+    sum_with_gaps(&mut sums[..start], &mut lost[..start], &row[..start]);
+    sum_full(
+        &mut sums[start..end],
+        &mut lost[start..end],
+        &row[start..end],
+    );
+    sum_with_gaps(&mut sums[end..], &mut lost[end..], &row[end..]);
+}
+
+/// Adds a row to sums where both have a value at every step.
+fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+    if is_zero(row) {
+        // Nothing is rounded, and only a negative zero changes: half of all rates are those of
+        // counters that stand still.
+        return sums.iter_mut().for_each(|sum| *sum += 0.0);
+    }
+    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
+        let next = Kahan {
+            sum: *sum,
+            lost: *lost,
+        }
+        .add(*value);
+        (*sum, *lost) = (next.sum, next.lost);
+    }
+}
+
+/// Whether all values are the positive zero.
+fn is_zero(row: &[f64]) -> bool {
+    let ends = row.first().map_or(0, |v| v.to_bits()) | row.last().map_or(0, |v| v.to_bits());
+    ends == 0 && row.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
+}
+
+fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+    for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
+        if is_absent(*value) {
+            continue;
+        }
+        let next = match is_absent(*sum) {
+            true => Kahan {
+                sum: *value,
+                lost: 0.0,
+            },
+            false => Kahan {
+                sum: *sum,
+                lost: *lost,
+            }
+            .add(*value),
+        };
+        (*sum, *lost) = (next.sum, next.lost);
+    }
+}
+
+/// Counts the values.
+pub(super) fn count(counts: &mut [f64], row: &[f64]) {
+    for (count, value) in counts.iter_mut().zip(row) {
+        *count += f64::from(u8::from(!is_absent(*value)));
+    }
+}
+
+/// Folds values that need nothing beside the cell itself.
+pub(super) fn extreme(
+    cells: &mut [f64],
+    row: &[f64],
+    next: impl Fn(f64, f64) -> f64,
+    start: impl Fn(f64) -> f64,
+) {
+    for (cell, value) in cells.iter_mut().zip(row) {
+        if !is_absent(*value) {
+            *cell = if is_absent(*cell) {
+                start(*value)
+            } else {
+                next(*cell, *value)
+            };
+        }
+    }
+}
+
+/// The lesser; a number before a NaN.
+pub(super) fn least(known: f64, value: f64) -> f64 {
+    if known > value || known.is_nan() {
+        value
+    } else {
+        known
+    }
+}
+
+/// The greater; a number before a NaN.
+pub(super) fn greatest(known: f64, value: f64) -> f64 {
+    if known < value || known.is_nan() {
+        value
+    } else {
+        known
+    }
+}
+
+/// Welford's way, as upstream.
+pub(super) fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
+    let cells = squares.iter_mut().zip(means).zip(counts);
+    for (((squares, mean), count), value) in cells.zip(row) {
+        if is_absent(*value) {
+            continue;
+        }
+        if is_absent(*squares) {
+            *squares = if value.is_finite() { 0.0 } else { f64::NAN };
+            *mean = *value;
+            *count = 1.0;
+            continue;
+        }
+        *count += 1.0;
+        let delta = value - *mean;
+        *mean += delta / *count;
+        *squares += delta * (value - *mean);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::frame::ABSENT;
+    use firn_model::env::sim::SimRng;
+
+    const STEPS: usize = 12;
+
+    /// A row with values in one stretch or with gaps, many of them zeros.
+    fn row(rng: &SimRng) -> Vec<f64> {
+        let start = rng.below(STEPS as u64) as usize;
+        let end = start + rng.below((STEPS - start) as u64 + 1) as usize;
+        let (has_gaps, is_zero) = (rng.one_in(4), rng.one_in(3));
+        let value = |step: usize| match rng.below(8) {
+            _ if !(start..end).contains(&step) => ABSENT,
+            0 if has_gaps => ABSENT,
+            _ if is_zero => 0.0,
+            0 => -0.0,
+            1 => f64::INFINITY,
+            2 => 1e300,
+            n => n as f64 / 7.0,
+        };
+        (0..STEPS).map(value).collect()
+    }
+
+    #[test]
+    fn sum_of_known_stretches_equals_sum_step_by_step() {
+        for seed in 0..2_000 {
+            let rng = SimRng::new(seed);
+            let (mut sums, mut lost) = (vec![ABSENT; STEPS], vec![0.0; STEPS]);
+            let (mut plain_sums, mut plain_lost) = (sums.clone(), lost.clone());
+            let mut full = 0..0;
+            for _ in 0..6 {
+                let row = row(&rng);
+                let floats = row.iter().filter(|v| !is_absent(**v)).count();
+                let dense = dense_stretch(&row, floats);
+                let both = dense.start.max(full.start)..dense.end.min(full.end);
+                sum(&mut sums, &mut lost, &row, both);
+                full = joined(full, dense);
+                sum_with_gaps(&mut plain_sums, &mut plain_lost, &row);
+                assert!(full.clone().all(|step| !is_absent(sums[step])), "{seed}");
+                let one_nan = |v: &f64| match v.is_nan() && !is_absent(*v) {
+                    true => f64::NAN.to_bits(),
+                    false => v.to_bits(),
+                };
+                let bits = |cells: &[f64]| cells.iter().map(one_nan).collect::<Vec<u64>>();
+                assert_eq!(bits(&sums), bits(&plain_sums), "seed {seed}");
+                assert_eq!(bits(&lost), bits(&plain_lost), "seed {seed}");
+            }
+        }
+    }
+}
