@@ -33,7 +33,7 @@ mod tables;
 mod tests;
 mod writer;
 
-pub(crate) use membership::{EPOCH_MS, epoch_of};
+pub(crate) use membership::{EPOCH_MS, Marker, epoch_of};
 pub(crate) use removal::{Garbage, Generation};
 pub(crate) use runs::{Run, Runs};
 pub(crate) use series_pages::{Place, SeriesCursor};
@@ -149,6 +149,12 @@ impl Index {
     /// Says that the series with `slot` has a sample in `epoch`.
     pub(crate) fn mark(&self, slot: u32, epoch: i64) {
         self.membership.set(slot, epoch);
+    }
+
+    /// The same for one of several series of a batch.
+    #[inline]
+    pub(crate) fn mark_with(&self, marker: &mut Marker, slot: u32, epoch: i64) {
+        self.membership.set_with(marker, slot, epoch);
     }
 
     /// Takes back what was said of a series that is gone before it was indexed.

@@ -2,12 +2,15 @@
 
 use super::paged::Paged;
 use super::series::Series;
-use super::table::Table;
+use super::table::{Table, Vacancy};
 use crate::chunk::{Chunk, Columns};
 use crate::codec::Malformed;
 use crate::fingerprint::Fingerprint;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::VecDeque;
+
+/// Series for which [`Shard::warm`] pays best: as many as the processor waits for at a time.
+pub(crate) const WARM: usize = 12;
 
 /// Samples that a batch appended to one series.
 #[derive(Clone, Copy, Debug)]
@@ -68,19 +71,32 @@ impl Shard {
         })
     }
 
+    /// Prepares looking for series that are not there, which takes the table's memory from all
+    /// over.
+    #[inline]
+    pub(crate) fn warm(&self, prints: impl Iterator<Item = Fingerprint>) {
+        self.table.warm(prints);
+    }
+
+    #[inline]
+    fn probe(&self, print: Fingerprint) -> Result<u32, Vacancy> {
+        let is_it = |local| self.prints.get(local as usize) == Some(&print);
+        self.table.probe(print, is_it)
+    }
+
     /// The series with this fingerprint, or a place for it that nobody sees: see
     /// [`Shard::fill`].
     pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> Found {
-        match self.find(print, u32::MAX) {
-            Some(local) => match self.series(local) {
+        match self.probe(print) {
+            Ok(local) => match self.series(local) {
                 Some(series) => Found::Series(local, series.slot),
                 None => Found::ReservedBefore,
             },
-            None => Found::Reserved(self.reserve(print)),
+            Err(vacancy) => Found::Reserved(self.reserve(print, vacancy)),
         }
     }
 
-    fn reserve(&mut self, print: Fingerprint) -> u32 {
+    fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> u32 {
         let local = match self.free.pop() {
             Some(local) => {
                 if let Some(place) = self.prints.get_mut(local as usize) {
@@ -94,7 +110,7 @@ impl Shard {
                 self.series.len() as u32 - 1
             }
         };
-        self.table.insert(print, local);
+        self.table.insert(print, local, vacancy);
         local
     }
 
@@ -119,11 +135,17 @@ impl Shard {
         }
     }
 
-    /// Adds a series; returns its number.
-    pub(crate) fn insert(&mut self, print: Fingerprint, series: Series) -> u32 {
-        let local = self.reserve(print);
-        self.fill(local, series);
-        local
+    /// The number of the series with this fingerprint; adds `series` if there is none, and says
+    /// so.
+    pub(crate) fn find_or_insert(&mut self, print: Fingerprint, series: Series) -> (u32, bool) {
+        match self.probe(print) {
+            Ok(local) => (local, false),
+            Err(vacancy) => {
+                let local = self.reserve(print, vacancy);
+                self.fill(local, series);
+                (local, true)
+            }
+        }
     }
 
     /// Removes a series.

@@ -32,6 +32,18 @@ struct Epoch {
     pages: ArcSwap<Pages>,
 }
 
+/// The page that bits were set in last. It is for one batch: an epoch that is forgotten and begins
+/// anew has other pages.
+#[derive(Debug, Default)]
+pub(crate) struct Marker(Option<HeldPage>);
+
+#[derive(Debug)]
+struct HeldPage {
+    epoch: i64,
+    number: usize,
+    words: Arc<Page>,
+}
+
 /// The bits of all epochs.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
@@ -44,17 +56,33 @@ pub(crate) struct Membership {
 impl Membership {
     /// Says that `slot` has a sample in `epoch`.
     pub(crate) fn set(&self, slot: u32, epoch: i64) {
+        self.set_with(&mut Marker::default(), slot, epoch);
+    }
+
+    /// The same; neighbours in one epoch look for their page once.
+    #[inline]
+    pub(crate) fn set_with(&self, marker: &mut Marker, slot: u32, epoch: i64) {
         let page = (slot / PAGE_SLOTS) as usize;
+        let held = match &mut marker.0 {
+            Some(held) if (held.epoch, held.number) == (epoch, page) => held,
+            other => other.insert(HeldPage {
+                epoch,
+                number: page,
+                words: self.page(epoch, page),
+            }),
+        };
         let bit = slot % PAGE_SLOTS;
+        // Relaxed: the watermark that makes the sample visible orders this too.
+        held.words[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    }
+
+    fn page(&self, epoch: i64, page: usize) -> Arc<Page> {
         loop {
             let epochs = self.epochs.load();
             if let Ok(at) = epochs.binary_search_by_key(&epoch, |e| e.number)
                 && let Some(Some(words)) = epochs[at].pages.load().get(page)
             {
-                let word = &words[(bit / 64) as usize];
-                // Relaxed: the watermark that makes the sample visible orders this too.
-                word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
-                return;
+                return words.clone();
             }
             self.grow(epoch, page);
         }

@@ -27,9 +27,9 @@ pub(super) use scratch::Scratch;
 use super::{Store, lock};
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Value, Verdict, Window};
-use crate::head::shard::Shard;
+use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
-use crate::index::{EPOCH_MS, Place, epoch_of};
+use crate::index::{EPOCH_MS, Marker, Place, epoch_of};
 use crate::log_block::LogBlockEncoder;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
@@ -93,13 +93,19 @@ impl Store {
             }
             let mut shard = lock(shard);
             shard.appending += 1;
-            let mut guess = 0;
-            for i in group {
+            let (mut guess, mut warm) = (0, 0);
+            for i in group.clone() {
                 let at = scratch.grouped[i] as usize;
                 let found = shard.find(scratch.prints[at], guess);
                 let series = found.and_then(|local| Some((local, shard.series(local)?)));
                 let Some((local, series)) = series else {
                     scratch.wanted.push(at as u32);
+                    // Behind an unknown one come others.
+                    if i >= warm {
+                        warm = group.end.min(i + 1 + WARM);
+                        let next = &scratch.grouped[i + 1..warm];
+                        shard.warm(next.iter().map(|at| scratch.prints[*at as usize]));
+                    }
                     continue;
                 };
                 scratch.locals[at] = local;
@@ -218,7 +224,7 @@ impl Store {
                 let known = series.open.newest_decimal();
                 outcome.scale = known.map(|(scale, _)| scale);
                 outcome.int = known.map_or(0, |(_, int)| int);
-                self.mark_if_new(series.slot, epoch, *time);
+                self.mark_if_new(&mut scratch.marker, series.slot, epoch, *time);
             }
         }
         for (k, sample) in samples.histograms.iter().enumerate() {
@@ -228,7 +234,7 @@ impl Store {
             scratch.histograms[histograms + k] = verdict;
             if verdict == Verdict::Stored {
                 stored += 1;
-                self.mark_if_new(series.slot, epoch, sample.time);
+                self.mark_if_new(&mut scratch.marker, series.slot, epoch, sample.time);
             }
         }
         if stored == 0 {
@@ -247,9 +253,9 @@ impl Store {
 
     /// Says that the series has a sample in the epoch of `time`, unless its last one was in it too.
     #[inline]
-    fn mark_if_new(&self, slot: u32, before: EpochBefore, time: TimestampMs) {
+    fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
         if time >= before.end || before.is_none {
-            self.index.mark(slot, epoch_of(time));
+            self.index.mark_with(marker, slot, epoch_of(time));
         }
     }
 

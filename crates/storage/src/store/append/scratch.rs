@@ -4,6 +4,7 @@ use super::Store;
 use crate::codec::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Verdict, Window};
+use crate::index::Marker;
 use crate::log_block::{LogBlockEncoder, Row};
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::Labels;
@@ -54,6 +55,7 @@ pub(in crate::store) struct Scratch {
     /// Series of which this batch has the first sample.
     pub(super) births: Vec<u32>,
     pub(super) encoder: LogBlockEncoder,
+    pub(super) marker: Marker,
 }
 
 impl Scratch {
@@ -61,6 +63,7 @@ impl Scratch {
     pub(super) fn begin(&mut self, store: &Store, batch: &Batch) {
         self.prints.clear();
         self.births.clear();
+        self.marker = Marker::default();
         let series = batch.series_count();
         for i in 0..series {
             self.prints.push(match batch.section(i) {

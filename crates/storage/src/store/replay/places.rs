@@ -6,6 +6,7 @@
 
 use super::{Payload, Read, Replay};
 use crate::head::series::Series;
+use crate::head::shard::{Shard, WARM};
 use crate::store::lock;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
@@ -92,29 +93,31 @@ impl Replay<'_> {
     fn fill_shard(&self, number: usize, series: &[Read], of_shard: &[usize]) -> Vec<InShard> {
         let mut shard = lock(&self.store.shards[number]);
         let mut filled = Vec::with_capacity(of_shard.len());
-        for i in of_shard.iter().copied() {
-            let read = &series[i];
-            let mut replaced = None;
-            let local = match shard.find(read.print, u32::MAX) {
-                Some(local) => {
-                    let older = |s: &&mut Series| s.slot < read.slot;
-                    let Some(known) = shard.series_mut(local).filter(older) else {
-                        continue;
-                    };
-                    replaced = Some(known.slot);
-                    let bytes = known.memory_bytes();
-                    *known = Series::new(read.slot);
-                    shard.chunk_bytes -= bytes;
-                    local
-                }
-                None => shard.insert(read.print, Series::new(read.slot)),
-            };
-            filled.push(InShard {
-                read: i,
-                local,
-                replaced,
-            });
+        for numbers in of_shard.chunks(WARM) {
+            shard.warm(numbers.iter().map(|i| series[*i].print));
+            for i in numbers.iter().copied() {
+                filled.extend(fill_one(&mut shard, i, series[i]));
+            }
         }
         filled
     }
+}
+
+/// Gives the series with the number `i` its place, unless a later one has it.
+fn fill_one(shard: &mut Shard, i: usize, read: Read) -> Option<InShard> {
+    let mut replaced = None;
+    let (local, is_new) = shard.find_or_insert(read.print, Series::new(read.slot));
+    if !is_new {
+        let older = |s: &&mut Series| s.slot < read.slot;
+        let known = shard.series_mut(local).filter(older)?;
+        replaced = Some(known.slot);
+        let bytes = known.memory_bytes();
+        *known = Series::new(read.slot);
+        shard.chunk_bytes -= bytes;
+    }
+    Some(InShard {
+        read: i,
+        local,
+        replaced,
+    })
 }

@@ -5,7 +5,7 @@ use crate::chunk::Sample;
 use crate::codec::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
-use crate::index::epoch_of;
+use crate::index::{Marker, epoch_of};
 use crate::log_block::{HistogramRow, LogBlockReader, Row};
 use crate::store::Store;
 use firn_model::sample::TimestampMs;
@@ -134,15 +134,30 @@ impl ShardRows {
         let Some(rows) = self.shards.get(number) else {
             return;
         };
+        let mut marker = Marker::default();
         for row in &rows.floats {
             let value = Value::Float(row.value);
-            if !apply_one(store, shard, row.local, row.time, row.start, value) {
+            if !apply_one(
+                (store, &mut marker),
+                shard,
+                row.local,
+                row.time,
+                row.start,
+                value,
+            ) {
                 late.push((row.local, row.time, row.start, Sample::Float(row.value)));
             }
         }
         for (local, row) in &rows.histograms {
             let value = Value::Histogram(&row.value);
-            if !apply_one(store, shard, *local, row.time, row.start, value) {
+            if !apply_one(
+                (store, &mut marker),
+                shard,
+                *local,
+                row.time,
+                row.start,
+                value,
+            ) {
                 let sample = Sample::Histogram(row.value.clone());
                 late.push((*local, row.time, row.start, sample));
             }
@@ -171,7 +186,7 @@ fn sort_row(store: &Store, catalog: &Catalog, shards: &mut [OfShard], row: &Row)
 /// Appends a sample unless it is there already; whether that is done.
 #[inline]
 fn apply_one(
-    store: &Store,
+    (store, marker): (&Store, &mut Marker),
     shard: &mut Shard,
     local: u32,
     time: TimestampMs,
@@ -187,7 +202,7 @@ fn apply_one(
     }
     let epoch = epoch_of(time);
     if !series.has_newest() || epoch != epoch_of(last) {
-        store.index.mark(series.slot, epoch);
+        store.index.mark_with(marker, series.slot, epoch);
     }
     let closed = series.closed().len();
     let before = series.bytes_since(closed);
