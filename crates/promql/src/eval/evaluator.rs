@@ -1,12 +1,13 @@
 //! Walks a plan and makes values of its nodes: streams of vectors, rows of scalars.
 
-use crate::ast::{Edges, ValueType};
+use crate::ast::{BinaryOp, Edges, ValueType};
 use crate::eval::account::{Account, storage_error};
 use crate::eval::annotations::Annotations;
 use crate::eval::edges::Overhang;
 use crate::eval::elementwise::{RowOp, ScalarOp, of_scalars};
 use crate::eval::frame::{Frame, Head, Row, RowBuffer};
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::kinds::refuse_all;
 use crate::eval::leaf::{Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::source::{Resampled, Selected, Source};
@@ -116,6 +117,11 @@ impl<'a> Evaluator<'a> {
                 (false, true) => (&operation.left, &operation.right, false),
             };
         let scalars = self.scalar(scalar, grid)?;
+        if scalar_left && matches!(operation.op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+            let frame = self.frame(vector, grid)?;
+            refuse_all(operation.op, node.span, &frame, &mut self.notes);
+            return Ok(Frame::new(grid.count).into());
+        }
         let op = RowOp::Scalar(ScalarOp {
             op: operation.op,
             scalars,

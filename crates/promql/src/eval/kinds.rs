@@ -1,7 +1,8 @@
 //! Binary operators of which at least one operand is a histogram, or that are for histograms only.
 
 use crate::ast::{BinaryOp, Span};
-use crate::eval::annotations::{Annotation, HistogramOperation};
+use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
+use crate::eval::frame::Frame;
 use crate::histogram::{FloatHistogram, Incompatible, Joined, Trim};
 use firn_model::histogram::{Histogram, ResetHint};
 use std::collections::BTreeMap;
@@ -104,6 +105,17 @@ fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Comb
 pub(crate) fn incompatible(op: BinaryOp, span: Span, (left, right): (bool, bool)) -> Annotation {
     let kind = |histogram| if histogram { "histogram" } else { "float" };
     Annotation::incompatible_types(span, kind(left), symbol(op), kind(right))
+}
+
+/// Says why an operator with a scalar on its left has no result for any element: the last element
+/// of a step decides, as upstream.
+pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut Annotations) {
+    for step in 0..frame.steps() {
+        let kind = |series: usize| Some(frame.row(series).operand(step)?.is_histogram());
+        if let Some(last) = (0..frame.len()).rev().find_map(kind) {
+            notes.add(incompatible(op, span, (false, last)));
+        }
+    }
 }
 
 /// How the operator is written.

@@ -19,6 +19,8 @@ pub(crate) enum Trim {
 struct Kept {
     count: f64,
     middle: f64,
+    /// Whether the bucket lies inside as a whole.
+    whole: bool,
 }
 
 /// What is left of all buckets.
@@ -33,7 +35,7 @@ impl Rest {
     fn take(&mut self, before: f64, kept: Kept) -> f64 {
         self.count += kept.count;
         self.sum += kept.middle * kept.count;
-        self.changed |= kept.count != before;
+        self.changed |= !kept.whole && kept.count != before;
         kept.count
     }
 }
@@ -120,6 +122,7 @@ impl Trim {
             return Some(Kept {
                 count: bucket.count,
                 middle: shape.middle(bucket.lower, bucket.upper),
+                whole: true,
             });
         }
         if !divided {
@@ -137,10 +140,12 @@ impl Trim {
             Trim::KeepBelow => Kept {
                 count: below,
                 middle: shape.middle(bucket.lower, at),
+                whole: false,
             },
             Trim::KeepAbove => Kept {
                 count: bucket.count - below,
                 middle: shape.middle(at, bucket.upper),
+                whole: false,
             },
         })
     }
@@ -152,18 +157,13 @@ impl Trim {
             upper,
             count,
         } = *zero;
-        let whole = Kept {
+        let kept = |count: f64, middle: f64| Kept {
             count,
-            middle: (lower + upper) / 2.0,
-        };
-        let nothing = Kept {
-            count: 0.0,
-            middle: 0.0,
-        };
-        let part = |width: f64, middle: f64| Kept {
-            count: count * (width / (upper - lower)),
             middle,
+            whole: false,
         };
+        let (whole, nothing) = (kept(count, (lower + upper) / 2.0), kept(0.0, 0.0));
+        let part = |width: f64, middle: f64| kept(count * (width / (upper - lower)), middle);
         match self {
             Trim::KeepBelow if at <= lower => nothing,
             Trim::KeepBelow if at >= upper => whole,
@@ -182,7 +182,11 @@ impl Trim {
             upper,
             count,
         } = *bucket;
-        let kept = |count: f64, middle: f64| Kept { count, middle };
+        let kept = |count: f64, middle: f64| Kept {
+            count,
+            middle,
+            whole: false,
+        };
         let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
         let from_zero = upper > 0.0 && upper != f64::INFINITY;
         match self {

@@ -217,3 +217,71 @@ impl Cell {
             }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+
+    fn histogram(schema: i32, count: f64) -> Histogram {
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema,
+            zero_threshold: 0.0,
+            sum: count,
+            counts: Counts::Float {
+                count,
+                zero_count: 0.0,
+                positive: vec![count],
+                negative: Vec::new(),
+            },
+            positive_spans: vec![Span {
+                offset: 0,
+                length: 1,
+            }],
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }
+    }
+
+    /// What is left of series that have a histogram, or a float if none, in one go and split in
+    /// two: the count, or whether floats are in the way.
+    fn check(of: Of, series: &[Option<Histogram>], want: Result<f64, bool>) {
+        for split in 0..=series.len() {
+            let mut floats = [false; 2];
+            let mut cells = [HistogramCells::new(of), HistogramCells::new(of)];
+            for (number, histogram) in series.iter().enumerate() {
+                let part = usize::from(number >= split);
+                match histogram {
+                    None => floats[part] = true,
+                    Some(h) => cells[part].add((0, 7), number as u32, h, floats[part]),
+                }
+            }
+            let [mut cells, mut later] = cells;
+            cells.merge_slot(0, &mut later, 0, |_| floats[0]);
+            let found = match cells.take(0).pop() {
+                Some((7, Outcome::Total(total))) => Ok(total.finish().count),
+                Some((7, Outcome::Nothing { is_mix })) => Err(is_mix),
+                _ => panic!("nothing at the step, split at {split}"),
+            };
+            let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+            let alike = match (found, want) {
+                (Ok(found), Ok(want)) => near(found, want),
+                (found, want) => found == want,
+            };
+            assert!(alike, "{found:?} instead of {want:?}, split at {split}");
+        }
+    }
+
+    #[test]
+    fn histogram_cells_of_parts_are_those_of_the_whole() {
+        let exponential = |count| Some(histogram(0, count));
+        let custom = |count| Some(histogram(CUSTOM_BUCKETS_SCHEMA, count));
+        let counts = [1e100, 3.0, -1e100, 4.0].map(exponential);
+        check(Of::Sum, &counts, Ok(7.0));
+        check(Of::Mean, &counts, Ok(1.75));
+        check(Of::Mean, &[f64::MAX; 3].map(exponential), Ok(f64::MAX));
+        check(Of::Sum, &[custom(1.0), exponential(1.0)], Err(false));
+        check(Of::Sum, &[None, custom(1.0), exponential(1.0)], Err(true));
+    }
+}
