@@ -54,12 +54,18 @@ impl FloatHistogram {
             .skip(self.first_beyond_zero(now, threshold))
             .peekable();
         let skipped = self.first_beyond_zero(before, threshold);
-        before.cells().skip(skipped).any(|(index, cell)| {
+        for (index, cell) in before.cells().skip(skipped) {
             while rest.next_if(|(i, _)| *i < index).is_some() {}
-            match rest.peek() {
+            let fell = match rest.peek() {
                 Some((i, now)) if *i == index => now.sum < cell.sum,
-                _ => cell.sum != 0.0,
+                Some(_) => cell.sum != 0.0,
+                // Upstream looks no further, even if this bucket is empty and a later one is not.
+                None => return cell.sum != 0.0,
+            };
+            if fell {
+                return true;
             }
-        })
+        }
+        false
     }
 }

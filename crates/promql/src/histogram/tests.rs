@@ -230,6 +230,10 @@ fn resets_are_falls_of_counts_and_changes_of_layout_that_only_a_reset_makes() {
         &exponential(0, 0, &[1.0, 2.0]),
         true,
     );
+    // What follows an empty bucket beyond the last one is not looked at.
+    let gap = exponential(0, 0, &[2.0, 0.0, 3.0]);
+    check_reset(&gap, &exponential(0, 0, &[5.0]), false);
+    check_reset(&gap, &exponential(0, 0, &[5.0, 0.0]), true);
     let narrow = with_zero((0.25, 1.0), (0, &[2.0]), (0, &[]));
     check_reset(&narrow, &with_zero((1.0, 3.0), (0, &[]), (0, &[])), false);
     check_reset(&narrow, &with_zero((0.75, 3.0), (0, &[]), (0, &[])), true);
