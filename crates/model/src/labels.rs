@@ -8,6 +8,7 @@
 //! bytes and not `str` because PromQL strings are. What comes from outside is checked by
 //! [`LabelsBuilder`] or by the decoder that writes the canonical form itself.
 
+use crate::quote::quote;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -153,16 +154,24 @@ impl PartialOrd for Labels {
     }
 }
 
-/// `{a="b", c="d"}` with the name as an ordinary label, as Prometheus prints label sets.
+/// `{a="b", "c.d"="e"}` with the name as an ordinary label, as Prometheus prints label sets.
 impl fmt::Display for LabelsRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (i, (name, value)) in self.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{name}={:?}", String::from_utf8_lossy(value))?;
+            let quoted = (!is_plain_name(name)).then(|| quote(name.as_bytes()));
+            let name = quoted.as_deref().unwrap_or(name);
+            write!(f, "{comma}{name}={}", quote(value))?;
         }
         f.write_str("}")
     }
+}
+
+/// Whether a label's name needs no quotes.
+fn is_plain_name(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_plain)
 }
 
 impl fmt::Debug for LabelsRef<'_> {
@@ -343,6 +352,12 @@ mod tests {
         assert_eq!(l.to_string(), r#"{__name__="m", b="3"}"#);
         assert!(is_canonical(l.as_bytes()));
         assert_eq!((l.get("b"), l.get("a")), (&b"3"[..], &b""[..]));
+    }
+
+    #[test]
+    fn labels_print_quotes_names_that_need_it() {
+        let l = Labels::from_pairs([("c.d", "é\"\n"), ("0", "\x01"), ("_a1", "")]);
+        assert_eq!(l.to_string(), r#"{"0"="\x01", "c.d"="é\"\n"}"#);
     }
 
     #[test]

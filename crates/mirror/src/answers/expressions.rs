@@ -229,7 +229,7 @@ impl Grammar {
         match function {
             "histogram_quantile" => format!("{function}({quantile}, {vector})"),
             "histogram_fraction" => format!("{function}(0.1, {quantile}, {vector})"),
-            "histogram_quantiles" => format!("{function}({vector}, \"q\", 0.5, {quantile})"),
+            "histogram_quantiles" => format!("{function}({vector}, \"q\", 0.75, {quantile})"),
             _ => format!("{function}({vector})"),
         }
     }

@@ -1,6 +1,6 @@
 //! The words that random expressions are made of; metrics are those of the test data.
 
-pub(super) const VECTORS: [&str; 14] = [
+pub(super) const VECTORS: [&str; 16] = [
     "http_requests_total",
     "http_requests_total{code=\"200\"}",
     "http_requests_total{job=~\"api|web\",code!=\"500\"}",
@@ -15,6 +15,8 @@ pub(super) const VECTORS: [&str; 14] = [
     "flapping",
     "some_nan",
     "cores",
+    "typed_seconds_total",
+    "{__type__=~\"gauge|counter\"}",
 ];
 
 /// Native histograms and series that mix them with floats.
@@ -87,7 +89,7 @@ pub(super) const VECTOR_FUNCTIONS: [&str; 10] = [
 pub(super) const MORE_VECTOR_FUNCTIONS: [&str; 12] = [
     "start_timestamp",
     "sort_desc",
-    "exp",
+    "log2",
     "ln",
     "deg",
     "rad",

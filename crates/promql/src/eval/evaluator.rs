@@ -61,7 +61,7 @@ impl<'a> Evaluator<'a> {
         if grid.count == 0 {
             return Ok(Frame::new(0).into());
         }
-        if node.is_invariant && grid.count > 1 {
+        if node.is_invariant && grid.start != grid.end {
             return self.repeated(node, grid);
         }
         let delayed = self.delays_names();

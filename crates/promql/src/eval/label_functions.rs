@@ -147,12 +147,13 @@ pub(crate) fn sort(
     args: &[Node],
     grid: Grid,
 ) -> Result<Stream, QueryError> {
-    if grid.count > 1 {
+    let mut frame = evaluator.frame(&args[0], grid)?;
+    // A range of which one step is left is one still.
+    if grid.start != grid.end {
         evaluator
             .notes
             .add(Annotation::sort_in_range_query(node.span));
     }
-    let mut frame = evaluator.frame(&args[0], grid)?;
     let by_value = matches!(function, FunctionId::Sort | FunctionId::SortDesc);
     let has_floats = |series: &usize| !by_value || frame.row(*series).has_floats();
     let mut order: Vec<usize> = (0..frame.len()).filter(has_floats).collect();
