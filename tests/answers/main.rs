@@ -1,7 +1,7 @@
 //! Firn answers as Prometheus 3.14 does: every expression of the sets over `data.txt`.
 //!
-//! The record is made by `make answers` and never by Firn. The set `plain` is of a system without
-//! feature flags.
+//! The records are made by `make answers` and never by Firn. The set `plain` is of a system without
+//! feature flags, `full` of one with all of PromQL's.
 
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -45,4 +45,12 @@ fn check(flags: &[&str], file: &[u8], count_min: usize) {
 #[test]
 fn answers_without_features_equal_those_of_the_reference() {
     check(&[], include_bytes!("plain.jsonl.gz"), 2_500);
+}
+
+#[test]
+fn answers_with_all_features_equal_those_of_the_reference() {
+    let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\
+                    promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
+                    type-and-unit-labels";
+    check(&[features], include_bytes!("full.jsonl.gz"), 3_000);
 }

@@ -429,6 +429,21 @@ impl BinaryOp {
         )
     }
 
+    /// Whether its result is another metric than its operands: `+`, `-`, `*`, `/`, `%`, `^` or
+    /// `atan2`.
+    pub fn is_arithmetic(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Add
+                | BinaryOp::Sub
+                | BinaryOp::Mul
+                | BinaryOp::Div
+                | BinaryOp::Mod
+                | BinaryOp::Pow
+                | BinaryOp::Atan2
+        )
+    }
+
     /// Whether it is `and`, `or` or `unless`.
     pub fn is_set(self) -> bool {
         matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)

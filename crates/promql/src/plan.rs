@@ -1,6 +1,6 @@
 //! The logical plan: the syntax tree with everything settled that does not depend on data.
 //!
-//! Parentheses and unary pluses are gone, durations are milliseconds, `@ start()` and the functions
+//! Parentheses are gone, durations are milliseconds, `@ start()` and the functions
 //! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is
 //! the same at all steps, so that it is computed once.
 
@@ -49,6 +49,8 @@ pub(crate) enum NodeKind {
     Binary(Box<Binary>),
     /// Change of sign.
     Negate(Box<Node>),
+    /// `+a`: the value of `a`, which is no selector any more.
+    Same(Box<Node>),
 }
 
 /// Series and how their samples are picked.
@@ -137,9 +139,7 @@ pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
 fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
     let value_type = expr.value_type();
     let (kind, is_invariant) = match &expr.kind {
-        ExprKind::Paren(inner) | ExprKind::Unary(UnaryOp::Plus, inner) => {
-            return plan_node(inner, times);
-        }
+        ExprKind::Paren(inner) => return plan_node(inner, times),
         ExprKind::Number(number) => (NodeKind::Number(number.value), true),
         ExprKind::String(text) => (NodeKind::Text(text.clone()), true),
         ExprKind::Vector(vector) => {
@@ -156,10 +156,14 @@ fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
         ExprKind::Call(call) => plan_call(call, times),
         ExprKind::Aggregate(aggregate) => plan_aggregate(aggregate, times),
         ExprKind::Binary(binary) => plan_binary(binary, times),
-        ExprKind::Unary(UnaryOp::Minus, inner) => {
-            let inner = plan_node(inner, times);
+        ExprKind::Unary(op, inner) => {
+            let inner = Box::new(plan_node(inner, times));
             let is_invariant = inner.is_invariant;
-            (NodeKind::Negate(Box::new(inner)), is_invariant)
+            let kind = match op {
+                UnaryOp::Plus => NodeKind::Same(inner),
+                UnaryOp::Minus => NodeKind::Negate(inner),
+            };
+            (kind, is_invariant)
         }
     };
     Node {

@@ -10,7 +10,7 @@ mod steps;
 
 use crate::ast::{Cardinality, Matching, Span};
 use crate::eval::account::Account;
-use crate::eval::elementwise::{ArithmeticLoop, compare, is_arithmetic, with_arithmetic};
+use crate::eval::elementwise::{ArithmeticLoop, compare, with_arithmetic};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
@@ -208,7 +208,7 @@ impl Pairing<'_> {
     /// The labels of a result.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let matching = self.matching();
-        let drops = self.strips_names || is_arithmetic(self.operation.op);
+        let drops = self.strips_names || self.operation.op.is_arithmetic();
         let named = |name: &str| matching.labels.iter().any(|l| l == name);
         let one_to_one = matching.cardinality == Cardinality::OneToOne;
         if drops && matching.labels.is_empty() && matching.include.is_empty() && !matching.on {

@@ -108,7 +108,7 @@ fn many_quantiles(
         let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
         let question = Question::Quantile(quantiles);
         let (answers, repairs) = histograms.answer(evaluator, &question, args[0].span)?;
-        log.merge(repairs);
+        log.merge_same(repairs);
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();

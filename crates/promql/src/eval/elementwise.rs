@@ -54,7 +54,7 @@ impl RowOp {
     /// Whether the result is another metric.
     pub(crate) fn drops_name(&self) -> bool {
         match self {
-            RowOp::Scalar(op) => op.returns_bool || is_arithmetic(op.op),
+            RowOp::Scalar(op) => op.returns_bool || op.op.is_arithmetic(),
             _ => true,
         }
     }
@@ -135,15 +135,6 @@ fn clamp(row: &mut RowBuffer, lower: &[f64], upper: &[f64]) {
             *value = go_math::max(*lower, go_math::min(*upper, *value));
         }
     }
-}
-
-/// Whether the operator makes a new number out of two.
-pub(crate) fn is_arithmetic(op: BinaryOp) -> bool {
-    use BinaryOp as B;
-    matches!(
-        op,
-        B::Add | B::Sub | B::Mul | B::Div | B::Mod | B::Pow | B::Atan2
-    )
 }
 
 /// Whether the operator compares.

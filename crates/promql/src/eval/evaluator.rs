@@ -78,6 +78,7 @@ impl<'a> Evaluator<'a> {
             NodeKind::Aggregate(inner) => aggregate::vector(self, inner, node.span, grid),
             NodeKind::Binary(operation) => self.binary(node, operation, grid),
             NodeKind::Negate(inner) => Ok(self.vector(inner, grid)?.then(RowOp::Negate, delayed)),
+            NodeKind::Same(inner) => self.vector(inner, grid),
             _ => Err(not_a_vector(node)),
         }
     }
@@ -138,6 +139,7 @@ impl<'a> Evaluator<'a> {
         self.account.check()?;
         match &node.kind {
             NodeKind::Number(number) => Ok(vec![*number; grid.count]),
+            NodeKind::Same(inner) => self.scalar(inner, grid),
             NodeKind::Negate(inner) => {
                 let values = self.scalar(inner, grid)?;
                 Ok(values.into_iter().map(|value| -value).collect())

@@ -47,6 +47,6 @@ fn walk(node: &mut Node, counted: bool, needs_buckets: bool) {
             walk(&mut binary.left, counted, needs_buckets || trims);
             walk(&mut binary.right, counted, needs_buckets || trims);
         }
-        NodeKind::Negate(inner) => walk(inner, counted, needs_buckets),
+        NodeKind::Negate(inner) | NodeKind::Same(inner) => walk(inner, counted, needs_buckets),
     }
 }

@@ -38,6 +38,15 @@ impl RepairLog {
 
     /// Adds all of another log.
     pub(super) fn merge(&mut self, other: RepairLog) {
+        self.merge_by(other, |known, more| known + more);
+    }
+
+    /// Adds the log of another question to the same histograms: what is repaired for one stays.
+    pub(super) fn merge_same(&mut self, other: RepairLog) {
+        self.merge_by(other, i64::max);
+    }
+
+    fn merge_by(&mut self, other: RepairLog, joined: fn(i64, i64) -> i64) {
         for entry in other.0 {
             let Some(known) = self.0.iter_mut().find(|e| e.name == entry.name) else {
                 self.0.push(entry);
@@ -45,7 +54,7 @@ impl RepairLog {
             };
             known.repairs = known.repairs.merge(entry.repairs);
             for (count, more) in known.by_step.iter_mut().zip(entry.by_step) {
-                *count += more;
+                *count = joined(*count, more);
             }
         }
     }

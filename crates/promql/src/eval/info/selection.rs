@@ -167,7 +167,7 @@ fn first_selector(node: &Node) -> Option<(Option<TimestampMs>, i64)> {
         NodeKind::Binary(binary) => {
             first_selector(&binary.left).or_else(|| first_selector(&binary.right))
         }
-        NodeKind::Negate(inner) => first_selector(inner),
+        NodeKind::Negate(inner) | NodeKind::Same(inner) => first_selector(inner),
         NodeKind::Number(_) | NodeKind::Text(_) => None,
     }
 }
