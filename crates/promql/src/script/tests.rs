@@ -31,7 +31,10 @@ fn parse_series_reads_labels_and_repeats() {
     let cases = [
         ("x 1 2 3", r#"{__name__="x"} 1 2 3"#),
         (r#"x{a="b",c='d',} 1"#, r#"{__name__="x", a="b", c="d"} 1"#),
-        (r#"{"x.y", `l.m`="n"} 1"#, r#"{__name__="x.y", l.m="n"} 1"#),
+        (
+            r#"{"x.y", `l.m`="n"} 1"#,
+            r#"{__name__="x.y", "l.m"="n"} 1"#,
+        ),
         (r#"{__name__="x"}	-1.5e-3"#, r#"{__name__="x"} -0.0015"#),
         ("{} 1", "{} 1"),
         ("sum{} 1", r#"{__name__="sum"} 1"#),
