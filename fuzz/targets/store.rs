@@ -8,6 +8,7 @@
 #[path = "folder.rs"]
 mod folder;
 
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::OpenMode;
@@ -46,6 +47,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         matchers: &[],
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     })?;
     let mut columns = SeriesBatch::default();
     selection.read(0..selection.len(), &mut columns)?;

@@ -5,6 +5,7 @@
 //! thread asks. The head, blocks, a bucket and a cluster implement the same two.
 
 use crate::batch::{Batch, Source};
+use crate::budget::Budget;
 use crate::cancel::Cancel;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
@@ -107,6 +108,8 @@ pub struct SelectRequest<'a> {
     pub range: TimeRange,
     /// Checked while working.
     pub cancel: &'a Cancel,
+    /// What the selection holds is reserved here before it is there.
+    pub budget: &'a Budget,
 }
 
 /// Whose exemplars are looked for.

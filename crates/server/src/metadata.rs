@@ -99,6 +99,7 @@ impl Lookup {
                 matchers,
                 range: self.range,
                 cancel,
+                budget: &self.budget,
             };
             find(&*self.store, request)?;
         }

@@ -15,6 +15,7 @@
 mod fleet;
 
 use firn_model::batch::Batch;
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::real;
@@ -136,6 +137,7 @@ fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, us
         matchers: matcher.map_or(&[], std::slice::from_ref),
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     let selection = store.select(request).expect("nothing cancels");
     let selected = cpu();

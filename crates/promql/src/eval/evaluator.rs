@@ -256,6 +256,7 @@ impl<'a> Evaluator<'a> {
             matchers: &selector.matchers,
             range: reach.time_range(grid),
             cancel: self.ctx.cancel,
+            budget: self.ctx.budget,
         };
         let selection = self.ctx.store.select(request).map_err(storage_error)?;
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))

@@ -4,6 +4,7 @@ use super::check;
 use crate::store::{Store, StoreOptions};
 use crate::trial::Flaw;
 use firn_model::batch::Batch;
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, Sim};
@@ -65,6 +66,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
         matchers: &[],
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     let selection = store.select(request).unwrap();
     let mut columns = SeriesBatch::default();

@@ -13,6 +13,7 @@ use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
 use crate::trial::{self, Flaw};
+use firn_model::budget::Reservation;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
@@ -34,6 +35,8 @@ struct HeadSelection {
     ends: Vec<(u32, u32)>,
     /// The pages of each group of `slots`, ascending.
     pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
+    /// The memory of the lists and chunks.
+    _memory: Vec<Reservation>,
 }
 
 /// The pages that were opened for a group: those of neighbouring series are the same.
@@ -60,6 +63,7 @@ impl Store {
             chunks: Vec::new(),
             ends: Vec::new(),
             pages: Vec::new(),
+            _memory: Vec::new(),
         };
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(selection));
@@ -74,6 +78,7 @@ impl Store {
         let too_early = early.then(|| self.pages_of(&slots, request.range));
         trial::turn();
         let mut visible = self.copy_visible(&slots, request, reading.sequence)?;
+        selection._memory = std::mem::take(&mut visible.memory);
         trial::turn();
         let pages = || self.pages_of(&slots, request.range);
         selection.pages = too_early.unwrap_or_else(pages);

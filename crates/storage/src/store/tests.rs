@@ -14,6 +14,7 @@ mod threads;
 mod unread;
 
 use super::*;
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, Sim};
@@ -58,6 +59,7 @@ fn select(store: &Store, matchers: &[Matcher], range: TimeRange) -> Arc<dyn Sele
         matchers,
         range,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     store.select(request).unwrap()
 }
@@ -212,10 +214,45 @@ fn store_of_one_tenant_keeps_no_other() {
         matchers: &[],
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     assert!(store.select(request).unwrap().is_empty());
     assert!(store.label_names(request).unwrap().is_empty());
     assert!(store.label_values("job", request).unwrap().is_empty());
+}
+
+#[test]
+fn selection_holds_its_memory_in_the_budget_or_is_refused() {
+    let store = open(&sim::env(1), options());
+    let names: Vec<String> = (0..3_000).map(|i| format!("m{i}")).collect();
+    let series: Vec<(&str, &[(i64, f64)])> = names
+        .iter()
+        .map(|n| (n.as_str(), &[(1, 1.0)][..]))
+        .collect();
+    append(&store, &batch(&series), ALWAYS);
+    let select = |budget: &Budget| {
+        store.select(SelectRequest {
+            tenant: &TenantId::anonymous(),
+            matchers: &[],
+            range: TimeRange::ALL,
+            cancel: &Cancel::new(),
+            budget,
+        })
+    };
+    let budget = Budget::new("query", usize::MAX);
+    let selection = select(&budget).unwrap();
+    let held = budget.used_bytes();
+    assert!((3_000 * 60..3_000 * 160).contains(&held), "{held}");
+    drop(selection);
+    assert_eq!(budget.used_bytes(), 0);
+    for limit in [1_000, held - 1] {
+        let budget = Budget::new("query", limit);
+        assert_eq!(
+            select(&budget).err().map(|e| e.kind),
+            Some(ErrorKind::Limited)
+        );
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::chunk::Chunk;
 use crate::head::shard::copy_visible;
 use crate::index::SeriesCursor;
 use crate::sync::Mutex;
+use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::SelectRequest;
 use std::sync::PoisonError;
@@ -18,6 +19,10 @@ const COPY_SLICE: usize = 256;
 /// Fewer series are copied by the thread that asks: to wake another takes as long.
 const SERIES_FOR_THREADS: usize = 1_024;
 
+/// Bytes that a selection keeps of each series beside its chunks: its slot, its shard, where it is
+/// looked for, where its copy is, and where its chunks end.
+const SERIES_BYTES: usize = 48;
+
 /// Says of a series that it has left the head.
 const IN_NO_SHARD: u32 = u32::MAX;
 
@@ -27,6 +32,8 @@ pub(super) struct Visible {
     shards: Vec<u32>,
     copies: Vec<std::vec::IntoIter<CopiedSeries>>,
     chunks: Vec<std::vec::IntoIter<Chunk>>,
+    /// The memory of all that, and of the selection that is made of it.
+    pub(super) memory: Vec<Reservation>,
 }
 
 /// A series of the selection, by its number there, with the chunks and samples that may be read.
@@ -43,6 +50,8 @@ struct ShardCopy {
     /// Series without a visible sample are left out.
     series: Vec<CopiedSeries>,
     chunks: Vec<Chunk>,
+    /// Of the chunks.
+    memory: Option<Reservation>,
 }
 
 /// A series of the selection that a shard may hold.
@@ -81,6 +90,7 @@ impl Store {
         request: SelectRequest<'_>,
         watermark: u64,
     ) -> Result<Visible, Error> {
+        let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
         let mut shards = Vec::with_capacity(slots.len());
         let mut wanted: Vec<Vec<Wanted>> = vec![Vec::new(); self.shards.len()];
         let mut cursor = SeriesCursor::new(&self.index);
@@ -111,6 +121,7 @@ impl Store {
             shards,
             copies: Vec::new(),
             chunks: Vec::new(),
+            memory: vec![memory],
         };
         for copied in copies {
             let copied = copied
@@ -118,6 +129,7 @@ impl Store {
                 .unwrap_or_else(PoisonError::into_inner)?;
             visible.copies.push(copied.series.into_iter());
             visible.chunks.push(copied.chunks.into_iter());
+            visible.memory.extend(copied.memory);
         }
         Ok(visible)
     }
@@ -131,8 +143,10 @@ impl Store {
     ) -> Result<ShardCopy, Error> {
         let mut copy = ShardCopy::default();
         let mut bytes = Vec::new();
+        let mut memory = request.budget.reserve(0)?;
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
+            let first = copy.chunks.len();
             let shard = lock(&self.shards[shard]);
             for one in slice {
                 let Some(series) = shard.series_of_slot(one.local, one.slot) else {
@@ -150,7 +164,12 @@ impl Store {
                     });
                 }
             }
+            // A slice is some tens of kilobytes, and its lock is not held for this.
+            drop(shard);
+            let chunks = copy.chunks[first..].iter();
+            memory.grow(chunks.map(Chunk::memory_bytes).sum())?;
         }
+        copy.memory = Some(memory);
         Ok(copy)
     }
 }

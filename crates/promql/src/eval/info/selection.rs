@@ -100,6 +100,7 @@ pub(crate) fn select(
         matchers: &matchers,
         range,
         cancel: evaluator.ctx.cancel,
+        budget: evaluator.ctx.budget,
     };
     let selection = evaluator.ctx.store.select(request).map_err(storage_error)?;
     let source = Selected::new(selection, &matchers);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::StoreOptions;
+use firn_model::budget::Budget;
 use firn_model::env::sim;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
@@ -42,6 +43,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
         matchers: &matchers,
         range: TimeRange::ALL,
         cancel: &Default::default(),
+        budget: &Budget::new("query", usize::MAX),
     };
     assert_eq!(open().select(request).unwrap().len(), names.len());
 }

@@ -13,6 +13,7 @@ use crate::seeds::seeds;
 use crate::store::{Sealing, Store, StoreOptions, SyncMode};
 use crate::trial;
 use firn_model::batch::Batch;
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
@@ -469,6 +470,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
         matchers: &[],
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     let selection = store.select(request).map_err(|e| e.message)?;
     let mut columns = SeriesBatch::default();
