@@ -93,7 +93,7 @@ fn decode_labels_in_any_state_is_canonical_or_refused() {
     check(&[("__name__", "m"), ("a", "")], r#"{__name__="m"} 1.5@7"#);
     check(
         &[("__name__", "é"), ("ä", "ö")],
-        r#"{__name__="é", ä="ö"} 1.5@7"#,
+        r#"{__name__="é", "ä"="ö"} 1.5@7"#,
     );
     check(
         &[("__name__", "m"), ("a", "1"), ("a", "2")],
@@ -531,7 +531,7 @@ fn decode_exemplars_that_are_kept_go_with_their_series() {
             found,
             [
                 r#"{__name__="m"} {trace_id="1"} 0.5@9"#,
-                "{__name__=\"m\"} {trace_id=\"1\", z=\"\u{fffd}\"} 1@0?",
+                "{__name__=\"m\"} {trace_id=\"1\", z=\"\\xff\"} 1@0?",
                 r#"{} {trace_id="1"} 3@11"#,
                 r#"{__name__="m", a="1"} {trace_id="1"} -0@-5"#,
             ]
