@@ -87,7 +87,7 @@ fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Comb
     } = match result {
         Ok(joined) => joined,
         Err(Incompatible) => {
-            return Combined::Refused(Annotation::incompatible_layout(span, symbol(op)));
+            return Combined::Refused(Annotation::incompatible_layout(span, op.as_str()));
         }
     };
     if hints_conflict {
@@ -104,7 +104,7 @@ fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Comb
 /// The remark that an operator is not for these kinds; `true` is a histogram.
 pub(crate) fn incompatible(op: BinaryOp, span: Span, (left, right): (bool, bool)) -> Annotation {
     let kind = |histogram| if histogram { "histogram" } else { "float" };
-    Annotation::incompatible_types(span, kind(left), symbol(op), kind(right))
+    Annotation::incompatible_types(span, kind(left), op.as_str(), kind(right))
 }
 
 /// Says why an operator with a scalar on its left has no result for any element: the last element
@@ -115,30 +115,6 @@ pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut An
         if let Some(last) = (0..frame.len()).rev().find_map(kind) {
             notes.add(incompatible(op, span, (false, last)));
         }
-    }
-}
-
-/// How the operator is written.
-fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        BinaryOp::Mod => "%",
-        BinaryOp::Pow => "^",
-        BinaryOp::Atan2 => "atan2",
-        BinaryOp::Equal => "==",
-        BinaryOp::NotEqual => "!=",
-        BinaryOp::Greater => ">",
-        BinaryOp::Less => "<",
-        BinaryOp::GreaterOrEqual => ">=",
-        BinaryOp::LessOrEqual => "<=",
-        BinaryOp::And => "and",
-        BinaryOp::Or => "or",
-        BinaryOp::Unless => "unless",
-        BinaryOp::TrimUpper => "</",
-        BinaryOp::TrimLower => ">/",
     }
 }
 

@@ -23,6 +23,17 @@ struct Kept {
     whole: bool,
 }
 
+impl Kept {
+    /// What is left of a bucket that was cut.
+    fn part(count: f64, middle: f64) -> Self {
+        Self {
+            count,
+            middle,
+            whole: false,
+        }
+    }
+}
+
 /// What is left of all buckets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
@@ -137,16 +148,8 @@ impl Trim {
             at => bucket.count * bucket.fraction_below(at, shape.linear),
         };
         Some(match self {
-            Trim::KeepBelow => Kept {
-                count: below,
-                middle: shape.middle(bucket.lower, at),
-                whole: false,
-            },
-            Trim::KeepAbove => Kept {
-                count: bucket.count - below,
-                middle: shape.middle(at, bucket.upper),
-                whole: false,
-            },
+            Trim::KeepBelow => Kept::part(below, shape.middle(bucket.lower, at)),
+            Trim::KeepAbove => Kept::part(bucket.count - below, shape.middle(at, bucket.upper)),
         })
     }
 
@@ -157,13 +160,11 @@ impl Trim {
             upper,
             count,
         } = *zero;
-        let kept = |count: f64, middle: f64| Kept {
-            count,
-            middle,
-            whole: false,
-        };
-        let (whole, nothing) = (kept(count, (lower + upper) / 2.0), kept(0.0, 0.0));
-        let part = |width: f64, middle: f64| kept(count * (width / (upper - lower)), middle);
+        let (whole, nothing) = (
+            Kept::part(count, (lower + upper) / 2.0),
+            Kept::part(0.0, 0.0),
+        );
+        let part = |width: f64, middle: f64| Kept::part(count * (width / (upper - lower)), middle);
         match self {
             Trim::KeepBelow if at <= lower => nothing,
             Trim::KeepBelow if at >= upper => whole,
@@ -182,30 +183,25 @@ impl Trim {
             upper,
             count,
         } = *bucket;
-        let kept = |count: f64, middle: f64| Kept {
-            count,
-            middle,
-            whole: false,
-        };
         let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
         let from_zero = upper > 0.0 && upper != f64::INFINITY;
         match self {
             Trim::KeepBelow if lower == f64::NEG_INFINITY => match at {
-                at if at >= upper => kept(count, 0.0),
-                at if at > 0.0 && from_zero => kept(count * at / upper, at / 2.0),
-                at if upper <= 0.0 => kept(count, at),
-                _ => kept(0.0, finite(upper)),
+                at if at >= upper => Kept::part(count, 0.0),
+                at if at > 0.0 && from_zero => Kept::part(count * at / upper, at / 2.0),
+                at if upper <= 0.0 => Kept::part(count, at),
+                _ => Kept::part(0.0, finite(upper)),
             },
             Trim::KeepAbove if lower == f64::NEG_INFINITY => match at {
-                at if at <= lower => kept(count, 0.0),
+                at if at <= lower => Kept::part(count, 0.0),
                 at if at >= 0.0 && upper > at && upper != f64::INFINITY => {
-                    kept(count * (1.0 - at / upper), (at + upper) / 2.0)
+                    Kept::part(count * (1.0 - at / upper), (at + upper) / 2.0)
                 }
-                _ => kept(0.0, finite(upper)),
+                _ => Kept::part(0.0, finite(upper)),
             },
-            Trim::KeepBelow => kept(0.0, finite(lower)),
-            Trim::KeepAbove if at >= lower => kept(count, at),
-            Trim::KeepAbove => kept(0.0, finite(lower)),
+            Trim::KeepBelow => Kept::part(0.0, finite(lower)),
+            Trim::KeepAbove if at >= lower => Kept::part(count, at),
+            Trim::KeepAbove => Kept::part(0.0, finite(lower)),
         }
     }
 }
