@@ -129,12 +129,11 @@ impl Matcher {
         }
     }
 
-    /// What every value starts with that satisfies the matcher; empty if nothing is known of it.
-    pub fn prefix(&self) -> &[u8] {
+    /// What a pattern says whatever the sign: `=~` asks for it, `!~` for its contrary.
+    pub fn pattern(&self) -> Option<&Regex> {
         match &self.0.accepts {
-            _ if self.0.op.is_negative() => &[],
-            Accepts::Value([value]) => value,
-            Accepts::Pattern(regex) => regex.prefix(),
+            Accepts::Value(_) => None,
+            Accepts::Pattern(regex) => Some(regex),
         }
     }
 
@@ -194,8 +193,9 @@ mod tests {
         let mut facts = Vec::new();
         facts.extend(list(m.literal_set()).map(|l| format!("one of [{l}]")));
         facts.extend(list(m.excluded_set()).map(|l| format!("none of [{l}]")));
-        if !m.prefix().is_empty() {
-            facts.push(format!("prefix {}", String::from_utf8_lossy(m.prefix())));
+        let prefix = m.pattern().map_or(&[][..], Regex::prefix);
+        if !prefix.is_empty() {
+            facts.push(format!("prefix {}", String::from_utf8_lossy(prefix)));
         }
         let flags = [
             (m.matches_empty(), "empty"),
@@ -210,7 +210,7 @@ mod tests {
     fn matcher_tells_the_index_what_it_accepts() {
         use MatchOp::*;
         let cases = [
-            (Equal, "x", "one of [x]; prefix x"),
+            (Equal, "x", "one of [x]"),
             (Equal, "", "one of []; empty"),
             (NotEqual, "x", "none of [x]; empty"),
             (NotEqual, "", "none of []; any non-empty"),
@@ -220,8 +220,8 @@ mod tests {
             (Regex, "x[0-9]+", "prefix x"),
             (Regex, ".*", "empty; everything"),
             (Regex, ".+", "any non-empty"),
-            (NotRegex, "xa|xb", "none of [xa,xb]; empty"),
-            (NotRegex, "x.*", "empty"),
+            (NotRegex, "xa|xb", "none of [xa,xb]; prefix x; empty"),
+            (NotRegex, "x.*", "prefix x; empty"),
             (NotRegex, ".*", ""),
             (NotRegex, ".+", "empty"),
             (NotRegex, "", "none of []; any non-empty"),

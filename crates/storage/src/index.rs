@@ -15,8 +15,10 @@
 //! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
 //! others: samples, durability.
 
+mod dictionary;
 mod id_table;
 mod interning;
+mod label_values;
 mod lookup;
 mod membership;
 mod packed_terms;
@@ -28,11 +30,13 @@ mod removal;
 mod retirement;
 mod runs;
 mod series_pages;
+mod sorted_values;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub(crate) use lookup::LookupWork;
 pub(crate) use membership::{EPOCH_MS, Marker, epoch_of};
 pub(crate) use removal::{Garbage, Generation};
 pub(crate) use runs::{Run, Runs};
@@ -43,6 +47,7 @@ use crate::fingerprint::HashKeys;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use dictionary::Dictionary;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use id_table::IdTable;
 use membership::Membership;
@@ -69,6 +74,7 @@ struct Label {
     /// Terms by the hash of their value.
     values: IdTable,
     distinct: AtomicU32,
+    dictionary: Dictionary,
 }
 
 /// A pair of name and value.
@@ -114,6 +120,7 @@ pub(crate) struct Index {
     membership: Membership,
     generation: ArcSwap<Generation>,
     writer: Mutex<Writer>,
+    work: LookupWork,
 }
 
 impl Index {
@@ -133,12 +140,18 @@ impl Index {
             membership: Membership::default(),
             generation: ArcSwap::default(),
             writer: Mutex::default(),
+            work: LookupWork::default(),
         }
     }
 
     /// Series in the index.
     pub(crate) fn series_count(&self) -> usize {
         self.live.load(Ordering::Relaxed) as usize
+    }
+
+    /// What look-ups went through so far.
+    pub(crate) fn work(&self) -> &LookupWork {
+        &self.work
     }
 
     /// Slots below this are indexed; the next slot that will be given is at least this.
@@ -207,6 +220,14 @@ impl Index {
 
     fn term(&self, id: u32) -> Option<Arc<Term>> {
         self.terms.get(id / TERM_PAGE)?.terms[(id % TERM_PAGE) as usize].load_full()
+    }
+
+    /// Looks at a term, if it is there: without the count of [`Index::term`].
+    #[inline]
+    fn with_term<T>(&self, id: u32, look: impl FnOnce(&Term) -> T) -> Option<T> {
+        let page = self.terms.get(id / TERM_PAGE)?;
+        let term = page.terms[(id % TERM_PAGE) as usize].load();
+        term.as_deref().map(look)
     }
 
     /// The label of a term; one load, no count.

@@ -3,7 +3,7 @@
 use super::AUTOMATON_BYTES_MAX;
 use super::tree::{Group, Node, Repeat};
 use regex_automata::meta::{Config, Regex};
-use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_syntax::hir::{self, Class, Dot, Hir, Look};
 
 /// The automaton takes more than [`AUTOMATON_BYTES_MAX`]: the only way in which building one from a
@@ -21,16 +21,31 @@ pub(super) fn with_captures(tree: &Node) -> Result<Regex, TooLarge> {
     build(tree, true)
 }
 
-fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
+/// What must match from the first byte to the last, groups dissolved.
+pub(super) fn anchored(tree: &Node) -> Hir {
+    translate(tree, false)
+}
+
+/// The bounds of every automaton.
+pub(super) fn limits() -> thompson::Config {
+    thompson::Config::new()
+        .utf8(false)
+        .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+}
+
+fn translate(tree: &Node, captures: bool) -> Hir {
     let translation = Translation {
         captures,
         has_word_look: tree.has_word_look(),
     };
-    let anchored = Hir::concat(vec![
+    Hir::concat(vec![
         Hir::look(Look::Start),
         translation.node(tree),
         Hir::look(Look::End),
-    ]);
+    ])
+}
+
+fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
     let config = Config::new()
         .utf8_empty(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
@@ -40,7 +55,7 @@ fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
         });
     Regex::builder()
         .configure(config)
-        .build_from_hir(&anchored)
+        .build_from_hir(&translate(tree, captures))
         .map_err(|_| TooLarge)
 }
 

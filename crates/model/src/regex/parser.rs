@@ -18,7 +18,7 @@ const REPEAT_MAX: u32 = 1000;
 
 /// What a node takes besides its text and ranges: the node, its heap blocks, and its copy in the
 /// form that the automata's compiler reads.
-const NODE_BYTES: usize = 192;
+pub(super) const NODE_BYTES: usize = 192;
 
 /// What a range of a class takes, in the same two forms.
 const RANGE_BYTES: usize = 16;

@@ -23,17 +23,18 @@ pub(super) enum Strategy {
     Automaton {
         automaton: Box<meta::Regex>,
         prefix: Vec<u8>,
+        tree: Node,
     },
 }
 
 impl Strategy {
     /// The cheapest way for `tree`; fails if it is an automaton and that gets too large.
-    pub fn new(tree: &Node) -> Result<Self, TooLarge> {
-        if let Some(values) = values::of(tree) {
-            return Ok(Strategy::Set(values));
+    pub fn new(tree: Node) -> Result<Self, TooLarge> {
+        if let Some(values) = values::of(&tree) {
+            return Ok(Self::of_values(values));
         }
         let mut parts = Vec::new();
-        flatten(tree, &mut parts);
+        flatten(&tree, &mut parts);
         let parts = without_edge_looks(&parts);
         if let Some(glob) = Glob::new(parts) {
             return Ok(Strategy::Glob(glob));
@@ -45,9 +46,17 @@ impl Strategy {
             }
         }
         Ok(Strategy::Automaton {
-            automaton: Box::new(compile::without_captures(tree)?),
+            automaton: Box::new(compile::without_captures(&tree)?),
             prefix,
+            tree,
         })
+    }
+
+    /// These values, in any order.
+    pub fn of_values(mut values: Vec<Box<[u8]>>) -> Self {
+        values.sort_unstable();
+        values.dedup();
+        Strategy::Set(values)
     }
 
     /// Whether `value` matches.
@@ -58,6 +67,14 @@ impl Strategy {
                 .is_ok(),
             Strategy::Glob(glob) => glob.is_match(value),
             Strategy::Automaton { automaton, .. } => automaton.is_match(value),
+        }
+    }
+
+    /// The tree of a pattern that needs an automaton.
+    pub fn tree(&self) -> Option<&Node> {
+        match self {
+            Strategy::Automaton { tree, .. } => Some(tree),
+            _ => None,
         }
     }
 

@@ -1,11 +1,17 @@
 //! Patterns against what Go answered, bounds on hostile ones, groups and templates.
 
 use super::*;
+use crate::env::sim::SimRng;
 
 const GO: &str = include_str!("tests/go.txt");
 
 fn value(word: &str) -> String {
     word.replace('∅', "").replace('␊', "\n").replace('␠', " ")
+}
+
+fn step(stepper: &Stepper, value: &[u8]) -> State {
+    let step = |state, byte: &u8| stepper.step(state, *byte);
+    value.iter().fold(stepper.start(), step)
 }
 
 fn check(pattern: &str, answer: &str, values: &[String]) {
@@ -17,7 +23,9 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
     };
     let wanted: Vec<String> = answer.split(' ').skip(1).map(value).collect();
     let set = regex.literal_set();
-    let slow = compile::without_captures(&parse(pattern.as_bytes()).unwrap()).unwrap();
+    let tree = parse(pattern).unwrap();
+    let slow = compile::without_captures(&tree).unwrap();
+    let stepper = Stepper::new(&tree, 1 << 20);
     for v in values {
         let matches = wanted.contains(v);
         let bytes = v.as_bytes();
@@ -27,6 +35,15 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
             matches,
             "automaton of {pattern:?} on {v:?}"
         );
+        if let Some(stepper) = &stepper {
+            let end = step(stepper, bytes);
+            assert_eq!(
+                stepper.accepts(end),
+                matches,
+                "steps of {pattern:?} on {v:?}"
+            );
+            assert!(!matches || !stepper.is_dead(end), "{pattern:?} on {v:?}");
+        }
         assert!(
             !matches || bytes.starts_with(regex.prefix()),
             "{pattern:?} on {v:?}"
@@ -61,6 +78,44 @@ fn regex_answers_as_go() {
         count += 1;
     }
     assert!(count > 300, "{count}");
+}
+
+/// Texts of which many are plain, and some only look so.
+fn random_text(rng: &SimRng) -> String {
+    let parts = [
+        "a", "b", "ab", "|", "|", "\\.", "\\|", "-", "é", "\\-", "\\", "{", "}", "]", "_", "(",
+        ")", "\\)", "?", "a{2}", "\\d", "\\_", "/", ".",
+    ];
+    let most = if rng.one_in(2) { 10 } else { parts.len() };
+    let part = |_| parts[rng.below(most as u64) as usize];
+    let text: String = (0..rng.below(9)).map(part).collect();
+    match rng.below(4) {
+        0 => format!("({text})"),
+        1 => format!("(?:{text})"),
+        _ => text,
+    }
+}
+
+#[test]
+fn regex_random_plain_texts_are_read_as_their_trees() {
+    let mut plain = 0;
+    for seed in 0..20_000 {
+        let text = random_text(&SimRng::new(seed));
+        let Some(choices) = plain::choices(&text) else {
+            continue;
+        };
+        plain += 1;
+        let listed = |strategy: &Strategy| strategy.literal_set().map(<[_]>::to_vec);
+        let tree = parse(&text).unwrap_or_else(|e| panic!("{text:?}: {e}, seed {seed}"));
+        let slow = listed(&Strategy::new(tree).unwrap());
+        assert!(slow.is_some(), "{text:?}, seed {seed}");
+        assert_eq!(
+            listed(&Strategy::of_values(choices)),
+            slow,
+            "{text:?}, seed {seed}"
+        );
+    }
+    assert!(plain > 5_000, "{plain}");
 }
 
 #[test]

@@ -21,7 +21,8 @@ const START_MS: i64 = 1_763_000_000_000;
 pub struct Member {
     /// Its labels.
     pub labels: Labels,
-    kind: usize,
+    /// Which way.
+    pub kind: usize,
 }
 
 pub fn fleet(pods: usize) -> Vec<Member> {

@@ -1,23 +1,49 @@
-//! Look-ups: matchers to slots, slots to label names, values and columns.
+//! Look-ups: matchers to slots.
 //!
-//! Lists that are known whole (a term, a label) are combined first, smallest first; then membership
-//! in the range's epochs; what is left are the candidates. An expression over values is either
-//! worked out over the label's values, or, where fewer candidates than values are left, asked of
-//! each candidate, once for every distinct value.
+//! The list with the fewest series is read first, and what has no sample in the range goes. Then
+//! come the others, the next step of each being to read postings or to find out whose they are: it is
+//! done where it costs less than asking the candidates that are left. What is put off is asked of
+//! each candidate, in one pass over their terms. Postings are laid beside the
+//! candidates while they are read, so that no list is ever held that is longer than the answer so
+//! far. Invariant: no order changes the answer.
 
-use super::membership::Members;
-use super::planner::{Condition, Plan, plan};
+use super::planner::{Condition, List, Plan, nanos};
+use super::postings::Postings;
+use super::runs::Run;
 use super::{Index, Label, Runs, SeriesCursor};
+use crate::sync::atomic::Ordering;
 use firn_model::cancel::Cancel;
-use firn_model::columns::LabelColumn;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
+use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 /// Values or series between two looks at the cancel flag: some 100 us.
-const CANCEL_EACH: usize = 1_024;
+pub(super) const CANCEL_EACH: usize = 1_024;
+
+/// What look-ups went through.
+#[derive(Debug, Default)]
+pub(crate) struct LookupWork {
+    /// Runs of postings that were read.
+    pub(crate) runs: Counter,
+    /// Values that were looked up or asked whether they match.
+    pub(crate) values: Counter,
+    /// Candidates whose terms were read.
+    pub(crate) series: Counter,
+}
+
+/// A look-up under way.
+struct Lookup<'a> {
+    index: &'a Index,
+    cancel: &'a Cancel,
+    /// Slots from here on do not exist for it.
+    limit: u32,
+    /// What satisfies all conditions so far.
+    candidates: Runs,
+    /// Conditions that are asked of each candidate.
+    filters: Vec<Filter<'a>>,
+}
 
 impl Index {
     /// The series that match and have a sample in an epoch of `range`, ascending.
@@ -27,243 +53,189 @@ impl Index {
         range: TimeRange,
         cancel: &Cancel,
     ) -> Result<Runs, Error> {
-        let Plan::All(mut conditions) = plan(self, matchers) else {
+        // Before any term is looked up: series below have theirs.
+        let limit = self.published();
+        let Plan::All(mut conditions) = Plan::new(self, matchers) else {
             return Ok(Runs::default());
         };
-        // Known lists first and the smallest of them before the others; expressions last.
-        conditions.sort_by_key(|c| match c {
-            Condition::Value { label, .. } => (1, label.values_count()),
-            known => (0, known.count(self).unwrap_or(usize::MAX)),
-        });
-        let limit = self.published();
         let members = self.membership.of_range(range);
-        let mut found: Option<Runs> = None;
-        let mut expressions = Vec::new();
+        let mut lookup = Lookup {
+            index: self,
+            cancel,
+            limit,
+            candidates: Runs::span(0, limit),
+            filters: Vec::new(),
+        };
+        if let Some(first) = lookup.first(&mut conditions)? {
+            lookup.narrow(conditions.swap_remove(first))?;
+        }
+        lookup.candidates = members.filter(&lookup.candidates);
+        let runs = lookup.candidates.as_slice().len();
+        conditions.sort_by_key(|c| c.rank(runs, limit as usize));
         for condition in conditions {
-            cancel.check()?;
-            match condition {
-                Condition::Value { .. } => expressions.push(condition),
-                known => found = Some(self.narrow(found, &known, limit)),
-            }
+            lookup.narrow(condition)?;
         }
-        let candidates = found.unwrap_or_else(|| Runs::span(0, limit));
-        let mut left = members.filter(&candidates);
-        for expression in expressions {
-            if left.is_empty() {
-                break;
-            }
-            left = self.apply_expression(left, &expression, limit, cancel)?;
-        }
-        Ok(left)
+        lookup.filtered()
     }
+}
 
-    fn narrow(&self, found: Option<Runs>, condition: &Condition<'_>, limit: u32) -> Runs {
-        let all = || Runs::span(0, limit);
-        let any_of = |terms: &[u32]| {
-            let terms = terms.iter().filter_map(|id| self.term(*id));
-            let mut lists: Vec<Runs> = terms.map(|t| t.postings.read(limit)).collect();
-            match lists.len() {
-                0 | 1 => lists.pop().unwrap_or_default(),
-                _ => Runs::union(lists),
-            }
-        };
-        let and = |list: Runs| match &found {
-            Some(found) => found.and(&list),
-            None => list,
-        };
-        let and_not = |list: Runs| found.clone().unwrap_or_else(all).and_not(&list);
-        match condition {
-            Condition::Has(terms) => and(any_of(terms)),
-            Condition::Lacks(terms) => and_not(any_of(terms)),
-            Condition::Present(label) => and(label.present.read(limit)),
-            Condition::Absent(label) => and_not(label.present.read(limit)),
-            Condition::Value { .. } => found.unwrap_or_else(all),
-        }
-    }
-
-    fn apply_expression(
-        &self,
-        candidates: Runs,
-        condition: &Condition<'_>,
-        limit: u32,
-        cancel: &Cancel,
-    ) -> Result<Runs, Error> {
-        let Condition::Value {
-            matcher,
-            id,
-            label,
-            or_absent,
-        } = condition
-        else {
-            return Ok(candidates);
-        };
-        if candidates.len() <= label.values_count() {
-            return self.filter_candidates(&candidates, matcher, *id, *or_absent, cancel);
-        }
-        // The terms to keep, or, where series without the label match too, those to leave out.
-        let mut lists = Vec::new();
-        for (i, term) in label.values.ids().into_iter().enumerate() {
-            if i.is_multiple_of(CANCEL_EACH) {
-                cancel.check()?;
-            }
-            if let Some(term) = self.term(term)
-                && matcher.matches(&term.value) != *or_absent
-            {
-                lists.push(term.postings.read(limit));
-            }
-        }
-        let listed = Runs::union(lists);
-        Ok(if *or_absent {
-            candidates.and_not(&listed)
-        } else {
-            candidates.and(&listed)
-        })
-    }
-
-    fn filter_candidates(
-        &self,
-        candidates: &Runs,
-        matcher: &Matcher,
-        label: u32,
-        or_absent: bool,
-        cancel: &Cancel,
-    ) -> Result<Runs, Error> {
-        let mut cursor = SeriesCursor::new(self);
-        let mut verdicts: HashMap<u32, bool> = HashMap::new();
-        let mut seen = 0usize;
-        candidates.filter(|slot| {
-            if seen.is_multiple_of(CANCEL_EACH) {
-                cancel.check()?;
-            }
-            seen += 1;
-            let Some(term) = cursor.term_of(slot, label) else {
-                return Ok(or_absent);
+impl<'a> Lookup<'a> {
+    /// Which of the conditions leaves the fewest series, as far as finding that out takes less than
+    /// reading what is known so far.
+    fn first(&self, conditions: &mut [Condition<'a>]) -> Result<Option<usize>, Error> {
+        loop {
+            let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
+            let known = numbered().filter(|(_, c)| c.is_known());
+            let best = known.min_by_key(|(_, c)| c.series_max);
+            let reading = best.map_or(usize::MAX, |(_, c)| c.first_nanos());
+            let unknown = numbered().filter(|(_, c)| !c.is_known() && c.nanos < reading);
+            let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| c.nanos) else {
+                return Ok(best.map(|(i, _)| i));
             };
-            Ok(*verdicts
-                .entry(term)
-                .or_insert_with(|| self.term(term).is_some_and(|t| matcher.matches(&t.value))))
-        })
-    }
-
-    /// The names of labels on the series that match, sorted.
-    pub(crate) fn label_names(
-        &self,
-        matchers: &[Matcher],
-        range: TimeRange,
-        cancel: &Cancel,
-    ) -> Result<Vec<String>, Error> {
-        let mut names = BTreeSet::new();
-        if matchers.is_empty() {
-            let (limit, members) = (self.published(), self.membership.of_range(range));
-            for (_, label) in self.all_labels() {
-                cancel.check()?;
-                if label.present.any(limit, |run| members.any(run)) {
-                    names.insert(label.name.to_string());
-                }
-            }
-        } else {
-            let mut seen = BTreeSet::new();
-            let mut cursor = SeriesCursor::new(self);
-            for slot in self.lookup(matchers, range, cancel)?.slots() {
-                let terms = cursor.terms(slot).iter();
-                seen.extend(terms.map(|term| self.label_of(*term)));
-            }
-            let name = |id: u32| self.labels.get(id).map(|l| l.name.to_string());
-            names.extend(seen.into_iter().filter_map(name));
+            self.look_up(&mut conditions[cheapest])?;
         }
-        Ok(names.into_iter().collect())
     }
 
-    /// The values of `name` on the series that match, sorted.
-    pub(crate) fn label_values(
-        &self,
-        name: &str,
-        matchers: &[Matcher],
-        range: TimeRange,
-        cancel: &Cancel,
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        let Some((id, label)) = self.label(name) else {
-            return Ok(Vec::new());
-        };
-        let terms = if matchers.is_empty() {
-            let members = self.membership.of_range(range);
-            self.terms_with_member(label, &members, cancel)?
-        } else {
-            let mut cursor = SeriesCursor::new(self);
-            let slots = self.lookup(matchers, range, cancel)?;
-            let terms: BTreeSet<u32> = slots
-                .slots()
-                .filter_map(|slot| cursor.term_of(slot, id))
-                .collect();
-            terms.into_iter().collect()
-        };
-        let mut values: Vec<Vec<u8>> = terms
-            .into_iter()
-            .filter_map(|term| Some(self.term(term)?.value.to_vec()))
-            .collect();
-        values.sort_unstable();
-        Ok(values)
+    fn look_up(&self, condition: &mut Condition<'a>) -> Result<(), Error> {
+        let values = condition.look_up(self.index, self.cancel)?;
+        self.index.work.values.add(values as u64);
+        Ok(())
     }
 
-    fn terms_with_member(
-        &self,
-        label: &Label,
-        members: &Members,
-        cancel: &Cancel,
-    ) -> Result<Vec<u32>, Error> {
-        let limit = self.published();
-        let mut terms = label.values.ids();
-        let mut seen = 0usize;
-        let mut canceled = Ok(());
-        terms.retain(|id| {
-            if seen.is_multiple_of(CANCEL_EACH) && canceled.is_ok() {
-                canceled = cancel.check();
+    /// Leaves the candidates that satisfy `condition`, or puts it off.
+    fn narrow(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
+        self.cancel.check()?;
+        let count = self.candidates.len();
+        // Their terms are read once for all filters.
+        let reading = match self.filters.is_empty() {
+            true => count * nanos::SERIES,
+            false => 0,
+        };
+        let is_dear = |c: &Condition<'_>| c.nanos > reading + c.check_nanos(count);
+        if !condition.is_known() && !is_dear(&condition) {
+            self.look_up(&mut condition)?;
+        }
+        let mut both = Vec::new();
+        match &condition.list {
+            List::Presence if !is_dear(&condition) => {
+                self.read(&condition.label.present, &mut both);
             }
-            seen += 1;
-            canceled.is_ok()
-                && self
-                    .term(*id)
-                    .is_some_and(|t| t.postings.any(limit, |run| members.any(run)))
+            List::Terms(terms) if !is_dear(&condition) => self.read_terms(terms, &mut both)?,
+            _ => {
+                self.filters.push(Filter::new(condition));
+                return Ok(());
+            }
+        }
+        let listed = Runs::of(both);
+        self.candidates = match condition.is_in {
+            true => listed,
+            false => self.candidates.and_not(&listed),
+        };
+        Ok(())
+    }
+
+    fn read_terms(&self, terms: &[u32], both: &mut Vec<Run>) -> Result<(), Error> {
+        for terms in terms.chunks(CANCEL_EACH) {
+            self.cancel.check()?;
+            for term in terms {
+                self.index
+                    .with_term(*term, |term| self.read(&term.postings, both));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the candidates that are in `postings`: nothing else of them is kept.
+    fn read(&self, postings: &Postings, both: &mut Vec<Run>) {
+        let mut beside = self.candidates.beside();
+        let mut runs = 0;
+        postings.any(self.limit, |run| {
+            runs += 1;
+            !beside.and(run, both)
         });
-        canceled.map(|()| terms)
+        self.index.work.runs.add(runs);
     }
 
-    /// One label of many series.
-    pub(crate) fn label_column(&self, name: &str, slots: &[u32]) -> LabelColumn {
-        let mut column = LabelColumn {
-            ids: Vec::with_capacity(slots.len()),
-            values: Vec::new(),
-        };
-        let label = self.label(name).map(|(id, _)| id);
-        let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
-        let mut cursor = SeriesCursor::new(self);
-        let mut before = None;
-        for slot in slots {
-            let term = label.and_then(|label| cursor.term_of(*slot, label));
-            // Neighbours in birth order mostly share the value.
-            let id = match before {
-                Some((same, id)) if same == term => id,
-                _ => *numbers.entry(term).or_insert_with(|| {
-                    column.values.push(self.term_value(term));
-                    column.values.len() as u32 - 1
-                }),
-            };
-            before = Some((term, id));
-            column.ids.push(id);
+    /// The candidates that satisfy what was put off.
+    fn filtered(mut self) -> Result<Runs, Error> {
+        if self.filters.is_empty() {
+            return Ok(self.candidates);
         }
-        column
+        let mut cursor = SeriesCursor::new(self.index);
+        let mut count = 0usize;
+        let kept = self.candidates.filter(|slot| {
+            if count.is_multiple_of(CANCEL_EACH) {
+                self.cancel.check()?;
+            }
+            count += 1;
+            let terms = cursor.terms(slot);
+            let mut filters = self.filters.iter_mut();
+            Ok(filters.all(|filter| filter.keeps(self.index, terms)))
+        });
+        self.index.work.series.add(count as u64);
+        kept
+    }
+}
+
+/// A condition that is asked of candidates.
+struct Filter<'a> {
+    condition: Condition<'a>,
+    /// Which of its terms the series before had of the label: mostly the next one's too.
+    place: usize,
+    /// The last verdict: neighbours mostly share the value.
+    newest: Option<(u32, bool)>,
+    /// Verdicts on values that were asked already.
+    verdicts: HashMap<u32, bool>,
+}
+
+impl<'a> Filter<'a> {
+    fn new(condition: Condition<'a>) -> Self {
+        Self {
+            condition,
+            place: 0,
+            newest: None,
+            verdicts: HashMap::new(),
+        }
     }
 
-    fn term_value(&self, term: Option<u32>) -> Arc<[u8]> {
-        match term.and_then(|id| self.term(id)) {
-            Some(term) => (*term.value).into(),
-            None => Arc::new([]),
+    /// Whether a series with these terms satisfies the condition.
+    fn keeps(&mut self, index: &Index, terms: &[u32]) -> bool {
+        let label = self.condition.id;
+        let is_of = |term: &u32| index.label_of(*term) == label;
+        if !terms.get(self.place).is_some_and(is_of) {
+            match terms.iter().position(is_of) {
+                Some(place) => self.place = place,
+                None => return !self.condition.is_in,
+            }
         }
+        let term = terms[self.place];
+        match &self.condition.list {
+            List::Presence => self.condition.is_in,
+            List::Terms(listed) => listed.binary_search(&term).is_ok() == self.condition.is_in,
+            List::Values(_) | List::Expression { .. } => self.verdict(index, term),
+        }
+    }
+
+    fn verdict(&mut self, index: &Index, term: u32) -> bool {
+        if let Some((newest, verdict)) = self.newest
+            && newest == term
+        {
+            return verdict;
+        }
+        let matcher = self.condition.matcher;
+        let ask = || index.with_term(term, |term| matcher.matches(&term.value));
+        let verdict = *self
+            .verdicts
+            .entry(term)
+            .or_insert_with(|| ask() == Some(true));
+        self.newest = Some((term, verdict));
+        verdict
     }
 }
 
 impl Label {
-    fn values_count(&self) -> usize {
-        self.distinct.load(std::sync::atomic::Ordering::Relaxed) as usize
+    /// How many values the label has.
+    pub(super) fn values_count(&self) -> usize {
+        self.distinct.load(Ordering::Relaxed) as usize
     }
 }

@@ -127,13 +127,16 @@ impl TermReader {
     fn follow(&mut self, packed: &PackedTerms) -> Result<(), Malformed> {
         let mut cursor = Cursor::new(packed.bytes.get(self.at..).unwrap_or_default());
         let count = cursor.count(0)?;
-        let mut differ = if count == 0 { 0 } else { cursor.uvarint()? };
         self.terms.resize(count, 0);
-        for (i, term) in self.terms.iter_mut().enumerate() {
-            if i >= BITS || differ & 1 == 1 {
-                *term = cursor.uvarint()? as u32;
-            }
-            differ >>= 1;
+        let mut differ = if count == 0 { 0 } else { cursor.uvarint()? };
+        while differ != 0
+            && let Some(term) = self.terms.get_mut(differ.trailing_zeros() as usize)
+        {
+            *term = cursor.uvarint()? as u32;
+            differ &= differ - 1;
+        }
+        for term in self.terms.iter_mut().skip(BITS) {
+            *term = cursor.uvarint()? as u32;
         }
         self.at = packed.bytes.len() - cursor.len();
         Ok(())

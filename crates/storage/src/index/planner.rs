@@ -1,26 +1,59 @@
-//! What each matcher asks for, in terms whose cost is known before a posting is read.
+//! What each matcher asks for, and what it costs to find out, known before a posting is read.
+//!
+//! A condition is answered in one of two ways: its postings are read and combined with those of the
+//! others, or each candidate that the others leave is asked for its value. The first costs what is
+//! in the postings, the second what is left: both are known. So a matcher that nearly all series
+//! satisfy costs nothing beside a narrow one.
 
 use super::{Index, Label};
-use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use firn_model::matcher::Matcher;
+use firn_model::regex::Regex;
+
+/// What parts of a look-up take, in nanoseconds; `cargo bench -p firn-storage --bench lookups`
+/// prints them. They need only be right to each other: a plan that is off by half costs half more.
+pub(super) mod nanos {
+    /// A run of postings read and laid beside the candidates.
+    pub(in super::super) const RUN: usize = 3;
+    /// A value looked up in the label's table, or a term's postings begun: a wait for memory or two.
+    pub(in super::super) const TERM: usize = 100;
+    /// A value asked in the label's dictionary.
+    pub(in super::super) const VALUE: usize = 30;
+    /// Slots of a run looked up among those with a sample, a nanosecond.
+    pub(in super::super) const MEMBERS_A_NANO: usize = 16;
+    /// The terms of a series read.
+    pub(in super::super) const SERIES: usize = 45;
+    /// One of them compared, the verdict on it being known.
+    pub(in super::super) const CHECK: usize = 15;
+}
 
 /// What one matcher asks for.
 #[derive(Debug)]
-pub(super) enum Condition<'a> {
-    /// Series that have one of the terms.
-    Has(Vec<u32>),
-    /// Series that have none of the terms.
-    Lacks(Vec<u32>),
-    /// Series that have the label at all.
-    Present(&'a Label),
-    /// Series that do not have the label.
-    Absent(&'a Label),
-    /// Series whose value satisfies an expression; those without the label if `or_absent`.
-    Value {
-        matcher: &'a Matcher,
-        id: u32,
-        label: &'a Label,
-        or_absent: bool,
-    },
+pub(super) struct Condition<'a> {
+    pub(super) matcher: &'a Matcher,
+    pub(super) id: u32,
+    pub(super) label: &'a Label,
+    pub(super) list: List<'a>,
+    /// Whether a series must be in the list, or must not: then series without the label match.
+    pub(super) is_in: bool,
+    /// What the next step towards the list takes: to read the postings, or to find out whose.
+    pub(super) nanos: usize,
+    /// Series in the list, at most.
+    pub(super) series_max: usize,
+}
+
+/// Whose postings answer a condition.
+#[derive(Debug)]
+pub(super) enum List<'a> {
+    /// Those of the label.
+    Presence,
+    /// Those of these terms, ascending.
+    Terms(Vec<u32>),
+    /// Those of the terms with these values, which nobody has looked up yet.
+    Values(&'a [Box<[u8]>]),
+    /// Those of terms whose values match, or do not unless `wants_match`; nobody has asked yet.
+    Expression { regex: &'a Regex, wants_match: bool },
 }
 
 /// All matchers together.
@@ -32,58 +65,127 @@ pub(super) enum Plan<'a> {
     All(Vec<Condition<'a>>),
 }
 
-impl<'a> Condition<'a> {
-    /// Series that hold the condition by postings alone, if it is of that kind: an upper bound for
-    /// the answer.
-    pub(super) fn count(&self, index: &Index) -> Option<usize> {
-        match self {
-            Self::Has(terms) => {
-                let count = |id: &u32| index.term(*id).map_or(0, |t| t.postings.count());
-                Some(terms.iter().map(count).sum())
+impl<'a> Plan<'a> {
+    /// Turns matchers into conditions. An absent label has the empty value, so a matcher that
+    /// accepts it accepts series without the label.
+    pub(super) fn new(index: &'a Index, matchers: &'a [Matcher]) -> Self {
+        let mut conditions = Vec::with_capacity(matchers.len());
+        for matcher in matchers {
+            let or_absent = matcher.matches_empty();
+            match index.label(matcher.name()) {
+                None if or_absent => {}
+                None => return Self::Nothing,
+                Some(_) if matcher.matches_everything() => {}
+                Some((id, label)) => {
+                    let mut condition = Condition {
+                        matcher,
+                        id,
+                        label,
+                        list: List::of(matcher, or_absent),
+                        is_in: !or_absent,
+                        nanos: 0,
+                        series_max: label.present.count(),
+                    };
+                    condition.nanos = condition.first_step_nanos();
+                    conditions.push(condition);
+                }
             }
-            Self::Present(label) => Some(label.present.count()),
-            Self::Lacks(_) | Self::Absent(_) | Self::Value { .. } => None,
+        }
+        Self::All(conditions)
+    }
+}
+
+impl<'a> List<'a> {
+    fn of(matcher: &'a Matcher, or_absent: bool) -> Self {
+        let is_negative = matcher.op().is_negative();
+        let values = match is_negative {
+            true => matcher.excluded_set().filter(|_| or_absent),
+            false => matcher.literal_set(),
+        };
+        let tells_presence = |regex: &Regex| regex.matches_any_non_empty();
+        match (matcher.pattern(), values) {
+            _ if matcher.matches_any_non_empty() => Self::Presence,
+            (_, Some([only])) if only.is_empty() => Self::Presence,
+            (Some(regex), _) if tells_presence(regex) => Self::Presence,
+            (_, Some(values)) if is_negative || !or_absent => Self::Values(values),
+            (Some(regex), _) => Self::Expression {
+                regex,
+                wants_match: is_negative == or_absent,
+            },
+            // Only `!=` and `=` have no pattern, and their values are listed.
+            (None, values) => Self::Values(values.unwrap_or_default()),
         }
     }
 }
 
-/// Turns matchers into conditions. An absent label has the empty value, so a matcher that accepts
-/// it accepts series without the label.
-pub(super) fn plan<'a>(index: &'a Index, matchers: &'a [Matcher]) -> Plan<'a> {
-    let mut conditions = Vec::with_capacity(matchers.len());
-    for matcher in matchers {
-        let or_absent = matcher.matches_empty();
-        let Some((id, label)) = index.label(matcher.name()) else {
-            if or_absent {
-                continue;
-            }
-            return Plan::Nothing;
-        };
-        if matcher.matches_everything() {
-            continue;
-        }
-        let terms = |values: &[Box<[u8]>]| -> Vec<u32> {
-            let found = values.iter().filter_map(|v| index.find_term(label, v));
-            found.collect()
-        };
-        conditions.push(match (matcher.literal_set(), matcher.excluded_set()) {
-            _ if matcher.matches_any_non_empty() => Condition::Present(label),
-            (Some([only]), _) if only.is_empty() => Condition::Absent(label),
-            (Some(values), _) if !or_absent => match terms(values) {
-                none if none.is_empty() => return Plan::Nothing,
-                some => Condition::Has(some),
-            },
-            (_, Some(values)) if or_absent => Condition::Lacks(terms(values)),
-            _ if matches!(matcher.op(), MatchOp::NotRegex) && matcher.value() == b".+" => {
-                Condition::Absent(label)
-            }
-            _ => Condition::Value {
-                matcher,
-                id,
-                label,
-                or_absent,
-            },
-        });
+impl Condition<'_> {
+    /// Whether it is known whose postings the list is.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.list, List::Presence | List::Terms(_))
     }
-    Plan::All(conditions)
+
+    /// Finds out whose postings the list is, and what reading them takes. Returns how many values
+    /// were looked at.
+    pub(super) fn look_up(&mut self, index: &Index, cancel: &Cancel) -> Result<usize, Error> {
+        let (terms, looked_at) = match self.list {
+            List::Presence | List::Terms(_) => return Ok(0),
+            List::Values(values) => {
+                let found = values.iter().filter_map(|v| index.find_term(self.label, v));
+                let mut terms: Vec<u32> = found.collect();
+                terms.sort_unstable();
+                (terms, values.len())
+            }
+            List::Expression { regex, wants_match } => {
+                let label = (self.id, self.label);
+                index.terms_by_expression(label, (regex, wants_match), cancel)?
+            }
+        };
+        let sizes = |id: &u32| index.with_term(*id, |t| t.postings.sizes());
+        let sizes = terms.iter().filter_map(sizes);
+        let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        self.series_max = series;
+        self.nanos = terms.len() * nanos::TERM + runs * nanos::RUN;
+        self.list = List::Terms(terms);
+        Ok(looked_at)
+    }
+
+    /// What finding out whose postings the list is takes, or reading them if that is known.
+    fn first_step_nanos(&self) -> usize {
+        match &self.list {
+            List::Presence => self.label.present.sizes().1 * nanos::RUN,
+            List::Terms(terms) => terms.len() * nanos::TERM,
+            List::Values(values) => values.len() * nanos::TERM,
+            List::Expression { regex, wants_match } => {
+                let distinct = self.label.values_count();
+                let dictionary = &self.label.dictionary;
+                let (in_order, behind) = dictionary.in_reach(regex, *wants_match, distinct);
+                in_order * nanos::VALUE + behind * nanos::TERM
+            }
+        }
+    }
+
+    /// What the next step takes for each series of `all` that it leaves out: steps with less come
+    /// first. Nothing is known of what a negative expression leaves out, which is mostly little.
+    pub(super) fn rank(&self, candidate_runs: usize, all: usize) -> usize {
+        let left_out = match (self.is_in, self.is_known()) {
+            (true, _) => all.saturating_sub(self.series_max),
+            (false, true) => self.series_max,
+            (false, false) => 0,
+        };
+        (self.nanos + candidate_runs * nanos::RUN).saturating_mul(all) / (left_out + 1)
+    }
+
+    /// What reading the list as the first one takes, and leaving out what has no sample.
+    pub(super) fn first_nanos(&self) -> usize {
+        self.nanos + self.series_max / nanos::MEMBERS_A_NANO
+    }
+
+    /// What asking each of `count` candidates takes, beside reading their terms.
+    pub(super) fn check_nanos(&self, count: usize) -> usize {
+        let verdicts = match self.is_known() {
+            true => 0,
+            false => count.min(self.label.values_count()),
+        };
+        count * nanos::CHECK + verdicts * nanos::TERM
+    }
 }

@@ -63,6 +63,15 @@ impl Postings {
         self.count.load(Ordering::Relaxed) as usize
     }
 
+    /// How many series the list has, and how many runs reading it goes through: known without that.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        let runs = self.more.load().as_ref().map_or(1, |more| {
+            let sealed: u32 = more.sealed.iter().map(|s| s.runs).sum();
+            (1 + sealed + more.tail_len.load(Ordering::Relaxed)) as usize
+        });
+        (self.count(), runs)
+    }
+
     /// Appends runs, each behind all that are there.
     pub(crate) fn extend(&self, runs: impl IntoIterator<Item = Run>) {
         let held = self.more.load();
@@ -313,6 +322,11 @@ mod tests {
             postings.extend(waiting);
             assert_eq!(postings.read(u32::MAX), expected, "seed {seed}");
             assert_eq!(postings.count(), expected.len(), "seed {seed}");
+            let (counted, runs) = (postings.sizes().1, expected.as_slice().len());
+            assert!(
+                (runs..=runs + 2).contains(&counted),
+                "{counted}, seed {seed}"
+            );
             let limit = (rng.next_u64() % u64::from(next + 1)) as u32;
             let below = expected.and(&Runs::span(0, limit));
             assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");

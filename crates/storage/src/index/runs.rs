@@ -59,20 +59,14 @@ impl Runs {
 
     /// Slots in both sets.
     pub(crate) fn and(&self, other: &Runs) -> Runs {
-        let mut both = Runs::default();
-        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
-        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-            both.push(Run {
-                start: x.start.max(y.start),
-                end: x.end.min(y.end),
-            });
-            if x.end <= y.end {
-                a.next();
-            } else {
-                b.next();
+        let mut both = Vec::new();
+        let mut beside = self.beside();
+        for run in &other.0 {
+            if !beside.and(*run, &mut both) {
+                break;
             }
         }
-        both
+        Runs::of(both)
     }
 
     /// Slots of this set that are not in the other.
@@ -103,18 +97,22 @@ impl Runs {
         left
     }
 
-    /// Slots of any of `sets`.
-    pub(crate) fn union(sets: Vec<Runs>) -> Runs {
-        let mut runs: Vec<Run> = sets.into_iter().flat_map(|s| s.0).collect();
+    /// Slots of any of `runs`, which may come in any order and overlap; cheapest in order.
+    pub(crate) fn of(mut runs: Vec<Run>) -> Runs {
         runs.sort_unstable_by_key(|r| r.start);
-        let mut all = Runs::default();
-        for run in runs {
-            match all.0.last_mut() {
-                Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-                _ => all.0.push(run),
+        runs.dedup_by(|next, last| {
+            let is_joined = next.start <= last.end;
+            if is_joined {
+                last.end = last.end.max(next.end);
             }
-        }
-        all
+            is_joined
+        });
+        Runs(runs)
+    }
+
+    /// Looks at the set beside ascending runs of another one.
+    pub(crate) fn beside(&self) -> Beside<'_> {
+        Beside { runs: &self.0 }
     }
 
     /// The slots for which `keep` says so.
@@ -132,6 +130,61 @@ impl Runs {
             }
         }
         Ok(kept)
+    }
+}
+
+/// What is left of a set while ascending runs of another one go by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside<'a> {
+    runs: &'a [Run],
+}
+
+impl Beside<'_> {
+    /// Adds what `run` shares with the set to `both`. Whether the set goes on behind it.
+    #[inline]
+    pub(crate) fn and(&mut self, run: Run, both: &mut Vec<Run>) -> bool {
+        self.skip_to(run.start);
+        while let Some(own) = self.runs.first()
+            && own.start < run.end
+        {
+            both.push(Run {
+                start: own.start.max(run.start),
+                end: own.end.min(run.end),
+            });
+            if own.end > run.end {
+                break;
+            }
+            self.runs = &self.runs[1..];
+        }
+        !self.runs.is_empty()
+    }
+
+    /// Whether the set ends before the next run could begin.
+    pub(crate) fn is_over(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether `run` shares a slot with the set.
+    #[inline]
+    pub(crate) fn meets(&mut self, run: Run) -> bool {
+        self.skip_to(run.start);
+        self.runs.first().is_some_and(|own| own.start < run.end)
+    }
+
+    /// Leaves out what ends at or before `start`: in steps that double, since the next run is
+    /// mostly near.
+    #[inline]
+    fn skip_to(&mut self, start: u32) {
+        let mut step = 1;
+        while let Some(far) = self.runs.get(step)
+            && far.end <= start
+        {
+            self.runs = &self.runs[step..];
+            step *= 2;
+        }
+        let near = &self.runs[..self.runs.len().min(step + 1)];
+        let behind = near.partition_point(|own| own.end <= start);
+        self.runs = &self.runs[behind..];
     }
 }
 
@@ -169,14 +222,41 @@ mod tests {
             };
             check(runs(&a).and(&runs(&b)), &a & &b, "and");
             check(runs(&a).and_not(&runs(&b)), &a - &b, "and not");
-            let all = Runs::union(vec![runs(&a), runs(&b), runs(&c)]);
-            check(all, &(&a | &b) | &c, "union");
+            let sets = [&a, &b, &c].map(runs);
+            let all = sets.iter().flat_map(Runs::as_slice).copied().collect();
+            check(Runs::of(all), &(&a | &b) | &c, "union");
             let even = runs(&a).filter(|s| Ok::<_, ()>(s % 2 == 0)).unwrap();
             check(
                 even,
                 a.iter().copied().filter(|s| s % 2 == 0).collect(),
                 "filter",
             );
+        }
+    }
+
+    #[test]
+    fn runs_beside_ascending_ones_share_what_sets_share() {
+        for seed in 0..3_000 {
+            let rng = SimRng::new(seed);
+            // One of them may be much longer than the other.
+            let [a, b] = [1, 1 + rng.below(12) as u32].map(|stretch| {
+                let set = random_set(&rng);
+                set.iter()
+                    .map(|slot| slot * stretch)
+                    .collect::<BTreeSet<_>>()
+            });
+            let (own, others) = (runs(&a), runs(&b));
+            let (mut beside, mut meeting) = (own.beside(), own.beside());
+            let mut both = Vec::new();
+            for run in others.as_slice() {
+                let shared = both.len();
+                let goes_on = beside.and(*run, &mut both);
+                let is_left = a.iter().any(|slot| *slot >= run.end);
+                assert!(goes_on || !is_left, "{run:?}, seed {seed}");
+                let is_shared = both.len() > shared;
+                assert_eq!(meeting.meets(*run), is_shared, "{run:?}, seed {seed}");
+            }
+            assert_eq!(Runs::of(both), runs(&(&a & &b)), "seed {seed}");
         }
     }
 }

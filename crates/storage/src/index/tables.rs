@@ -64,6 +64,7 @@ impl Index {
         for (_, label) in self.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();
+            bytes += label.dictionary.memory_bytes();
         }
         let terms = self.term_count.load(Ordering::Acquire);
         bytes += terms.div_ceil(super::TERM_PAGE) as usize * size_of::<TermPage>();

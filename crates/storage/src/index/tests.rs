@@ -37,13 +37,30 @@ fn random_labels(rng: &SimRng, number: u64) -> Labels {
     Labels::from_pairs(pairs)
 }
 
+/// More values than it costs to ask a few candidates.
+const WIDE: &str = "([1-9][0-9]?[02468])";
+
 fn random_matcher(rng: &SimRng) -> Matcher {
     use MatchOp::{Equal, NotEqual, NotRegex, Regex};
     let (name, values): (_, &[&str]) = match rng.next_u64() % 5 {
-        0 => ("__name__", &["m1", "m[0-2]", ".+", "", "m9"]),
-        1 => ("pod", &["app-3", "app-1.*", ".*", "app-(0|2)", ""]),
-        2 => ("le", &["1", "", ".+", "1|2", "(1)?", ".*"]),
-        3 => ("id", &["12", "1.", "", ".*3"]),
+        0 => ("__name__", &["m1", "m[0-2]", ".+", "", "m9", "m[^1]"]),
+        1 => (
+            "pod",
+            &[
+                "app-3",
+                "app-1.*",
+                ".*",
+                "app-(0|2)",
+                "",
+                "(app-1|app-2).*",
+                ".*p-.*",
+            ],
+        ),
+        2 => ("le", &["1", "", ".+", "1|2", "(1)?", ".*", "|1", "0|1|2|3"]),
+        3 => (
+            "id",
+            &["12", "1.", "", ".*3", "[0-9]+", "(?i)1.*", "1[^2]+", WIDE],
+        ),
         _ => ("nowhere", &["", "x", ".*", ".+"]),
     };
     let value = values[(rng.next_u64() % values.len() as u64) as usize];
@@ -139,6 +156,107 @@ fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64
                 *labels.get("le"),
                 "seed {seed}"
             );
+        }
+    }
+}
+
+/// What a look-up went through: runs of postings, values, series.
+fn work_of(index: &Index, matchers: &[(&str, MatchOp, &str)]) -> (usize, [u64; 3]) {
+    let matchers = matchers.iter().map(|(name, op, value)| {
+        let matcher = Matcher::new(name, *op, value.as_bytes());
+        matcher.unwrap()
+    });
+    let matchers: Vec<_> = matchers.collect();
+    let so_far = || [&index.work.runs, &index.work.values, &index.work.series].map(|c| c.get());
+    let before = so_far();
+    let all = TimeRange::ALL;
+    let found = index.lookup(&matchers, all, &Cancel::new()).unwrap();
+    let after = so_far();
+    (found.len(), [0, 1, 2].map(|i| after[i] - before[i]))
+}
+
+#[test]
+fn index_lookup_with_broad_matchers_reads_no_more_postings() {
+    use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+    let index = index();
+    let series = |i: u32| {
+        // Every label is there in runs of one.
+        let (pod, half) = (i / 50, if i.is_multiple_of(2) { "even" } else { "" });
+        Labels::from_pairs([
+            ("__name__", format!("m{}", i % 50)),
+            ("cluster", format!("c{}", i % 3)),
+            ("half", half.to_owned()),
+            ("node", format!("n{}", pod / 38)),
+            ("pod", format!("app-{pod}")),
+        ])
+    };
+    birth(&index, &(0..20_000).map(series).collect::<Vec<_>>());
+    let narrow = [("__name__", Equal, "m8"), ("node", Equal, "n7")];
+    let (found, alone) = work_of(&index, &narrow);
+    assert_eq!((found, alone[2]), (38, 0));
+    let wide = (0..5_000).map(|i| format!("app-{i}")).collect::<Vec<_>>();
+    let wide = wide.join("|");
+    let broad = [
+        [("cluster", Regex, ".*"), ("pod", Regex, ".*")],
+        [("cluster", Regex, ".+"), ("half", Regex, ".+")],
+        [("cluster", NotEqual, ""), ("half", NotEqual, "")],
+        [("cluster", Regex, "c.*"), ("pod", Regex, "app-.*")],
+        [("cluster", Regex, "c0|c1|c2"), ("pod", Regex, &wide)],
+        [("cluster", NotRegex, "rare.*"), ("pod", NotRegex, ".*rare")],
+        [("cluster", NotEqual, "c7"), ("half", NotRegex, "odd|rare")],
+    ];
+    for two in broad {
+        let (found, with) = work_of(&index, &[narrow, two].concat());
+        assert_eq!(found, 38, "{two:?}");
+        let [runs, values, series] = [0, 1, 2].map(|i| with[i] - alone[i]);
+        assert!(runs <= 4, "{two:?} read {runs} runs more");
+        assert!(values <= 6, "{two:?} asked of {values} values more");
+        assert!(series <= 38, "{two:?} read {series} series");
+    }
+    let all: Vec<_> = broad.into_iter().flatten().collect();
+    let (found, with) = work_of(&index, &[&narrow[..], &all].concat());
+    assert_eq!((found, with[2]), (38, 38));
+}
+
+#[test]
+fn index_lookup_by_expression_over_many_values_follows_births_and_removals() {
+    for seed in 0..6 {
+        let rng = SimRng::new(seed);
+        let index = index();
+        let mut alive: Vec<(u32, Labels)> = Vec::new();
+        for _ in 0..8 {
+            let start = index.published();
+            let series: Vec<Labels> = (0..1 + rng.below(500))
+                .map(|i| random_labels(&rng, u64::from(start) + i))
+                .collect();
+            birth(&index, &series);
+            alive.extend((start..).zip(series));
+            if rng.one_in(3) {
+                let gone: BTreeSet<u32> = alive
+                    .iter()
+                    .map(|(slot, _)| *slot)
+                    .filter(|_| !rng.one_in(4))
+                    .collect();
+                alive.retain(|(slot, _)| !gone.contains(slot));
+                let garbage = index.remove(&gone.into_iter().collect::<Vec<_>>());
+                assert!(index.sweep(garbage).is_none(), "nobody reads, seed {seed}");
+            }
+            for (op, pattern) in [
+                (MatchOp::Regex, ".*7"),
+                (MatchOp::Regex, "1[0-4]+"),
+                (MatchOp::NotRegex, "1.*"),
+                (MatchOp::NotRegex, "[12][0-9]*"),
+                (MatchOp::Regex, "(3.*)?"),
+            ] {
+                let matcher = Matcher::new("id", op, pattern.as_bytes()).unwrap();
+                let matching = alive
+                    .iter()
+                    .filter(|(_, l)| matches(l, std::slice::from_ref(&matcher)));
+                let expected: Vec<u32> = matching.map(|(slot, _)| *slot).collect();
+                let found = index.lookup(&[matcher], TimeRange::ALL, &Cancel::new());
+                let found: Vec<u32> = found.unwrap().slots().collect();
+                assert_eq!(found, expected, "{op:?} {pattern}, seed {seed}");
+            }
         }
     }
 }

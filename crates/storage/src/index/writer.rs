@@ -78,6 +78,7 @@ impl Index {
             present: Default::default(),
             values: Default::default(),
             distinct: Default::default(),
+            dictionary: Default::default(),
         });
         self.names.insert(self.keys.hash(name.as_bytes()), id);
         self.label_count.store(id + 1, Ordering::Release);

@@ -100,6 +100,7 @@ impl Collect for Store {
         }
         self.collect_sealing(sink);
         self.collect_pages(sink);
+        self.collect_lookups(sink);
         self.collect_memory(sink);
         self.exemplars.collect(sink);
     }
@@ -193,6 +194,30 @@ impl Store {
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
+        }
+    }
+
+    fn collect_lookups(&self, sink: &mut dyn Sink) {
+        let work = self.index.work();
+        let table = [
+            (
+                "firn_storage_lookup_postings_runs_total",
+                "Runs of postings that look-ups read.",
+                &work.runs,
+            ),
+            (
+                "firn_storage_lookup_values_total",
+                "Label values that look-ups looked up or asked whether they match.",
+                &work.values,
+            ),
+            (
+                "firn_storage_lookup_filtered_series_total",
+                "Series whose labels look-ups read because that took less than postings.",
+                &work.series,
+            ),
+        ];
+        for (name, help, counter) in table {
+            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
         }
     }
 

@@ -12,19 +12,14 @@ const PRODUCT_BYTES_MAX: usize = 1 << 20;
 
 type Values = Vec<Vec<u8>>;
 
-/// The values that match `tree`, sorted and unique; `None` if they are too many or not known.
+/// The values that match `tree`, in any order; `None` if they are too many or not known.
 pub(super) fn of(tree: &Node) -> Option<Vec<Box<[u8]>>> {
     let edges = Edges {
         start: true,
         end: true,
     };
-    let mut values: Vec<Box<[u8]>> = node_values(tree, edges)?
-        .into_iter()
-        .map(Vec::into_boxed_slice)
-        .collect();
-    values.sort_unstable();
-    values.dedup();
-    Some(values)
+    let values = node_values(tree, edges)?.into_iter();
+    Some(values.map(Vec::into_boxed_slice).collect())
 }
 
 /// Whether a part stands at the start and at the end of the pattern, where `^` and `$` hold.

@@ -1,0 +1,187 @@
+//! The values of a label in order, for expressions: made when a label with many values is first
+//! asked, and kept.
+//!
+//! A value lies somewhere in memory, and to look at a million of them is to wait for it a million
+//! times. So they are put in order, one behind the other. Those that came later are put in order
+//! once they are many, and lists of like length joined, so that a value is copied a logarithmic
+//! number of times; till then they are looked at where they are. Nobody waits for a list: who finds
+//! another reader at it looks at the values where they are.
+//!
+//! Invariant: a term that was there before a reader began is in one list or has a number behind all
+//! that were put in order. Values that were removed may be in a list still; their terms have no
+//! postings. Where a quarter is gone, the lists are made anew.
+
+use super::sorted_values::{Question, SortedValues};
+use super::{Index, Label};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, MutexGuard};
+use arc_swap::ArcSwap;
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use firn_model::regex::Regex;
+use std::sync::{Arc, TryLockError};
+
+/// Values behind the lists that are put in order: fewer are looked at where they are in less time
+/// than that takes.
+const SORTED_MIN: usize = 256;
+
+/// Values that are sorted together, some 3 MB of them: what the processor's cache holds.
+const SORTED_MAX: usize = 1 << 16;
+
+/// Values between two looks at the cancel flag: some 100 us.
+const CANCEL_EACH: usize = 1_024;
+
+/// The lists of a label.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    lists: ArcSwap<Lists>,
+    /// Held to make lists.
+    making: Mutex<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    lists: Vec<Arc<SortedValues>>,
+    /// Terms of the label below this are in the lists.
+    terms_end: u32,
+}
+
+impl Lists {
+    fn len(&self) -> usize {
+        self.lists.iter().map(|list| list.len()).sum()
+    }
+
+    /// Adds a list, and joins those at the end that are not longer than what follows them.
+    fn push(&mut self, list: SortedValues, terms_end: u32) {
+        self.terms_end = terms_end;
+        self.lists.push(Arc::new(list));
+        while let [.., before, last] = self.lists.as_slice()
+            && before.len() <= last.len()
+        {
+            let joined = before.join(last);
+            self.lists.truncate(self.lists.len() - 2);
+            self.lists.push(Arc::new(joined));
+        }
+    }
+}
+
+impl Dictionary {
+    /// Values that an expression must be asked of, in order and where they are, with `distinct`
+    /// values in all: those that begin as all do that match, and the others where they are wanted.
+    pub(super) fn in_reach(
+        &self,
+        regex: &Regex,
+        wants_match: bool,
+        distinct: usize,
+    ) -> (usize, usize) {
+        let lists = self.lists.load();
+        let in_order = match wants_match {
+            true => lists.lists.iter().map(|l| l.count_in_reach(regex)).sum(),
+            false => lists.len(),
+        };
+        (in_order, distinct.saturating_sub(lists.len()))
+    }
+
+    /// Bytes of memory behind the struct.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let lists = self.lists.load();
+        lists.lists.iter().map(|list| list.memory_bytes()).sum()
+    }
+}
+
+impl Index {
+    /// The terms of a label whose values satisfy `regex`, or do not unless `wants_match`, ascending;
+    /// and how many values were looked at.
+    pub(super) fn terms_by_expression(
+        &self,
+        (id, label): (u32, &Label),
+        (regex, wants_match): (&Regex, bool),
+        cancel: &Cancel,
+    ) -> Result<(Vec<u32>, usize), Error> {
+        let (lists, behind) = self.values_in_order(id, label, cancel)?;
+        let question = Question::new(regex, wants_match, lists.len());
+        let mut terms = Vec::new();
+        let mut looked_at = behind.len();
+        for list in &lists.lists {
+            cancel.check()?;
+            looked_at += list.ask(&question, &mut terms);
+        }
+        for ids in behind.chunks(CANCEL_EACH) {
+            cancel.check()?;
+            let is_wanted = |id: &u32| self.with_term(*id, |t| question.wants(&t.value));
+            terms.extend(ids.iter().filter(|id| is_wanted(id) == Some(true)));
+        }
+        terms.sort_unstable();
+        Ok((terms, looked_at))
+    }
+
+    /// The lists of a label, and the terms that are in none, ascending.
+    fn values_in_order(
+        &self,
+        id: u32,
+        label: &Label,
+        cancel: &Cancel,
+    ) -> Result<(Arc<Lists>, Vec<u32>), Error> {
+        let lists = label.dictionary.lists.load_full();
+        let behind = self.terms_from(lists.terms_end, id, label);
+        let gone = (lists.len() + behind.len()).saturating_sub(label.values_count());
+        let is_stale = gone > SORTED_MIN.max(lists.len() / 4);
+        if behind.len() < SORTED_MIN && !is_stale {
+            return Ok((lists, behind));
+        }
+        let Some(_making) = try_lock(&label.dictionary.making) else {
+            return Ok((lists, behind));
+        };
+        // Another reader may have made some since.
+        let mut lists = match is_stale {
+            true => Lists::default(),
+            false => Lists::clone(&label.dictionary.lists.load()),
+        };
+        let behind = self.terms_from(lists.terms_end, id, label);
+        for ids in behind.chunks(SORTED_MAX) {
+            cancel.check()?;
+            let (list, end) = self.sorted(ids);
+            lists.push(list, end);
+            label.dictionary.lists.store(Arc::new(lists.clone()));
+        }
+        Ok((Arc::new(lists), Vec::new()))
+    }
+
+    fn sorted(&self, ids: &[u32]) -> (SortedValues, u32) {
+        let mut arena = Vec::new();
+        let mut values = Vec::with_capacity(ids.len());
+        for id in ids {
+            self.with_term(*id, |term| {
+                let start = arena.len();
+                arena.extend_from_slice(&term.value);
+                values.push((start..arena.len(), *id));
+            });
+        }
+        let end = ids.last().map_or(0, |id| id + 1);
+        (SortedValues::sort(&arena, values), end)
+    }
+
+    /// The terms of a label with this number or a larger one, ascending.
+    fn terms_from(&self, first: u32, id: u32, label: &Label) -> Vec<u32> {
+        // What is born after this has no series that the reader may see.
+        let end = self.term_count.load(Ordering::Acquire);
+        let is_of = |term: &u32| self.label_of(*term) == id;
+        // The label's table has some two cells a value.
+        if ((end - first) as usize) < label.values_count() * 2 {
+            return (first..end).filter(is_of).collect();
+        }
+        let mut terms = label.values.ids();
+        terms.retain(|term| (first..end).contains(term));
+        terms.sort_unstable();
+        terms
+    }
+}
+
+/// The lock, unless somebody has it.
+fn try_lock(lock: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    match lock.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

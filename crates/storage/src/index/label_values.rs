@@ -1,0 +1,173 @@
+//! From slots to label names, values and columns.
+//!
+//! Which names or values the series found have is asked of the series, or where they are many of
+//! each list of postings whether it meets them: that ends at the first that does.
+
+use super::lookup::CANCEL_EACH;
+use super::membership::Members;
+use super::planner::nanos;
+use super::postings::Postings;
+use super::{Index, Label, Runs, SeriesCursor};
+use firn_model::cancel::Cancel;
+use firn_model::columns::LabelColumn;
+use firn_model::error::Error;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The series that are asked for their labels.
+enum Asked {
+    /// All that have a sample.
+    Members(Members),
+    /// Those that were found.
+    Found(Runs),
+}
+
+impl Asked {
+    /// Whether one of them is in `postings`.
+    fn meet(&self, postings: &Postings, limit: u32) -> bool {
+        match self {
+            Self::Members(members) => postings.any(limit, |run| members.any(run)),
+            Self::Found(found) => {
+                let mut beside = found.beside();
+                let mut meets = false;
+                postings.any(limit, |run| {
+                    meets = beside.meets(run);
+                    meets || beside.is_over()
+                });
+                meets
+            }
+        }
+    }
+}
+
+impl Index {
+    /// The names of labels on the series that match, sorted.
+    pub(crate) fn label_names(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+        cancel: &Cancel,
+    ) -> Result<Vec<String>, Error> {
+        let asked = self.asked(matchers, range, cancel)?;
+        let mut names = BTreeSet::new();
+        let reading = || {
+            let runs = self.all_labels().map(|(_, l)| l.present.sizes().1);
+            runs.sum::<usize>() * nanos::RUN
+        };
+        match &asked {
+            Asked::Found(found) if found.len() * nanos::SERIES < reading() => {
+                let mut seen = BTreeSet::new();
+                let mut cursor = SeriesCursor::new(self);
+                for slot in found.slots() {
+                    let terms = cursor.terms(slot).iter();
+                    seen.extend(terms.map(|term| self.label_of(*term)));
+                }
+                let name = |id: u32| self.labels.get(id).map(|l| l.name.to_string());
+                names.extend(seen.into_iter().filter_map(name));
+            }
+            _ => {
+                let limit = self.published();
+                for (_, label) in self.all_labels() {
+                    cancel.check()?;
+                    if asked.meet(&label.present, limit) {
+                        names.insert(label.name.to_string());
+                    }
+                }
+            }
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// The values of `name` on the series that match, sorted.
+    pub(crate) fn label_values(
+        &self,
+        name: &str,
+        matchers: &[Matcher],
+        range: TimeRange,
+        cancel: &Cancel,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let Some((id, label)) = self.label(name) else {
+            return Ok(Vec::new());
+        };
+        let asked = self.asked(matchers, range, cancel)?;
+        // Each series of the label may be a run of its own.
+        let reading = label.values_count() * nanos::TERM + label.present.count() * nanos::RUN;
+        let terms: Vec<u32> = match &asked {
+            Asked::Found(found) if found.len() * nanos::SERIES < reading => {
+                let mut cursor = SeriesCursor::new(self);
+                let term_of = |slot| cursor.term_of(slot, id);
+                let terms: BTreeSet<u32> = found.slots().filter_map(term_of).collect();
+                terms.into_iter().collect()
+            }
+            _ => self.terms_that_meet(label, &asked, cancel)?,
+        };
+        let value = |id| self.with_term(id, |term| term.value.to_vec());
+        let mut values: Vec<Vec<u8>> = terms.into_iter().filter_map(value).collect();
+        values.sort_unstable();
+        Ok(values)
+    }
+
+    fn asked(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+        cancel: &Cancel,
+    ) -> Result<Asked, Error> {
+        Ok(match matchers.is_empty() {
+            true => Asked::Members(self.membership.of_range(range)),
+            false => Asked::Found(self.lookup(matchers, range, cancel)?),
+        })
+    }
+
+    fn terms_that_meet(
+        &self,
+        label: &Label,
+        asked: &Asked,
+        cancel: &Cancel,
+    ) -> Result<Vec<u32>, Error> {
+        let limit = self.published();
+        let ids = label.values.ids();
+        let mut terms = Vec::new();
+        for ids in ids.chunks(CANCEL_EACH) {
+            cancel.check()?;
+            let meets = |id: &u32| self.with_term(*id, |t| asked.meet(&t.postings, limit));
+            terms.extend(ids.iter().filter(|id| meets(id) == Some(true)));
+        }
+        Ok(terms)
+    }
+
+    /// One label of many series.
+    pub(crate) fn label_column(&self, name: &str, slots: &[u32]) -> LabelColumn {
+        let mut column = LabelColumn {
+            ids: Vec::with_capacity(slots.len()),
+            values: Vec::new(),
+        };
+        let label = self.label(name).map(|(id, _)| id);
+        let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
+        let mut cursor = SeriesCursor::new(self);
+        let mut before = None;
+        for slot in slots {
+            let term = label.and_then(|label| cursor.term_of(*slot, label));
+            // Neighbours in birth order mostly share the value.
+            let id = match before {
+                Some((same, id)) if same == term => id,
+                _ => *numbers.entry(term).or_insert_with(|| {
+                    column.values.push(self.term_value(term));
+                    column.values.len() as u32 - 1
+                }),
+            };
+            before = Some((term, id));
+            column.ids.push(id);
+        }
+        column
+    }
+
+    fn term_value(&self, term: Option<u32>) -> Arc<[u8]> {
+        match term.and_then(|id| self.term(id)) {
+            Some(term) => (*term.value).into(),
+            None => Arc::new([]),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Values in order with their terms, one behind the other in memory, each against the one before.
+//!
+//! ```text
+//! block of 16 values = (bytes shared with the value before | bytes of its own | those) *
+//! ```
+//!
+//! The first value of a block shares nothing, so that a block is found by bisection. An expression
+//! is led through the bytes that are new; what begins as a value did that could match no more is
+//! passed over, whole blocks at a time.
+
+use crate::codec::cursor::Cursor;
+use crate::codec::push_uvarint;
+use firn_model::regex::{Regex, State, Stepper};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Values of a block: bisection reads one of each block, a walk all.
+const BLOCK: usize = 16;
+
+/// Values through which an automaton is led: building it takes as long as comparing so many.
+const STEPPER_VALUES_MIN: usize = 4_096;
+
+/// Bytes that the automaton may take: filling them takes some milliseconds.
+const STEPPER_BYTES_MAX: usize = 1 << 20;
+
+/// How an expression is asked of many values.
+pub(super) struct Question<'a> {
+    regex: &'a Regex,
+    stepper: Option<Stepper>,
+    /// Whether the values are looked for that match, or those that do not.
+    wants_match: bool,
+}
+
+impl<'a> Question<'a> {
+    /// Asks `regex` of some `count` values.
+    pub(super) fn new(regex: &'a Regex, wants_match: bool, count: usize) -> Self {
+        let is_led = count >= STEPPER_VALUES_MIN;
+        Self {
+            regex,
+            stepper: is_led.then(|| regex.stepper(STEPPER_BYTES_MAX)).flatten(),
+            wants_match,
+        }
+    }
+
+    /// Asks it of one value.
+    pub(super) fn wants(&self, value: &[u8]) -> bool {
+        self.regex.is_match(value) == self.wants_match
+    }
+}
+
+/// The list.
+#[derive(Debug, Default)]
+pub(super) struct SortedValues {
+    /// Where each block begins.
+    starts: Vec<usize>,
+    bytes: Vec<u8>,
+    terms: Vec<u32>,
+}
+
+impl SortedValues {
+    /// Values in one piece of memory, at their places there, with their terms; in any order.
+    pub(super) fn sort(arena: &[u8], mut values: Vec<(Range<usize>, u32)>) -> Self {
+        values.sort_unstable_by(|(a, _), (b, _)| arena[a.clone()].cmp(&arena[b.clone()]));
+        let mut list = Packer::default();
+        for (at, term) in values {
+            list.push(&arena[at], term);
+        }
+        list.finish()
+    }
+
+    /// The values of both.
+    pub(super) fn join(&self, other: &Self) -> Self {
+        let (mut a, mut b) = (Reader::new(self), Reader::new(other));
+        let (mut a_term, mut b_term) = (a.next(), b.next());
+        let mut joined = Packer::default();
+        loop {
+            let a_first = match (&a_term, &b_term) {
+                (Some(_), Some(_)) => a.value.cmp(&b.value) != Ordering::Greater,
+                (None, None) => return joined.finish(),
+                (left, _) => left.is_some(),
+            };
+            let (reader, term) = match a_first {
+                true => (&mut a, &mut a_term),
+                false => (&mut b, &mut b_term),
+            };
+            if let Some((_, term)) = term {
+                joined.push(&reader.value, *term);
+            }
+            *term = reader.next();
+        }
+    }
+
+    /// How many values.
+    pub(super) fn len(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// Bytes of memory, the struct included.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.starts.len() * 8 + self.bytes.len() + self.terms.len() * 4
+    }
+
+    /// How many values at most begin as all do that match.
+    pub(super) fn count_in_reach(&self, regex: &Regex) -> usize {
+        self.blocks_with(regex.prefix()).len() * BLOCK
+    }
+
+    /// Blocks in which there may be values that begin with `prefix`.
+    fn blocks_with(&self, prefix: &[u8]) -> Range<usize> {
+        let head = |start: &usize| {
+            let first = self.first_value(*start);
+            &first[..first.len().min(prefix.len())]
+        };
+        // Values with the prefix may begin in the block in front of the first that begins with it.
+        let first = self.starts.partition_point(|s| head(s) < prefix);
+        let end = self.starts.partition_point(|s| head(s) <= prefix);
+        first.saturating_sub(1)..end
+    }
+
+    fn first_value(&self, start: usize) -> &[u8] {
+        let mut cursor = Cursor::new(&self.bytes[start..]);
+        let len = cursor.uvarint().and_then(|_| cursor.uvarint()).unwrap_or(0);
+        cursor.bytes(len as usize).unwrap_or_default()
+    }
+
+    fn terms_of(&self, blocks: Range<usize>) -> &[u32] {
+        let end = self.terms.len().min(blocks.end * BLOCK);
+        &self.terms[(blocks.start * BLOCK).min(end)..end]
+    }
+
+    /// Adds the terms of the values that are wanted. Returns how many values were looked at.
+    pub(super) fn ask(&self, question: &Question<'_>, terms: &mut Vec<u32>) -> usize {
+        let reach = self.blocks_with(question.regex.prefix());
+        let out_of_reach = [0..reach.start, reach.end..self.starts.len()];
+        if !question.wants_match {
+            for blocks in out_of_reach {
+                terms.extend_from_slice(self.terms_of(blocks));
+            }
+        }
+        match &question.stepper {
+            Some(stepper) => Walk::new(self, stepper).over(reach, question, terms),
+            None => self.ask_each(reach, question, terms),
+        }
+    }
+
+    fn ask_each(&self, reach: Range<usize>, question: &Question<'_>, into: &mut Vec<u32>) -> usize {
+        let mut reader = Reader::new(self);
+        reader.turn_to(reach.start);
+        let end = self.terms.len().min(reach.end * BLOCK);
+        let mut count = 0;
+        while reader.number < end
+            && let Some((_, term)) = reader.next()
+        {
+            count += 1;
+            if question.wants(&reader.value) {
+                into.push(term);
+            }
+        }
+        count
+    }
+}
+
+/// A list under way; values come in order.
+#[derive(Default)]
+struct Packer {
+    list: SortedValues,
+    newest: Vec<u8>,
+}
+
+impl Packer {
+    fn push(&mut self, value: &[u8], term: u32) {
+        let list = &mut self.list;
+        let shared = match list.terms.len().is_multiple_of(BLOCK) {
+            true => {
+                list.starts.push(list.bytes.len());
+                0
+            }
+            false => shared_bytes(&self.newest, value),
+        };
+        push_uvarint(&mut list.bytes, shared as u64);
+        push_uvarint(&mut list.bytes, (value.len() - shared) as u64);
+        list.bytes.extend_from_slice(&value[shared..]);
+        list.terms.push(term);
+        self.newest.truncate(shared);
+        self.newest.extend_from_slice(&value[shared..]);
+    }
+
+    fn finish(mut self) -> SortedValues {
+        self.list.starts.shrink_to_fit();
+        self.list.bytes.shrink_to_fit();
+        self.list.terms.shrink_to_fit();
+        self.list
+    }
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Reads one value after the other.
+struct Reader<'a> {
+    list: &'a SortedValues,
+    cursor: Cursor<'a>,
+    /// Of the next value.
+    number: usize,
+    value: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(list: &'a SortedValues) -> Self {
+        Self {
+            list,
+            cursor: Cursor::new(&list.bytes),
+            number: 0,
+            value: Vec::new(),
+        }
+    }
+
+    /// Goes on with the first value of a block.
+    fn turn_to(&mut self, block: usize) {
+        let start = self.list.starts.get(block).copied();
+        let rest = start.and_then(|start| self.list.bytes.get(start..));
+        self.cursor = Cursor::new(rest.unwrap_or_default());
+        self.number = block * BLOCK;
+    }
+
+    /// Reads a value: how many bytes it shares with the one that was read before, and its term.
+    #[inline]
+    fn next(&mut self) -> Option<(usize, u32)> {
+        let term = *self.list.terms.get(self.number)?;
+        // Only this file writes what is read here, so none of this fails.
+        let coded = self.cursor.uvarint().ok()? as usize;
+        let len = self.cursor.uvarint().ok()? as usize;
+        let own = self.cursor.bytes(len).ok()?;
+        let shared = match self.number.is_multiple_of(BLOCK) {
+            true => shared_bytes(&self.value, own),
+            false => coded,
+        };
+        self.value.truncate(coded);
+        self.value.extend_from_slice(own);
+        self.number += 1;
+        Some((shared, term))
+    }
+}
+
+/// Leads an automaton through a list.
+struct Walk<'a> {
+    reader: Reader<'a>,
+    stepper: &'a Stepper,
+    /// The state behind each byte of the value that was read last, up to the first that is dead.
+    states: Vec<State>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(list: &'a SortedValues, stepper: &'a Stepper) -> Self {
+        Self {
+            reader: Reader::new(list),
+            stepper,
+            states: vec![stepper.start()],
+        }
+    }
+
+    fn over(mut self, reach: Range<usize>, question: &Question<'_>, into: &mut Vec<u32>) -> usize {
+        let list = self.reader.list;
+        let mut count = 0;
+        let mut block = reach.start;
+        while block < reach.end {
+            self.reader.turn_to(block);
+            let end = list.terms.len().min((block + 1) * BLOCK);
+            while self.reader.number < end
+                && let Some((shared, term)) = self.reader.next()
+            {
+                count += 1;
+                if self.accepts(shared) == question.wants_match {
+                    into.push(term);
+                }
+            }
+            let next = self.block_behind_dead(block + 1, reach.end);
+            if !question.wants_match {
+                into.extend_from_slice(list.terms_of(block + 1..next));
+            }
+            block = next;
+        }
+        count
+    }
+
+    /// Whether the value that was just read matches.
+    #[inline]
+    fn accepts(&mut self, shared: usize) -> bool {
+        self.states.truncate(shared + 1);
+        let known = self.states.len() - 1;
+        let Some(mut state) = self.states.last().copied() else {
+            return false;
+        };
+        if self.stepper.is_dead(state) {
+            return false;
+        }
+        for byte in &self.reader.value[known..] {
+            state = self.stepper.step(state, *byte);
+            self.states.push(state);
+            if self.stepper.is_dead(state) {
+                return false;
+            }
+        }
+        self.stepper.accepts(state)
+    }
+
+    /// The first of the blocks from `next` on that holds values which do not begin as one did that
+    /// can match no more: found in steps that double.
+    fn block_behind_dead(&self, next: usize, end: usize) -> usize {
+        let dead = self.states.last().is_some_and(|s| self.stepper.is_dead(*s));
+        let begun = &self.reader.value[..self.states.len() - 1];
+        let list = self.reader.list;
+        let is_dead = |start: &usize| list.first_value(*start).starts_with(begun);
+        let mut known = next;
+        let mut step = 1;
+        while dead
+            && let Some(start) = list.starts[..end].get(known + step - 1)
+            && is_dead(start)
+        {
+            known += step;
+            step *= 2;
+        }
+        if known == next {
+            return next;
+        }
+        let near = &list.starts[known..end.min(known + step)];
+        // The last block that begins so may end otherwise.
+        known + near.partition_point(is_dead) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    /// Short values of few letters, so that they share beginnings and patterns match some.
+    fn random_value(rng: &SimRng) -> Vec<u8> {
+        let letters = [&b"a"[..], b"b", b"-", "é".as_bytes(), b"\xff", b"ab-ab-ab-"];
+        let count = rng.below(7) as usize;
+        let letter = |_| letters[rng.below(letters.len() as u64) as usize];
+        (0..count).flat_map(letter).copied().collect()
+    }
+
+    fn random_pattern(rng: &SimRng) -> String {
+        let parts = [
+            "a",
+            "b",
+            "-",
+            "ab-",
+            ".*",
+            ".+",
+            ".",
+            "[ab]",
+            "[^a]",
+            "(a|b-)",
+            "(ab-)+",
+            "(?i:AB)",
+            "é",
+            "a?",
+            "(?:ab-ab|ba)-.*",
+            "b{2}",
+        ];
+        let count = 1 + rng.below(4) as usize;
+        let part = |_| parts[rng.below(parts.len() as u64) as usize];
+        (0..count).map(part).collect()
+    }
+
+    fn sorted(values: &[(Vec<u8>, u32)]) -> SortedValues {
+        let mut arena = Vec::new();
+        let place = |(value, term): &(Vec<u8>, u32)| {
+            let start = arena.len();
+            arena.extend_from_slice(value);
+            (start..arena.len(), *term)
+        };
+        let placed = values.iter().map(place).collect();
+        SortedValues::sort(&arena, placed)
+    }
+
+    fn check(list: &SortedValues, values: &[(Vec<u8>, u32)], pattern: &str, seed: u64) {
+        let regex = Regex::new(pattern.as_bytes()).unwrap();
+        for (wants_match, count) in [(true, 1 << 20), (false, 1 << 20), (true, 0), (false, 0)] {
+            let question = Question::new(&regex, wants_match, count);
+            let mut found = Vec::new();
+            let looked_at = list.ask(&question, &mut found);
+            found.sort_unstable();
+            let wanted = |value: &[u8]| regex.is_match(value) == wants_match;
+            let expected = values.iter().filter(|(value, _)| wanted(value));
+            let mut expected: Vec<u32> = expected.map(|(_, term)| *term).collect();
+            expected.sort_unstable();
+            assert_eq!(
+                found, expected,
+                "{pattern} wanted {wants_match}, seed {seed}"
+            );
+            assert!(looked_at <= values.len(), "{pattern}, seed {seed}");
+            let begin = values.iter().filter(|(v, _)| v.starts_with(regex.prefix()));
+            assert!(begin.count() <= list.count_in_reach(&regex), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn sorted_values_asked_random_patterns_answer_as_each_value_does() {
+        for seed in 0..400 {
+            let rng = SimRng::new(seed);
+            let mut values: Vec<(Vec<u8>, u32)> = Vec::new();
+            let mut list = SortedValues::default();
+            for _ in 0..1 + rng.below(3) {
+                let first = values.len() as u32;
+                let count = rng.below(200) as u32;
+                let more: Vec<_> = (first..first + count)
+                    .map(|term| (random_value(&rng), term))
+                    .collect();
+                list = list.join(&sorted(&more));
+                values.extend(more);
+            }
+            assert_eq!(list.len(), values.len(), "seed {seed}");
+            for _ in 0..10 {
+                check(&list, &values, &random_pattern(&rng), seed);
+            }
+        }
+    }
+
+    #[test]
+    fn sorted_values_that_begin_otherwise_are_not_looked_at() {
+        let name = |i: u32| format!("service-{:03}-{:04}", i / 1_000, i % 1_000);
+        let values: Vec<_> = (0..100_000).map(|i| (name(i).into_bytes(), i)).collect();
+        let list = sorted(&values);
+        let cases = [
+            ("service-012-.*", 1_000, 1_040),
+            ("service-(012|077)-.*", 2_000, 3_000),
+            ("(?i)SERVICE-012-.*", 1_000, 2_000),
+            ("(service|server)-012-00[0-9]+", 100, 1_000),
+            ("nothing-[0-9]", 0, 32),
+            ("[^s].*", 0, 64),
+        ];
+        for (pattern, matching, most) in cases {
+            let regex = Regex::new(pattern.as_bytes()).unwrap();
+            let mut terms = Vec::new();
+            let looked_at = list.ask(&Question::new(&regex, true, values.len()), &mut terms);
+            assert_eq!(terms.len(), matching, "{pattern}");
+            assert!(looked_at <= most, "{pattern} looked at {looked_at}");
+        }
+        let bytes = list.memory_bytes() / values.len();
+        assert!(bytes <= 12, "{bytes} bytes a value");
+    }
+}
