@@ -7,6 +7,7 @@
 use crate::error::Error;
 use crate::regex::Regex;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// How a matcher compares.
@@ -163,6 +164,12 @@ impl PartialEq for Matcher {
 }
 
 impl Eq for Matcher {}
+
+impl Hash for Matcher {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.0.name, self.0.op, &self.0.value).hash(state);
+    }
+}
 
 /// `name=~"pattern"`, as in a selector.
 impl fmt::Display for Matcher {

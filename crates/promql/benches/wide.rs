@@ -1,8 +1,9 @@
-//! Wide range queries over a fleet in memory: what evaluation alone costs, by series and step.
+//! Wide queries over a fleet in memory: what evaluation alone costs, by series and step.
 //!
 //! `cargo bench -p firn-promql` prints for each query the best of several runs on one thread and on
 //! all cores; words after `--` choose queries that contain one of them. The fleet is that of the
-//! gates: 18,000 counters, 15 s apart, half of them constant.
+//! gates: 18,000 counters, 15 s apart, half of them constant; beside it as many failures and one
+//! info series for each pod.
 
 #[path = "../tests/support/mod.rs"]
 #[allow(dead_code)]
@@ -27,35 +28,106 @@ const SAMPLES: i64 = 100;
 const STEPS: usize = 81;
 const RUNS: usize = 15;
 
+/// Range queries.
+const RANGES: [&str; 24] = [
+    "sum by (namespace) (rate(http_requests_total[5m]))",
+    "sum by (deployment, path) (rate(http_requests_total[5m]))",
+    "sum without (pod) (rate(http_requests_total[5m]))",
+    "sum(http_requests_total)",
+    "avg by (namespace) (http_requests_total)",
+    "max by (namespace) (max_over_time(http_requests_total[5m]))",
+    "rate(http_requests_total[5m])",
+    "topk(5, rate(http_requests_total[5m]))",
+    "quantile by (namespace) (0.9, rate(http_requests_total[5m]))",
+    "http_requests_total / http_requests_total",
+    "histogram_quantile(0.9, sum by (namespace, code) (rate(http_requests_total[5m])))",
+    // What occurs twice.
+    "http_failures_total / (http_failures_total + http_requests_total)",
+    "rate(http_failures_total[5m]) \
+     / (rate(http_failures_total[5m]) + rate(http_requests_total[5m]))",
+    "sum by (namespace) (rate(http_requests_total{code=\"204\"}[5m])) \
+     / sum by (namespace) (rate(http_requests_total[5m]))",
+    "sum by (namespace) (rate(http_requests_total[5m])) \
+     / count by (namespace) (rate(http_requests_total[5m]))",
+    "avg by (path) (http_requests_total) > 2 * avg by (path) (http_requests_total)",
+    "max_over_time(http_requests_total[5m]) - min_over_time(http_requests_total[5m])",
+    // What is the same at all steps.
+    "sum(rate(http_requests_total[5m] @ end()))",
+    "sum(http_requests_total - http_requests_total @ start())",
+    "sum(http_requests_total * scalar(pod_info{pod=\"pod-0\"} @ 0))",
+    "max_over_time(sum(rate(http_requests_total[1m]))[5m:1m])",
+    "1 + 2 * 3",
+    // Pairs.
+    "sum by (node) (http_requests_total * on (namespace, pod) group_left (node) pod_info)",
+    "sum by (node) (rate(http_requests_total[5m]) * on (pod) group_left (node) pod_info)",
+];
+
+/// Queries of one moment.
+const INSTANTS: [&str; 9] = [
+    "sum by (namespace) (http_requests_total)",
+    "sum by (namespace) (rate(http_requests_total[5m]))",
+    "count(http_requests_total)",
+    "topk(5, http_requests_total)",
+    "http_requests_total",
+    "http_failures_total / (http_failures_total + http_requests_total)",
+    "http_requests_total * on (namespace, pod) group_left (node) pod_info",
+    "pod_info{pod=\"pod-0\"}",
+    "1 + 2 * 3",
+];
+
 fn fleet() -> MemoryStore {
-    let mut series = Vec::with_capacity(SERIES);
+    let mut series = Vec::with_capacity(3 * SERIES);
     let mut times = Arc::new(Vec::new());
-    for at in 0..SERIES {
-        let (target, member) = (at / SERIES_PER_TARGET, at % SERIES_PER_TARGET);
-        if member == 0 {
-            let jitter = (target as i64 * 7919) % INTERVAL_MS;
-            times = Arc::new((0..SAMPLES).map(|i| i * INTERVAL_MS + jitter).collect());
+    for (name, scale) in [("http_requests_total", 1e6), ("http_failures_total", 1e3)] {
+        for at in 0..SERIES {
+            let (target, member) = (at / SERIES_PER_TARGET, at % SERIES_PER_TARGET);
+            if member == 0 {
+                times = times_of(target);
+            }
+            let slope = if at % 2 == 0 { 0.0 } else { (at % 97) as f64 };
+            let pairs = [
+                ("__name__", name.to_owned()),
+                ("namespace", format!("ns-{}", target % 20)),
+                ("deployment", format!("app-{}", target % 60)),
+                ("pod", format!("pod-{target}")),
+                ("path", format!("/api/{}", member % 12)),
+                ("code", (200 + member / 12).to_string()),
+            ];
+            series.push(Series {
+                labels: Labels::from_pairs(pairs),
+                times: times.clone(),
+                values: (0..SAMPLES).map(|i| scale + slope * i as f64).collect(),
+            });
         }
-        let slope = if at % 2 == 0 { 0.0 } else { (at % 97) as f64 };
-        let values = (0..SAMPLES).map(|i| 1e6 + slope * i as f64).collect();
+    }
+    for target in 0..SERIES / SERIES_PER_TARGET {
         let pairs = [
-            ("__name__", "http_requests_total".to_owned()),
+            ("__name__", "pod_info".to_owned()),
             ("namespace", format!("ns-{}", target % 20)),
-            ("deployment", format!("app-{}", target % 60)),
             ("pod", format!("pod-{target}")),
-            ("path", format!("/api/{}", member % 12)),
-            ("code", (200 + member / 12).to_string()),
+            ("node", format!("node-{}", target % 30)),
         ];
         series.push(Series {
             labels: Labels::from_pairs(pairs),
-            times: times.clone(),
-            values,
+            times: times_of(target),
+            values: vec![1.0; SAMPLES as usize],
         });
     }
     MemoryStore::new(series)
 }
 
-fn best(env: &Env, compute: &dyn Compute, store: &MemoryStore, text: &str) -> Duration {
+fn times_of(target: usize) -> Arc<Vec<i64>> {
+    let jitter = (target as i64 * 7919) % INTERVAL_MS;
+    Arc::new((0..SAMPLES).map(|i| i * INTERVAL_MS + jitter).collect())
+}
+
+/// The best time of a query on the threads of `compute`.
+fn best(
+    env: &Env,
+    compute: &dyn Compute,
+    store: &MemoryStore,
+    (text, time): (&str, EvalTime),
+) -> Duration {
     let (tenant, cancel) = (TenantId::anonymous(), Cancel::new());
     let budget = Budget::new("query", 1 << 30);
     let context = Context {
@@ -71,11 +143,6 @@ fn best(env: &Env, compute: &dyn Compute, store: &MemoryStore, text: &str) -> Du
         default_subquery_step_ms: 60_000,
         samples_max: 50_000_000,
     };
-    let time = EvalTime::Range {
-        start: 300_000,
-        end: 300_000 + (STEPS as i64 - 1) * INTERVAL_MS,
-        step_ms: INTERVAL_MS,
-    };
     let run = || {
         let start = env.clock.monotonic();
         query(&context, text, time, &options).expect("the query is valid");
@@ -88,30 +155,23 @@ fn best(env: &Env, compute: &dyn Compute, store: &MemoryStore, text: &str) -> Du
 fn main() {
     let env = real::env().expect("threads can be started");
     let store = fleet();
-    println!("{SERIES} series x {STEPS} steps, best of {RUNS}");
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| a != "--bench")
         .collect();
-    for text in [
-        "sum by (namespace) (rate(http_requests_total[5m]))",
-        "sum by (deployment, path) (rate(http_requests_total[5m]))",
-        "sum without (pod) (rate(http_requests_total[5m]))",
-        "sum(http_requests_total)",
-        "avg by (namespace) (http_requests_total)",
-        "max by (namespace) (max_over_time(http_requests_total[5m]))",
-        "rate(http_requests_total[5m])",
-        "topk(5, rate(http_requests_total[5m]))",
-        "quantile by (namespace) (0.9, rate(http_requests_total[5m]))",
-        "http_requests_total / http_requests_total",
-        "histogram_quantile(0.9, sum by (namespace, code) (rate(http_requests_total[5m])))",
-    ] {
+    let end = 300_000 + (STEPS as i64 - 1) * INTERVAL_MS;
+    let range = EvalTime::Range {
+        start: 300_000,
+        end,
+        step_ms: INTERVAL_MS,
+    };
+    let print = |text: &str, time: EvalTime, steps: usize| {
         if !wanted.is_empty() && !wanted.iter().any(|part| text.contains(part)) {
-            continue;
+            return;
         }
-        let cell = (SERIES * STEPS) as f64;
-        let one = best(&env, &Inline, &store, text);
-        let all = best(&env, &*env.compute, &store, text);
+        let cell = (SERIES * steps) as f64;
+        let one = best(&env, &Inline, &store, (text, time));
+        let all = best(&env, &*env.compute, &store, (text, time));
         println!(
             "{:>9.2?} {:>6.2} ns | {} threads {:>9.2?} {:>6.2} ns | {text}",
             one,
@@ -120,5 +180,10 @@ fn main() {
             all,
             all.as_nanos() as f64 / cell,
         );
-    }
+    };
+    println!("{SERIES} series x {STEPS} steps, best of {RUNS}");
+    RANGES.iter().for_each(|text| print(text, range, STEPS));
+    println!("{SERIES} series at one moment, best of {RUNS}");
+    let instant = EvalTime::Instant(end);
+    INSTANTS.iter().for_each(|text| print(text, instant, 1));
 }

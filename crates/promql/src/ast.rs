@@ -131,7 +131,7 @@ pub enum At {
 }
 
 /// How a selector picks samples at the edges of its window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Edges {
     /// The plain way.
     #[default]
@@ -213,7 +213,7 @@ pub enum AggregateOp {
 }
 
 /// Which labels a grouping or a matching looks at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Grouping {
     /// `by (...)`
     By(Vec<String>),
@@ -261,7 +261,7 @@ pub enum BinaryOp {
 }
 
 /// How many elements of one side pair with how many of the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[allow(missing_docs)]
 pub enum Cardinality {
     #[default]

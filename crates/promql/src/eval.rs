@@ -43,6 +43,7 @@ pub(crate) mod ranked;
 pub(crate) mod rate;
 pub(crate) mod reads;
 pub(crate) mod result;
+pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod stream;
 pub(crate) mod window;
@@ -52,7 +53,7 @@ use crate::durations::{self, DurationContext};
 use crate::eval::account::Account;
 use crate::eval::evaluator::Evaluator;
 use crate::parser::parse;
-use crate::plan::{QueryTimes, plan};
+use crate::plan::{Node, QueryTimes, plan};
 use crate::value::{QueryError, QueryResult};
 use crate::{Context, EvalTime, Options};
 
@@ -84,22 +85,7 @@ fn evaluate(
     time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, QueryError> {
-    let times = match time {
-        EvalTime::Instant(time) => QueryTimes {
-            start: time,
-            end: time,
-            step_ms: 0,
-        },
-        EvalTime::Range {
-            start,
-            end,
-            step_ms,
-        } => QueryTimes {
-            start,
-            end,
-            step_ms,
-        },
-    };
+    let times = QueryTimes::of(time);
     let is_range = matches!(time, EvalTime::Range { .. });
     if is_range && !matches!(expr.value_type(), ValueType::Scalar | ValueType::Vector) {
         return Err(QueryError::Parse(format!(
@@ -112,11 +98,23 @@ fn evaluate(
         range_ms: times.end - times.start,
     };
     durations::resolve(&mut expr, context)?;
-    let node = plan(&expr, &times);
+    run(ctx, &plan(&expr, &times), text, time, options)
+}
+
+/// Evaluates a plan.
+fn run(
+    ctx: &Context<'_>,
+    node: &Node,
+    text: Option<&str>,
+    time: EvalTime,
+    options: &Options,
+) -> Result<QueryResult, QueryError> {
+    let times = QueryTimes::of(time);
+    let is_range = matches!(time, EvalTime::Range { .. });
     let account = Account::new(ctx.budget, ctx.cancel, options.samples_max);
     account.check()?;
     let mut evaluator = Evaluator::new(ctx, &account, options);
-    let value = result::value_of(&mut evaluator, &node, &times, is_range)?;
+    let value = result::value_of(&mut evaluator, node, &times, is_range)?;
     let (warnings, infos) = evaluator.notes.render(text);
     Ok(QueryResult {
         value,

@@ -4,8 +4,12 @@
 //! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is
 //! the same at all steps, so that it is computed once.
 
+mod sharing;
 mod statistics;
 
+pub(crate) use sharing::Shared;
+
+use crate::EvalTime;
 use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
@@ -26,6 +30,50 @@ pub(crate) struct Node {
     pub(crate) value_type: ValueType,
     /// Whether its value is the same at all steps.
     pub(crate) is_invariant: bool,
+    /// Set if its value is needed in other places too.
+    pub(crate) shared: Option<Shared>,
+}
+
+impl Node {
+    /// Where remarks of its own evaluation stand.
+    pub(crate) fn own_span(&self) -> Span {
+        match &self.shared {
+            Some(shared) if !shared.of_samples => shared.span,
+            _ => self.span,
+        }
+    }
+
+    /// The nodes right below.
+    fn children(&self) -> Vec<&Node> {
+        match &self.kind {
+            NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
+            NodeKind::Vector(_) | NodeKind::Matrix(..) => Vec::new(),
+            NodeKind::Subquery(subquery) => vec![&subquery.inner],
+            NodeKind::Call(_, args) => args.iter().collect(),
+            NodeKind::Aggregate(aggregate) => {
+                let param = aggregate.param.as_ref();
+                param.into_iter().chain([&aggregate.input]).collect()
+            }
+            NodeKind::Binary(binary) => vec![&binary.left, &binary.right],
+            NodeKind::Negate(inner) | NodeKind::Same(inner) => vec![inner],
+        }
+    }
+
+    /// [`Node::children`], to be changed.
+    fn children_mut(&mut self) -> Vec<&mut Node> {
+        match &mut self.kind {
+            NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
+            NodeKind::Vector(_) | NodeKind::Matrix(..) => Vec::new(),
+            NodeKind::Subquery(subquery) => vec![&mut subquery.inner],
+            NodeKind::Call(_, args) => args.iter_mut().collect(),
+            NodeKind::Aggregate(aggregate) => {
+                let param = aggregate.param.as_mut();
+                param.into_iter().chain([&mut aggregate.input]).collect()
+            }
+            NodeKind::Binary(binary) => vec![&mut binary.left, &mut binary.right],
+            NodeKind::Negate(inner) | NodeKind::Same(inner) => vec![inner],
+        }
+    }
 }
 
 /// The kinds of nodes.
@@ -54,7 +102,7 @@ pub(crate) enum NodeKind {
 }
 
 /// Series and how their samples are picked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Selector {
     /// All conditions.
     pub(crate) matchers: Vec<Matcher>,
@@ -123,6 +171,26 @@ pub(crate) struct QueryTimes {
 }
 
 impl QueryTimes {
+    /// The times of a query that is evaluated at `time`.
+    pub(crate) fn of(time: EvalTime) -> Self {
+        match time {
+            EvalTime::Instant(time) => Self {
+                start: time,
+                end: time,
+                step_ms: 0,
+            },
+            EvalTime::Range {
+                start,
+                end,
+                step_ms,
+            } => Self {
+                start,
+                end,
+                step_ms,
+            },
+        }
+    }
+
     /// The steps.
     pub(crate) fn grid(&self) -> Grid {
         Grid::between(self.start, self.end, self.step_ms.max(1))
@@ -131,6 +199,13 @@ impl QueryTimes {
 
 /// Plans an expression whose durations are settled.
 pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
+    let mut node = plan_apart(expr, times);
+    sharing::mark(&mut node);
+    node
+}
+
+/// The same with every place by itself, whatever is equal.
+pub(crate) fn plan_apart(expr: &Expr, times: &QueryTimes) -> Node {
     let mut node = plan_node(expr, times);
     statistics::mark(&mut node);
     node
@@ -171,6 +246,7 @@ fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
         span: expr.span,
         value_type,
         is_invariant,
+        shared: None,
     }
 }
 

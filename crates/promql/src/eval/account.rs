@@ -11,6 +11,25 @@ use firn_model::cancel::{Cancel, Reason};
 use firn_model::error::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What was counted when part of an evaluation began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    held: u64,
+    peak: u64,
+    total: u64,
+}
+
+/// What part of an evaluation counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Samples that it left held.
+    held: u64,
+    /// The most that it held at one time.
+    peak: u64,
+    /// Samples that it read.
+    total: u64,
+}
+
 /// The counters of one query; shared by all its threads.
 #[derive(Debug)]
 pub(crate) struct Account<'a> {
@@ -76,6 +95,12 @@ impl<'a> Account<'a> {
         Ok(())
     }
 
+    /// Counts samples as given up: those of rows that others were made of.
+    pub(crate) fn release(&self, samples: u64) {
+        self.held
+            .fetch_sub(samples.min(self.held()), Ordering::Relaxed);
+    }
+
     /// Samples held now.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
@@ -100,6 +125,33 @@ impl<'a> Account<'a> {
     /// Sets the number of samples read: part of an evaluation may count for more or for nothing.
     pub(crate) fn set_total(&self, samples: u64) {
         self.total.store(samples, Ordering::Relaxed);
+    }
+
+    /// Begins to count what part of an evaluation costs.
+    pub(crate) fn begin(&self) -> Mark {
+        let held = self.held();
+        Mark {
+            held,
+            peak: self.peak.swap(held, Ordering::Relaxed),
+            total: self.total(),
+        }
+    }
+
+    /// What was counted since `mark`.
+    pub(crate) fn cost_since(&self, mark: Mark) -> Cost {
+        let peak = self.peak.fetch_max(mark.peak, Ordering::Relaxed);
+        Cost {
+            held: self.held().saturating_sub(mark.held),
+            peak: peak.saturating_sub(mark.held),
+            total: self.total().saturating_sub(mark.total),
+        }
+    }
+
+    /// Counts the same once more, or fails if the query may not hold so many samples.
+    pub(crate) fn repeat(&self, cost: &Cost) -> Result<(), QueryError> {
+        self.glimpse(cost.peak)?;
+        self.count_read(cost.total);
+        self.hold(cost.held)
     }
 
     /// Reserves memory.

@@ -326,6 +326,16 @@ impl Annotations {
         }
     }
 
+    /// The same where places are numbers of entries in `places`.
+    pub(crate) fn moved(mut self, places: &[u32]) -> Self {
+        for annotation in &mut self.0 {
+            if let Some(place) = places.get(annotation.position as usize) {
+                annotation.position = *place;
+            }
+        }
+        self
+    }
+
     /// Warnings and infos; with positions if the text of the query is known.
     pub(crate) fn render(&self, query: Option<&str>) -> (Vec<String>, Vec<String>) {
         let of = |level: Level| {

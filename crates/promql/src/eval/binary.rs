@@ -44,7 +44,7 @@ pub(crate) fn vector(
     } else {
         let pairing = Pairing {
             operation,
-            span: node.span,
+            span: node.own_span(),
             strips_names: operation.returns_bool && !delayed,
             may_repeat: delayed && grid.count == 1,
             left: &left,

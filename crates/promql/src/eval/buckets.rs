@@ -27,6 +27,7 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use native::Native;
 use repair_log::RepairLog;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The label of a bucket's upper bound.
 const BOUND: &str = "le";
@@ -156,7 +157,7 @@ fn open_metrics_float(value: f64) -> String {
 
 /// The histograms of a vector.
 struct Histograms {
-    frame: Frame,
+    frame: Arc<Frame>,
     grid: Grid,
     histograms: Vec<Member>,
     natives: Vec<Native>,

@@ -256,7 +256,7 @@ fn timestamp(
                 true => LeafKind::NewestStart,
                 false => LeafKind::NewestTime,
             };
-            let leaf = evaluator.selector_leaf(selector, kind, grid)?;
+            let leaf = evaluator.selector_leaf(arg, selector, kind, grid)?;
             Ok(Stream::from_leaf(leaf, delayed))
         }
         _ if of_start => {

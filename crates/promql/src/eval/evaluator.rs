@@ -10,6 +10,7 @@ use crate::eval::grid::{Grid, Reach};
 use crate::eval::kinds::refuse_all;
 use crate::eval::leaf::{Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::shared::{SharedValue, SharedValues};
 use crate::eval::source::{Resampled, Selected, Source};
 use crate::eval::stream::Stream;
 use crate::eval::{aggregate, binary, calls, go_math};
@@ -33,6 +34,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) options: &'a Options,
     /// What it has to say so far.
     pub(crate) notes: Annotations,
+    /// Values that are needed again.
+    pub(crate) shared: SharedValues,
 }
 
 impl<'a> Evaluator<'a> {
@@ -47,6 +50,7 @@ impl<'a> Evaluator<'a> {
             account,
             options,
             notes: Annotations::default(),
+            shared: SharedValues::default(),
         }
     }
 
@@ -64,18 +68,35 @@ impl<'a> Evaluator<'a> {
         if node.is_invariant && grid.start != grid.end {
             return self.repeated(node, grid);
         }
+        match &node.shared {
+            Some(shared) if !shared.of_samples => {
+                let value = self.once(shared, grid, |evaluator| {
+                    let stream = evaluator.vector_of(node, grid)?;
+                    Ok(SharedValue::Rows(evaluator.rows_of(stream)?))
+                })?;
+                match value {
+                    SharedValue::Rows(frame) => Ok(frame.into()),
+                    _ => Err(not_a_vector(node)),
+                }
+            }
+            _ => self.vector_of(node, grid),
+        }
+    }
+
+    /// As [`Evaluator::vector`], wherever else the value is needed.
+    fn vector_of(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         let delayed = self.delays_names();
         match &node.kind {
             NodeKind::Vector(selector) => {
                 let kind = match selector.edges {
-                    Edges::Smoothed => LeafKind::Smoothed(node.span),
+                    Edges::Smoothed => LeafKind::Smoothed(node.own_span()),
                     Edges::Plain | Edges::Anchored => LeafKind::Newest,
                 };
-                let leaf = self.selector_leaf(selector, kind, grid)?;
+                let leaf = self.selector_leaf(node, selector, kind, grid)?;
                 Ok(Stream::from_leaf(leaf, delayed))
             }
             NodeKind::Call(function, args) => calls::vector(self, node, function, args, grid),
-            NodeKind::Aggregate(inner) => aggregate::vector(self, inner, node.span, grid),
+            NodeKind::Aggregate(inner) => aggregate::vector(self, inner, node.own_span(), grid),
             NodeKind::Binary(operation) => self.binary(node, operation, grid),
             NodeKind::Negate(inner) => Ok(self.vector(inner, grid)?.then(RowOp::Negate, delayed)),
             NodeKind::Same(inner) => self.vector(inner, grid),
@@ -84,8 +105,18 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The value of a node that is an instant vector, all rows at once.
-    pub(crate) fn frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
+    pub(crate) fn frame(&mut self, node: &Node, grid: Grid) -> Result<Arc<Frame>, QueryError> {
         let stream = self.vector(node, grid)?;
+        self.rows_of(stream)
+    }
+
+    /// The same, to be changed: a copy if others need it too.
+    pub(crate) fn own_frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
+        let frame = self.frame(node, grid)?;
+        Arc::try_unwrap(frame).or_else(|frame| frame.duplicate(self.account))
+    }
+
+    fn rows_of(&mut self, stream: Stream) -> Result<Arc<Frame>, QueryError> {
         stream.into_frame(self.ctx.compute, self.account, &mut self.notes)
     }
 
@@ -120,7 +151,7 @@ impl<'a> Evaluator<'a> {
         let scalars = self.scalar(scalar, grid)?;
         if scalar_left && matches!(operation.op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
             let frame = self.frame(vector, grid)?;
-            refuse_all(operation.op, node.span, &frame, &mut self.notes);
+            refuse_all(operation.op, node.own_span(), &frame, &mut self.notes);
             return Ok(Frame::new(grid.count).into());
         }
         let op = RowOp::Scalar(ScalarOp {
@@ -128,7 +159,7 @@ impl<'a> Evaluator<'a> {
             scalars,
             scalar_left,
             returns_bool: operation.returns_bool,
-            span: node.span,
+            span: node.own_span(),
         });
         let delayed = self.delays_names();
         Ok(self.vector(vector, grid)?.then(op, delayed))
@@ -137,6 +168,20 @@ impl<'a> Evaluator<'a> {
     /// The value of a node that is a scalar: one number a step.
     pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
         self.account.check()?;
+        let Some(shared) = &node.shared else {
+            return self.scalar_of(node, grid);
+        };
+        let value = self.once(shared, grid, |evaluator| {
+            let numbers = evaluator.scalar_of(node, grid)?;
+            Ok(SharedValue::Numbers(numbers.into()))
+        })?;
+        match value {
+            SharedValue::Numbers(numbers) => Ok(numbers.to_vec()),
+            _ => Err(not_a_vector(node)),
+        }
+    }
+
+    fn scalar_of(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
         match &node.kind {
             NodeKind::Number(number) => Ok(vec![*number; grid.count]),
             NodeKind::Same(inner) => self.scalar(inner, grid),
@@ -220,6 +265,7 @@ impl<'a> Evaluator<'a> {
     /// A leaf over the series that an instant selector finds.
     pub(crate) fn selector_leaf(
         &mut self,
+        node: &Node,
         selector: &Selector,
         kind: LeafKind,
         grid: Grid,
@@ -235,8 +281,21 @@ impl<'a> Evaluator<'a> {
             reach.range_ms = lookback_ms.saturating_mul(2);
             reach.offset_ms = reach.offset_ms.saturating_sub(lookback_ms);
         }
+        let source = match &node.shared {
+            Some(shared) if shared.of_samples => {
+                let value = self.once(shared, grid, |evaluator| {
+                    let source = evaluator.select(selector, &reach, &grid)?;
+                    Ok(SharedValue::Series(source))
+                })?;
+                match value {
+                    SharedValue::Series(source) => source,
+                    _ => return Err(not_a_vector(node)),
+                }
+            }
+            _ => self.select(selector, &reach, &grid)?,
+        };
         Ok(Leaf {
-            source: self.select(selector, &reach, &grid)?,
+            source,
             kind,
             grid,
             reach,
@@ -264,6 +323,19 @@ impl<'a> Evaluator<'a> {
 
     /// The samples that a range vector is made of.
     pub(crate) fn matrix(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
+        let Some(shared) = &node.shared else {
+            return self.matrix_of(node, grid);
+        };
+        let value = self.once(shared, grid, |evaluator| {
+            Ok(SharedValue::Range(evaluator.matrix_of(node, grid)?))
+        })?;
+        match value {
+            SharedValue::Range(range) => Ok(range),
+            _ => Err(not_a_vector(node)),
+        }
+    }
+
+    fn matrix_of(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
         match &node.kind {
             NodeKind::Matrix(selector, range_ms) => {
                 let mut reach = Reach {
@@ -315,7 +387,7 @@ impl<'a> Evaluator<'a> {
                 let values = self.scalar(&subquery.inner, inner_grid)?;
                 scalar_frame(&values)
             }
-            _ => self.frame(&subquery.inner, inner_grid)?,
+            _ => self.own_frame(&subquery.inner, inner_grid)?,
         };
         frame.keep(memory);
         Ok((frame, inner_grid, reach))

@@ -11,7 +11,9 @@
 //! histogram has no float. So a function of floats passes over histograms by itself. In a [`Frame`]
 //! no row is empty.
 
+use crate::eval::account::Account;
 use crate::eval::kinds::Operand;
+use crate::value::QueryError;
 use firn_model::budget::Reservation;
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::labels::Labels;
@@ -174,9 +176,39 @@ impl Frame {
         self.memory.push(memory);
     }
 
-    /// Takes over the memory of the frame that this one was made of.
-    pub(crate) fn keep_memory_of(&mut self, input: &mut Frame) {
-        self.memory.append(&mut input.memory);
+    /// Takes over the memory of the frame that this one was made of, and is no larger than. While
+    /// others hold that one, memory of its own is reserved.
+    pub(crate) fn replace(
+        &mut self,
+        input: Arc<Frame>,
+        account: &Account<'_>,
+    ) -> Result<(), QueryError> {
+        match Arc::try_unwrap(input) {
+            Ok(mut input) => self.memory.append(&mut input.memory),
+            Err(_) => self.memory.push(account.reserve(self.bytes())?),
+        }
+        Ok(())
+    }
+
+    /// The same rows with memory of their own.
+    pub(crate) fn duplicate(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
+        let memory = vec![account.reserve(self.bytes())?];
+        Ok(Frame {
+            steps: self.steps,
+            heads: self.heads.clone(),
+            values: self.values.clone(),
+            histograms: self.histograms.clone(),
+            memory,
+        })
+    }
+
+    /// What the rows take; label sets and histograms are there once for all frames.
+    fn bytes(&self) -> usize {
+        let points = self
+            .histograms
+            .iter()
+            .map(|points| size_of_val(&points[..]));
+        size_of_val(&self.values[..]) + size_of_val(&self.heads[..]) + points.sum::<usize>()
     }
 
     /// Adds a series; an empty row is left out.

@@ -34,7 +34,7 @@ pub(crate) fn replace(
     })?;
     let source = String::from_utf8_lossy(source);
     let replacement = String::from_utf8_lossy(replacement);
-    let mut frame = evaluator.frame(&args[0], grid)?;
+    let mut frame = evaluator.own_frame(&args[0], grid)?;
     set_label(evaluator, &mut frame, destination, |labels, value| {
         let Some(captures) = regex.captures(labels.get(&source)) else {
             return Ok(false);
@@ -66,7 +66,7 @@ pub(crate) fn join(
             destination,
         )
     })?;
-    let mut frame = evaluator.frame(&args[0], grid)?;
+    let mut frame = evaluator.own_frame(&args[0], grid)?;
     set_label(evaluator, &mut frame, destination, |labels, value| {
         let values: Vec<&[u8]> = sources.iter().map(|name| labels.get(name)).collect();
         let separators = separator
@@ -147,12 +147,12 @@ pub(crate) fn sort(
     args: &[Node],
     grid: Grid,
 ) -> Result<Stream, QueryError> {
-    let mut frame = evaluator.frame(&args[0], grid)?;
+    let frame = evaluator.frame(&args[0], grid)?;
     // A range of which one step is left is one still.
     if grid.start != grid.end {
         evaluator
             .notes
-            .add(Annotation::sort_in_range_query(node.span));
+            .add(Annotation::sort_in_range_query(node.own_span()));
     }
     let by_value = matches!(function, FunctionId::Sort | FunctionId::SortDesc);
     let has_floats = |series: &usize| !by_value || frame.row(*series).has_floats();
@@ -176,7 +176,7 @@ pub(crate) fn sort(
     if by_value {
         sorted = sorted.floats_only();
     }
-    sorted.keep_memory_of(&mut frame);
+    sorted.replace(frame, evaluator.account)?;
     Ok(sorted.into())
 }
 

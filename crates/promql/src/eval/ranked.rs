@@ -35,7 +35,7 @@ pub(crate) fn frame(
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
     let groups = Groups::of(&input, &node.grouping, evaluator.ctx.compute)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
-    let mut input = input.into_frame(compute, account, &mut evaluator.notes)?;
+    let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     if !check_param(evaluator, node, &Extremes::of(&params))? {
         return Ok(Frame::new(grid.count));
     }
@@ -72,7 +72,7 @@ pub(crate) fn frame(
         [only] => input.select(only.iter().map(|series| *series as usize)),
         _ => keep(&input, &chosen),
     };
-    out.keep_memory_of(&mut input);
+    out.replace(input, account)?;
     Ok(out)
 }
 

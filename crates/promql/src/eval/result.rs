@@ -15,6 +15,7 @@ use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimestampMs, is_stale};
+use std::sync::Arc;
 
 /// Evaluates the whole plan.
 pub(crate) fn value_of(
@@ -56,15 +57,15 @@ fn without_names(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
     grid: Grid,
-) -> Result<Frame, QueryError> {
-    let mut frame = evaluator.frame(node, grid)?;
+) -> Result<Arc<Frame>, QueryError> {
     if !evaluator.delays_names() {
-        return Ok(frame);
+        return evaluator.frame(node, grid);
     }
+    let mut frame = evaluator.own_frame(node, grid)?;
     for head in frame.heads_mut().iter_mut().filter(|h| h.drops_name) {
         head.labels = without_metadata(head.labels.as_ref());
     }
-    merge_equal(frame, Collision::MergedByKind, evaluator.account)
+    merge_equal(frame, Collision::MergedByKind, evaluator.account).map(Arc::new)
 }
 
 fn vector_of(frame: &Frame, time: TimestampMs) -> Vec<VectorElement> {

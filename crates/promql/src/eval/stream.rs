@@ -20,13 +20,14 @@ use firn_model::env::Compute;
 use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What makes rows.
 pub(crate) enum Base {
     /// Samples of a source.
-    Leaf(Leaf),
-    /// Rows that are there already.
-    Frame(Frame),
+    Leaf(Box<Leaf>),
+    /// Rows that are there already, perhaps for others too.
+    Frame(Arc<Frame>),
 }
 
 /// What happens to series that become equal by losing their names.
@@ -55,6 +56,12 @@ pub(crate) struct Stream {
 
 impl From<Frame> for Stream {
     fn from(frame: Frame) -> Self {
+        Arc::new(frame).into()
+    }
+}
+
+impl From<Arc<Frame>> for Stream {
+    fn from(frame: Arc<Frame>) -> Self {
         Self {
             base: Base::Frame(frame),
             ops: Vec::new(),
@@ -75,7 +82,7 @@ impl Stream {
             LeafKind::NewestTime | LeafKind::NewestStart => (Some(Collision::Merged), true),
         };
         Self {
-            base: Base::Leaf(leaf),
+            base: Base::Leaf(Box::new(leaf)),
             ops: Vec::new(),
             strips_names: strips.filter(|_| !delayed),
             strips_after: 0,
@@ -194,7 +201,7 @@ impl Stream {
         compute: &dyn Compute,
         account: &Account<'_>,
         notes: &mut Annotations,
-    ) -> Result<Frame, QueryError> {
+    ) -> Result<Arc<Frame>, QueryError> {
         if self.ops.is_empty()
             && let Base::Frame(frame) = self.base
         {
@@ -202,7 +209,7 @@ impl Stream {
         }
         let doubtful = self.strips_names.filter(|_| !self.is_certainly_distinct());
         let Some(collision) = doubtful else {
-            return self.all_rows(compute, account, notes);
+            return self.all_rows(compute, account, notes).map(Arc::new);
         };
         // Series collide where names go, whatever later operations leave of them.
         let later = self.ops.split_off(self.strips_after);
@@ -227,6 +234,9 @@ impl Stream {
             Ok(())
         };
         in_parts(compute, self.len(), SERIES_PER_PART, task, merge)?;
+        if let Base::Frame(input) = &self.base {
+            account.release(input.samples());
+        }
         Ok(out)
     }
 
@@ -288,7 +298,7 @@ pub(crate) fn same_labelset() -> QueryError {
 
 /// Makes one series of those with equal labels.
 pub(crate) fn merge_equal(
-    mut frame: Frame,
+    frame: Frame,
     collision: Collision,
     account: &Account<'_>,
 ) -> Result<Frame, QueryError> {
@@ -322,7 +332,7 @@ pub(crate) fn merge_equal(
         out.push(head.clone(), row.row());
     }
     drop(members);
-    out.keep_memory_of(&mut frame);
+    out.replace(frame.into(), account)?;
     Ok(out)
 }
 

@@ -1,9 +1,11 @@
 //! A store in memory for tests and benchmarks: columns as they were given, no index, no limits.
 
+pub mod random;
+
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::Error;
-use firn_model::labels::Labels;
-use firn_model::matcher::Matcher;
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_model::store::{Select, SelectRequest, Selection};
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +28,8 @@ pub struct Series {
 pub struct MemoryStore {
     series: Arc<Vec<Series>>,
     columns: Arc<HashMap<String, LabelColumn>>,
+    /// The series of each metric, so that a look-up does not hide what evaluation costs.
+    by_name: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl MemoryStore {
@@ -37,18 +41,33 @@ impl MemoryStore {
         }
         let column = |name: &String| (name.clone(), column_of(&series, name));
         let columns = names.iter().map(column).collect();
+        let mut by_name: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        for (at, one) in series.iter().enumerate() {
+            let name = one.labels.get(METRIC_NAME).to_vec();
+            by_name.entry(name).or_default().push(at);
+        }
         Self {
+            by_name,
             series: Arc::new(series),
             columns: Arc::new(columns),
         }
     }
 
     fn matching(&self, matchers: &[Matcher]) -> Vec<usize> {
-        let matches = |labels: &Labels| matchers.iter().all(|m| m.matches(labels.get(m.name())));
-        let all = self.series.iter().enumerate();
-        all.filter(|(_, series)| matches(&series.labels))
-            .map(|(at, _)| at)
-            .collect()
+        let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal;
+        let rest: Vec<&Matcher> = matchers.iter().filter(|m| !is_name(m)).collect();
+        let matches = |labels: &Labels| rest.iter().all(|m| m.matches(labels.get(m.name())));
+        let filtered = |at: &usize| matches(&self.series[*at].labels);
+        match matchers.iter().find(is_name) {
+            Some(name) => {
+                let named = self.by_name.get(name.value()).cloned().unwrap_or_default();
+                match rest.is_empty() {
+                    true => named,
+                    false => named.into_iter().filter(filtered).collect(),
+                }
+            }
+            None => (0..self.series.len()).filter(filtered).collect(),
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use crate::eval::account::Account;
 use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
 use crate::eval::stream::{Collision, merge_equal};
 use crate::value::QueryError;
+use std::sync::Arc;
 
 /// The value of the operation.
 pub(super) fn frame(
     op: BinaryOp,
-    mut left: Frame,
-    mut right: Frame,
+    left: Arc<Frame>,
+    right: Arc<Frame>,
     signatures: &Signatures,
     account: &Account<'_>,
 ) -> Result<Frame, QueryError> {
@@ -21,9 +22,8 @@ pub(super) fn frame(
         BinaryOp::Or => {
             let taken = Presence::of(&left, &signatures.left, signatures.count);
             let mut rest = taken.filter(&right, &signatures.right, false, account)?;
-            rest.keep_memory_of(&mut right);
-            let mut out = Frame::new(steps);
-            out.append(left);
+            rest.replace(right, account)?;
+            let mut out = Arc::try_unwrap(left).or_else(|left| left.duplicate(account))?;
             out.append(rest);
             if steps > 1 {
                 return merge_equal(out, Collision::Merged, account);
@@ -33,7 +33,7 @@ pub(super) fn frame(
         _ => {
             let other = Presence::of(&right, &signatures.right, signatures.count);
             let mut out = other.filter(&left, &signatures.left, op == BinaryOp::And, account)?;
-            out.keep_memory_of(&mut left);
+            out.replace(left, account)?;
             Ok(out)
         }
     }
