@@ -2,6 +2,7 @@
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod active;
 mod command_line;
 mod configs;
 mod disk;

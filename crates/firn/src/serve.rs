@@ -27,6 +27,7 @@ use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_server::App;
+use firn_server::active::ActiveQueries;
 use firn_server::parts::Backend;
 use firn_storage::store::{
     BACKLOG_BYTES_MAX, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode,
@@ -155,6 +156,7 @@ struct Node {
     own_bytes: usize,
     options: StoreOptions,
     keeps_exemplars: bool,
+    queries_max: usize,
     running: Arc<Running>,
     app: App,
     servers: Servers,
@@ -208,6 +210,7 @@ impl Node {
             own_bytes: process::resident_bytes(),
             options,
             keeps_exemplars: keeps_exemplars(settings),
+            queries_max: settings.query_concurrency,
             running,
             app,
             servers,
@@ -240,7 +243,8 @@ impl Node {
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
-        self.app.open(backend(&store, &pipeline, &scraping));
+        let active = self.open_active_queries().await?;
+        self.app.open(backend(&store, &pipeline, &scraping, active));
         info!("ready");
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
@@ -264,6 +268,14 @@ impl Node {
                 Ok(())
             }
         }
+    }
+
+    /// The folder is this process's by now: the store has its lock.
+    async fn open_active_queries(&self) -> Result<ActiveQueries, ServeError> {
+        let (env, dir) = (self.env.clone(), self.options.dir.clone());
+        let slots = self.queries_max;
+        let opened = spawn_blocking(move || ActiveQueries::open(&env, &dir, slots));
+        Ok(opened.await?)
     }
 
     /// Keeps the clockwork going until someone wants the process to end.
@@ -414,12 +426,18 @@ async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, Serve
         .map_err(ServeError::Open)
 }
 
-fn backend(store: &Arc<Store>, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) -> Backend {
+fn backend(
+    store: &Arc<Store>,
+    pipeline: &Arc<Pipeline>,
+    scraping: &Arc<Scraping>,
+    active: ActiveQueries,
+) -> Backend {
     let figures = store.clone();
     Backend {
         store: store.clone(),
         pipeline: pipeline.clone(),
         scraping: scraping.clone(),
+        active,
         stats: Arc::new(move |top| figures.stats(top)),
         collectors: vec![store.clone(), scraping.clone()],
     }

@@ -7,10 +7,13 @@
 //! Invariant: a handler that has a backend sees every acked sample; no lock is held across an
 //! await.
 
+use crate::active::{Entry, Record};
 use crate::failure::{Cause, Failure};
 use crate::limits::Limits;
 use crate::metrics::ServerMetrics;
 use crate::parts::{AppParts, Backend};
+use crate::question::Question;
+use crate::queue::FairQueue;
 use axum::http::HeaderMap;
 use firn_model::budget::Budget;
 use firn_model::cancel::{Cancel, Reason};
@@ -37,8 +40,8 @@ pub struct State {
     pub(crate) queries: Budget,
     /// Memory of bodies being received or decoded.
     pub(crate) bodies: Budget,
-    /// Queries that may be evaluated; waiters are served in the order in which they came.
-    pub(crate) query_slots: Arc<Semaphore>,
+    /// Queries that may be evaluated.
+    pub(crate) query_queue: FairQueue,
     /// Writes that may be decoded.
     pub(crate) write_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
@@ -71,7 +74,7 @@ impl App {
             bodies: parts
                 .memory
                 .child("request bodies", limits.bodies_bytes_max),
-            query_slots: Arc::new(Semaphore::new(limits.queries_max)),
+            query_queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
             metrics: ServerMetrics::default(),
             profiling: AtomicBool::new(false),
@@ -157,13 +160,15 @@ impl Drop for CancelOnDrop {
 }
 
 impl App {
-    /// Runs `job` on a thread of its own when a query slot is free, and gives up at `deadline` or
-    /// when the caller is dropped. A job that was given up keeps its slot until it notices.
+    /// Runs `job`, which answers `question`, on a thread of its own when it is its client's turn,
+    /// and gives up at `deadline` or when the caller is dropped. A job that was given up keeps its
+    /// place until it notices.
     ///
     /// Compute threads get only the parts into which a query splits itself: one that waits for such
     /// a part takes up other work meanwhile, which must never be another whole query.
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
+        question: Question,
         deadline: Instant,
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -172,24 +177,34 @@ impl App {
             Failure::new(cause, format!("query timed out in {place}"))
         };
         let waiting = self.metrics.queries_waiting.enter();
-        let slot = timeout_at(deadline, self.query_slots.clone().acquire_owned()).await;
+        let place = timeout_at(deadline, self.query_queue.enter(question.client.clone())).await;
         drop(waiting);
-        let slot = slot
-            .map_err(|_| timed_out("query queue"))?
-            .map_err(|_| Failure::internal("the query queue is closed"))?;
+        let place = place.map_err(|_| timed_out("query queue"))?.map_err(|e| {
+            self.metrics.queries_refused.inc();
+            Failure::new(Cause::Execution(ErrorKind::Unavailable), e.to_string())
+        })?;
         let cancel = CancelOnDrop(Cancel::new());
         let flag = cancel.0.clone();
         let app = self.clone();
+        let question = Arc::new(question);
+        let asked = question.clone();
         let running = spawn_blocking(move || {
             let running = app.metrics.queries_running.enter();
+            let entry = app.write_down(place.number(), &asked);
             let outcome = job(&flag);
-            drop((running, slot));
+            drop((running, entry, place));
             outcome
         });
         match timeout_at(deadline, running).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => {
                 self.metrics.panics.inc();
+                tracing::error!(
+                    expression = question.expression,
+                    handler = question.handler,
+                    tenant = question.tenant.as_str(),
+                    "query panicked"
+                );
                 Err(Failure::internal("the query failed: see the log"))
             }
             Err(_) => {
@@ -197,5 +212,18 @@ impl App {
                 Err(timed_out("expression evaluation"))
             }
         }
+    }
+
+    /// Writes down that a query runs in `place`, until the entry is dropped.
+    fn write_down(&self, place: usize, question: &Question) -> Option<Entry> {
+        let record = Record {
+            handler: question.handler,
+            tenant: question.tenant.as_str(),
+            started: self.parts.env.clock.now_ms(),
+            range: question.range,
+            expression: &question.expression,
+            expression_bytes: question.expression_bytes,
+        };
+        self.backend.get()?.active.enter(place, &record)
     }
 }

@@ -10,12 +10,17 @@ use crate::metrics::Endpoint;
 use crate::origin;
 use crate::parts::Backend;
 use crate::produce::{Encoding, Produce, respond};
+use crate::question::{Question, Range};
+use crate::queue::Client;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use firn_model::cancel::Cancel;
 use firn_model::tenant::TenantId;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// A request that may be worked on.
 pub(crate) struct Call {
@@ -25,6 +30,8 @@ pub(crate) struct Call {
     pub(crate) form: Form,
     /// The path as it was sent.
     pub(crate) path: String,
+    endpoint: Endpoint,
+    client: Client,
     encoding: Encoding,
 }
 
@@ -35,9 +42,12 @@ impl Call {
         endpoint: Endpoint,
         request: Request,
     ) -> Result<Self, Failure> {
+        let tenant = app.tenant(request.headers())?;
         Ok(Self {
             backend,
-            tenant: app.tenant(request.headers())?,
+            endpoint,
+            client: client(app, &tenant, &request),
+            tenant,
             encoding: Encoding::of_request(request.headers()),
             path: request.uri().path().to_owned(),
             form: body::read_form(app, endpoint, request).await?,
@@ -45,10 +55,46 @@ impl Call {
         })
     }
 
+    /// Runs `job` when it is the client's turn, within the longest time of a query: see
+    /// [`App::compute`].
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let deadline = Instant::now() + self.app.limits().query_timeout;
+        self.compute_over(None, deadline, job).await
+    }
+
+    /// Runs `job`, which is about the times of `range`, until `deadline`.
+    pub(crate) async fn compute_over<T: Send + 'static>(
+        &self,
+        range: Option<Range>,
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let question = Question::new(
+            self.endpoint.label(),
+            self.tenant.clone(),
+            self.client.clone(),
+            &self.form,
+            range,
+        );
+        self.app.compute(question, deadline, job).await
+    }
+
     /// A 200 with a JSON document.
     pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
         respond(document, "application/json", self.encoding)
     }
+}
+
+/// Whom the request shares the server with.
+fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
+    if app.parts.multitenancy {
+        return Client::Tenant(tenant.clone());
+    }
+    let peer = request.extensions().get::<SocketAddr>();
+    Client::at(peer.map(|peer| peer.ip()))
 }
 
 /// Answers a request to the JSON API by `handler`.

@@ -11,7 +11,6 @@ use axum::response::Response;
 use firn_model::exemplar::{FoundExemplar, FoundExemplars};
 use firn_model::sample::TimeRange;
 use firn_model::store::ExemplarRequest;
-use tokio::time::Instant;
 
 /// What an exemplar takes in an answer beside its labels: itself and an allocation.
 const EXEMPLAR_BYTES: usize = size_of::<FoundExemplar>() + 32;
@@ -30,8 +29,7 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         call.backend.store.clone(),
         call.tenant.clone(),
     );
-    let deadline = Instant::now() + call.app.limits().query_timeout;
-    let found = call.app.compute(deadline, move |cancel| {
+    let found = call.compute(move |cancel| {
         let selectors = app.parts.engine.selectors(&text, app.parts.query.features);
         let sets = selectors.map_err(Failure::bad_data)?;
         if sets.is_empty() {

@@ -12,6 +12,7 @@
 //! status in one place. What PromQL means and how samples are kept is left to `promql` and
 //! `storage`; the binary builds [`parts::AppParts`] and calls [`serve`].
 
+pub mod active;
 mod answer;
 mod app;
 mod body;
@@ -34,6 +35,8 @@ mod page;
 pub mod parts;
 mod produce;
 mod query;
+mod question;
+mod queue;
 mod request_line;
 mod routes;
 mod socket;

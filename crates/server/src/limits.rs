@@ -45,6 +45,9 @@ pub struct Limits {
     pub writes_decoding_max: usize,
     /// Queries evaluated at one time; default of `--query.max-concurrency`.
     pub queries_max: usize,
+    /// Queries that wait for their turn. A client that waits holds a connection, and there are half
+    /// as many at the default of `--web.max-connections`: only who raises that far meets this.
+    pub queries_waiting_max: usize,
     /// The longest that a query may wait and run; default of `--query.timeout`.
     pub query_timeout: Duration,
     /// Steps of a range query; upstream's number, which Grafana knows.
@@ -81,6 +84,7 @@ impl Limits {
             bodies_bytes_max: 40 * MIB,
             writes_decoding_max: 2 * std::thread::available_parallelism().map_or(1, |n| n.get()),
             queries_max: 20,
+            queries_waiting_max: 1024,
             query_timeout: Duration::from_secs(120),
             steps_max: 11_000,
             selectors_max: 100,

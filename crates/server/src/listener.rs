@@ -17,6 +17,7 @@ use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +47,8 @@ pub async fn serve(
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((socket, place)) => {
-                let connection = server.connection(socket);
+            Ok((socket, peer, place)) => {
+                let connection = server.connection(socket, peer);
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -87,17 +88,21 @@ impl Server {
     async fn accept(
         &self,
         listener: &TcpListener,
-    ) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
         let place = self.places.clone().acquire_owned();
         let place = place.await.map_err(io::Error::other)?;
-        let (socket, _) = listener.accept().await?;
+        let (socket, peer) = listener.accept().await?;
         // Answers are written whole: waiting for more to send only delays them.
         socket.set_nodelay(true)?;
-        Ok((socket, place))
+        Ok((socket, peer, place))
     }
 
     /// Serves one connection to its end.
-    fn connection(&self, socket: TcpStream) -> impl Future<Output = ()> + Send + use<> {
+    fn connection(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let limits = self.app.limits();
         let phase = Phase::default();
         let io = GuardedSocket::new(socket, phase.clone(), limits);
@@ -105,7 +110,8 @@ impl Server {
         let service = service_fn(move |request: Request<Incoming>| {
             let busy = phase.busy();
             let phase = phase.clone();
-            let (request, has_ended) = RequestBody::watch(request);
+            let (mut request, has_ended) = RequestBody::watch(request);
+            request.extensions_mut().insert(peer);
             let answer = routes.call(request);
             async move {
                 let mut response = answer.await?;

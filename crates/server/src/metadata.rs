@@ -21,7 +21,6 @@ use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use std::collections::HashSet;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// Series between two looks at the cancel flag; upstream's number.
 const SERIES_PER_CHECK: usize = 128;
@@ -165,10 +164,6 @@ fn texts_bytes(texts: &[Vec<u8>]) -> usize {
     texts.iter().map(|text| place + text.len()).sum()
 }
 
-fn deadline(call: &Call) -> Instant {
-    Instant::now() + call.app.limits().query_timeout
-}
-
 /// The label sets of series.
 pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     if let Some(error) = call.form.first_error() {
@@ -182,8 +177,7 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
     let found = call
-        .app
-        .compute(deadline(&call), move |cancel| {
+        .compute(move |cancel| {
             lookup
                 .parse()
                 .map_err(|e| Failure::parameter("match[]", e))?;
@@ -284,8 +278,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
     let names = call
-        .app
-        .compute(deadline(&call), move |cancel| {
+        .compute(move |cancel| {
             lookup.parse().map_err(Failure::bad_data)?;
             let names = lookup.texts(cancel, |store, request| {
                 let names = store.label_names(request)?;
@@ -303,8 +296,7 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
     let values = call
-        .app
-        .compute(deadline(&call), move |cancel| {
+        .compute(move |cancel| {
             lookup.parse().map_err(Failure::bad_data)?;
             let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
             values.map_err(Failure::execution)

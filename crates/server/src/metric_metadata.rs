@@ -12,7 +12,6 @@ use firn_model::matcher::Matcher;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// What one target says about one metric.
 #[derive(Serialize)]
@@ -64,8 +63,7 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
     let views = call.backend.scraping.views();
-    let deadline = Instant::now() + call.app.limits().query_timeout;
-    let found = call.app.compute(deadline, move |cancel| {
+    let found = call.compute(move |cancel| {
         let matchers = match selector.as_str() {
             "" => Vec::new(),
             selector => engine
@@ -112,8 +110,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     let per_metric = limit_per_metric(&call)?;
     let metric = call.form.get("metric").to_owned();
     let views = call.backend.scraping.views();
-    let deadline = Instant::now() + call.app.limits().query_timeout;
-    let found = call.app.compute(deadline, move |cancel| {
+    let found = call.compute(move |cancel| {
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
         for active in active(&views) {
             cancel.check().map_err(Failure::execution)?;

@@ -43,7 +43,7 @@ impl Endpoint {
         Endpoint::Other,
     ];
 
-    fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Endpoint::Query => "query",
             Endpoint::QueryRange => "query_range",
@@ -119,6 +119,7 @@ pub(crate) struct ServerMetrics {
     pub(crate) requests: InFlight,
     pub(crate) queries_waiting: InFlight,
     pub(crate) queries_running: InFlight,
+    pub(crate) queries_refused: Counter,
     pub(crate) panics: Counter,
 }
 
@@ -131,6 +132,7 @@ impl Default for ServerMetrics {
             requests: InFlight::default(),
             queries_waiting: InFlight::default(),
             queries_running: InFlight::default(),
+            queries_refused: Counter::default(),
             panics: Counter::default(),
         }
     }
@@ -198,7 +200,7 @@ impl Collect for ServerMetrics {
             ),
             (
                 "firn_server_queries_waiting",
-                "Queries that wait for a slot.",
+                "Queries that wait for their turn.",
                 &self.queries_waiting,
             ),
             (
@@ -215,6 +217,11 @@ impl Collect for ServerMetrics {
                 "firn_server_connections_total",
                 "Connections accepted.",
                 &self.connections_total,
+            ),
+            (
+                "firn_server_queries_refused_total",
+                "Queries refused because too many waited.",
+                &self.queries_refused,
             ),
             (
                 "firn_server_panics_total",

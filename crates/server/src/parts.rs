@@ -3,6 +3,7 @@
 //! The listener is up before the store is: [`AppParts`] is what is known at the start, [`Backend`]
 //! what arrives when the replay is done.
 
+use crate::active::ActiveQueries;
 use crate::limits::Limits;
 use firn_ingest::Pipeline;
 use firn_ingest::scrape::Scraping;
@@ -63,6 +64,8 @@ pub struct Backend {
     pub pipeline: Arc<Pipeline>,
     /// What is scraped, and how it is.
     pub scraping: Arc<Scraping>,
+    /// What runs, for the log of the next start.
+    pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.

@@ -83,10 +83,9 @@ fn with_thousands(n: i64) -> String {
 
 /// The query in the language's uniform layout.
 pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
-    let deadline = Instant::now() + call.app.limits().query_timeout;
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
-    let formatted = call.app.compute(deadline, move |_| {
+    let formatted = call.compute(move |_| {
         let formatted = app.parts.engine.format(&text, app.parts.query.features);
         formatted.map_err(|e| Failure::parameter("query", e))
     });
@@ -97,10 +96,9 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
 
 /// The query's syntax tree.
 pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
-    let deadline = Instant::now() + call.app.limits().query_timeout;
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
-    let tree = call.app.compute(deadline, move |_| {
+    let tree = call.compute(move |_| {
         let tree = app.parts.engine.tree(&text, app.parts.query.features);
         let tree = tree.map_err(|e| Failure::parameter("query", e))?;
         Ok(tree::to_json(&tree))
@@ -122,8 +120,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         call.tenant.clone(),
     );
     let (result, held) = call
-        .app
-        .compute(deadline, move |cancel| {
+        .compute_over(Some(time.into()), deadline, move |cancel| {
             let budget = app.queries.child("query", app.limits().query_bytes_max);
             let context = Context {
                 store: &*store,

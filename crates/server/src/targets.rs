@@ -15,7 +15,6 @@ use firn_model::labels::Labels;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// What Go writes for a time that there was none of: the first second of the year 1.
 const NEVER_MS: i64 = -62_135_596_800_000;
@@ -92,9 +91,8 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
     let views = call.backend.scraping.views();
     let outside = Outside::new(&call);
-    let deadline = Instant::now() + call.app.limits().query_timeout;
     // There may be many thousands: this is work for a thread.
-    let document = call.app.compute(deadline, move |_| {
+    let document = call.compute(move |_| {
         let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
         let mut targets = Targets {
             active_targets: Vec::new(),
@@ -267,8 +265,7 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
         )));
     };
     let job = view.job();
-    let deadline = Instant::now() + call.app.limits().query_timeout;
-    let steps = call.app.compute(deadline, move |_| {
+    let steps = call.compute(move |_| {
         let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
         let documents = job
             .relabel

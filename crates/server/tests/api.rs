@@ -227,6 +227,28 @@ async fn query_beyond_the_slots_times_out_in_the_queue() {
 }
 
 #[tokio::test]
+async fn query_beyond_the_queue_is_refused_at_once() {
+    let fixture = Fixture::ready(|parts| {
+        parts.limits.queries_max = 1;
+        parts.limits.queries_waiting_max = 1;
+        parts.limits.query_timeout = Duration::from_millis(300);
+    });
+    let blocked = send(&fixture, get("/api/v1/query?query=block"));
+    let queued = send(&fixture, get("/api/v1/query?query=1&timeout=100ms"));
+    let refused = send(&fixture, get("/api/v1/query?query=2"));
+    let (_, queued, refused) = tokio::join!(blocked, queued, refused);
+    assert!(queued.body.contains("query timed out in query queue"));
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "1"));
+    let full = "query queue is full: 1 queries wait, limit 1";
+    assert_eq!(refused.body, error("unavailable", full));
+    let metrics = send(&fixture, get("/metrics")).await.body;
+    assert!(
+        metrics.contains("firn_server_queries_refused_total 1\n"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
 async fn panic_in_a_query_is_a_500_and_the_server_goes_on() {
     let fixture = Fixture::ready(|_| {});
     check(

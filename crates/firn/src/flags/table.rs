@@ -234,7 +234,7 @@ pub const FLAGS: &[Flag] = &[
         "COUNT",
         "20",
         |s, v| set(&mut s.query_concurrency, count(v)),
-        "Queries that run at one time.",
+        "Queries that run at one time; others wait, tenants (or addresses) in turn.",
     ),
     flag(
         "query.max-samples",

@@ -27,6 +27,7 @@ use firn_promql::value::{
     MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
 };
 use firn_promql::{Context, EvalTime, Features, Options};
+use firn_server::active::ActiveQueries;
 use firn_server::engine::Engine;
 use firn_server::limits::Limits;
 use firn_server::parts::{
@@ -362,6 +363,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     Backend {
         scraping: Arc::new(Scraping::new(pipeline.clone(), clock, &memory, no_yaml)),
         pipeline,
+        active: ActiveQueries::none(),
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
         collectors: vec![Arc::new(FakeMetrics)],

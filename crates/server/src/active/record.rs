@@ -1,0 +1,179 @@
+//! The bytes of the file of active queries: `docs/format/queries-active.md` draws them.
+//!
+//! Invariant: whatever the bytes are, decoding them neither panics nor takes more memory than a
+//! slot has. A slot is a page of the system's cache at a multiple of its size: a write within one
+//! page is not interrupted by the end of the process.
+
+use firn_model::sample::TimestampMs;
+
+/// Bytes of the header and of each slot.
+pub(crate) const SLOT_BYTES: usize = 4096;
+
+/// Over the start of a slot: it holds no record.
+pub(super) const FREE: [u8; 4] = [0; 4];
+
+const MAGIC: &[u8; 8] = b"FIRNACT\0";
+const VERSION: u32 = 1;
+
+/// Length and checksum of what follows.
+const FRAME_BYTES: usize = 8;
+
+/// Numbers of a record: started, start, end, step, bytes of the whole expression.
+const NUMBERS_BYTES: usize = 5 * 8;
+
+/// Where slot `slot` starts.
+pub(super) fn offset_of(slot: u64) -> u64 {
+    (slot + 1) * SLOT_BYTES as u64
+}
+
+/// What the first page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// Slots of this version follow.
+    Ours,
+    /// There is nothing, or nothing but zeros.
+    Empty,
+    /// Anything else.
+    Foreign,
+}
+
+impl Header {
+    /// The page, in full.
+    pub(super) fn encode() -> Vec<u8> {
+        let mut page = Vec::with_capacity(SLOT_BYTES);
+        page.extend_from_slice(MAGIC);
+        page.extend_from_slice(&VERSION.to_le_bytes());
+        page.extend_from_slice(&(SLOT_BYTES as u32).to_le_bytes());
+        let sum = crc32c::crc32c(&page);
+        page.extend_from_slice(&sum.to_le_bytes());
+        page.resize(SLOT_BYTES, 0);
+        page
+    }
+
+    /// Judges the first bytes of a file.
+    pub(super) fn decode(bytes: &[u8]) -> Self {
+        const HEADER_BYTES: usize = 20;
+        let ours = Self::encode();
+        if bytes.get(..HEADER_BYTES) == Some(&ours[..HEADER_BYTES]) {
+            return Header::Ours;
+        }
+        match bytes.iter().all(|byte| *byte == 0) {
+            true => Header::Empty,
+            false => Header::Foreign,
+        }
+    }
+}
+
+/// The steps at which a query is evaluated; one step of none for an instant query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) start: TimestampMs,
+    pub(crate) end: TimestampMs,
+    pub(crate) step_ms: i64,
+}
+
+/// What is written of a query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    /// The endpoint that was asked.
+    pub(crate) handler: &'static str,
+    pub(crate) tenant: &'a str,
+    pub(crate) started: TimestampMs,
+    /// `None` for requests that are about no time.
+    pub(crate) range: Option<Range>,
+    /// The query or the selectors, or as much of them as a slot may hold.
+    pub(crate) expression: &'a str,
+    /// Bytes of the whole expression.
+    pub(crate) expression_bytes: usize,
+}
+
+impl Record<'_> {
+    /// The record as it stands in its slot; of an expression that is too long the end is left out.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let no_range = Range {
+            start: TimestampMs::MIN,
+            end: TimestampMs::MIN,
+            step_ms: 0,
+        };
+        let range = self.range.unwrap_or(no_range);
+        let mut out = vec![0; FRAME_BYTES];
+        for number in [
+            self.started,
+            range.start,
+            range.end,
+            range.step_ms,
+            self.expression_bytes as i64,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        push_short(&mut out, self.handler);
+        push_short(&mut out, self.tenant);
+        let room = SLOT_BYTES - out.len();
+        let kept = self.expression.floor_char_boundary(room);
+        out.extend_from_slice(&self.expression.as_bytes()[..kept]);
+        let (frame, payload) = out.split_at_mut(FRAME_BYTES);
+        frame[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        frame[4..].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+        out
+    }
+}
+
+/// Appends a text of at most 255 bytes: handlers are a closed set, tenants have 150 bytes at most.
+fn push_short(out: &mut Vec<u8>, text: &str) {
+    let text = &text[..text.floor_char_boundary(usize::from(u8::MAX))];
+    out.push(text.len() as u8);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A record as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) handler: String,
+    pub(super) tenant: String,
+    pub(super) started: TimestampMs,
+    pub(super) range: Option<Range>,
+    pub(super) expression: String,
+    /// Bytes of the expression that were left out.
+    pub(super) cut_bytes: u64,
+}
+
+impl Found {
+    /// The record in the bytes of a slot; `None` if there is none, or none that is sound.
+    pub(super) fn decode(slot: &[u8]) -> Option<Self> {
+        let (length, rest) = slot.split_first_chunk::<4>()?;
+        let (sum, rest) = rest.split_first_chunk::<4>()?;
+        let payload = rest.get(..u32::from_le_bytes(*length) as usize)?;
+        if payload.is_empty() || crc32c::crc32c(payload) != u32::from_le_bytes(*sum) {
+            return None;
+        }
+        let (numbers, rest) = payload.split_at_checked(NUMBERS_BYTES)?;
+        let mut numbers = numbers.chunks_exact(8).map(|bytes| {
+            let bytes = bytes.try_into().expect("chunks of eight bytes");
+            i64::from_le_bytes(bytes)
+        });
+        let mut next = || numbers.next();
+        let (started, start, end, step_ms) = (next()?, next()?, next()?, next()?);
+        let expression_bytes = next()?;
+        let (handler, rest) = split_short(rest)?;
+        let (tenant, expression) = split_short(rest)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let range = Range {
+            start,
+            end,
+            step_ms,
+        };
+        Some(Self {
+            handler: text(handler),
+            tenant: text(tenant),
+            started,
+            range: (start != TimestampMs::MIN).then_some(range),
+            cut_bytes: (expression_bytes as u64).saturating_sub(expression.len() as u64),
+            expression: text(expression),
+        })
+    }
+}
+
+fn split_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*length))
+}
