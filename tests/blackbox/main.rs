@@ -5,12 +5,14 @@
 mod active;
 mod command_line;
 mod configs;
+mod disconnect;
 mod disk;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
 mod input;
 mod life;
+mod limits;
 mod refusal;
 mod scrape;
 mod target;

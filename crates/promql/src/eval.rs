@@ -36,6 +36,7 @@ pub(crate) mod label_sets;
 pub(crate) mod leaf;
 pub(crate) mod mixed;
 pub(crate) mod natural_order;
+pub(crate) mod order;
 pub(crate) mod over_time;
 pub(crate) mod quantiles;
 pub(crate) mod ranges;
@@ -114,12 +115,13 @@ fn run(
     let account = Account::new(ctx.budget, ctx.cancel, options.samples_max);
     account.check()?;
     let mut evaluator = Evaluator::new(ctx, &account, options);
-    let value = result::value_of(&mut evaluator, node, &times, is_range)?;
+    let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
     let (warnings, infos) = evaluator.notes.render(text);
     Ok(QueryResult {
         value,
         warnings,
         infos,
         stats: account.stats(),
+        memory,
     })
 }

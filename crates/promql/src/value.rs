@@ -1,5 +1,6 @@
 //! Results of queries, in columns: a series is its labels and a row of steps.
 
+use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
@@ -62,7 +63,7 @@ pub struct Stats {
 }
 
 /// A query's answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct QueryResult {
     /// The value.
     pub value: Value,
@@ -72,6 +73,8 @@ pub struct QueryResult {
     pub infos: Vec<String>,
     /// Counters.
     pub stats: Stats,
+    /// What the value takes of the query's memory; to be held as long as the value is.
+    pub memory: Reservation,
 }
 
 /// Why a query has no answer.

@@ -9,7 +9,7 @@ use firn_model::cancel::Cancel;
 use firn_model::env::sim::Inline;
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::value::{QueryError, QueryResult};
+use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Features, Options, query};
 use std::sync::Arc;
 use support::{MemoryStore, Series};
@@ -117,5 +117,27 @@ fn rows_that_each_step_makes_anew_count_in_memory() {
         check(&text(&query), 500, u64::MAX, bytes_max, NO_MEMORY);
         let result = answer(&text(&query), 500, u64::MAX, 1 << 30);
         assert!(result.is_ok(), "{query}: {result:?}");
+    }
+}
+
+#[test]
+fn what_operators_make_of_series_and_the_answer_count_in_memory() {
+    const SERIES: usize = 1_000;
+    for (text, bytes_min) in [
+        ("up", 110),
+        ("count by (pod) (up)", 150),
+        ("count without (zone) (up)", 150),
+        ("up + on (pod) up", 200),
+        ("sort(up)", 110),
+        ("count_values(\"v\", up + on (pod) up)", 200),
+    ] {
+        let result = answer(text, SERIES, u64::MAX, 1 << 30).unwrap();
+        let peak = result.stats.bytes_peak as usize / SERIES;
+        assert!(peak >= bytes_min, "{text}: {peak} bytes a series");
+        let Value::Vector(elements) = &result.value else {
+            panic!("{text} has no vector");
+        };
+        let held = result.memory.bytes();
+        assert!(held >= size_of_val(&elements[..]), "{text}: {held} bytes");
     }
 }

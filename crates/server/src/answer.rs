@@ -188,7 +188,7 @@ pub(crate) struct Answer {
     annotations: Annotations,
     place: Place,
     /// The memory of the value, until it was sent.
-    _held: Option<Reservation>,
+    _held: Reservation,
 }
 
 impl Answer {
@@ -198,7 +198,7 @@ impl Answer {
         time: EvalTime,
         stats: Option<Vec<u8>>,
         annotations: Annotations,
-        held: Option<Reservation>,
+        held: Reservation,
     ) -> Self {
         let shares_steps = matches!(&value, Value::Matrix(series) if series.len() > 1);
         Self {

@@ -187,6 +187,13 @@ impl Collect for ServerMetrics {
             "Bytes of bodies sent, as they were sent.",
             |metrics| Value::Counter(metrics.response_bytes.get() as f64),
         );
+        self.collect_totals(sink);
+    }
+}
+
+impl ServerMetrics {
+    /// What is counted for all endpoints together.
+    fn collect_totals(&self, sink: &mut dyn Sink) {
         let gauges: [(&str, &str, &InFlight); 4] = [
             (
                 "firn_server_connections",

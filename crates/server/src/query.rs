@@ -7,8 +7,6 @@ use crate::json;
 use crate::times::parse_duration_nanos;
 use crate::tree;
 use axum::response::Response;
-use firn_model::budget::Reservation;
-use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_promql::value::{QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
@@ -119,7 +117,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         call.backend.store.clone(),
         call.tenant.clone(),
     );
-    let (result, held) = call
+    let result = call
         .compute_over(Some(time.into()), deadline, move |cancel| {
             let budget = app.queries.child("query", app.limits().query_bytes_max);
             let context = Context {
@@ -129,21 +127,13 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
                 budget: &budget,
                 cancel,
             };
-            let result = app.parts.engine.query(&context, &text, time, &options)?;
-            let held = app.queries.reserve(memory_bytes(&result.value));
-            Ok((result, held.map_err(Failure::execution)?))
+            Ok(app.parts.engine.query(&context, &text, time, &options)?)
         })
         .await?;
-    Ok(respond(&call, result, time, limit, held))
+    Ok(respond(&call, result, time, limit))
 }
 
-fn respond(
-    call: &Call,
-    result: QueryResult,
-    time: EvalTime,
-    limit: Option<usize>,
-    held: Reservation,
-) -> Response {
+fn respond(call: &Call, result: QueryResult, time: EvalTime, limit: Option<usize>) -> Response {
     let mut annotations = Annotations {
         warnings: result.warnings,
         infos: result.infos,
@@ -172,7 +162,7 @@ fn respond(
             )
         }
     };
-    call.json(Answer::new(value, time, stats, annotations, Some(held)))
+    call.json(Answer::new(value, time, stats, annotations, result.memory))
 }
 
 /// The server's timeout, or the request's own if that is shorter.
@@ -220,26 +210,4 @@ fn truncate(value: &mut Value, limit: Option<usize>) -> bool {
         _ => return false,
     }
     true
-}
-
-/// What a value holds in memory, histograms by an average of their size.
-fn memory_bytes(value: &Value) -> usize {
-    const HISTOGRAM_BYTES: usize = 512;
-    const ALLOCATION_BYTES: usize = 16;
-    let labels = |labels: &Labels| labels.as_bytes().len() + ALLOCATION_BYTES;
-    match value {
-        Value::Scalar(..) => 0,
-        Value::String(_, text) => text.len(),
-        Value::Vector(elements) => elements
-            .iter()
-            .map(|element| size_of_val(element) + labels(&element.labels))
-            .sum(),
-        Value::Matrix(series) => series
-            .iter()
-            .map(|s| {
-                let floats = s.floats.capacity() * size_of::<(TimestampMs, f64)>();
-                size_of_val(s) + labels(&s.labels) + floats + s.histograms.len() * HISTOGRAM_BYTES
-            })
-            .sum(),
-    }
 }

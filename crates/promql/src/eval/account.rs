@@ -2,9 +2,9 @@
 //!
 //! Samples are counted as upstream counts them, so that the limit means the same: points that
 //! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the
-//! query's [`Budget`] before they are allocated. Cancellation is checked once a range of series.
+//! query's [`Budget`] before they are allocated. Cancellation is checked once a series, or more
+//! often where a series is much work: a check is one load.
 
-use crate::eval::ranges::SERIES_PER_PART;
 use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{Cancel, Reason};
@@ -62,14 +62,6 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// [`Account::check`] in a loop over series: once in as many as a part has.
-    pub(crate) fn check_at(&self, series: usize) -> Result<(), QueryError> {
-        match series.is_multiple_of(SERIES_PER_PART) {
-            true => self.check(),
-            false => Ok(()),
-        }
-    }
-
     /// Counts `samples` as held, or fails if the query may not hold so many.
     pub(crate) fn hold(&self, samples: u64) -> Result<(), QueryError> {
         let held = self.held.fetch_add(samples, Ordering::Relaxed) + samples;
@@ -81,10 +73,12 @@ impl<'a> Account<'a> {
     pub(crate) fn admit(&self, samples: u64) -> Result<(), QueryError> {
         match samples <= self.samples_max {
             true => Ok(()),
-            false => Err(QueryError::Limited(
-                "query processing would load too many samples into memory in query execution"
-                    .into(),
-            )),
+            // Upstream's text, and the numbers that it leaves out.
+            false => Err(QueryError::Limited(format!(
+                "query processing would load too many samples into memory in query execution: \
+                 {samples} samples, limit {}",
+                self.samples_max
+            ))),
         }
     }
 
@@ -178,6 +172,13 @@ fn stopped(reason: Reason) -> QueryError {
         }
         Reason::Timeout => QueryError::Timeout("query timed out in expression evaluation".into()),
     }
+}
+
+/// Grows a reservation before that much more is allocated.
+pub(crate) fn grow(memory: &mut Reservation, bytes: usize) -> Result<(), QueryError> {
+    memory
+        .grow(bytes)
+        .map_err(|e| QueryError::Limited(e.message))
 }
 
 /// A failure of the store as the query's error.

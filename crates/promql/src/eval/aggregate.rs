@@ -132,7 +132,12 @@ fn folded(
         evaluator.account,
         &mut evaluator.notes,
     )?;
-    let groups = Groups::of(&stream, &node.grouping, evaluator.ctx.compute)?;
+    let groups = Groups::of(
+        &stream,
+        &node.grouping,
+        evaluator.ctx.compute,
+        evaluator.account,
+    )?;
     let account = evaluator.account;
     let folding = Folding {
         stream: &stream,

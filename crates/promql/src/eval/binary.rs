@@ -9,7 +9,7 @@ mod sets;
 mod steps;
 
 use crate::ast::{Cardinality, Matching, Span};
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow};
 use crate::eval::elementwise::{ArithmeticLoop, compare, with_arithmetic};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
@@ -20,6 +20,7 @@ use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::plan::{Binary, Node};
 use crate::value::{PointValue, QueryError};
+use firn_model::budget::Reservation;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use rustc_hash::FxHashSet;
 use std::ops::Range;
@@ -51,7 +52,7 @@ pub(crate) fn vector(
             right: &right,
             signatures: &signatures,
         };
-        match pairing.fixed_pairs() {
+        match pairing.fixed_pairs(evaluator.account)? {
             Some(pairs) => pairing.combine_rows(evaluator, pairs)?,
             None => steps::frame(&pairing, evaluator.account, &mut evaluator.notes)?,
         }
@@ -67,6 +68,7 @@ struct Signatures {
     count: usize,
     /// Whether a signature holds a label that an operation may drop.
     hold_metadata: bool,
+    _memory: Reservation,
 }
 
 impl Signatures {
@@ -76,13 +78,15 @@ impl Signatures {
         matching: &Matching,
         account: &Account<'_>,
     ) -> Result<Self, QueryError> {
+        let memory = account.reserve((left.len() + right.len()) * size_of::<u32>())?;
+        let mut passing = account.reserve(0)?;
         let mut known = Dictionary::default();
         let mut bytes = Vec::new();
         let mut hold_metadata = false;
         let mut number = |frame: &Frame| {
             let mut ids = Vec::with_capacity(frame.len());
             for series in 0..frame.len() {
-                account.check_at(series)?;
+                account.check()?;
                 let labels = frame.head(series).labels.as_ref();
                 let keeps = |name: &str| {
                     let kept = is_matched(name, matching);
@@ -90,7 +94,11 @@ impl Signatures {
                     kept
                 };
                 retain_into(labels, keeps, &mut bytes);
-                ids.push(known.intern(&bytes).0);
+                let (id, is_new) = known.intern(&bytes);
+                if is_new {
+                    grow(&mut passing, Dictionary::entry_bytes(&bytes))?;
+                }
+                ids.push(id);
             }
             Ok::<_, QueryError>(ids)
         };
@@ -100,6 +108,7 @@ impl Signatures {
             right,
             count: known.len(),
             hold_metadata,
+            _memory: memory,
         })
     }
 }
@@ -133,6 +142,16 @@ struct Pair {
     labels: Labels,
 }
 
+/// What a pair takes beside the bytes of its labels, in lists that may have room for as many again,
+/// and the head that is made of it.
+const PAIR_BYTES: usize = 2 * size_of::<Pair>() + 2 * size_of::<Head>() + 16;
+
+/// Pairs, and the memory that they and the labels of the result take.
+struct Pairs {
+    pairs: Vec<Pair>,
+    memory: Reservation,
+}
+
 impl Pairing<'_> {
     fn matching(&self) -> &Matching {
         &self.operation.matching
@@ -160,43 +179,55 @@ impl Pairing<'_> {
     }
 
     /// The pairs, if they are the same at all steps whatever values there are.
-    fn fixed_pairs(&self) -> Option<Vec<Pair>> {
+    fn fixed_pairs(&self, account: &Account<'_>) -> Result<Option<Pairs>, QueryError> {
         let matching = self.matching();
         if matching.fill_left.is_some() || matching.fill_right.is_some() {
-            return None;
+            return Ok(None);
         }
         let ((many, many_ids), (one, one_ids)) = (self.many(), self.one());
+        let _places = account.reserve(self.signatures.count * size_of::<u32>())?;
+        let mut memory = account.reserve(0)?;
         let mut one_of = vec![NONE; self.signatures.count];
         for (series, id) in one_ids.iter().enumerate() {
             let place = &mut one_of[*id as usize];
             if *place != NONE {
-                return None;
+                return Ok(None);
             }
             *place = series as u32;
         }
         let mut pairs = Vec::new();
         for (series, id) in many_ids.iter().enumerate() {
+            account.check()?;
             let partner = one_of[*id as usize];
             if partner != NONE {
                 let (many, one) = (many.head(series), one.head(partner as usize));
+                let labels = self.result_labels(&many.labels, &one.labels);
+                grow(&mut memory, PAIR_BYTES + labels.as_bytes().len())?;
                 pairs.push(Pair {
                     many: series as u32,
                     one: partner,
-                    labels: self.result_labels(&many.labels, &one.labels),
+                    labels,
                 });
             }
         }
         let one_to_one = matching.cardinality == Cardinality::OneToOne;
+        let pairs = Pairs { pairs, memory };
         if one_to_one && !self.unique(many_ids) {
-            return None;
+            return Ok(None);
         }
         // The labels of one-to-one results hold their signatures, which are distinct.
         if one_to_one && !self.signatures.hold_metadata {
-            return Some(pairs);
+            return Ok(Some(pairs));
         }
+        let _seen = account.reserve(pairs.pairs.len() * PAIR_BYTES)?;
         let mut seen = FxHashSet::default();
-        let distinct = pairs.iter().all(|pair| seen.insert(pair.labels.as_bytes()));
-        distinct.then_some(pairs)
+        for pair in &pairs.pairs {
+            account.check()?;
+            if !seen.insert(pair.labels.as_bytes()) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(pairs))
     }
 
     fn unique(&self, ids: &[u32]) -> bool {
@@ -231,17 +262,17 @@ impl Pairing<'_> {
     fn combine_rows(
         &self,
         evaluator: &mut Evaluator<'_>,
-        pairs: Vec<Pair>,
+        Pairs { pairs, memory }: Pairs,
     ) -> Result<Frame, QueryError> {
         let (many, one) = (self.many().0, self.one().0);
         let account = evaluator.account;
         let task = |part: Range<usize>| {
-            account.check()?;
             let mut remarks = StepRemarks::default();
             let mut row = RowBuffer::default();
             let mut frame = Frame::new(many.steps());
             let mut memory = account.reserve(part.len() * many.steps() * size_of::<f64>())?;
             for pair in &pairs[part] {
+                account.check()?;
                 let (m, o) = (many.row(pair.many as usize), one.row(pair.one as usize));
                 let (left, right) = if self.is_swapped() { (o, m) } else { (m, o) };
                 self.combine(left, right, &mut row, &mut remarks);
@@ -259,9 +290,12 @@ impl Pairing<'_> {
             Ok((frame, remarks))
         };
         let mut out = Frame::new(many.steps());
+        let mut room = account.reserve(0)?;
         let mut all_remarks = StepRemarks::default();
         let merge = |(frame, remarks)| {
+            grow(&mut room, out.growth_bytes(&frame))?;
             out.append(frame);
+            room.shrink_to(out.free_bytes());
             all_remarks.merge(remarks);
             Ok(())
         };
@@ -274,6 +308,8 @@ impl Pairing<'_> {
         )?;
         let remarks = all_remarks.into_iter();
         remarks.for_each(|remark| evaluator.notes.add(remark));
+        out.keep(room);
+        out.keep(memory);
         Ok(out)
     }
 

@@ -181,7 +181,7 @@ impl Histograms {
         let mut known = Dictionary::default();
         let mut histograms: Vec<Member> = Vec::new();
         for series in 0..frame.len() {
-            evaluator.account.check_at(series)?;
+            evaluator.account.check()?;
             if !frame.row(series).has_floats() {
                 continue;
             }

@@ -203,6 +203,7 @@ fn range_leaf(
         counters,
         uses_starts: features.use_start_timestamps && function.uses_starts(),
         overhang,
+        cancel: evaluator.ctx.cancel.clone(),
     };
     Ok(Leaf {
         source,

@@ -1,6 +1,7 @@
 //! `count_values`: how often each value occurs in a group, the value written into a label.
 
 use crate::ast::Grouping;
+use crate::eval::account::grow;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
 use crate::eval::go_format::format_f;
@@ -25,7 +26,7 @@ pub(crate) fn frame(
     let label = label_name(node)?;
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
     let (grouping, writes_value) = without_label(&node.grouping, &label);
-    let groups = Groups::of(&input, &grouping, evaluator.ctx.compute)?;
+    let groups = Groups::of(&input, &grouping, evaluator.ctx.compute, evaluator.account)?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     let mut counts = Counts {
@@ -37,7 +38,7 @@ pub(crate) fn frame(
         memory: account.reserve(0)?,
     };
     for series in 0..input.len() {
-        account.check_at(series)?;
+        account.check()?;
         let group = groups.of_series[series];
         let row = input.row(series);
         for (step, value) in row.values.iter().enumerate() {
@@ -50,14 +51,17 @@ pub(crate) fn frame(
         }
     }
     let mut out = Frame::new(grid.count);
-    out.keep(counts.memory);
+    let Counts {
+        rows, mut memory, ..
+    } = counts;
     for Counted {
         group,
         value,
         counts,
-    } in &counts.rows
+    } in rows
     {
-        let mut labels = LabelsBuilder::from_labels(groups.labels[*group as usize].as_ref());
+        account.check()?;
+        let mut labels = LabelsBuilder::from_labels(groups.labels[group as usize].as_ref());
         if writes_value {
             labels.set(&label, value.as_bytes());
         }
@@ -65,12 +69,14 @@ pub(crate) fn frame(
             labels: labels.build(),
             drops_name: false,
         };
+        grow(&mut memory, head.labels.as_bytes().len())?;
         let row = Row {
-            values: counts,
+            values: &counts,
             histograms: &[],
         };
         out.push(head, row);
     }
+    out.keep(memory);
     Ok(out)
 }
 
@@ -124,9 +130,15 @@ impl Counts {
     }
 
     fn add_row(&mut self, group: u32, value: String) -> Result<(), QueryError> {
-        let bytes = self.steps * size_of::<f64>() + value.len();
-        let grown = self.memory.grow(bytes);
-        grown.map_err(|e| QueryError::Limited(e.message))?;
+        // The row, its copy in the result, which may have room for as much again, the value as
+        // text here and among the places, and its place.
+        const PLACE_BYTES: usize =
+            2 * (size_of::<Counted>() + size_of::<((u32, String), usize)>() + size_of::<Head>());
+        let row_bytes = self.steps * size_of::<f64>();
+        grow(
+            &mut self.memory,
+            3 * row_bytes + 2 * value.len() + PLACE_BYTES,
+        )?;
         self.rows.push(Counted {
             group,
             value,

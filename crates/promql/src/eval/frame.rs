@@ -86,7 +86,7 @@ impl Row<'_> {
 }
 
 /// The bytes of histograms, those of their buckets included.
-pub(crate) fn histogram_bytes(points: &[HistogramPoint]) -> usize {
+pub(crate) fn histogram_bytes<T>(points: &[(T, Arc<Histogram>)]) -> usize {
     const SAMPLE_BYTES: usize = 16;
     let samples: u64 = points.iter().map(|(_, h)| samples_of(h)).sum();
     samples as usize * SAMPLE_BYTES + size_of_val(points)
@@ -203,7 +203,7 @@ impl Frame {
     }
 
     /// What the rows take; label sets and histograms are there once for all frames.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let points = self
             .histograms
             .iter()
@@ -223,6 +223,22 @@ impl Frame {
         }
         if !self.histograms.is_empty() || !row.histograms.is_empty() {
             self.histograms.push(row.histograms.to_vec());
+        }
+    }
+
+    /// Bytes that are allocated for series to come.
+    pub(crate) fn free_bytes(&self) -> usize {
+        let heads = (self.heads.capacity() - self.heads.len()) * size_of::<Head>();
+        heads + (self.values.capacity() - self.values.len()) * size_of::<f64>()
+    }
+
+    /// Bytes that [`Frame::append`] allocates to make room for `other`: twice what is there, since
+    /// it is copied to where there is more room.
+    pub(crate) fn growth_bytes(&self, other: &Frame) -> usize {
+        let has_room = self.values.capacity() - self.values.len() >= other.values.len();
+        match has_room {
+            true => 0,
+            false => 2 * self.bytes().max(other.bytes()),
         }
     }
 

@@ -4,15 +4,26 @@
 //! group. `without` needs whole label sets.
 
 use crate::ast::Grouping;
+use crate::eval::account::{Account, grow};
 use crate::eval::label_sets::{Dictionary, retain_into};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::columns::LabelColumn;
 use firn_model::env::Compute;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+
+/// What a value of a column takes beside its bytes: its place and what the allocator adds.
+const VALUE_BYTES: usize = size_of::<Labels>() + 32;
+
+/// What a group takes beside the bytes of its labels, in lists with room for twice as many.
+const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
+
+/// A pair of numbers and its own, in a map that may have room for twice as many.
+const REFINED_BYTES: usize = 32;
 
 /// The groups of a stream's series.
 pub(crate) struct Groups {
@@ -20,6 +31,8 @@ pub(crate) struct Groups {
     pub(crate) of_series: Vec<u32>,
     /// The labels of each group.
     pub(crate) labels: Vec<Labels>,
+    /// Of all that.
+    _memory: Reservation,
 }
 
 impl Groups {
@@ -28,16 +41,22 @@ impl Groups {
         stream: &Stream,
         grouping: &Grouping,
         compute: &dyn Compute,
+        account: &Account<'_>,
     ) -> Result<Self, QueryError> {
         match grouping {
-            Grouping::By(names) => Ok(Self::by(stream, names)),
-            Grouping::Without(names) => Self::without(stream, names, compute),
+            Grouping::By(names) => Self::by(stream, names, account),
+            Grouping::Without(names) => Self::without(stream, names, compute, account),
         }
     }
 
     /// How many groups.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
+    }
+
+    /// Bytes that [`Groups::members`] takes at most: lists that grew have room for twice as many.
+    pub(crate) fn members_bytes(&self) -> usize {
+        self.len() * size_of::<Vec<u32>>() + 2 * size_of_val(&self.of_series[..])
     }
 
     /// The series of each group.
@@ -49,30 +68,51 @@ impl Groups {
         members
     }
 
-    fn by(stream: &Stream, names: &[String]) -> Self {
-        let columns: Vec<(&String, LabelColumn)> = names
-            .iter()
-            .map(|name| (name, stream.label_column(name)))
-            .collect();
+    fn by(stream: &Stream, names: &[String], account: &Account<'_>) -> Result<Self, QueryError> {
+        let ids_bytes = stream.len() * size_of::<u32>();
+        let mut memory = account.reserve(ids_bytes)?;
+        let mut passing = account.reserve(0)?;
+        let mut columns: Vec<(&String, LabelColumn)> = Vec::with_capacity(names.len());
+        for name in names {
+            account.check()?;
+            grow(&mut passing, ids_bytes)?;
+            let column = stream.label_column(name);
+            let values = column.values.iter().map(|value| VALUE_BYTES + value.len());
+            grow(&mut passing, values.sum())?;
+            columns.push((name, column));
+        }
         let mut of_series = vec![0u32; stream.len()];
         let mut count = usize::from(stream.len() > 0);
         for (_, column) in columns.iter().filter(|(_, c)| c.values.len() > 1) {
+            account.check()?;
+            let pairs = stream.len().min(count.saturating_mul(column.values.len()));
+            let _known = account.reserve(pairs * REFINED_BYTES)?;
             count = refine(&mut of_series, &column.ids);
         }
+        grow(&mut passing, count * size_of::<usize>())?;
+        grow(&mut memory, count * GROUP_BYTES)?;
         let mut first = vec![usize::MAX; count];
         for (series, group) in of_series.iter().enumerate() {
             let first = &mut first[*group as usize];
             *first = (*first).min(series);
         }
-        let labels_of = |series: usize| {
+        let mut labels = Vec::with_capacity(count);
+        for series in first {
+            account.check()?;
             let value = |column: &LabelColumn| {
                 let id = column.ids.get(series).copied().unwrap_or(0);
                 column.values.get(id as usize).cloned().unwrap_or_default()
             };
-            Labels::from_pairs(columns.iter().map(|(name, column)| (*name, value(column))))
-        };
-        let labels = first.into_iter().map(labels_of).collect();
-        Self { of_series, labels }
+            let pairs = columns.iter().map(|(name, column)| (*name, value(column)));
+            let of_group = Labels::from_pairs(pairs);
+            grow(&mut memory, of_group.as_bytes().len())?;
+            labels.push(of_group);
+        }
+        Ok(Self {
+            of_series,
+            labels,
+            _memory: memory,
+        })
     }
 
     /// Parts of the series find their own groups at once; then those of all parts are numbered.
@@ -80,39 +120,51 @@ impl Groups {
         stream: &Stream,
         names: &[String],
         compute: &dyn Compute,
+        account: &Account<'_>,
     ) -> Result<Self, QueryError> {
         let keeps = |name: &str| name != METRIC_NAME && !names.iter().any(|n| n == name);
         let task = |part: Range<usize>| {
+            let mut memory = account.reserve(part.len() * size_of::<u32>())?;
             let mut known = Dictionary::default();
             let (mut ids, mut labels) = (Vec::with_capacity(part.len()), Vec::new());
             let mut rest = Vec::new();
             for series in part {
+                account.check()?;
                 retain_into(stream.labels(series).as_ref(), keeps, &mut rest);
                 let (id, is_new) = known.intern(&rest);
                 ids.push(id);
                 if is_new {
+                    grow(&mut memory, GROUP_BYTES + Dictionary::entry_bytes(&rest))?;
                     labels.push(LabelsRef::from_canonical(&rest).to_owned());
                 }
             }
-            Ok((ids, labels))
+            Ok((ids, labels, memory))
         };
+        let mut memory = account.reserve(stream.len() * size_of::<u32>())?;
         let mut known = Dictionary::default();
         let mut of_series = Vec::with_capacity(stream.len());
         let mut labels = Vec::new();
-        let merge = |(ids, part_labels): (Vec<u32>, Vec<Labels>)| {
-            let mut number = |part_label: Labels| {
-                let (id, is_new) = known.intern(part_label.as_bytes());
+        let merge = |(ids, part_labels, _of_part): (Vec<u32>, Vec<Labels>, Reservation)| {
+            let mut numbers = Vec::with_capacity(part_labels.len());
+            for part_label in part_labels {
+                let bytes = part_label.as_bytes();
+                let (id, is_new) = known.intern(bytes);
                 if is_new {
+                    let label_bytes = GROUP_BYTES + bytes.len();
+                    grow(&mut memory, label_bytes + Dictionary::entry_bytes(bytes))?;
                     labels.push(part_label);
                 }
-                id
-            };
-            let numbers: Vec<u32> = part_labels.into_iter().map(&mut number).collect();
+                numbers.push(id);
+            }
             of_series.extend(ids.into_iter().map(|id| numbers[id as usize]));
             Ok(())
         };
         in_parts(compute, stream.len(), SERIES_PER_PART, task, merge)?;
-        Ok(Self { of_series, labels })
+        Ok(Self {
+            of_series,
+            labels,
+            _memory: memory,
+        })
     }
 }
 

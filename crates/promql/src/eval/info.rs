@@ -43,7 +43,7 @@ pub(crate) fn vector(
     let _memory = evaluator.account.reserve(bytes)?;
     let mut join = Join::new(&base, ignored, infos, wanted);
     for step in 0..grid.count {
-        evaluator.account.check_at(step)?;
+        evaluator.account.check()?;
         join.step(step)?;
         evaluator.account.admit(join.samples)?;
     }

@@ -1,11 +1,12 @@
 //! Functions that change labels or the order of elements, and leave values alone.
 
+use crate::eval::account::grow;
 use crate::eval::annotations::Annotation;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::Frame;
 use crate::eval::grid::Grid;
 use crate::eval::natural_order::compare;
-use crate::eval::ranges::SERIES_PER_PART;
+use crate::eval::order::ordered;
 use crate::eval::stream::{Collision, Stream, merge_equal};
 use crate::functions::FunctionId;
 use crate::plan::{Node, NodeKind};
@@ -16,6 +17,9 @@ use std::cmp::Ordering;
 
 /// The longest label value that a function makes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// What a label set takes beside its bytes: lengths, counts, what the allocator adds.
+const ALLOCATION_BYTES: usize = 32;
 
 /// `label_replace(v, dst, replacement, src, regex)`
 pub(crate) fn replace(
@@ -90,22 +94,18 @@ fn set_label(
     let account = evaluator.account;
     let mut memory = account.reserve(0)?;
     let mut value = Vec::new();
-    for heads in frame.heads_mut().chunks_mut(SERIES_PER_PART) {
+    for head in frame.heads_mut() {
         account.check()?;
-        for head in heads {
-            value.clear();
-            if !make(&head.labels, &mut value)? {
-                continue;
-            }
-            let mut builder = LabelsBuilder::from_labels(head.labels.as_ref());
-            let labels = builder.set(name, &value).build();
-            let before = head.labels.as_bytes().len();
-            memory
-                .grow(labels.as_bytes().len().saturating_sub(before))
-                .map_err(|e| QueryError::Limited(e.message))?;
-            head.labels = labels;
-            head.drops_name &= name != METRIC_NAME;
+        value.clear();
+        if !make(&head.labels, &mut value)? {
+            continue;
         }
+        // The labels before may be another's too, so these are all new.
+        let bytes = head.labels.as_bytes().len() + name.len() + value.len();
+        grow(&mut memory, bytes + ALLOCATION_BYTES)?;
+        let mut builder = LabelsBuilder::from_labels(head.labels.as_ref());
+        head.labels = builder.set(name, &value).build();
+        head.drops_name &= name != METRIC_NAME;
     }
     frame.keep(memory);
     Ok(())
@@ -156,6 +156,8 @@ pub(crate) fn sort(
     }
     let by_value = matches!(function, FunctionId::Sort | FunctionId::SortDesc);
     let has_floats = |series: &usize| !by_value || frame.row(*series).has_floats();
+    let account = evaluator.account;
+    let _order = account.reserve(frame.len() * size_of::<usize>())?;
     let mut order: Vec<usize> = (0..frame.len()).filter(has_floats).collect();
     if grid.count == 1 {
         let names: Vec<&str> = (1..args.len())
@@ -163,15 +165,18 @@ pub(crate) fn sort(
             .collect();
         let value = |series: usize| frame.row(series).values[0];
         match function {
-            FunctionId::Sort => order.sort_by(|a, b| by_values(value(*a), value(*b))),
-            FunctionId::SortDesc => order.sort_by(|a, b| {
-                let (a, b) = (value(*a), value(*b));
+            FunctionId::Sort => ordered(&mut order, account, |a, b| by_values(value(a), value(b))),
+            FunctionId::SortDesc => ordered(&mut order, account, |a, b| {
+                let (a, b) = (value(a), value(b));
                 a.is_nan().cmp(&b.is_nan()).then(by_values(b, a))
             }),
-            FunctionId::SortByLabel => order.sort_by(|a, b| by_labels(&frame, &names, *a, *b)),
-            _ => order.sort_by(|a, b| by_labels(&frame, &names, *b, *a)),
-        }
+            FunctionId::SortByLabel => {
+                ordered(&mut order, account, |a, b| by_labels(&frame, &names, a, b))
+            }
+            _ => ordered(&mut order, account, |a, b| by_labels(&frame, &names, b, a)),
+        }?;
     }
+    let _copied = account.reserve(frame.bytes())?;
     let mut sorted = frame.select(order);
     if by_value {
         sorted = sorted.floats_only();

@@ -72,6 +72,12 @@ impl Dictionary {
         (id, true)
     }
 
+    /// What a string takes in a dictionary, which may have room for twice as many.
+    pub(crate) fn entry_bytes(bytes: &[u8]) -> usize {
+        const PLACE_BYTES: usize = 2 * size_of::<(Box<[u8]>, u32)>() + 16;
+        PLACE_BYTES + bytes.len()
+    }
+
     /// How many distinct strings there are.
     pub(crate) fn len(&self) -> usize {
         self.ids.len()

@@ -19,6 +19,7 @@ use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::window::{Newest, Plans, Windows};
 use crate::value::QueryError;
+use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::METRIC_NAME;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
@@ -55,6 +56,8 @@ pub(crate) struct RangeCall {
     pub(crate) uses_starts: bool,
     /// What an anchored or smoothed selector sees beyond its range.
     pub(crate) overhang: Option<Overhang>,
+    /// Set when the row is no longer wanted.
+    pub(crate) cancel: Cancel,
 }
 
 impl RangeCall {
@@ -207,6 +210,7 @@ impl Leaf {
                         worker.fill(&columns, row, notes)?;
                     }
                 }
+                account.check()?;
                 let bytes = row.row().histogram_bytes();
                 memory
                     .grow(bytes.saturating_sub(memory.bytes()))
@@ -451,7 +455,7 @@ fn fill_floats(
     } else {
         let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
         let arguments = |step| call.arguments(grid, step);
-        over_time::fill(call.function, plan, samples, arguments, out);
+        over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);
         plan
     };
     Counts {

@@ -244,6 +244,10 @@ pub(crate) fn fill(
         .check((0..view.grid.count).filter(checked), notes)?;
     let prepared = Prepared::of(&kinds, function);
     for (step, start, end) in of_histograms.iter() {
+        // Whoever is stopped looks at no row.
+        if view.call.cancel.reason().is_some() {
+            break;
+        }
         let (float_start, float_end) = of_floats.at(step);
         let window = Window {
             floats: kinds.floats().slice(float_start, float_end),
@@ -274,7 +278,15 @@ fn fill_from_floats(
     let function = view.call.function;
     let RangeFunction::Extrapolated(how) = function else {
         let arguments = |step| view.call.arguments(view.grid, step);
-        over_time::fill(function, windows, &floats, arguments, &mut row.values);
+        let cancel = &view.call.cancel;
+        over_time::fill(
+            function,
+            windows,
+            &floats,
+            arguments,
+            cancel,
+            &mut row.values,
+        );
         return false;
     };
     let mut plan = RatePlan::default();

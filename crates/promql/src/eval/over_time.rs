@@ -8,6 +8,7 @@ use crate::eval::go_math::{quantile, sort_values};
 use crate::eval::kahan::{Kahan, Mean};
 use crate::eval::rate::{Extrapolation, Started};
 use crate::eval::window::Windows;
+use firn_model::cancel::Cancel;
 use firn_model::sample::TimestampMs;
 
 /// A function of a range vector.
@@ -121,17 +122,44 @@ pub(crate) struct StepArguments {
     pub(crate) scalars: [f64; 2],
 }
 
-/// Computes all steps whose window holds samples; `arguments` gives those of a step.
+/// Samples that are computed between two looks at the cancel flag: some milliseconds of sorting.
+const SAMPLES_PER_LOOK: usize = 1 << 16;
+
+/// Looks at the cancel flag now and then.
+struct Pace<'a> {
+    cancel: &'a Cancel,
+    samples: usize,
+}
+
+impl Pace<'_> {
+    /// Whether to stop before so many samples more.
+    fn is_stopped(&mut self, samples: usize) -> bool {
+        self.samples += samples;
+        if self.samples < SAMPLES_PER_LOOK {
+            return false;
+        }
+        self.samples = 0;
+        self.cancel.reason().is_some()
+    }
+}
+
+/// Computes all steps whose window holds samples; `arguments` gives those of a step. Stops early
+/// once `cancel` is set, which the caller then has to look at.
 pub(crate) fn fill(
     function: RangeFunction,
     windows: &Windows,
     samples: &Floats<'_>,
     arguments: impl Fn(usize) -> StepArguments,
+    cancel: &Cancel,
     out: &mut [f64],
 ) {
     use RangeFunction as F;
-    let values = |f: fn(&[f64]) -> f64, out: &mut [f64]| {
+    let mut pace = Pace { cancel, samples: 0 };
+    let mut values = |f: fn(&[f64]) -> f64, out: &mut [f64]| {
         for (step, start, end) in windows.iter() {
+            if pace.is_stopped(end - start) {
+                return;
+            }
             out[step] = f(&samples.values[start..end]);
         }
     };
@@ -150,6 +178,9 @@ pub(crate) fn fill(
         _ => {
             let mut scratch = Vec::new();
             for (step, start, end) in windows.iter() {
+                if pace.is_stopped(end - start) {
+                    return;
+                }
                 let window = samples.slice(start, end);
                 out[step] = of_samples(function, &window, arguments(step), &mut scratch);
             }

@@ -1,5 +1,6 @@
 //! `quantile`: needs all values of a group at a step at once.
 
+use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
@@ -58,17 +59,26 @@ pub(crate) fn frame(
 ) -> Result<Frame, QueryError> {
     let params = param(evaluator, node, grid)?;
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
-    let groups = Groups::of(&input, &node.grouping, evaluator.ctx.compute)?;
+    let groups = Groups::of(
+        &input,
+        &node.grouping,
+        evaluator.ctx.compute,
+        evaluator.account,
+    )?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     remark(evaluator, node, &params, &input);
+    let _members = account.reserve(groups.members_bytes())?;
     let members = groups.members();
     let mut out = Frame::new(grid.count);
     let task = |part: Range<usize>| {
-        account.check()?;
-        let memory = account.reserve(part.len() * grid.count * size_of::<f64>())?;
-        let rows = part.map(|group| (group, of_group(&input, &members[group], &params)));
-        Ok((rows.collect::<Vec<_>>(), memory))
+        // Rows, and their copies in the result, which may have room for as many again.
+        let memory = account.reserve(3 * part.len() * grid.count * size_of::<f64>())?;
+        let mut rows = Vec::with_capacity(part.len());
+        for group in part {
+            rows.push((group, of_group(&input, &members[group], &params, account)?));
+        }
+        Ok((rows, memory))
     };
     let merge = |(rows, memory): (Vec<(usize, Vec<f64>)>, Reservation)| {
         out.keep(memory);
@@ -111,17 +121,24 @@ fn remark(evaluator: &mut Evaluator<'_>, node: &Aggregate, params: &[f64], input
     }
 }
 
-fn of_group(input: &Frame, members: &[u32], params: &[f64]) -> Vec<f64> {
+fn of_group(
+    input: &Frame,
+    members: &[u32],
+    params: &[f64],
+    account: &Account<'_>,
+) -> Result<Vec<f64>, QueryError> {
+    let _values = account.reserve(members.len() * size_of::<f64>())?;
     let mut values = Vec::with_capacity(members.len());
     let at_step = |(step, param): (usize, &f64)| {
+        account.check()?;
         values.clear();
         let of_members = members.iter().map(|m| input.row(*m as usize).values[step]);
         values.extend(of_members.filter(|value| !is_absent(*value)));
         if values.is_empty() {
-            return ABSENT;
+            return Ok(ABSENT);
         }
         sort_values(&mut values);
-        quantile(*param, &values)
+        Ok(quantile(*param, &values))
     };
     params.iter().enumerate().map(at_step).collect()
 }

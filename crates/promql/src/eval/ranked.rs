@@ -4,6 +4,7 @@
 //! that upstream uses, so the heap here moves elements the same way.
 
 use crate::ast::{AggregateOp, Span};
+use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotation;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{Frame, RowBuffer, is_absent};
@@ -33,7 +34,12 @@ pub(crate) fn frame(
 ) -> Result<Frame, QueryError> {
     let params = param(evaluator, node, grid)?;
     let input = Stream::from(evaluator.frame(&node.input, grid)?);
-    let groups = Groups::of(&input, &node.grouping, evaluator.ctx.compute)?;
+    let groups = Groups::of(
+        &input,
+        &node.grouping,
+        evaluator.ctx.compute,
+        evaluator.account,
+    )?;
     let (compute, account) = (evaluator.ctx.compute, evaluator.account);
     let input = input.into_frame(compute, account, &mut evaluator.notes)?;
     if !check_param(evaluator, node, &Extremes::of(&params))? {
@@ -59,18 +65,19 @@ pub(crate) fn frame(
         offsets: &offsets,
     };
     let mut chosen: Vec<Vec<u32>> = Vec::with_capacity(grid.count);
-    let task = |steps: Range<usize>| {
-        account.check()?;
-        Ok(choice.of_steps(steps, &params))
-    };
+    let mut memory = account.reserve(0)?;
+    let task = |steps: Range<usize>| choice.of_steps(steps, &params, account);
     let merge = |part: Vec<Vec<u32>>| {
+        let bytes = part.iter().map(|of_step| size_of_val(&of_step[..])).sum();
+        grow(&mut memory, bytes)?;
         chosen.extend(part);
         Ok(())
     };
     in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    let _copied = account.reserve(input.bytes())?;
     let mut out = match &chosen[..] {
         [only] => input.select(only.iter().map(|series| *series as usize)),
-        _ => keep(&input, &chosen),
+        _ => keep(&input, &chosen, account)?,
     };
     out.replace(input, account)?;
     Ok(out)
@@ -127,7 +134,11 @@ fn check_param(
 }
 
 /// The chosen values of a range query; other places are empty.
-fn keep(input: &Frame, chosen: &[Vec<u32>]) -> Frame {
+fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Frame, QueryError> {
+    let places: usize = chosen.iter().map(Vec::len).sum();
+    // Lists that grew have room for twice as many.
+    let bytes = input.len() * size_of::<Vec<u32>>() + 2 * places * size_of::<u32>();
+    let _steps = account.reserve(bytes)?;
     let mut steps_of: Vec<Vec<u32>> = vec![Vec::new(); input.len()];
     for (step, series) in chosen.iter().enumerate() {
         for one in series {
@@ -137,6 +148,7 @@ fn keep(input: &Frame, chosen: &[Vec<u32>]) -> Frame {
     let mut out = Frame::new(input.steps());
     let mut row = RowBuffer::default();
     for (series, steps) in steps_of.iter().enumerate() {
+        account.check()?;
         row.reset(input.steps());
         let all = input.row(series);
         for step in steps {
@@ -147,7 +159,7 @@ fn keep(input: &Frame, chosen: &[Vec<u32>]) -> Frame {
         }
         out.push(input.head(series).clone(), row.row());
     }
-    out
+    Ok(out)
 }
 
 /// Where a label set falls between zero and one: upstream's hash of its form of the labels.
@@ -180,13 +192,25 @@ struct Choice<'a> {
 
 impl Choice<'_> {
     /// The chosen series of each step, group by group.
-    fn of_steps(&self, steps: Range<usize>, params: &[f64]) -> Vec<Vec<u32>> {
+    fn of_steps(
+        &self,
+        steps: Range<usize>,
+        params: &[f64],
+        account: &Account<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        let heaps_bytes = self.groups.len() * size_of::<Heap>();
+        // Lists that grew have room for twice as many.
+        let kept_bytes =
+            |step| 2 * size_of::<Element>() * self.kept_at_most(self.size_of_heap(params[step]));
+        let bytes = steps.clone().map(|step| heaps_bytes + kept_bytes(step));
+        let _heaps = account.reserve(bytes.sum())?;
         let empty = || Heap::new(self.op == AggregateOp::BottomK);
         let mut heaps: Vec<Vec<Heap>> = steps
             .clone()
             .map(|_| (0..self.groups.len()).map(|_| empty()).collect())
             .collect();
         for series in 0..self.input.len() {
+            account.check()?;
             let row = self.input.row(series);
             let group = self.groups.of_series[series] as usize;
             for (heaps, step) in heaps.iter_mut().zip(steps.clone()) {
@@ -207,11 +231,26 @@ impl Choice<'_> {
             let elements = heaps.into_iter().flat_map(|heap| heap.into_order(sorted));
             elements.map(|element| element.series).collect()
         };
-        heaps.into_iter().map(finish).collect()
+        Ok(heaps.into_iter().map(finish).collect())
+    }
+
+    /// Elements that the heap of a group may keep.
+    fn size_of_heap(&self, param: f64) -> usize {
+        match self.op {
+            AggregateOp::LimitRatio => self.input.len(),
+            _ => (param as i64).min(self.input.len() as i64).max(0) as usize,
+        }
+    }
+
+    /// Elements in the heaps of all groups, of which each keeps so many.
+    fn kept_at_most(&self, of_group: usize) -> usize {
+        of_group
+            .saturating_mul(self.groups.len())
+            .min(self.input.len())
     }
 
     fn offer(&self, heap: &mut Heap, element: Element, is_histogram: bool, param: f64) {
-        let size = (param as i64).min(self.input.len() as i64).max(0) as usize;
+        let size = self.size_of_heap(param);
         match self.op {
             AggregateOp::LimitRatio => {
                 let ratio = param.clamp(-1.0, 1.0);

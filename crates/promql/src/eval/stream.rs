@@ -6,7 +6,7 @@
 //! Two series may become one when they lose their names. Then the stream is made a frame, so that a
 //! consumer may rely on series being distinct wherever upstream relies on it.
 
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::RowOp;
 use crate::eval::frame::{ABSENT, Frame, Head, RowBuffer, is_absent};
@@ -171,9 +171,9 @@ impl Stream {
         match &self.base {
             Base::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
             Base::Frame(frame) => {
-                account.check()?;
                 let mut row = RowBuffer::default();
                 for series in part {
+                    account.check()?;
                     row.copy_from(frame.row(series));
                     after_ops(series, &mut row, notes)?;
                 }
@@ -189,7 +189,7 @@ impl Stream {
         account: &Account<'_>,
         notes: &mut Annotations,
     ) -> Result<Self, QueryError> {
-        if self.is_certainly_distinct() || self.has_distinct_labels() {
+        if self.is_certainly_distinct() || self.has_distinct_labels(account)? {
             return Ok(self);
         }
         self.into_frame(compute, account, notes).map(Stream::from)
@@ -227,9 +227,14 @@ impl Stream {
         notes: &mut Annotations,
     ) -> Result<Frame, QueryError> {
         let mut out = Frame::new(self.steps());
+        let mut room = account.reserve(0)?;
         let task = |part| self.materialise(part, account);
         let merge = |(part, part_notes): (Frame, Annotations)| {
+            // The parts' own reservations go with them; this is for what is free behind them, and
+            // for the rows that are there twice while they are moved.
+            grow(&mut room, out.growth_bytes(&part))?;
             out.append(part);
+            room.shrink_to(out.free_bytes());
             notes.merge(part_notes);
             Ok(())
         };
@@ -237,6 +242,7 @@ impl Stream {
         if let Base::Frame(input) = &self.base {
             account.release(input.samples());
         }
+        out.keep(room);
         Ok(out)
     }
 
@@ -258,9 +264,7 @@ impl Stream {
                 + row.histogram_bytes()
                 + labels.as_bytes().len()
                 + size_of::<Head>();
-            memory
-                .grow(bytes)
-                .map_err(|e| QueryError::Limited(e.message))?;
+            grow(&mut memory, bytes)?;
             samples += row.samples();
             let drops_name = self.drops_name(series);
             frame.push(Head { labels, drops_name }, row);
@@ -285,9 +289,20 @@ impl Stream {
         one_name && is_one("__type__") && is_one("__unit__")
     }
 
-    fn has_distinct_labels(&self) -> bool {
+    fn has_distinct_labels(&self, account: &Account<'_>) -> Result<bool, QueryError> {
+        // A set that grew has room for twice as many.
+        const PLACE_BYTES: usize = 3 * size_of::<Labels>();
+        let mut memory = account.reserve(self.len() * PLACE_BYTES)?;
         let mut seen = FxHashSet::default();
-        (0..self.len()).all(|series| seen.insert(self.labels(series)))
+        for series in 0..self.len() {
+            account.check()?;
+            let labels = self.labels(series);
+            grow(&mut memory, labels.as_bytes().len())?;
+            if !seen.insert(labels) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -302,10 +317,14 @@ pub(crate) fn merge_equal(
     collision: Collision,
     account: &Account<'_>,
 ) -> Result<Frame, QueryError> {
+    // An entry with a list of one, in a map that may have room for twice as many, and its place in
+    // the order.
+    const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
+    let _places = account.reserve(frame.len() * PLACE_BYTES)?;
     let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     let mut order = Vec::new();
     for series in 0..frame.len() {
-        account.check_at(series)?;
+        account.check()?;
         let labels = frame.head(series).labels.as_bytes();
         let group = members.entry(labels).or_default();
         if group.is_empty() {
@@ -321,9 +340,11 @@ pub(crate) fn merge_equal(
         return Err(same_labelset());
     }
     let mut out = Frame::new(frame.steps());
+    // As long as both are there.
+    let _copied = account.reserve(frame.bytes())?;
     let mut row = RowBuffer::default();
-    for (merged, first) in order.into_iter().enumerate() {
-        account.check_at(merged)?;
+    for first in order {
+        account.check()?;
         let head = frame.head(first);
         row.copy_from(frame.row(first));
         for other in &members[head.labels.as_bytes()][1..] {

@@ -1,3 +1,5 @@
+//! Queries written down and found again, on disks and in files of every kind.
+
 use super::record::Range;
 use super::*;
 use firn_model::env::sim::{self, Sim};

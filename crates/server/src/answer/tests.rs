@@ -1,6 +1,7 @@
 //! Answers byte by byte, in pieces of every size.
 
 use super::*;
+use firn_model::budget::Budget;
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::Labels;
 use std::sync::Arc;
@@ -26,8 +27,12 @@ fn check(make: impl Fn() -> Answer, want: &str) {
     }
 }
 
+fn nothing() -> Reservation {
+    Budget::new("query", 0).hold()
+}
+
 fn answer(value: &Value, time: EvalTime) -> Answer {
-    Answer::new(value.clone(), time, None, Annotations::default(), None)
+    Answer::new(value.clone(), time, None, Annotations::default(), nothing())
 }
 
 fn up(instance: &str) -> Labels {
@@ -139,7 +144,7 @@ fn answer_with_annotations_lists_ten_of_a_kind() {
                 EvalTime::Instant(0),
                 Some(stats.clone()),
                 annotations.clone(),
-                None,
+                nothing(),
             )
         },
         concat!(

@@ -210,8 +210,15 @@ impl Engine for FakeEngine {
             _ => {}
         }
         let noted = text == "noted";
+        let value = self.value(text, time);
+        let bytes = match &value {
+            Value::Vector(elements) => size_of_val(&elements[..]),
+            _ => 0,
+        };
+        let memory = context.budget.reserve(bytes);
+        let memory = memory.map_err(|e| QueryError::Limited(e.message))?;
         Ok(QueryResult {
-            value: self.value(text, time),
+            value,
             warnings: noted
                 .then(|| "PromQL warning: w".to_owned())
                 .into_iter()
@@ -221,6 +228,7 @@ impl Engine for FakeEngine {
                 .into_iter()
                 .collect(),
             stats: Stats::default(),
+            memory,
         })
     }
 

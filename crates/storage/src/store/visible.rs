@@ -23,6 +23,9 @@ const SERIES_FOR_THREADS: usize = 1_024;
 /// looked for, where its copy is, and where its chunks end.
 const SERIES_BYTES: usize = 48;
 
+/// What the copy of a series is expected to take before one was made: a chunk of some samples.
+const COPIED_BYTES: usize = 256;
+
 /// Says of a series that it has left the head.
 const IN_NO_SHARD: u32 = u32::MAX;
 
@@ -144,8 +147,12 @@ impl Store {
         let mut copy = ShardCopy::default();
         let mut bytes = Vec::new();
         let mut memory = request.budget.reserve(0)?;
+        let (mut copied_bytes, mut series_bytes) = (0usize, COPIED_BYTES);
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
+            // What the series will take is seen under the lock only: what those before took.
+            let expected = copied_bytes.saturating_add(slice.len() * series_bytes);
+            memory.grow(expected.saturating_sub(memory.bytes()))?;
             let first = copy.chunks.len();
             let shard = lock(&self.shards[shard]);
             for one in slice {
@@ -166,9 +173,12 @@ impl Store {
             }
             // A slice is some tens of kilobytes, and its lock is not held for this.
             drop(shard);
-            let chunks = copy.chunks[first..].iter();
-            memory.grow(chunks.map(Chunk::memory_bytes).sum())?;
+            let slice_bytes: usize = copy.chunks[first..].iter().map(Chunk::memory_bytes).sum();
+            series_bytes = slice_bytes.div_ceil(slice.len());
+            copied_bytes += slice_bytes;
+            memory.grow(copied_bytes.saturating_sub(memory.bytes()))?;
         }
+        memory.shrink_to(copied_bytes);
         copy.memory = Some(memory);
         Ok(copy)
     }

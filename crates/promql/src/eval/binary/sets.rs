@@ -71,9 +71,11 @@ impl Presence {
         account: &Account<'_>,
     ) -> Result<Frame, QueryError> {
         let mut out = Frame::new(frame.steps());
+        // As long as both are there.
+        let _copied = account.reserve(frame.bytes())?;
         let mut row = RowBuffer::default();
         for (series, id) in ids.iter().enumerate() {
-            account.check_at(series)?;
+            account.check()?;
             let at = *id as usize * self.steps;
             let present = &self.present[at..at + self.steps];
             row.copy_from(frame.row(series));

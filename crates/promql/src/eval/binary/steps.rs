@@ -3,7 +3,7 @@
 
 use super::{NONE, Pairing, is_matched};
 use crate::ast::Cardinality;
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
 use crate::eval::frame::{Frame, Head, RowBuffer, histogram_bytes, is_absent};
 use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
@@ -23,8 +23,13 @@ pub(super) fn frame(
     notes: &mut Annotations,
 ) -> Result<Frame, QueryError> {
     let steps = pairing.left.steps();
+    // What a step makes of its elements and throws away: a list, an index, the labels seen.
+    const PASSING_BYTES: usize = 2 * (size_of::<Element>() + size_of::<FxHashSet<Labels>>() + 64);
+    let elements = pairing.left.len() + pairing.right.len();
+    let _passing = account.reserve(elements * PASSING_BYTES)?;
     let mut output = Output {
         pairing,
+        account,
         places: FxHashMap::default(),
         rows: Vec::new(),
         labels: FxHashMap::default(),
@@ -32,13 +37,15 @@ pub(super) fn frame(
         remarks: StepRemarks::default(),
     };
     for step in 0..steps {
-        account.check()?;
         output.step(step)?;
     }
     let remarks = std::mem::take(&mut output.remarks);
     remarks.into_iter().for_each(|remark| notes.add(remark));
     let mut frame = Frame::new(steps);
     frame.keep(output.memory);
+    // Rows are copied into the frame, which may have room for as many again.
+    let copied = output.rows.len() * (steps * size_of::<f64>() + size_of::<Head>());
+    frame.keep(account.reserve(2 * copied)?);
     for (labels, row) in output.rows {
         let head = Head {
             labels,
@@ -62,6 +69,7 @@ struct Element {
 /// What was paired so far.
 struct Output<'a> {
     pairing: &'a Pairing<'a>,
+    account: &'a Account<'a>,
     /// Rows by label set.
     places: FxHashMap<Labels, usize>,
     rows: Vec<(Labels, RowBuffer)>,
@@ -109,6 +117,7 @@ impl Output<'_> {
         let one_of = self.index(&one)?;
         let mut matched: FxHashMap<u32, FxHashSet<Labels>> = FxHashMap::default();
         for element in &many {
+            self.account.check()?;
             let partner = match (one_of.get(&element.signature), matching.fill_right) {
                 (Some(at), _) => one[*at].clone(),
                 (None, Some(fill)) => filled(element.signature, fill),
@@ -120,6 +129,7 @@ impl Output<'_> {
             return Ok(());
         };
         for element in &one {
+            self.account.check()?;
             if !matched.contains_key(&element.signature) {
                 let partner = filled(element.signature, fill);
                 self.pair(step, &partner, element, &mut matched)?;
@@ -267,8 +277,7 @@ impl Output<'_> {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), QueryError> {
-        let grown = self.memory.grow(bytes);
-        grown.map_err(|e| QueryError::Limited(e.message))
+        grow(&mut self.memory, bytes)
     }
 
     fn labels_of(&mut self, many: &Element, one: &Element) -> Result<Labels, QueryError> {

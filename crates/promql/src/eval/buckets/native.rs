@@ -31,7 +31,7 @@ impl Histograms {
         evaluator: &mut Evaluator<'_>,
     ) -> Result<(), QueryError> {
         for series in 0..self.frame.len() {
-            evaluator.account.check_at(series)?;
+            evaluator.account.check()?;
             let row = self.frame.row(series);
             if row.histograms.is_empty() {
                 continue;

@@ -79,6 +79,10 @@ impl View<'_> {
             false => Prepared::of(&seen.kinds, function),
         };
         for (step, time) in self.grid.times().enumerate() {
+            // Whoever is stopped looks at no row.
+            if self.call.cancel.reason().is_some() {
+                break;
+            }
             let range = self.overhang.range_at(self.wide, time);
             let (floats, histograms) = (seen.floats(step), seen.histograms(step, &prepared));
             if histograms.times.is_empty() {
