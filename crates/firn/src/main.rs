@@ -10,6 +10,7 @@ mod documentation;
 mod flags;
 mod logs;
 mod memory;
+mod pressure;
 mod process;
 mod profile;
 mod query;

@@ -18,6 +18,7 @@ mod signals;
 
 use crate::config::{self, Config, ConfigError, JobFeatures, WalSync};
 use crate::flags::{self, CommandLine, Request};
+use crate::pressure::Pressure;
 use crate::retention::Retention;
 use crate::settings::Settings;
 use crate::{console, documentation, logs, memory, process};
@@ -152,6 +153,7 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
 struct Node {
     env: Env,
     memory: Budget,
+    pressure: Arc<Pressure>,
     /// Memory of the program itself, before it holds any data.
     own_bytes: usize,
     options: StoreOptions,
@@ -188,6 +190,7 @@ impl Node {
         retention.warn_if_unlimited();
         let env = real::env().map_err(ServeError::Threads)?;
         let memory = Budget::new("process", limit_bytes);
+        let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
@@ -199,6 +202,7 @@ impl Node {
             running: running.clone(),
             env: env.clone(),
             memory: memory.clone(),
+            pressure: pressure.clone(),
             retention,
             store: opened.clone(),
             quit,
@@ -207,6 +211,7 @@ impl Node {
         Ok(Self {
             env,
             memory,
+            pressure,
             own_bytes: process::resident_bytes(),
             options,
             keeps_exemplars: keeps_exemplars(settings),
@@ -287,6 +292,7 @@ impl Node {
             tokio::select! {
                 _ = tick.tick() => {
                     store.tick();
+                    self.pressure.look();
                     held.set(self.own_bytes + store.memory_bytes());
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),

@@ -21,12 +21,18 @@ use firn_model::error::ErrorKind;
 use firn_model::metrics::{Collect, Sink};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::TextSink;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, interval_at, timeout_at};
+
+/// Between two looks at memory while a query runs: a query that takes less is too small to matter,
+/// and a look takes some microseconds.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The server's state. Cheap to clone; clones share it.
 #[derive(Clone)]
@@ -195,7 +201,7 @@ impl App {
             drop((running, entry, place));
             outcome
         });
-        match timeout_at(deadline, running).await {
+        match timeout_at(deadline, self.watched(running)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => {
                 self.metrics.panics.inc();
@@ -210,6 +216,18 @@ impl App {
             Err(_) => {
                 cancel.0.cancel(Reason::Timeout);
                 Err(timed_out("expression evaluation"))
+            }
+        }
+    }
+
+    /// Waits for a query, and has memory looked at meanwhile.
+    async fn watched<T>(&self, running: JoinHandle<T>) -> Result<T, JoinError> {
+        let mut running = pin!(running);
+        let mut looks = interval_at(Instant::now() + LOOK_PAUSE, LOOK_PAUSE);
+        loop {
+            tokio::select! {
+                outcome = &mut running => return outcome,
+                _ = looks.tick() => (self.parts.watch_memory)(),
             }
         }
     }

@@ -50,6 +50,9 @@ pub struct AppParts {
     pub lifecycle: Option<Lifecycle>,
     /// `/debug/pprof`; `None` if the binary has no profiler.
     pub profiler: Option<Arc<dyn Profiler>>,
+    /// Called now and then while a query runs that takes long: memory may have become short.
+    /// Cheap to call.
+    pub watch_memory: Provider<()>,
 }
 
 /// A function that says how something is now.

@@ -4,6 +4,7 @@ use super::damages;
 use super::running::Running;
 use crate::PROMETHEUS_VERSION;
 use crate::flags::CommandLine;
+use crate::pressure::Pressure;
 use crate::process::{self, Process};
 use crate::profile::ProcessProfiler;
 use crate::retention::Retention;
@@ -43,6 +44,8 @@ pub struct Sources<'a> {
     pub env: Env,
     /// All memory.
     pub memory: Budget,
+    /// Looked at while queries run.
+    pub pressure: Arc<Pressure>,
     /// How long samples are kept.
     pub retention: Retention,
     /// The store, once it is open.
@@ -58,6 +61,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         running,
         env,
         memory,
+        pressure,
         retention,
         store,
         quit,
@@ -94,6 +98,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             quit: Arc::new(move || quit.try_send(()).is_ok()),
         }),
         profiler: Some(Arc::new(ProcessProfiler)),
+        watch_memory: Arc::new(move || pressure.look()),
         env,
         memory,
     })

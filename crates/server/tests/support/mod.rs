@@ -421,6 +421,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             quit: Arc::new(move || quits.fetch_add(1, Ordering::SeqCst) == 0),
         }),
         profiler: None,
+        watch_memory: Arc::new(|| {}),
     }
 }
 
