@@ -2,6 +2,7 @@
 
 use super::server::DEADLINE;
 use serde_json::Value;
+use std::time::Duration;
 
 /// A client of one server.
 #[derive(Clone)]
@@ -28,8 +29,13 @@ impl Answer {
 impl Http {
     /// A client of the server at `address`.
     pub fn new(address: &str) -> Self {
+        Self::patient(address, DEADLINE)
+    }
+
+    /// A client that waits longer for an answer.
+    pub fn patient(address: &str, longest: Duration) -> Self {
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(DEADLINE))
+            .timeout_global(Some(longest))
             .http_status_as_error(false)
             .build();
         Self {

@@ -65,6 +65,11 @@ impl Server {
         });
     }
 
+    /// The process's number.
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// The log lines so far.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
@@ -78,8 +83,7 @@ impl Server {
 
     /// Sends a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("the process is ours");
+        rustix::process::kill_process(self.pid(), signal).expect("the process is ours");
     }
 
     /// Asks the process to end and waits for it.

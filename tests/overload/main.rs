@@ -1,0 +1,152 @@
+//! Overload under a memory limit: nothing dies, ingestion goes on, each excess has its error.
+//!
+//! ```text
+//! cage (a control group whose limit kills, where there may be one)
+//!   server with firn.memory_limit at 60 % of the cage
+//!     <- a sender that never stops        every push must be taken
+//!     <- the scenarios, one after the other, then all at once
+//! ```
+//!
+//! The server must hold its peak of resident memory below the cage, which is what the default of
+//! `firn.memory_limit` promises of a machine or a control group. `FIRN_OVERLOAD_SERIES` sets how
+//! many series there are; memory follows.
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod cage;
+#[path = "../harness/mod.rs"]
+// Each test program uses a part of the harness.
+#[allow(dead_code)]
+mod harness;
+mod scenarios;
+mod sender;
+
+use cage::Cage;
+use harness::http::Http;
+use harness::server::{Server, command, spawn};
+use scenarios::{Outcomes, SCENARIOS};
+use sender::Sender;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Series without `FIRN_OVERLOAD_SERIES`. Without optimisation everything takes ten times as long.
+const SERIES: usize = if cfg!(debug_assertions) {
+    20_000
+} else {
+    300_000
+};
+
+/// What a server may need that does not grow with its series, in MiB.
+const MIB_MIN: usize = 128;
+
+/// Series that a MiB of the server's limit is for: half of it is for series of a KiB, a quarter for
+/// one query, in which everything at one step has to fit and at many steps must not.
+const SERIES_PER_MIB: usize = 500;
+
+/// The share of the cage that is the server's limit: the default of `firn.memory_limit`.
+const LIMIT_PERCENT: usize = 60;
+
+fn series_count() -> usize {
+    let text = std::env::var("FIRN_OVERLOAD_SERIES").ok();
+    text.map_or(SERIES, |text| text.parse().expect("a number"))
+}
+
+/// A server with a limit of `mib`, in a cage if there may be one.
+fn start(folder: &Path, mib: usize) -> (Server, Option<Cage>) {
+    let config = folder.join("firn.yml");
+    std::fs::write(&config, format!("firn: {{memory_limit: {mib}MiB}}\n")).unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--web.max-connections",
+        "1024",
+    ];
+    let command = command(&folder.join("data"), &flags);
+    let cage = Cage::new((mib << 20) * 100 / LIMIT_PERCENT);
+    let command = match &cage {
+        Some(cage) => cage.around(&command),
+        None => command,
+    };
+    let server = Server::from_child(spawn(command));
+    server.wait_ready();
+    (server, cage)
+}
+
+#[test]
+fn server_under_overload_lives_ingests_and_says_what_was_too_much() {
+    let series = series_count();
+    let mib = MIB_MIN + series / SERIES_PER_MIB;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, cage) = start(folder.path(), mib);
+    println!(
+        "{series} series, limit {mib} MiB, caged: {}",
+        cage.is_some()
+    );
+    let load = sender::load(&server.http(), series);
+    println!("loaded, {} MiB resident", resident_peak(&server) >> 20);
+    let sender = Sender::start(&server, load);
+    let mut outcomes = Outcomes::default();
+    for scenario in SCENARIOS {
+        let start = Instant::now();
+        outcomes.add(scenario.run(&server, &load));
+        println!(
+            "{}: {:?}, peak {} MiB",
+            scenario.name,
+            start.elapsed(),
+            resident_peak(&server) >> 20
+        );
+        assert!(server.try_end().is_none(), "{} killed it", scenario.name);
+    }
+    let start = Instant::now();
+    std::thread::scope(|threads| {
+        let run = |scenario: &'static scenarios::Scenario| {
+            let (server, load) = (&server, &load);
+            threads.spawn(move || scenario.run(server, load))
+        };
+        let running: Vec<_> = SCENARIOS.iter().map(run).collect();
+        running
+            .into_iter()
+            .for_each(|one| outcomes.add(one.join().expect("a scenario does not panic")));
+    });
+    let peak = resident_peak(&server);
+    println!(
+        "all at once: {:?}, peak {} MiB",
+        start.elapsed(),
+        peak >> 20
+    );
+    assert!(server.try_end().is_none(), "all at once killed it");
+    let pushed = sender.stop();
+    println!("{pushed:?}\n{outcomes}");
+    assert!(outcomes.surprises.is_empty(), "{outcomes}");
+    outcomes.require_all_errors();
+    assert_eq!(pushed.refused, Vec::<String>::new());
+    assert!(pushed.count > 0, "ingestion stood still: {pushed:?}");
+    let longest = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
+    assert!(pushed.longest < longest, "ingestion waited: {pushed:?}");
+    let caged = (mib << 20) * 100 / LIMIT_PERCENT;
+    assert!(peak < caged, "{peak} bytes resident, limit {caged}");
+    check_alive(&server.http(), &load);
+}
+
+/// After all that the server answers, and frees what queries held.
+fn check_alive(http: &Http, load: &sender::Load) {
+    let count = http.query("count({__name__=~\"load_.*\"})", load.newest_ms);
+    assert_eq!(count[0]["value"][1], load.series.to_string(), "{count}");
+    harness::server::wait_for("no query to run", || {
+        let metrics = http.get("/metrics").body;
+        metrics.contains("\nfirn_server_queries_running 0\n")
+            && metrics.contains("\nfirn_server_queries_waiting 0\n")
+    });
+}
+
+/// The most memory that was ever resident, in bytes.
+fn resident_peak(server: &Server) -> usize {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<usize>().unwrap() << 10
+}
+
+/// The longest wait for an answer: everything is slower while everything is asked at once.
+const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,0 +1,126 @@
+//! What is stored, and a sender that goes on with it whatever else happens.
+
+use crate::PATIENCE;
+use crate::harness::http::Http;
+use crate::harness::server::Server;
+use crate::harness::write::{Series, body};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Samples of each series, and the time between two.
+const SAMPLES: i64 = 4;
+pub const INTERVAL_MS: i64 = 15_000;
+
+/// Metrics that the series belong to.
+pub const METRICS: usize = 100;
+
+/// Series in a request.
+const BATCH: usize = 2_000;
+
+/// What was stored first.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub series: usize,
+    pub oldest_ms: i64,
+    pub newest_ms: i64,
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
+    now.as_millis() as i64
+}
+
+fn one(number: usize, samples: &[(i64, f64)]) -> Series {
+    let metric = format!("load_{}", number % METRICS);
+    let (pod, zone) = (
+        format!("pod-{:06}", number / METRICS),
+        format!("zone-{}", number % 7),
+    );
+    let path = format!("/api/v1/things/{number:07}/of/some/length");
+    let labels = [
+        ("__name__", metric.as_str()),
+        ("instance", "10.0.0.1:9100"),
+        ("path", path.as_str()),
+        ("pod", pod.as_str()),
+        ("zone", zone.as_str()),
+    ];
+    Series::new(&labels, samples)
+}
+
+/// A value that no other sample has.
+fn value(number: usize, sample: i64) -> f64 {
+    number as f64 + sample as f64 / 16.0
+}
+
+/// Stores `series` series, no two samples with the same value.
+pub fn load(http: &Http, series: usize) -> Load {
+    let load = Load {
+        series,
+        oldest_ms: now_ms() - SAMPLES * INTERVAL_MS,
+        newest_ms: now_ms() - INTERVAL_MS,
+    };
+    for start in (0..series).step_by(BATCH) {
+        let all = (start..series.min(start + BATCH)).map(|number| {
+            let sample = |i| (load.oldest_ms + i * INTERVAL_MS, value(number, i));
+            one(number, &(0..SAMPLES).map(sample).collect::<Vec<_>>())
+        });
+        let answer = http.write(&body(&all.collect::<Vec<_>>()));
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+    load
+}
+
+/// What came of the pushes.
+#[derive(Debug, Default)]
+pub struct Pushed {
+    pub count: usize,
+    /// Those that were not taken.
+    pub refused: Vec<String>,
+    pub longest: Duration,
+}
+
+/// Sends on until it is stopped.
+pub struct Sender {
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<Pushed>,
+}
+
+impl Sender {
+    /// Starts to send new samples of a part of the series, and now and then a new series.
+    pub fn start(server: &Server, load: Load) -> Sender {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (told, http) = (stopping.clone(), Http::patient(&server.address, PATIENCE));
+        let thread = std::thread::spawn(move || {
+            let mut pushed = Pushed::default();
+            while !told.load(Ordering::Relaxed) {
+                let now = now_ms();
+                let known = load.series.min(BATCH / 4);
+                let mut all: Vec<Series> = (0..known)
+                    .map(|number| one(number, &[(now, value(number, SAMPLES))]))
+                    .collect();
+                let name = format!("new_{}", pushed.count);
+                all.push(Series::new(&[("__name__", &name)], &[(now, 1.0)]));
+                let start = Instant::now();
+                let answer = http.write(&body(&all));
+                pushed.longest = pushed.longest.max(start.elapsed());
+                pushed.count += 1;
+                if answer.status != 204 {
+                    pushed.refused.push(format!("{answer:?}"));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            pushed
+        });
+        Sender { stopping, thread }
+    }
+
+    /// Stops, and says what came of it.
+    pub fn stop(self) -> Pushed {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the sender does not panic")
+    }
+}
