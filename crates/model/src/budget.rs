@@ -129,6 +129,10 @@ pub struct Reservation {
 impl Reservation {
     /// Grows the reservation by `bytes`, or fails and leaves it as it was.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        // The counters are shared by all threads.
+        if bytes == 0 {
+            return Ok(());
+        }
         self.budget.take(bytes)?;
         self.bytes += bytes;
         Ok(())

@@ -8,12 +8,16 @@
 //! stands in the side list; staleness markers are left in (float: the bits, histogram: its sum).
 
 use crate::histogram::Histogram;
-use crate::sample::TimestampMs;
+use crate::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The float value at a place where the sample is a histogram.
 pub const HISTOGRAM_PLACEHOLDER: f64 = 0.0;
+
+/// Time columns that a series may share: a request's targets come one after the other in each shard
+/// of a store, and a column is told from another by its first time.
+const COLUMNS_COMPARED: usize = 16;
 
 /// Samples of consecutive series of a selection. Reuse one with [`SeriesBatch::clear`].
 #[derive(Clone, Debug, Default)]
@@ -61,7 +65,7 @@ impl SeriesBatch {
     }
 
     /// Adds a series. The columns are those of [`SeriesColumns`]; `histograms` is in index order.
-    /// The timestamps are shared with the series before if they are equal.
+    /// The timestamps are shared with one of the series before if they are equal.
     pub fn push(
         &mut self,
         times: &[TimestampMs],
@@ -85,11 +89,35 @@ impl SeriesBatch {
         });
     }
 
+    /// The column of values, for who appends those of a series of floats and then calls
+    /// [`SeriesBatch::end_floats`]: they need not be copied.
+    pub fn values_mut(&mut self) -> &mut Vec<f64> {
+        &mut self.values
+    }
+
+    /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
+    /// are as many. Of both the samples in `range` are kept.
+    pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) {
+        let end = times.partition_point(|t| *t <= range.max);
+        let start = times[..end].partition_point(|t| *t < range.min);
+        let first = self.values.len() - times.len();
+        self.values.truncate(first + end);
+        let time_column = self.time_column(&times[start..end]);
+        let (no_start, no_histogram) = (self.start_times.len(), self.histograms.len());
+        self.series.push(SeriesRanges {
+            time_column,
+            values: first + start..first + end,
+            start_times: no_start..no_start,
+            histograms: no_histogram..no_histogram,
+        });
+    }
+
+    /// The column with these times: one of the newest that are there, or a new one.
     fn time_column(&mut self, times: &[TimestampMs]) -> usize {
-        if let Some(last) = self.time_columns.last()
-            && self.times[last.clone()] == *times
-        {
-            return self.time_columns.len() - 1;
+        let columns = self.time_columns.iter().enumerate().rev();
+        let mut newest = columns.take(COLUMNS_COMPARED);
+        if let Some((known, _)) = newest.find(|(_, at)| self.times[(*at).clone()] == *times) {
+            return known;
         }
         let start = self.times.len();
         self.times.extend_from_slice(times);
@@ -147,4 +175,39 @@ pub struct LabelColumn {
     pub ids: Vec<u32>,
     /// The distinct values; an absent label is the empty value.
     pub values: Vec<Arc<[u8]>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_series_with_equal_times_are_shared_across_others() {
+        let mut batch = SeriesBatch::default();
+        let (here, there) = ([1, 2, 3], [1, 2, 4]);
+        for times in [here, there, here, there] {
+            batch.push(&times, &[0.0; 3], &[], []);
+        }
+        let columns: Vec<usize> = (0..4).map(|i| batch.series(i).time_column).collect();
+        assert_eq!(columns, [0, 1, 0, 1]);
+        assert_eq!(batch.time_column_count(), 2);
+    }
+
+    #[test]
+    fn floats_outside_of_the_range_are_not_in_the_series() {
+        let mut batch = SeriesBatch::default();
+        for (range, kept) in [
+            ((2, 3), 1..3),
+            ((0, 9), 0..4),
+            ((7, 9), 4..4),
+            ((5, 5), 4..4),
+        ] {
+            let (times, values) = ([1, 2, 3, 4], [10.0, 20.0, 30.0, 40.0]);
+            batch.values_mut().extend_from_slice(&values);
+            batch.end_floats(&times, TimeRange::new(range.0, range.1));
+            let series = batch.series(batch.len() - 1);
+            assert_eq!(series.times, &times[kept.clone()], "{range:?}");
+            assert_eq!(series.values, &values[kept], "{range:?}");
+        }
+    }
 }

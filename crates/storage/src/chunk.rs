@@ -43,7 +43,9 @@ const START: u8 = 0xf8;
 /// Operation in the place of a value: the sample is a histogram.
 const HISTOGRAM: u8 = 0xf1;
 
-const HEADER_BYTES: usize = 10;
+const COUNT_BYTES: usize = 2;
+
+const HEADER_BYTES: usize = COUNT_BYTES + 8;
 
 /// An immutable run of samples. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,22 +57,6 @@ impl Chunk {
         // Fibonacci hashing: neighbours in birth order land far apart.
         let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
-    }
-
-    /// A chunk whose body lies in two pieces, which are joined in `bytes`.
-    fn from_parts(
-        count: u16,
-        last: TimestampMs,
-        (body, tail): (&[u8], &[u8]),
-        bytes: &mut Vec<u8>,
-    ) -> Self {
-        bytes.clear();
-        bytes.reserve(HEADER_BYTES + body.len() + tail.len());
-        bytes.extend_from_slice(&count.to_le_bytes());
-        bytes.extend_from_slice(&last.to_le_bytes());
-        bytes.extend_from_slice(body);
-        bytes.extend_from_slice(tail);
-        Self(bytes.as_slice().into())
     }
 
     /// The bytes.
@@ -85,20 +71,24 @@ impl Chunk {
         self.0.len() + 16 + size_of::<Self>()
     }
 
+    /// A look at it.
+    pub(crate) fn view(&self) -> ChunkView<'_> {
+        ChunkView(&self.0)
+    }
+
     /// How many samples.
     pub(crate) fn sample_count(&self) -> usize {
-        usize::from(u16::from_le_bytes(self.header()))
+        self.view().sample_count()
     }
 
     /// From the first sample to the last.
     pub(crate) fn range(&self) -> TimeRange {
-        TimeRange::new(first_time(self.body()), i64::from_le_bytes(self.field(2)))
+        self.view().range()
     }
 
     /// Appends the first `samples_max` samples to `into`.
     pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
-        let samples = samples_max.min(self.sample_count());
-        decode::body(self.body(), samples, into).map(|_| ())
+        self.view().decode(samples_max, into)
     }
 
     /// The same chunk without the samples up to `time`, of which it has newer ones.
@@ -114,21 +104,66 @@ impl Chunk {
         }
         open.snapshot().ok_or(Malformed("chunk without a sample"))
     }
+}
 
-    fn body(&self) -> &[u8] {
+/// The bytes of a chunk, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkView<'a>(&'a [u8]);
+
+impl<'a> ChunkView<'a> {
+    /// The chunk that [`write`] wrote.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// How many samples.
+    pub(crate) fn sample_count(self) -> usize {
+        usize::from(u16::from_le_bytes(self.field(0)))
+    }
+
+    /// From the first sample to the last.
+    pub(crate) fn range(self) -> TimeRange {
+        let last = i64::from_le_bytes(self.field(COUNT_BYTES));
+        TimeRange::new(first_time(self.body()), last)
+    }
+
+    /// Appends the first `samples_max` samples to `into`.
+    pub(crate) fn decode(self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
+        let samples = samples_max.min(self.sample_count());
+        decode::body(self.body(), samples, into)
+    }
+
+    /// The same for a chunk that holds floats and nothing else: values are appended, times put into
+    /// the first places of `times`. Returns how many; `None` if it holds more.
+    pub(crate) fn decode_plain(
+        self,
+        samples_max: usize,
+        times: &mut Vec<TimestampMs>,
+        values: &mut Vec<f64>,
+    ) -> Result<Option<usize>, Malformed> {
+        let samples = samples_max.min(self.sample_count());
+        decode::plain(self.body(), samples, times, values)
+    }
+
+    fn body(self) -> &'a [u8] {
         self.0.get(HEADER_BYTES..).unwrap_or(&[])
     }
 
-    fn header(&self) -> [u8; 2] {
-        self.field(0)
-    }
-
-    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+    fn field<const N: usize>(self, at: usize) -> [u8; N] {
         self.0
             .get(at..at + N)
             .and_then(|b| b.try_into().ok())
             .unwrap_or([0; N])
     }
+}
+
+/// Appends a chunk to `out`, whose body lies in two pieces.
+fn write(count: u16, last: TimestampMs, (body, tail): (&[u8], &[u8]), out: &mut Vec<u8>) {
+    out.reserve(HEADER_BYTES + body.len() + tail.len());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&last.to_le_bytes());
+    out.extend_from_slice(body);
+    out.extend_from_slice(tail);
 }
 
 fn first_time(body: &[u8]) -> TimestampMs {

@@ -4,6 +4,7 @@
 //! never for IO. Invariant: in a shard, batches are applied in the order of their sequence numbers,
 //! so what a reader must not see yet of a series is its newest samples (see [`watermark`]).
 
+pub(crate) mod copies;
 pub(crate) mod paged;
 pub(crate) mod series;
 pub(crate) mod shard;

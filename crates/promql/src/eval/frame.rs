@@ -18,6 +18,7 @@ use firn_model::budget::Reservation;
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::labels::Labels;
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
+use multiversion::multiversion;
 use std::sync::Arc;
 
 /// Marks a step without a float.
@@ -27,6 +28,13 @@ pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 #[inline(always)]
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale(value)
+}
+
+/// How many places are without a float.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn count_absent(values: &[f64]) -> usize {
+    let absent = values.iter().map(|v| u64::from(is_absent(*v)));
+    absent.sum::<u64>() as usize
 }
 
 /// A histogram and the step it belongs to.
@@ -44,7 +52,7 @@ pub(crate) struct Row<'a> {
 impl Row<'_> {
     /// Whether no step has a value.
     pub(crate) fn is_empty(&self) -> bool {
-        self.histograms.is_empty() && self.values.iter().all(|v| is_absent(*v))
+        self.histograms.is_empty() && !self.has_floats()
     }
 
     /// Whether some step has a float.
@@ -52,10 +60,14 @@ impl Row<'_> {
         self.values.iter().any(|v| !is_absent(*v))
     }
 
+    /// How many steps have a float.
+    pub(crate) fn floats(&self) -> usize {
+        self.values.len() - count_absent(self.values)
+    }
+
     /// How many samples the row counts for.
     pub(crate) fn samples(&self) -> u64 {
-        let floats = self.values.iter().filter(|v| !is_absent(**v)).count() as u64;
-        floats
+        self.floats() as u64
             + self
                 .histograms
                 .iter()

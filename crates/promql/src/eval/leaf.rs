@@ -9,7 +9,7 @@ use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::counter_names::CounterNames;
 use crate::eval::edges::{Overhang, rows};
-use crate::eval::frame::{Row, RowBuffer};
+use crate::eval::frame::{Row, RowBuffer, count_absent};
 use crate::eval::go_format::format_fixed;
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::mixed;
@@ -358,11 +358,8 @@ impl Worker<'_> {
             true => columns.start_times,
             false => &[],
         };
-        if columns
-            .values
-            .iter()
-            .fold(false, |any, v| any | is_stale(*v))
-        {
+        // A staleness marker has the bits of a place without a float.
+        if count_absent(columns.values) > 0 {
             self.compact(columns, starts);
             let samples = Floats {
                 times: self.times,

@@ -11,6 +11,7 @@
 use crate::eval::grid::{Grid, Reach, seconds};
 use crate::eval::window::Windows;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use multiversion::multiversion;
 
 /// Makes the bound of the zero rule err on the safe side of rounding.
 const BOUND_SLACK: f64 = 1.0 + 1e-9;
@@ -249,6 +250,7 @@ impl Extrapolation {
 }
 
 /// Whether no value is less than the one before; a NaN counts as a fall.
+#[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn never_falls(values: &[f64]) -> bool {
     let next = values.get(1..).unwrap_or(&[]);
     values
@@ -278,7 +280,7 @@ fn fill_runs(plan: &RatePlan, values: &[f64], out: &mut [f64]) -> bool {
         if run.stride == 1 {
             let firsts = &values[run.first..run.first + run.len];
             let lasts = &values[run.last..run.last + run.len];
-            near_zero |= fill_run(firsts.iter(), lasts.iter(), factors, bounds, out);
+            near_zero |= fill_dense_run(firsts, lasts, factors, bounds, out);
         } else {
             let every = |from: usize| {
                 let places = (0..run.len).map(move |i| from + i * run.stride);
@@ -288,6 +290,18 @@ fn fill_runs(plan: &RatePlan, values: &[f64], out: &mut [f64]) -> bool {
         }
     }
     near_zero
+}
+
+/// A run whose windows move on by a sample each: all loads are of neighbours.
+#[multiversion(targets("x86_64+avx2"))]
+fn fill_dense_run(
+    firsts: &[f64],
+    lasts: &[f64],
+    factors: &[f64],
+    bounds: &[f64],
+    out: &mut [f64],
+) -> bool {
+    fill_run(firsts.iter(), lasts.iter(), factors, bounds, out)
 }
 
 #[inline(always)]

@@ -114,121 +114,164 @@ impl Columns {
     }
 }
 
-/// Where decoding ended: what an encoder needs to go on.
-#[derive(Debug, Default)]
-pub(super) struct Decoded {
-    pub(super) time: TimeState,
-    pub(super) value: ValueState,
-    pub(super) start: TimestampMs,
-    /// The last histogram of the body, and whether it is the last sample.
-    pub(super) histogram: Option<Arc<Histogram>>,
-    pub(super) ends_in_histogram: bool,
-}
-
 /// Appends up to `samples_max` samples of `body` to `into`, which takes memory for so many.
-pub(super) fn body(
-    body: &[u8],
-    samples_max: usize,
-    into: &mut Columns,
-) -> Result<Decoded, Malformed> {
-    let mut cursor = Cursor::new(body);
-    let mut at = Decoded {
-        time: TimeState::starting_at(cursor.u64()? as i64),
-        ..Decoded::default()
-    };
+pub(super) fn body(body: &[u8], samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
+    let mut walk = Walk::new(body)?;
     let base = into.times.len();
     // Made at their full length: a push for each sample would look at the capacity each time.
     into.times.resize(base + samples_max, 0);
     into.values
         .resize(base + samples_max, HISTOGRAM_PLACEHOLDER);
-    let mut columns = (
-        std::mem::take(&mut into.times),
-        std::mem::take(&mut into.values),
-    );
-    let decoded = samples(
-        &mut cursor,
-        &mut at,
-        (&mut columns.0, &mut columns.1),
-        base,
-        into,
-    );
-    (into.times, into.values) = columns;
+    let mut rest = Rest::default();
+    let decoded = samples(&mut walk, &mut rest, base, into);
     let end = *decoded.as_ref().unwrap_or(&base);
     into.times.truncate(end);
     into.values.truncate(end);
     decoded?;
-    into.fill_starts(at.start, end);
-    at.ends_in_histogram = into
-        .histograms
-        .last()
-        .is_some_and(|(i, _)| *i as usize + 1 == end);
-    Ok(at)
+    into.fill_starts(rest.start, end);
+    Ok(())
+}
+
+/// Appends up to `samples_max` values of `body` to `values` and puts their times into `times`,
+/// from its first place on; returns how many. `None`, and nothing is appended, if there is more to
+/// its samples than that: then [`body`] is to be asked.
+pub(super) fn plain(
+    body: &[u8],
+    samples_max: usize,
+    times: &mut Vec<TimestampMs>,
+    values: &mut Vec<f64>,
+) -> Result<Option<usize>, Malformed> {
+    let mut walk = Walk::new(body)?;
+    let base = values.len();
+    values.resize(base + samples_max, 0.0);
+    if times.len() < samples_max {
+        times.resize(samples_max, 0);
+    }
+    let outcome = walk.floats(times, &mut values[base..]);
+    let count = match outcome {
+        Ok((count, Stop::End)) => Some(count),
+        _ => None,
+    };
+    values.truncate(base + count.unwrap_or(0));
+    outcome.map(|_| count)
+}
+
+/// What only some series have.
+#[derive(Default)]
+struct Rest {
+    start: TimestampMs,
+    histogram: Option<Arc<Histogram>>,
 }
 
 /// Fills the columns from `base` on, as far as the bytes go; returns where they end.
 fn samples(
-    cursor: &mut Cursor<'_>,
-    at: &mut Decoded,
-    (times, values): (&mut [TimestampMs], &mut [f64]),
+    walk: &mut Walk<'_>,
+    rest: &mut Rest,
     base: usize,
     into: &mut Columns,
 ) -> Result<usize, Malformed> {
-    let mut time_repeats = 0;
-    let mut value_repeats = 0;
-    let columns = times.iter_mut().zip(values).enumerate().skip(base);
     let mut end = base;
-    for (i, (time, value)) in columns {
-        if time_repeats > 0 {
-            time_repeats -= 1;
-            *time = at.time.repeat();
-        } else {
-            // Every run of a value covers samples that have times, so bytes can only end here.
-            if cursor.is_empty() {
-                break;
+    loop {
+        let (count, stop) = walk.floats(&mut into.times[end..], &mut into.values[end..])?;
+        end += count;
+        match stop {
+            Stop::End => return Ok(end),
+            Stop::Start => {
+                into.fill_starts(rest.start, end);
+                let step = unzigzag(walk.cursor.uvarint()?);
+                rest.start = rest.start.wrapping_add(step);
+                if into.start_times.is_empty() {
+                    into.start_times.resize(end, START_UNKNOWN);
+                }
             }
-            let op = next_op(cursor, at, into, i)?;
-            time_repeats = at.time.apply(op, cursor)?;
-            if time_repeats > 0 {
-                time_repeats -= 1;
-                at.time.repeat();
+            Stop::Histogram => {
+                let before = rest.histogram.as_deref();
+                let read = Arc::new(histogram::read(&mut walk.cursor, before)?);
+                into.histograms.push((end as u32, read.clone()));
+                rest.histogram = Some(read);
+                end += 1;
             }
-            *time = at.time.time;
         }
-        end = i + 1;
-        if value_repeats > 0 {
-            value_repeats -= 1;
-            *value = f64::from_bits(at.value.bits);
-            continue;
-        }
-        let op = cursor.byte()?;
-        if op == HISTOGRAM {
-            let read = Arc::new(histogram::read(cursor, at.histogram.as_deref())?);
-            into.histograms.push((i as u32, read.clone()));
-            at.histogram = Some(read);
-            continue;
-        }
-        value_repeats = at.value.apply(op, cursor)?.saturating_sub(1);
-        *value = f64::from_bits(at.value.bits);
     }
-    Ok(end)
 }
 
-/// The next operation that is not a change of the start timestamp, which applies from there on.
-#[inline]
-fn next_op(
-    cursor: &mut Cursor<'_>,
-    at: &mut Decoded,
-    into: &mut Columns,
-    index: usize,
-) -> Result<u8, Malformed> {
-    let mut op = cursor.byte()?;
-    while op == START {
-        into.fill_starts(at.start, index);
-        at.start = at.start.wrapping_add(unzigzag(cursor.uvarint()?));
-        if into.start_times.is_empty() {
-            into.start_times.resize(index, START_UNKNOWN);
-        }
-        op = cursor.byte()?;
+/// Why a walk over floats came to an end.
+enum Stop {
+    /// The bytes or the places for samples ended.
+    End,
+    /// A change of the start timestamp follows, before the next time.
+    Start,
+    /// The time of the next sample is there, and a histogram follows.
+    Histogram,
+}
+
+/// Where in a body a decoder stands.
+struct Walk<'a> {
+    cursor: Cursor<'a>,
+    time: TimeState,
+    value: ValueState,
+    time_repeats: u32,
+    value_repeats: u32,
+}
+
+impl<'a> Walk<'a> {
+    fn new(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body);
+        Ok(Self {
+            time: TimeState::starting_at(cursor.u64()? as i64),
+            cursor,
+            value: ValueState::default(),
+            time_repeats: 0,
+            value_repeats: 0,
+        })
     }
-    Ok(op)
+
+    /// Fills the columns with floats as far as there is nothing else; returns how many.
+    fn floats(
+        &mut self,
+        times: &mut [TimestampMs],
+        values: &mut [f64],
+    ) -> Result<(usize, Stop), Malformed> {
+        // Copies, so that all that changes with each sample stays in registers.
+        let (mut cursor, mut time, mut value) = (self.cursor, self.time, self.value);
+        let (mut time_repeats, mut value_repeats) = (self.time_repeats, self.value_repeats);
+        let (mut count, mut stop) = (0, Stop::End);
+        for (at_time, at_value) in times.iter_mut().zip(values) {
+            if time_repeats > 0 {
+                time_repeats -= 1;
+                time.repeat();
+            } else {
+                // Every run of a value covers samples that have times: bytes can only end here.
+                if cursor.is_empty() {
+                    break;
+                }
+                let op = cursor.byte()?;
+                if op == START {
+                    stop = Stop::Start;
+                    break;
+                }
+                time_repeats = time.apply(op, &mut cursor)?;
+                if time_repeats > 0 {
+                    time_repeats -= 1;
+                    time.repeat();
+                }
+            }
+            *at_time = time.time;
+            if value_repeats > 0 {
+                value_repeats -= 1;
+            } else {
+                let op = cursor.byte()?;
+                if op == HISTOGRAM {
+                    stop = Stop::Histogram;
+                    break;
+                }
+                value_repeats = value.apply(op, &mut cursor)?.saturating_sub(1);
+            }
+            *at_value = f64::from_bits(value.bits);
+            count += 1;
+        }
+        (self.cursor, self.time, self.value) = (cursor, time, value);
+        (self.time_repeats, self.value_repeats) = (time_repeats, value_repeats);
+        Ok((count, stop))
+    }
 }

@@ -470,13 +470,18 @@ impl OpenChunk {
 
     /// A copy of what the chunk holds now. `None` if it is empty.
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
-        self.snapshot_within(&mut Vec::new())
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes).then(|| Chunk(bytes.into()))
     }
 
-    /// As [`OpenChunk::snapshot`], with memory to work in that many can share.
-    pub(crate) fn snapshot_within(&self, bytes: &mut Vec<u8>) -> Option<Chunk> {
+    /// Appends a copy of what the chunk holds now, for [`super::ChunkView::new`]. `false`, and
+    /// nothing is appended, if it is empty.
+    pub(crate) fn write_to(&self, out: &mut Vec<u8>) -> bool {
         let tail = self.tail.bytes();
         let body = (self.used_body(), &tail[..self.tail.len()]);
-        (self.count > 0).then(|| Chunk::from_parts(self.count, self.time.time, body, bytes))
+        if self.count > 0 {
+            super::write(self.count, self.time.time, body, out);
+        }
+        self.count > 0
     }
 }

@@ -67,7 +67,7 @@ impl TimeState {
 
     /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and
     /// nothing is done yet; otherwise the state has moved on and it returns zero.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
         let change = match op {
             ..RUN => u64::from(op),

@@ -172,7 +172,7 @@ impl ValueState {
 
     /// Follows an operation. For a run it returns how many repeats of [`ValueState::bits`] are due;
     /// otherwise the state has moved on to the next value and it returns zero.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
         let step = match op {
             ..RUN => u64::from(op),
@@ -185,20 +185,36 @@ impl ValueState {
                 return Ok(0);
             }
             SCALE => {
-                self.form.scale =
-                    Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
-                self.int = 0;
-                let op = cursor.byte()?;
-                if !(..RUN).contains(&op) && !(THIRTEEN_BITS..XOR).contains(&op) {
-                    return Err(Malformed("scale without an integer"));
-                }
-                return self.apply(op, cursor);
+                (*self, *cursor) = self.rescaled(*cursor)?;
+                return Ok(0);
             }
             _ => return Err(Malformed("unknown value code")),
         };
+        self.follow(step);
+        Ok(0)
+    }
+
+    #[inline]
+    fn follow(&mut self, step: u64) {
         self.int = self.int.wrapping_add(unzigzag(step));
         self.form.misses &= !RAW;
         self.bits = self.form.scale.float(self.int).to_bits();
-        Ok(0)
+    }
+
+    /// What follows on a change of the scale. By value, so that state and cursor of whoever calls
+    /// can stay in registers.
+    #[cold]
+    fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
+        self.form.scale = Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
+        self.int = 0;
+        let op = cursor.byte()?;
+        let step = match op {
+            ..RUN => u64::from(op),
+            THIRTEEN_BITS..BYTES => u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?),
+            BYTES..XOR => cursor.number(usize::from(op - BYTES) + 1)?,
+            _ => return Err(Malformed("scale without an integer")),
+        };
+        self.follow(step);
+        Ok((self, cursor))
     }
 }

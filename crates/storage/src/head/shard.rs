@@ -3,10 +3,9 @@
 use super::paged::Paged;
 use super::series::Series;
 use super::table::{Table, Vacancy};
-use crate::chunk::{Chunk, Columns};
 use crate::codec::Malformed;
 use crate::fingerprint::Fingerprint;
-use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
 /// Series for which [`Shard::warm`] pays best: as many as the processor waits for at a time.
@@ -258,86 +257,4 @@ impl Shard {
             + self.series.memory_bytes()
             + self.free.capacity() * 4
     }
-}
-
-/// What a reader takes away of one series: chunks that overlap its range, and how many samples of
-/// the last one it may look at.
-#[derive(Debug, Default)]
-pub(crate) struct Copied {
-    /// Oldest first.
-    pub(crate) chunks: Vec<Chunk>,
-    /// Samples to read of the last chunk; all of the others.
-    pub(crate) last_samples: usize,
-}
-
-impl Copied {
-    /// Copies what overlaps `range` of `series` without its newest `hidden` samples. `None` if
-    /// nothing does.
-    pub(crate) fn of(series: &Series, range: TimeRange, hidden: usize) -> Option<Self> {
-        let mut chunks = Vec::new();
-        let last_samples = copy_visible(series, range, hidden, &mut chunks, &mut Vec::new())?;
-        Some(Self {
-            chunks,
-            last_samples,
-        })
-    }
-
-    /// Appends its samples to `into`.
-    pub(crate) fn decode(&self, into: &mut Columns) -> Result<(), Malformed> {
-        for (i, chunk) in self.chunks.iter().enumerate() {
-            let is_last = i + 1 == self.chunks.len();
-            let samples_max = if is_last {
-                self.last_samples
-            } else {
-                usize::MAX
-            };
-            chunk.decode(samples_max, into)?;
-        }
-        Ok(())
-    }
-}
-
-/// Adds to `into` the chunks of `series` that overlap `range`, oldest first, and returns how many
-/// samples of the last one are not among the newest `hidden` of the series. `None` if nothing is
-/// added. `bytes` is memory to work in.
-pub(crate) fn copy_visible(
-    series: &Series,
-    range: TimeRange,
-    mut hidden: usize,
-    into: &mut Vec<Chunk>,
-    bytes: &mut Vec<u8>,
-) -> Option<usize> {
-    let start = into.len();
-    let mut last_samples = None;
-    // Newest first, because that is where samples are hidden.
-    let open = &series.open;
-    let span = TimeRange::new(open.first_time(), open.last_time());
-    let seen = see(open.sample_count(), &mut hidden);
-    if seen > 0
-        && span.overlaps(&range)
-        && let Some(chunk) = open.snapshot_within(bytes)
-    {
-        last_samples = Some(seen);
-        into.push(chunk);
-    }
-    for chunk in series.closed().iter().rev() {
-        let span = chunk.range();
-        if span.max < range.min {
-            break;
-        }
-        let seen = see(chunk.sample_count(), &mut hidden);
-        if seen > 0 && span.overlaps(&range) {
-            last_samples = last_samples.or(Some(seen));
-            into.push(chunk.clone());
-        }
-    }
-    into[start..].reverse();
-    last_samples
-}
-
-/// How many of a chunk's samples may be seen when `hidden` of the newest may not; counts them off.
-fn see(count: usize, hidden: &mut usize) -> usize {
-    let hidden_here = count.min(*hidden);
-    *hidden -= hidden_here;
-    count - hidden_here
 }

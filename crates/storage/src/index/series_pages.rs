@@ -127,6 +127,8 @@ pub(crate) struct SeriesCursor<'a> {
     index: &'a Index,
     page: Option<(u32, Guard<Arc<SeriesPage>>)>,
     reader: TermReader,
+    /// Where among the terms of a series the last one that was asked for stood.
+    found_at: usize,
 }
 
 impl<'a> SeriesCursor<'a> {
@@ -136,6 +138,7 @@ impl<'a> SeriesCursor<'a> {
             index,
             page: None,
             reader: TermReader::default(),
+            found_at: 0,
         }
     }
 
@@ -169,6 +172,15 @@ impl<'a> SeriesCursor<'a> {
     pub(crate) fn term_of(&mut self, slot: u32, label: u32) -> Option<u32> {
         let index = self.index;
         let is_of = |term: &&u32| index.label_of(**term) == label;
-        self.terms(slot).iter().find(is_of).copied()
+        // Neighbours mostly have the same labels.
+        let likely = self.found_at;
+        let terms = self.terms(slot);
+        if let Some(term) = terms.get(likely).filter(is_of) {
+            return Some(*term);
+        }
+        let at = terms.iter().position(|term| is_of(&term))?;
+        let term = terms[at];
+        self.found_at = at;
+        Some(term)
     }
 }

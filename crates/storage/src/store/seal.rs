@@ -22,7 +22,7 @@ use super::{Store, SyncMode, lock};
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::error::StorageError;
-use crate::head::shard::Copied;
+use crate::head::copies::Copies;
 use crate::index::{Run, Runs, SeriesCursor};
 use crate::page::{self, Family, Page, PageBuilder};
 use crate::sealed::GROUP_SLOTS;
@@ -69,12 +69,20 @@ struct Sealed {
     is_gone: bool,
 }
 
-/// The samples of one series that are to be sealed.
+/// Samples that are to be sealed.
+#[derive(Default)]
 struct Taken {
+    copies: Copies,
+    /// By slot.
+    series: Vec<TakenSeries>,
+}
+
+/// A series and the number of its copy.
+struct TakenSeries {
     shard: usize,
     local: u32,
     slot: u32,
-    copied: Copied,
+    copy: usize,
 }
 
 impl Store {
@@ -179,7 +187,7 @@ impl Store {
                 let (taken, is_gone) = self.copy_group(*due, seen);
                 let unsealed_after = upkeep.coverage.unsealed_after(*due, reading.sequence);
                 let mut sealed = self
-                    .encode(*due, taken, unsealed_after)
+                    .encode(*due, &taken, unsealed_after)
                     .map_err(|e| Error::new(ErrorKind::Internal, format!("encode page: {e}")))?;
                 sealed.is_gone = is_gone;
                 Ok(sealed)
@@ -188,7 +196,7 @@ impl Store {
     }
 
     /// What there is to seal of a group, by slot, and whether none of its series is left.
-    fn copy_group(&self, due: Due, sequence: u64) -> (Vec<Taken>, bool) {
+    fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
         let first = due.group * GROUP_SLOTS;
         let end = self.index.published().min(first + GROUP_SLOTS);
         let mut cursor = SeriesCursor::new(&self.index);
@@ -200,7 +208,7 @@ impl Store {
             .collect();
         places.sort_unstable();
         let range = TimeRange::new(i64::MIN, due.end);
-        let mut taken = Vec::with_capacity(places.len());
+        let mut taken = Taken::default();
         for of_shard in places.chunk_by(|a, b| a.0 == b.0) {
             for slice in of_shard.chunks(SLICE) {
                 let held = lock(&self.shards[slice[0].0]);
@@ -209,18 +217,18 @@ impl Store {
                         continue;
                     };
                     let hidden = held.hidden(*local, series, sequence);
-                    if let Some(copied) = Copied::of(series, range, hidden) {
-                        taken.push(Taken {
+                    if taken.copies.add(series, range, hidden) {
+                        taken.series.push(TakenSeries {
                             shard: *shard,
                             local: *local,
                             slot: *slot,
-                            copied,
+                            copy: taken.copies.len() - 1,
                         });
                     }
                 }
             }
         }
-        taken.sort_unstable_by_key(|t| t.slot);
+        taken.series.sort_unstable_by_key(|t| t.slot);
         (taken, places.is_empty())
     }
 
@@ -229,13 +237,13 @@ impl Store {
     fn encode(
         &self,
         due: Due,
-        taken: Vec<Taken>,
+        taken: &Taken,
         unsealed_after: Position,
     ) -> Result<Sealed, Malformed> {
         let sealed_up_to = self.log.last_position();
         let mut sealed = Sealed {
             due,
-            cuts: Vec::with_capacity(taken.len()),
+            cuts: Vec::with_capacity(taken.series.len()),
             page: None,
             unsealed_after,
             is_gone: false,
@@ -247,9 +255,9 @@ impl Store {
             log_to: sealed_up_to,
         });
         let mut columns = Columns::default();
-        for series in taken {
+        for series in &taken.series {
             columns.clear();
-            series.copied.decode(&mut columns)?;
+            taken.copies.get(series.copy).decode(&mut columns)?;
             columns.truncate(columns.times.partition_point(|t| *t <= due.end));
             let family = self.index.family(series.slot).map(Family);
             while !columns.times.is_empty() && page.push(series.slot, family, &columns).is_err() {

@@ -6,14 +6,15 @@
 //! copied chunks is read.
 
 use super::Store;
-use crate::chunk::{Chunk, Columns};
+use super::visible::{CopyId, Visible};
+use crate::chunk::Columns;
 use crate::codec::Malformed;
+use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
 use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
 use crate::trial::{self, Flaw};
-use firn_model::budget::Reservation;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
@@ -30,13 +31,11 @@ struct HeadSelection {
     _generation: Arc<Generation>,
     range: TimeRange,
     slots: Vec<u32>,
-    chunks: Vec<Chunk>,
-    /// Where each series' chunks end, and how many samples of its last one may be read.
-    ends: Vec<(u32, u32)>,
+    /// What the head held of each series.
+    copies: Vec<Option<CopyId>>,
+    visible: Visible,
     /// The pages of each group of `slots`, ascending.
     pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
-    /// The memory of the lists and chunks.
-    _memory: Vec<Reservation>,
 }
 
 /// The pages that were opened for a group: those of neighbouring series are the same.
@@ -60,10 +59,9 @@ impl Store {
             _generation: generation,
             range: request.range,
             slots: Vec::new(),
-            chunks: Vec::new(),
-            ends: Vec::new(),
+            copies: Vec::new(),
+            visible: Visible::default(),
             pages: Vec::new(),
-            _memory: Vec::new(),
         };
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(selection));
@@ -77,21 +75,19 @@ impl Store {
         let early = trial::has(Flaw::ReadsPagesFirst);
         let too_early = early.then(|| self.pages_of(&slots, request.range));
         trial::turn();
-        let mut visible = self.copy_visible(&slots, request, reading.sequence)?;
-        selection._memory = std::mem::take(&mut visible.memory);
+        let (visible, mut ids) = self.copy_visible(&slots, request, reading.sequence)?;
         trial::turn();
         let pages = || self.pages_of(&slots, request.range);
         selection.pages = too_early.unwrap_or_else(pages);
         drop(reading);
         for (i, slot) in slots.into_iter().enumerate() {
-            let last_samples = visible.take(i, &mut selection.chunks);
-            if last_samples == 0 && !selection.has_page(slot) {
-                continue;
+            let copy = ids.take(&visible, i);
+            if copy.is_some() || selection.has_page(slot) {
+                selection.slots.push(slot);
+                selection.copies.push(copy);
             }
-            selection.slots.push(slot);
-            let end = selection.chunks.len() as u32;
-            selection.ends.push((end, last_samples));
         }
+        selection.visible = visible;
         Ok(Arc::new(selection))
     }
 
@@ -125,9 +121,11 @@ impl Selection for HeadSelection {
         let mut columns = Columns::default();
         let mut open = OpenGroup::default();
         for i in series {
-            columns.clear();
-            self.decode(i, &mut open, &mut columns)?;
-            columns.push_range(self.range, into);
+            if !self.read_plain(i, &mut columns, into)? {
+                columns.clear();
+                self.decode(i, &mut open, &mut columns)?;
+                columns.push_range(self.range, into);
+            }
         }
         Ok(())
     }
@@ -147,14 +145,39 @@ impl HeadSelection {
         self.pages(slot).iter().any(|page| page.has(slot))
     }
 
-    fn decode(&self, series: usize, open: &mut OpenGroup, into: &mut Columns) -> Result<(), Error> {
-        let start = series.checked_sub(1).map_or(0, |i| self.ends[i].0) as usize;
-        let (end, last_samples) = self.ends[series];
-        let chunks = &self.chunks[start..end as usize];
-        let corrupt = |e: Malformed| {
-            let labels = self.labels(series);
-            Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
+    fn corrupt(&self, series: usize, e: Malformed) -> Error {
+        let labels = self.labels(series);
+        Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
+    }
+
+    /// Decodes a series of floats in one chunk straight into the batch; `false`, and nothing is
+    /// added, if it is more than that.
+    fn read_plain(
+        &self,
+        series: usize,
+        scratch: &mut Columns,
+        into: &mut SeriesBatch,
+    ) -> Result<bool, Error> {
+        let copy = self.copies[series].map(|id| self.visible.get(id));
+        let Some((chunk, samples)) = copy.and_then(Copied::sole_chunk) else {
+            return Ok(false);
         };
+        let slot = self.slots[series];
+        if self.has_page(slot) {
+            return Ok(false);
+        }
+        let times = &mut scratch.times;
+        let decoded = chunk
+            .decode_plain(samples, times, into.values_mut())
+            .map_err(|e| self.corrupt(series, e))?;
+        let Some(count) = decoded else {
+            return Ok(false);
+        };
+        into.end_floats(&times[..count], self.range);
+        Ok(true)
+    }
+
+    fn decode(&self, series: usize, open: &mut OpenGroup, into: &mut Columns) -> Result<(), Error> {
         let slot = self.slots[series];
         let pages = self.pages(slot);
         open.turn_to(group_of(slot), pages.len());
@@ -174,20 +197,14 @@ impl HeadSelection {
                 }
             }
         }
-        if let Some(first) = chunks.first() {
-            let unsealed = first.range().min;
+        let Some(id) = self.copies[series] else {
+            return Ok(());
+        };
+        let copy = self.visible.get(id);
+        if let Some(unsealed) = copy.first_time() {
             into.truncate(into.times.partition_point(|t| *t < unsealed));
         }
-        for (i, chunk) in chunks.iter().enumerate() {
-            let is_last = i + 1 == chunks.len();
-            let samples_max = if is_last {
-                last_samples as usize
-            } else {
-                usize::MAX
-            };
-            chunk.decode(samples_max, into).map_err(corrupt)?;
-        }
-        Ok(())
+        copy.decode(into).map_err(|e| self.corrupt(series, e))
     }
 }
 

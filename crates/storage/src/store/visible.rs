@@ -4,8 +4,7 @@
 //! time, so that no writer waits for a wide query.
 
 use super::{Store, lock};
-use crate::chunk::Chunk;
-use crate::head::shard::copy_visible;
+use crate::head::copies::{Copied, Copies};
 use crate::index::SeriesCursor;
 use crate::sync::Mutex;
 use firn_model::budget::Reservation;
@@ -19,9 +18,9 @@ const COPY_SLICE: usize = 256;
 /// Fewer series are copied by the thread that asks: to wake another takes as long.
 const SERIES_FOR_THREADS: usize = 1_024;
 
-/// Bytes that a selection keeps of each series beside its chunks: its slot, its shard, where it is
-/// looked for, where its copy is, and where its chunks end.
-const SERIES_BYTES: usize = 48;
+/// Bytes that a selection keeps of each series beside its copy: its slot, its shard, where it is
+/// looked for, and where its copy is.
+const SERIES_BYTES: usize = 40;
 
 /// What the copy of a series is expected to take before one was made: a chunk of some samples.
 const COPIED_BYTES: usize = 256;
@@ -29,32 +28,28 @@ const COPIED_BYTES: usize = 256;
 /// Says of a series that it has left the head.
 const IN_NO_SHARD: u32 = u32::MAX;
 
-/// Copies of the series of a selection, to be taken in its order.
+/// Copies of the series of a selection.
+#[derive(Default)]
 pub(super) struct Visible {
-    /// The shard of each series.
-    shards: Vec<u32>,
-    copies: Vec<std::vec::IntoIter<CopiedSeries>>,
-    chunks: Vec<std::vec::IntoIter<Chunk>>,
-    /// The memory of all that, and of the selection that is made of it.
-    pub(super) memory: Vec<Reservation>,
+    shards: Vec<ShardCopies>,
+    /// Beside that of the copies.
+    _memory: Option<Reservation>,
 }
 
-/// A series of the selection, by its number there, with the chunks and samples that may be read.
+/// Where a copy is.
 #[derive(Clone, Copy)]
-struct CopiedSeries {
+pub(super) struct CopyId {
+    shard: u32,
     number: u32,
-    chunks: u32,
-    last_samples: u32,
 }
 
 /// What one shard holds of a selection, in the selection's order.
 #[derive(Default)]
-struct ShardCopy {
-    /// Series without a visible sample are left out.
-    series: Vec<CopiedSeries>,
-    chunks: Vec<Chunk>,
-    /// Of the chunks.
-    memory: Option<Reservation>,
+struct ShardCopies {
+    copies: Copies,
+    /// The number in the selection of each, ascending.
+    series: Vec<u32>,
+    _memory: Option<Reservation>,
 }
 
 /// A series of the selection that a shard may hold.
@@ -66,22 +61,36 @@ struct Wanted {
 }
 
 impl Visible {
-    /// Moves the chunks of the series with this number, which ascends, to the end of `into`; how
-    /// many samples of the last one may be read, 0 without a chunk.
-    pub(super) fn take(&mut self, number: usize, into: &mut Vec<Chunk>) -> u32 {
-        let shard = self.shards[number] as usize;
-        let Some(copies) = self.copies.get_mut(shard) else {
-            return 0;
-        };
-        match copies.as_slice().first() {
-            Some(copied) if copied.number as usize == number => {
-                let (chunks, last_samples) = (copied.chunks, copied.last_samples);
-                copies.next();
-                into.extend(self.chunks[shard].by_ref().take(chunks as usize));
-                last_samples
-            }
-            _ => 0,
+    /// The copy with this id.
+    pub(super) fn get(&self, id: CopyId) -> Copied<'_> {
+        let shard = &self.shards[id.shard as usize];
+        shard.copies.get(id.number as usize)
+    }
+}
+
+/// Hands out the ids of copies in the order of the selection.
+pub(super) struct CopyIds {
+    /// The shard of each series.
+    shards: Vec<u32>,
+    /// The next copy of each shard.
+    next: Vec<u32>,
+}
+
+impl CopyIds {
+    /// The copy of the series with this number, which ascends, if there is one.
+    pub(super) fn take(&mut self, visible: &Visible, number: usize) -> Option<CopyId> {
+        let shard = self.shards[number];
+        let next = self.next.get_mut(shard as usize)?;
+        let copied = visible.shards[shard as usize].series.get(*next as usize)?;
+        if *copied as usize != number {
+            return None;
         }
+        let id = CopyId {
+            shard,
+            number: *next,
+        };
+        *next += 1;
+        Some(id)
     }
 }
 
@@ -92,7 +101,7 @@ impl Store {
         slots: &[u32],
         request: SelectRequest<'_>,
         watermark: u64,
-    ) -> Result<Visible, Error> {
+    ) -> Result<(Visible, CopyIds), Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
         let mut shards = Vec::with_capacity(slots.len());
         let mut wanted: Vec<Vec<Wanted>> = vec![Vec::new(); self.shards.len()];
@@ -110,31 +119,27 @@ impl Store {
                 local,
             });
         }
-        let empty = || Mutex::new(Ok(ShardCopy::default()));
-        let copies: Vec<Mutex<Result<ShardCopy, Error>>> = wanted.iter().map(|_| empty()).collect();
+        let empty = || Mutex::new(Ok(ShardCopies::default()));
+        let copied: Vec<Mutex<Result<_, Error>>> = wanted.iter().map(|_| empty()).collect();
         let copy = |shard: usize| {
-            let copied = self.copy_of_shard(shard, &wanted[shard], request, watermark);
-            *lock(&copies[shard]) = copied;
+            let of_shard = self.copy_of_shard(shard, &wanted[shard], request, watermark);
+            *lock(&copied[shard]) = of_shard;
         };
         match slots.len() < SERIES_FOR_THREADS {
-            true => (0..copies.len()).for_each(copy),
-            false => self.env.compute.for_each(copies.len(), &copy),
+            true => (0..copied.len()).for_each(copy),
+            false => self.env.compute.for_each(copied.len(), &copy),
         }
-        let mut visible = Visible {
+        let ids = CopyIds {
             shards,
-            copies: Vec::new(),
-            chunks: Vec::new(),
-            memory: vec![memory],
+            next: vec![0; copied.len()],
         };
-        for copied in copies {
-            let copied = copied
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner)?;
-            visible.copies.push(copied.series.into_iter());
-            visible.chunks.push(copied.chunks.into_iter());
-            visible.memory.extend(copied.memory);
-        }
-        Ok(visible)
+        let copied = copied.into_iter();
+        let copied = copied.map(|c| c.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let visible = Visible {
+            shards: copied.collect::<Result<_, Error>>()?,
+            _memory: Some(memory),
+        };
+        Ok((visible, ids))
     }
 
     fn copy_of_shard(
@@ -143,43 +148,34 @@ impl Store {
         wanted: &[Wanted],
         request: SelectRequest<'_>,
         watermark: u64,
-    ) -> Result<ShardCopy, Error> {
-        let mut copy = ShardCopy::default();
-        let mut bytes = Vec::new();
+    ) -> Result<ShardCopies, Error> {
+        let mut of_shard = ShardCopies::default();
         let mut memory = request.budget.reserve(0)?;
-        let (mut copied_bytes, mut series_bytes) = (0usize, COPIED_BYTES);
+        let mut series_bytes = COPIED_BYTES;
+        let mut done = 0;
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
             // What the series will take is seen under the lock only: what those before took.
-            let expected = copied_bytes.saturating_add(slice.len() * series_bytes);
+            let expected = of_shard.copies.memory_bytes() + slice.len() * series_bytes;
             memory.grow(expected.saturating_sub(memory.bytes()))?;
-            let first = copy.chunks.len();
             let shard = lock(&self.shards[shard]);
             for one in slice {
                 let Some(series) = shard.series_of_slot(one.local, one.slot) else {
                     continue;
                 };
                 let hidden = shard.hidden(one.local, series, watermark);
-                let before = copy.chunks.len();
-                let copied =
-                    copy_visible(series, request.range, hidden, &mut copy.chunks, &mut bytes);
-                if let Some(last_samples) = copied {
-                    copy.series.push(CopiedSeries {
-                        number: one.number,
-                        chunks: (copy.chunks.len() - before) as u32,
-                        last_samples: last_samples as u32,
-                    });
+                if of_shard.copies.add(series, request.range, hidden) {
+                    of_shard.series.push(one.number);
                 }
             }
-            // A slice is some tens of kilobytes, and its lock is not held for this.
             drop(shard);
-            let slice_bytes: usize = copy.chunks[first..].iter().map(Chunk::memory_bytes).sum();
-            series_bytes = slice_bytes.div_ceil(slice.len());
-            copied_bytes += slice_bytes;
-            memory.grow(copied_bytes.saturating_sub(memory.bytes()))?;
+            done += slice.len();
+            let bytes = of_shard.copies.memory_bytes();
+            series_bytes = bytes.div_ceil(done);
+            memory.grow(bytes.saturating_sub(memory.bytes()))?;
         }
-        memory.shrink_to(copied_bytes);
-        copy.memory = Some(memory);
-        Ok(copy)
+        memory.shrink_to(of_shard.copies.memory_bytes());
+        of_shard._memory = Some(memory);
+        Ok(of_shard)
     }
 }

@@ -120,24 +120,19 @@ impl Cells {
 
     /// Folds the row of a series in; returns how many samples it has.
     pub(crate) fn add(&mut self, group: u32, series: u32, row: Row<'_>, drops_name: bool) -> u64 {
-        let gaps = row
-            .values
-            .iter()
-            .map(|v| u64::from(is_absent(*v)))
-            .sum::<u64>();
-        let floats = row.values.len() as u64 - gaps;
+        let floats = row.floats();
         if floats == 0 && row.histograms.is_empty() {
             return 0;
         }
         let counted = !self.fold.ignores_histograms();
         if floats > 0 || counted {
             let slot = self.slot(group, series, drops_name);
-            self.fold_row(slot, row.values, floats as usize);
+            self.fold_row(slot, row.values, floats);
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
             }
         }
-        floats + row.histograms.len() as u64
+        (floats + row.histograms.len()) as u64
     }
 
     fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {

@@ -5,6 +5,7 @@
 
 use crate::eval::frame::is_absent;
 use crate::eval::kahan::Kahan;
+use multiversion::multiversion;
 use std::ops::Range;
 
 /// The steps from the first value of a row to the last, if none of the `floats` values is missing
@@ -50,6 +51,7 @@ pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<u
 }
 
 /// Adds a row to sums where both have a value at every step.
+#[multiversion(targets("x86_64+avx2"))]
 fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     if is_zero(row) {
         // Nothing is rounded, and only a negative zero changes: half of all rates are those of
@@ -67,6 +69,7 @@ fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 }
 
 /// Whether all values are the positive zero.
+#[multiversion(targets("x86_64+avx2"))]
 fn is_zero(row: &[f64]) -> bool {
     let ends = row.first().map_or(0, |v| v.to_bits()) | row.last().map_or(0, |v| v.to_bits());
     ends == 0 && row.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
@@ -93,6 +96,7 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 }
 
 /// Counts the values.
+#[multiversion(targets("x86_64+avx2"))]
 pub(super) fn count(counts: &mut [f64], row: &[f64]) {
     for (count, value) in counts.iter_mut().zip(row) {
         *count += f64::from(u8::from(!is_absent(*value)));

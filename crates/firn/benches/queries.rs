@@ -1,0 +1,284 @@
+//! Range queries on the head in process: no HTTP, no disk, a fleet of 96 k series.
+//!
+//! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
+//! all, what that is for each series and step, and, as the floor, what a plain loop over columns
+//! that are decoded already takes for the same rates. Words after `--` choose queries that contain
+//! one of them; `--profile` repeats the chosen ones without measuring, and `--series=N` makes
+//! another fleet.
+
+use firn_mirror::fleet::{Fleet, FleetOptions};
+use firn_model::batch::Batch;
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::sim::Inline;
+use firn_model::env::{Compute, Env, Job, Work, real, sim};
+use firn_model::sample::TimeRange;
+use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
+use firn_model::tenant::TenantId;
+use firn_promql::{Context, EvalTime, Features, Options, parser, query};
+use firn_storage::store::{Store, StoreOptions};
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The one of the program.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const SERIES: &str = "96000";
+/// 25 minutes: the queries' span and the range before it.
+const ROUNDS: i64 = 100;
+const INTERVAL_MS: i64 = 15_000;
+const STEPS: i64 = 81;
+const RANGE_MS: i64 = 300_000;
+/// As many as a sender puts in a request.
+const BATCH_SAMPLES: usize = 2_000;
+const RUNS: usize = 15;
+const PROFILED_RUNS: usize = 50;
+
+/// Queries with what they select.
+const QUERIES: [(&str, &str); 9] = [
+    (
+        "sum by (namespace) (rate(http_requests_total[5m]))",
+        "http_requests_total",
+    ),
+    (
+        "histogram_quantile(0.99, sum by (le, deployment) (\
+         rate(http_request_duration_seconds_bucket{cluster=\"eu-west-1\"}[5m])))",
+        "http_request_duration_seconds_bucket{cluster=\"eu-west-1\"}",
+    ),
+    (
+        "sum by (deployment) (rate(http_requests_total{code=~\"5..\"}[5m])) \
+         / sum by (deployment) (rate(http_requests_total[5m]))",
+        "http_requests_total",
+    ),
+    ("sum(http_requests_total)", "http_requests_total"),
+    ("rate(http_requests_total[5m])", "http_requests_total"),
+    (
+        "topk(10, sum by (pod) (rate(container_cpu_usage_seconds_total[5m])))",
+        "container_cpu_usage_seconds_total",
+    ),
+    (
+        "sum by (host_ip) (container_memory_working_set_bytes \
+         * on (namespace, pod) group_left (host_ip) kube_pod_info)",
+        "container_memory_working_set_bytes",
+    ),
+    (
+        "max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))",
+        "container_memory_working_set_bytes",
+    ),
+    (
+        "quantile by (namespace) (0.9, rate(http_requests_total[5m]))",
+        "http_requests_total",
+    ),
+];
+
+/// All threads, or the one that asks.
+struct Switched {
+    threads: Arc<dyn Compute>,
+    alone: AtomicBool,
+}
+
+impl Switched {
+    fn compute(&self) -> &dyn Compute {
+        match self.alone.load(Ordering::Relaxed) {
+            true => &Inline,
+            false => &*self.threads,
+        }
+    }
+}
+
+impl Compute for Switched {
+    fn spawn(&self, work: Work, job: Job) {
+        self.compute().spawn(work, job);
+    }
+
+    fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.compute().for_each(tasks, task);
+    }
+
+    fn threads(&self) -> usize {
+        self.compute().threads()
+    }
+}
+
+struct Bench {
+    env: Env,
+    compute: Arc<Switched>,
+    store: Arc<Store>,
+    tenant: TenantId,
+    budget: Budget,
+    cancel: Cancel,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let real = real::env().expect("threads can be started");
+        let compute = Arc::new(Switched {
+            threads: real.compute.clone(),
+            alone: AtomicBool::new(false),
+        });
+        let env = Env {
+            disk: sim::env(1).env.disk,
+            compute: compute.clone(),
+            ..real
+        };
+        let store = Store::open(env.clone(), StoreOptions::new("/data"));
+        Self {
+            env,
+            compute,
+            store: store.expect("an empty disk holds nothing that is wrong"),
+            tenant: TenantId::anonymous(),
+            budget: Budget::new("query", 2 << 30),
+            cancel: Cancel::new(),
+        }
+    }
+
+    fn fill(&self, series: usize) {
+        let mut fleet = Fleet::new(FleetOptions {
+            series,
+            seed: 1,
+            start_ms: 0,
+            interval_ms: INTERVAL_MS,
+            churn: None,
+        });
+        let bounds = AppendBounds { time_max: i64::MAX };
+        let mut batch = Batch::default();
+        for _ in 0..ROUNDS {
+            let done: Result<(), Infallible> = fleet.scrape_round(&mut |seen| {
+                batch.push_series(seen.labels, &[(seen.time_ms, seen.value)]);
+                if batch.sample_count() == BATCH_SAMPLES {
+                    self.append(&batch, bounds);
+                    batch.clear();
+                }
+                Ok(())
+            });
+            let Ok(()) = done;
+        }
+        self.append(&batch, bounds);
+    }
+
+    fn append(&self, batch: &Batch, bounds: AppendBounds) {
+        let appended = self.store.append(&self.tenant, batch, bounds).wait();
+        let appended = appended.expect("the simulated disk takes everything");
+        assert!(appended.rejected.is_empty(), "{:?}", appended.rejected);
+    }
+
+    fn timed(&self, run: &mut dyn FnMut()) -> Duration {
+        let start = self.env.clock.monotonic();
+        run();
+        self.env.clock.monotonic() - start
+    }
+
+    fn median(&self, run: &mut dyn FnMut()) -> Duration {
+        run();
+        let mut times: Vec<Duration> = (0..RUNS).map(|_| self.timed(run)).collect();
+        times.sort_unstable();
+        times[RUNS / 2]
+    }
+
+    fn query(&self, text: &str) {
+        let context = Context {
+            store: &*self.store,
+            tenant: &self.tenant,
+            compute: self.compute.compute(),
+            budget: &self.budget,
+            cancel: &self.cancel,
+        };
+        let options = Options {
+            features: Features::default(),
+            lookback_ms: RANGE_MS,
+            default_subquery_step_ms: 60_000,
+            samples_max: 50_000_000,
+        };
+        let end = ROUNDS * INTERVAL_MS;
+        let time = EvalTime::Range {
+            start: end - (STEPS - 1) * INTERVAL_MS,
+            end,
+            step_ms: INTERVAL_MS,
+        };
+        black_box(query(&context, text, time, &options).expect("the query is valid"));
+    }
+
+    /// The samples of a selector, decoded.
+    fn columns(&self, selector: &str) -> SeriesBatch {
+        let matchers = parser::parse_selector(selector).expect("the selector is valid");
+        let request = SelectRequest {
+            tenant: &self.tenant,
+            matchers: &matchers,
+            range: TimeRange::new(i64::MIN, i64::MAX),
+            cancel: &self.cancel,
+            budget: &self.budget,
+        };
+        let selection = self.store.select(request).expect("there is memory");
+        let mut batch = SeriesBatch::default();
+        let read = selection.read(0..selection.len(), &mut batch);
+        read.expect("chunks decode");
+        batch
+    }
+}
+
+/// The rates of every series at every step with all that can be known beforehand: windows, factors
+/// and that nothing falls.
+fn plain_rates(columns: &SeriesBatch, steps: usize) -> f64 {
+    let width = (RANGE_MS / INTERVAL_MS) as usize;
+    let mut sums = vec![0.0; steps];
+    for at in 0..columns.len() {
+        let values = columns.series(at).values;
+        let lasts = values.get(width..).unwrap_or(&[]);
+        for (sum, (last, first)) in sums.iter_mut().zip(lasts.iter().zip(values)) {
+            *sum += (last - first) * (1.0 / 300.0);
+        }
+    }
+    sums.iter().sum()
+}
+
+#[allow(clippy::print_stdout)]
+fn main() {
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    let profiled = wanted.iter().any(|word| word == "--profile");
+    let series = wanted
+        .iter()
+        .find_map(|word| word.strip_prefix("--series="));
+    let series = series
+        .unwrap_or(SERIES)
+        .parse()
+        .expect("--series takes a number");
+    wanted.retain(|word| !word.starts_with("--"));
+    let bench = Bench::new();
+    bench.fill(series);
+    println!("{series} series, {ROUNDS} samples each, {STEPS} steps, medians of {RUNS}");
+    for (text, selector) in QUERIES {
+        if !wanted.is_empty() && !wanted.iter().any(|part| text.contains(part)) {
+            continue;
+        }
+        if profiled {
+            bench.compute.alone.store(true, Ordering::Relaxed);
+            (0..PROFILED_RUNS).for_each(|_| bench.query(text));
+            continue;
+        }
+        let columns = bench.columns(selector);
+        let cells = (columns.len() as i64 * STEPS) as f64;
+        let floor = bench.median(&mut || {
+            black_box(plain_rates(&columns, STEPS as usize));
+        });
+        let of = |alone: bool| {
+            bench.compute.alone.store(alone, Ordering::Relaxed);
+            bench.median(&mut || bench.query(text))
+        };
+        let (one, all) = (of(true), of(false));
+        let per_cell = |time: Duration| time.as_nanos() as f64 / cells;
+        println!(
+            "{:>9.2?} {:>5.2} ns | {} threads {:>9.2?} {:>5.2}x | plain loop {:>5.2} ns | {text}",
+            one,
+            per_cell(one),
+            bench.compute.threads(),
+            all,
+            one.as_secs_f64() / all.as_secs_f64(),
+            per_cell(floor),
+        );
+    }
+}
