@@ -1,6 +1,6 @@
 //! Freed memory goes back to the system at once while memory is short.
 //!
-//! jemalloc keeps pages that were freed for ten seconds, since whoever frees mostly allocates again.
+//! jemalloc keeps pages that were freed for ten seconds: whoever frees mostly allocates again.
 //! Budgets count what is in use; a query that ends gives its memory back to them at once, and the
 //! next one may take as much in other pages. So the pages of several queries may be resident where
 //! the budget has one, and a machine without that much memory kills the process.
@@ -9,8 +9,8 @@
 //! resident memory above 3/4 of the limit -> nothing is kept, below 1/2 -> kept as before
 //! ```
 //!
-//! Invariant: from one look to the next no more is kept than was free at the first. A look reads one
-//! file of the kernel's; who looks, and how often, is left to callers.
+//! Invariant: from one look to the next no more is kept than was free at the first. A look reads
+//! one file of the kernel's; who looks, and how often, is left to callers.
 
 use crate::process;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -44,7 +44,7 @@ pub(crate) mod ranked;
 pub(crate) mod rate;
 pub(crate) mod reads;
 pub(crate) mod result;
-pub(crate) mod shared;
+pub(crate) mod reuse;
 pub(crate) mod source;
 pub(crate) mod stream;
 pub(crate) mod window;

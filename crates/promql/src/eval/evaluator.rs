@@ -10,7 +10,7 @@ use crate::eval::grid::{Grid, Reach};
 use crate::eval::kinds::refuse_all;
 use crate::eval::leaf::{Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
-use crate::eval::shared::{SharedValue, SharedValues};
+use crate::eval::reuse::{SharedValue, SharedValues};
 use crate::eval::source::{Resampled, Selected, Source};
 use crate::eval::stream::Stream;
 use crate::eval::{aggregate, binary, calls, go_math};

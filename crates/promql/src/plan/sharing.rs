@@ -15,8 +15,8 @@
 //! Remarks stand at a place in the text, and equal parts stand at different ones. So the spans
 //! below a marked node are numbers, and every mark has the list of the places that they mean there.
 //!
-//! Invariant: nodes of one class have the same value on the same grid, remarks included; the grid is
-//! part of the class as far as the text decides it, and whoever evaluates compares it again.
+//! Invariant: nodes of one class have the same value on the same grid, remarks included; the grid
+//! is part of the class as far as the text decides it, and whoever evaluates compares it again.
 
 use super::{Node, NodeKind, Selector};
 use crate::ast::{AggregateOp, BinaryOp, Grouping, Matching, Span, ValueType};

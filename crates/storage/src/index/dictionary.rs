@@ -90,8 +90,8 @@ impl Dictionary {
 }
 
 impl Index {
-    /// The terms of a label whose values satisfy `regex`, or do not unless `wants_match`, ascending;
-    /// and how many values were looked at.
+    /// The terms of a label whose values satisfy `regex`, or do not unless `wants_match`,
+    /// ascending; and how many values were looked at.
     pub(super) fn terms_by_expression(
         &self,
         (id, label): (u32, &Label),

@@ -1,11 +1,11 @@
 //! Look-ups: matchers to slots.
 //!
 //! The list with the fewest series is read first, and what has no sample in the range goes. Then
-//! come the others, the next step of each being to read postings or to find out whose they are: it is
-//! done where it costs less than asking the candidates that are left. What is put off is asked of
-//! each candidate, in one pass over their terms. Postings are laid beside the
-//! candidates while they are read, so that no list is ever held that is longer than the answer so
-//! far. Invariant: no order changes the answer.
+//! come the others, the next step of each being to read postings or to find out whose they are: it
+//! is done where it costs less than asking the candidates that are left. What is put off is asked
+//! of each candidate, in one pass over their terms. Postings are laid beside the candidates while
+//! they are read, so that no list is ever held that is longer than the answer so far. Invariant: no
+//! order changes the answer.
 
 use super::planner::{Condition, List, Plan, nanos};
 use super::postings::Postings;

@@ -16,7 +16,7 @@ use firn_model::regex::Regex;
 pub(super) mod nanos {
     /// A run of postings read and laid beside the candidates.
     pub(in super::super) const RUN: usize = 3;
-    /// A value looked up in the label's table, or a term's postings begun: a wait for memory or two.
+    /// A value looked up in the label's table, or a term's postings begun: a wait for memory.
     pub(in super::super) const TERM: usize = 100;
     /// A value asked in the label's dictionary.
     pub(in super::super) const VALUE: usize = 30;
