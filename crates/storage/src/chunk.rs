@@ -99,7 +99,9 @@ impl Chunk {
         for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
                 Sample::Float(value) => open.push_float(at, start, value),
-                Sample::Histogram(histogram) => open.push_histogram(at, start, &histogram),
+                Sample::Histogram(histogram) => {
+                    open.push_histogram(at, start, &histogram, histogram.reset_hint)
+                }
             }
         }
         open.snapshot().ok_or(Malformed("chunk without a sample"))

@@ -72,7 +72,7 @@ impl LogBlockEncoder {
         push_uvarint(&mut self.histograms, u64::from(slot));
         push_uvarint(&mut self.histograms, zigzag(time));
         push_uvarint(&mut self.histograms, zigzag(start));
-        histogram::push(&mut self.histograms, None, value);
+        histogram::push(&mut self.histograms, None, value, value.reset_hint);
         self.histogram_count += 1;
     }
 

@@ -10,7 +10,7 @@ use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
 use crate::codec::value::{Form, ValueState};
 use crate::codec::{Sink, histogram, increment, push_uvarint, zigzag};
-use firn_model::histogram::Histogram;
+use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
@@ -321,20 +321,22 @@ impl OpenChunk {
         self.count += 1;
     }
 
-    /// Appends a histogram. The caller has seen that `time` is after the last one.
+    /// Appends a histogram with `hint` for its own. The caller has seen that `time` is after the
+    /// last one.
     pub(crate) fn push_histogram(
         &mut self,
         time: TimestampMs,
         start: TimestampMs,
         histogram: &Histogram,
+        hint: ResetHint,
     ) {
         let mut buffer = self.begin_sample(time, start);
         buffer.put(HISTOGRAM);
         let rare = self.rare.get_or_insert_default();
         let mut bytes = buffer.bytes[1..buffer.end].to_vec();
         // The first one of a body says its shape, so that the body decodes from itself.
-        histogram::push(&mut bytes, rare.histogram.as_deref(), histogram);
-        rare.histogram = Some(Arc::new(histogram.clone()));
+        histogram::push(&mut bytes, rare.histogram.as_deref(), histogram, hint);
+        histogram::replace(&mut rare.histogram, histogram, hint);
         rare.ends_in_histogram = true;
         self.flush(&bytes);
         self.count += 1;

@@ -31,7 +31,7 @@ fn floats(samples: &[(i64, f64)]) -> Vec<Sample> {
 fn push(open: &mut OpenChunk, sample: &Sample) {
     match &sample.value {
         Value::Float(v) => open.push_float(sample.time, sample.start, *v),
-        Value::Histogram(h) => open.push_histogram(sample.time, sample.start, h),
+        Value::Histogram(h) => open.push_histogram(sample.time, sample.start, h, h.reset_hint),
     }
 }
 
@@ -74,10 +74,9 @@ fn compare(chunk: &Chunk, samples: &[Sample], limit: usize, context: &str) {
             Value::Histogram(h) => {
                 let (at, read) = histograms.next().unwrap();
                 assert_eq!(*at as usize, i, "{context}");
-                assert!(
-                    crate::codec::histogram::bit_equal(read, h),
-                    "sample {i}, {context}"
-                );
+                let is_equal = crate::codec::histogram::equal_but_hint(read, h);
+                assert!(is_equal, "sample {i}, {context}");
+                assert_eq!(read.reset_hint, h.reset_hint, "sample {i}, {context}");
             }
         }
     }
@@ -224,7 +223,7 @@ fn chunk_of_mixed_histograms_and_floats_returns_them() {
 fn chunk_newest_after_close_is_still_known() {
     let mut open = OpenChunk::default();
     open.push_float(5, 0, 2.0);
-    open.push_histogram(6, 0, &integers([1, 2, 3]));
+    open.push_histogram(6, 0, &integers([1, 2, 3]), ResetHint::NotReset);
     open.close();
     assert!(matches!(open.newest(), Newest::Histogram(h) if *h == integers([1, 2, 3])));
     open.push_float(7, 0, 4.0);

@@ -16,16 +16,22 @@
 use super::cursor::Cursor;
 use super::{Malformed, Sink, byte_len, push_uvarint, unzigzag, zigzag};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use std::sync::Arc;
 
 const FLOAT: u8 = 1;
 const NEW_SHAPE: u8 = 2;
 
-/// Appends `histogram`, measured against `previous`.
-pub(crate) fn push(out: &mut Vec<u8>, previous: Option<&Histogram>, histogram: &Histogram) {
+/// Appends `histogram` with `hint` for its own, measured against `previous`.
+pub(crate) fn push(
+    out: &mut Vec<u8>,
+    previous: Option<&Histogram>,
+    histogram: &Histogram,
+    hint: ResetHint,
+) {
     let previous = previous.filter(|p| same_shape(p, histogram));
     let is_float = matches!(histogram.counts, Counts::Float { .. });
     let shape = if previous.is_none() { NEW_SHAPE } else { 0 };
-    out.push(u8::from(is_float) | shape | hint_code(histogram.reset_hint) << 2);
+    out.push(u8::from(is_float) | shape | hint_code(hint) << 2);
     if previous.is_none() {
         push_shape(out, histogram);
     }
@@ -33,12 +39,14 @@ pub(crate) fn push(out: &mut Vec<u8>, previous: Option<&Histogram>, histogram: &
     push_counts(out, previous.map(|p| &p.counts), &histogram.counts);
 }
 
-/// Whether all fields are equal to the bit.
-pub(crate) fn bit_equal(a: &Histogram, b: &Histogram) -> bool {
-    let (mut x, mut y) = (Vec::new(), Vec::new());
-    push(&mut x, None, a);
-    push(&mut y, None, b);
-    x == y
+/// Whether all fields but the hint are equal to the bit.
+pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
+    let bytes = |histogram| {
+        let mut bytes = Vec::new();
+        push(&mut bytes, None, histogram, ResetHint::Unknown);
+        bytes
+    };
+    bytes(a) == bytes(b)
 }
 
 pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
@@ -48,6 +56,68 @@ pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
         && a.negative_spans == b.negative_spans
         && same_bits(&a.custom_values, &b.custom_values)
         && bucket_counts(&a.counts) == bucket_counts(&b.counts)
+}
+
+/// Replaces the histogram `kept` by another one with `hint` for its own: in the memory of the one
+/// before, where nobody else has that and it fits.
+pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: ResetHint) {
+    let own = kept.as_mut().and_then(Arc::get_mut);
+    match own.filter(|own| same_shape(own, by)) {
+        Some(own) => {
+            own.reset_hint = hint;
+            own.sum = by.sum;
+            replace_counts(&mut own.counts, &by.counts);
+        }
+        None => {
+            *kept = Some(Arc::new(Histogram {
+                reset_hint: hint,
+                ..by.clone()
+            }));
+        }
+    }
+}
+
+/// Replaces counts by others of as many buckets.
+fn replace_counts(own: &mut Counts, by: &Counts) {
+    match (own, by) {
+        (
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Integer {
+                count: by_count,
+                zero_count: by_zero,
+                positive: by_positive,
+                negative: by_negative,
+            },
+        ) => {
+            (*count, *zero_count) = (*by_count, *by_zero);
+            positive.clone_from(by_positive);
+            negative.clone_from(by_negative);
+        }
+        (
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Float {
+                count: by_count,
+                zero_count: by_zero,
+                positive: by_positive,
+                negative: by_negative,
+            },
+        ) => {
+            (*count, *zero_count) = (*by_count, *by_zero);
+            positive.clone_from(by_positive);
+            negative.clone_from(by_negative);
+        }
+        (own, by) => *own = by.clone(),
+    }
 }
 
 fn same_bits(a: &[f64], b: &[f64]) -> bool {

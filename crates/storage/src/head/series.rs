@@ -2,10 +2,9 @@
 
 use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
 use crate::codec::{Malformed, histogram};
-use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::Rejection;
-use std::borrow::Cow;
 
 /// The times that an append accepts.
 #[derive(Clone, Copy, Debug)]
@@ -34,17 +33,6 @@ pub(crate) enum Value<'a> {
     Float(f64),
     /// A histogram.
     Histogram(&'a Histogram),
-}
-
-/// The histogram with another hint.
-fn with_hint(histogram: &Histogram, hint: ResetHint) -> Cow<'_, Histogram> {
-    match histogram.reset_hint == hint {
-        true => Cow::Borrowed(histogram),
-        false => Cow::Owned(Histogram {
-            reset_hint: hint,
-            ..histogram.clone()
-        }),
-    }
 }
 
 /// The chunks of one series. Times increase from chunk to chunk.
@@ -127,9 +115,7 @@ impl Series {
         match (self.open.newest(), value) {
             (Newest::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
             // The hint is the head's own.
-            (Newest::Histogram(a), Value::Histogram(b)) => {
-                histogram::bit_equal(a, &with_hint(b, a.reset_hint))
-            }
+            (Newest::Histogram(a), Value::Histogram(b)) => histogram::equal_but_hint(a, b),
             _ => false,
         }
     }
@@ -148,8 +134,7 @@ impl Series {
                     Newest::Float(_) | Newest::Unknown => None,
                 };
                 let hint = histogram.hint_behind(previous);
-                let histogram = with_hint(histogram, hint);
-                self.open.push_histogram(time, start, &histogram);
+                self.open.push_histogram(time, start, histogram, hint);
             }
         }
     }
@@ -269,7 +254,9 @@ impl Series {
         for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
                 Sample::Float(value) => open.push_float(at, start, value),
-                Sample::Histogram(histogram) => open.push_histogram(at, start, &histogram),
+                Sample::Histogram(histogram) => {
+                    open.push_histogram(at, start, &histogram, histogram.reset_hint)
+                }
             }
         }
         self.open = open;
