@@ -214,8 +214,8 @@ fn compare(store: &Store, cases: &mut [Case]) {
     for case in cases {
         let median = case.median();
         print(&format!(
-            "  {:<28} {:>6} series {:>8.1?} {:>8.2} of the first {:>8} bytes {:>6} runs {:>7} values \
-             {:>5} filtered; compiled in {:.1?}",
+            "  {:<28} {:>6} series {:>8.1?} {:>8.2} of the first {:>8} bytes {:>6} runs {:>7} \
+             values {:>5} filtered; compiled in {:.1?}",
             case.what,
             case.found,
             median,

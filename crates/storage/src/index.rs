@@ -51,6 +51,7 @@ use dictionary::Dictionary;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use id_table::IdTable;
 use membership::Membership;
+use planner::Costs;
 use postings::Postings;
 use radix::Radix;
 use series_pages::SeriesPage;
@@ -120,6 +121,7 @@ pub(crate) struct Index {
     membership: Membership,
     generation: ArcSwap<Generation>,
     writer: Mutex<Writer>,
+    costs: Costs,
     work: LookupWork,
 }
 
@@ -140,6 +142,7 @@ impl Index {
             membership: Membership::default(),
             generation: ArcSwap::default(),
             writer: Mutex::default(),
+            costs: Costs::MEASURED,
             work: LookupWork::default(),
         }
     }

@@ -9,13 +9,14 @@
 //!
 //! Invariant: a term that was there before a reader began is in one list or has a number behind all
 //! that were put in order. Values that were removed may be in a list still; their terms have no
-//! postings. Where a quarter is gone, the lists are made anew.
+//! postings. Where a quarter is gone, the lists are made anew when they are asked, and where more
+//! than half is, they go.
 
 use super::sorted_values::{Question, SortedValues};
 use super::{Index, Label};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::regex::Regex;
@@ -34,7 +35,7 @@ const CANCEL_EACH: usize = 1_024;
 /// The lists of a label.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    lists: ArcSwap<Lists>,
+    lists: ArcSwapOption<Lists>,
     /// Held to make lists.
     making: Mutex<()>,
 }
@@ -75,6 +76,9 @@ impl Dictionary {
         distinct: usize,
     ) -> (usize, usize) {
         let lists = self.lists.load();
+        let Some(lists) = &*lists else {
+            return (0, distinct);
+        };
         let in_order = match wants_match {
             true => lists.lists.iter().map(|l| l.count_in_reach(regex)).sum(),
             false => lists.len(),
@@ -82,16 +86,26 @@ impl Dictionary {
         (in_order, distinct.saturating_sub(lists.len()))
     }
 
+    /// Forgets the lists if of their values, of which `distinct` are left, more than half are gone.
+    pub(super) fn forget_if_gone(&self, distinct: usize) {
+        let lists = self.lists.load();
+        let is_gone = |lists: &Arc<Lists>| lists.len() > SORTED_MIN.max(distinct * 2);
+        if lists.as_ref().is_some_and(is_gone) {
+            self.lists.store(None);
+        }
+    }
+
     /// Bytes of memory behind the struct.
     pub(super) fn memory_bytes(&self) -> usize {
         let lists = self.lists.load();
-        lists.lists.iter().map(|list| list.memory_bytes()).sum()
+        let bytes = |lists: &Arc<Lists>| lists.lists.iter().map(|list| list.memory_bytes()).sum();
+        lists.as_ref().map_or(0, bytes)
     }
 }
 
 impl Index {
-    /// The terms of a label whose values satisfy `regex`, or do not unless `wants_match`,
-    /// ascending; and how many values were looked at.
+    /// The terms of a label whose values match, or do not unless `wants_match`, ascending; and how
+    /// many values were looked at.
     pub(super) fn terms_by_expression(
         &self,
         (id, label): (u32, &Label),
@@ -122,7 +136,7 @@ impl Index {
         label: &Label,
         cancel: &Cancel,
     ) -> Result<(Arc<Lists>, Vec<u32>), Error> {
-        let lists = label.dictionary.lists.load_full();
+        let lists = label.dictionary.lists.load_full().unwrap_or_default();
         let behind = self.terms_from(lists.terms_end, id, label);
         let gone = (lists.len() + behind.len()).saturating_sub(label.values_count());
         let is_stale = gone > SORTED_MIN.max(lists.len() / 4);
@@ -135,14 +149,18 @@ impl Index {
         // Another reader may have made some since.
         let mut lists = match is_stale {
             true => Lists::default(),
-            false => Lists::clone(&label.dictionary.lists.load()),
+            false => {
+                let made = label.dictionary.lists.load();
+                made.as_deref().cloned().unwrap_or_default()
+            }
         };
         let behind = self.terms_from(lists.terms_end, id, label);
         for ids in behind.chunks(SORTED_MAX) {
             cancel.check()?;
             let (list, end) = self.sorted(ids);
             lists.push(list, end);
-            label.dictionary.lists.store(Arc::new(lists.clone()));
+            let made = Arc::new(lists.clone());
+            label.dictionary.lists.store(Some(made));
         }
         Ok((Arc::new(lists), Vec::new()))
     }

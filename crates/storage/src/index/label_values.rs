@@ -5,7 +5,6 @@
 
 use super::lookup::CANCEL_EACH;
 use super::membership::Members;
-use super::planner::nanos;
 use super::postings::Postings;
 use super::{Index, Label, Runs, SeriesCursor};
 use firn_model::cancel::Cancel;
@@ -54,10 +53,10 @@ impl Index {
         let mut names = BTreeSet::new();
         let reading = || {
             let runs = self.all_labels().map(|(_, l)| l.present.sizes().1);
-            runs.sum::<usize>() * nanos::RUN
+            runs.sum::<usize>() * self.costs.run
         };
         match &asked {
-            Asked::Found(found) if found.len() * nanos::SERIES < reading() => {
+            Asked::Found(found) if found.len() * self.costs.series < reading() => {
                 let mut seen = BTreeSet::new();
                 let mut cursor = SeriesCursor::new(self);
                 for slot in found.slots() {
@@ -93,9 +92,10 @@ impl Index {
         };
         let asked = self.asked(matchers, range, cancel)?;
         // Each series of the label may be a run of its own.
-        let reading = label.values_count() * nanos::TERM + label.present.count() * nanos::RUN;
+        let reading =
+            label.values_count() * self.costs.term + label.present.count() * self.costs.run;
         let terms: Vec<u32> = match &asked {
-            Asked::Found(found) if found.len() * nanos::SERIES < reading => {
+            Asked::Found(found) if found.len() * self.costs.series < reading => {
                 let mut cursor = SeriesCursor::new(self);
                 let term_of = |slot| cursor.term_of(slot, id);
                 let terms: BTreeSet<u32> = found.slots().filter_map(term_of).collect();

@@ -7,7 +7,7 @@
 //! they are read, so that no list is ever held that is longer than the answer so far. Invariant: no
 //! order changes the answer.
 
-use super::planner::{Condition, List, Plan, nanos};
+use super::planner::{Condition, List, Plan};
 use super::postings::Postings;
 use super::runs::Run;
 use super::{Index, Label, Runs, SeriesCursor};
@@ -71,7 +71,7 @@ impl Index {
         }
         lookup.candidates = members.filter(&lookup.candidates);
         let runs = lookup.candidates.as_slice().len();
-        conditions.sort_by_key(|c| c.rank(runs, limit as usize));
+        conditions.sort_by_key(|c| c.rank(self.costs, runs, limit as usize));
         for condition in conditions {
             lookup.narrow(condition)?;
         }
@@ -87,7 +87,7 @@ impl<'a> Lookup<'a> {
             let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
             let known = numbered().filter(|(_, c)| c.is_known());
             let best = known.min_by_key(|(_, c)| c.series_max);
-            let reading = best.map_or(usize::MAX, |(_, c)| c.first_nanos());
+            let reading = best.map_or(usize::MAX, |(_, c)| c.first_nanos(self.index.costs));
             let unknown = numbered().filter(|(_, c)| !c.is_known() && c.nanos < reading);
             let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| c.nanos) else {
                 return Ok(best.map(|(i, _)| i));
@@ -105,13 +105,13 @@ impl<'a> Lookup<'a> {
     /// Leaves the candidates that satisfy `condition`, or puts it off.
     fn narrow(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
         self.cancel.check()?;
-        let count = self.candidates.len();
+        let (count, costs) = (self.candidates.len(), self.index.costs);
         // Their terms are read once for all filters.
         let reading = match self.filters.is_empty() {
-            true => count * nanos::SERIES,
+            true => count * costs.series,
             false => 0,
         };
-        let is_dear = |c: &Condition<'_>| c.nanos > reading + c.check_nanos(count);
+        let is_dear = |c: &Condition<'_>| c.nanos > reading + c.check_nanos(costs, count);
         if !condition.is_known() && !is_dear(&condition) {
             self.look_up(&mut condition)?;
         }

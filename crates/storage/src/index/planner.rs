@@ -11,21 +11,35 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
 
-/// What parts of a look-up take, in nanoseconds; `cargo bench -p firn-storage --bench lookups`
-/// prints them. They need only be right to each other: a plan that is off by half costs half more.
-pub(super) mod nanos {
+/// What parts of a look-up take, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
     /// A run of postings read and laid beside the candidates.
-    pub(in super::super) const RUN: usize = 3;
-    /// A value looked up in the label's table, or a term's postings begun: a wait for memory.
-    pub(in super::super) const TERM: usize = 100;
+    pub(super) run: usize,
+    /// A value looked up in the label's table, or a term's postings begun: a wait or two for
+    /// memory.
+    pub(super) term: usize,
     /// A value asked in the label's dictionary.
-    pub(in super::super) const VALUE: usize = 30;
-    /// Slots of a run looked up among those with a sample, a nanosecond.
-    pub(in super::super) const MEMBERS_A_NANO: usize = 16;
+    pub(super) value: usize,
+    /// 64 slots of a run looked up among those with a sample.
+    pub(super) members: usize,
     /// The terms of a series read.
-    pub(in super::super) const SERIES: usize = 45;
+    pub(super) series: usize,
     /// One of them compared, the verdict on it being known.
-    pub(in super::super) const CHECK: usize = 15;
+    pub(super) check: usize,
+}
+
+impl Costs {
+    /// As `cargo bench -p firn-storage --bench lookups` shows them. They need only be right to each
+    /// other: a plan that is off by half costs half more.
+    pub(super) const MEASURED: Self = Self {
+        run: 3,
+        term: 100,
+        value: 30,
+        members: 4,
+        series: 45,
+        check: 15,
+    };
 }
 
 /// What one matcher asks for.
@@ -86,7 +100,7 @@ impl<'a> Plan<'a> {
                         nanos: 0,
                         series_max: label.present.count(),
                     };
-                    condition.nanos = condition.first_step_nanos();
+                    condition.nanos = condition.first_step_nanos(index.costs);
                     conditions.push(condition);
                 }
             }
@@ -144,48 +158,48 @@ impl Condition<'_> {
         let sizes = terms.iter().filter_map(sizes);
         let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         self.series_max = series;
-        self.nanos = terms.len() * nanos::TERM + runs * nanos::RUN;
+        self.nanos = terms.len() * index.costs.term + runs * index.costs.run;
         self.list = List::Terms(terms);
         Ok(looked_at)
     }
 
     /// What finding out whose postings the list is takes, or reading them if that is known.
-    fn first_step_nanos(&self) -> usize {
+    fn first_step_nanos(&self, costs: Costs) -> usize {
         match &self.list {
-            List::Presence => self.label.present.sizes().1 * nanos::RUN,
-            List::Terms(terms) => terms.len() * nanos::TERM,
-            List::Values(values) => values.len() * nanos::TERM,
+            List::Presence => self.label.present.sizes().1 * costs.run,
+            List::Terms(terms) => terms.len() * costs.term,
+            List::Values(values) => values.len() * costs.term,
             List::Expression { regex, wants_match } => {
                 let distinct = self.label.values_count();
                 let dictionary = &self.label.dictionary;
                 let (in_order, behind) = dictionary.in_reach(regex, *wants_match, distinct);
-                in_order * nanos::VALUE + behind * nanos::TERM
+                in_order * costs.value + behind * costs.term
             }
         }
     }
 
     /// What the next step takes for each series of `all` that it leaves out: steps with less come
     /// first. Nothing is known of what a negative expression leaves out, which is mostly little.
-    pub(super) fn rank(&self, candidate_runs: usize, all: usize) -> usize {
+    pub(super) fn rank(&self, costs: Costs, candidate_runs: usize, all: usize) -> usize {
         let left_out = match (self.is_in, self.is_known()) {
             (true, _) => all.saturating_sub(self.series_max),
             (false, true) => self.series_max,
             (false, false) => 0,
         };
-        (self.nanos + candidate_runs * nanos::RUN).saturating_mul(all) / (left_out + 1)
+        (self.nanos + candidate_runs * costs.run).saturating_mul(all) / (left_out + 1)
     }
 
     /// What reading the list as the first one takes, and leaving out what has no sample.
-    pub(super) fn first_nanos(&self) -> usize {
-        self.nanos + self.series_max / nanos::MEMBERS_A_NANO
+    pub(super) fn first_nanos(&self, costs: Costs) -> usize {
+        self.nanos + self.series_max / 64 * costs.members
     }
 
     /// What asking each of `count` candidates takes, beside reading their terms.
-    pub(super) fn check_nanos(&self, count: usize) -> usize {
+    pub(super) fn check_nanos(&self, costs: Costs, count: usize) -> usize {
         let verdicts = match self.is_known() {
             true => 0,
             false => count.min(self.label.values_count()),
         };
-        count * nanos::CHECK + verdicts * nanos::TERM
+        count * costs.check + verdicts * costs.term
     }
 }

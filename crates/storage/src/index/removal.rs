@@ -98,6 +98,7 @@ impl Index {
         if is_unused && let Some(label) = self.labels.get(term.label) {
             label.values.remove(self.keys.hash(&term.value), id);
             label.distinct.fetch_sub(1, Ordering::Relaxed);
+            label.dictionary.forget_if_gone(label.values_count());
         }
         is_unused
     }

@@ -72,11 +72,24 @@ fn matches(labels: &Labels, matchers: &[Matcher]) -> bool {
     matchers.iter().all(|m| m.matches(labels.get(m.name())))
 }
 
+/// Costs by which any way of answering a matcher may be the cheapest.
+fn random_costs(rng: &SimRng) -> Costs {
+    let cost = || [0, 1, 100, 1_000_000][rng.below(4) as usize];
+    Costs {
+        run: cost(),
+        term: cost(),
+        value: cost(),
+        members: cost(),
+        series: cost(),
+        check: cost(),
+    }
+}
+
 #[test]
-fn index_lookup_of_random_matchers_equals_filtering_all_series() {
-    for seed in 0..30 {
+fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
+    for seed in 0..60 {
         let rng = SimRng::new(seed);
-        let index = index();
+        let mut index = index();
         let mut alive = Vec::new();
         let mut garbage = Vec::new();
         for _ in 0..1 + rng.next_u64() % 12 {
@@ -101,6 +114,8 @@ fn index_lookup_of_random_matchers_equals_filtering_all_series() {
                 assert!(garbage.is_empty(), "nobody reads, seed {seed}");
             }
         }
+        check_lookups(&index, &alive, &rng, seed);
+        index.costs = random_costs(&rng);
         check_lookups(&index, &alive, &rng, seed);
     }
 }
