@@ -52,7 +52,7 @@ fn series_count() -> usize {
 }
 
 /// A server with a limit of `mib`, in a cage if there may be one.
-fn start(folder: &Path, mib: usize) -> (Server, Option<Cage>) {
+fn start(folder: &Path, mib: usize) -> (Option<Cage>, Server) {
     let config = folder.join("firn.yml");
     std::fs::write(&config, format!("firn: {{memory_limit: {mib}MiB}}\n")).unwrap();
     let flags = [
@@ -69,7 +69,7 @@ fn start(folder: &Path, mib: usize) -> (Server, Option<Cage>) {
     };
     let server = Server::from_child(spawn(command));
     server.wait_ready();
-    (server, cage)
+    (cage, server)
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn server_under_overload_lives_ingests_and_says_what_was_too_much() {
     let series = series_count();
     let mib = MIB_MIN + series / SERIES_PER_MIB;
     let folder = tempfile::tempdir().unwrap();
-    let (mut server, cage) = start(folder.path(), mib);
+    // The server goes before its cage, which cannot be removed with somebody in it.
+    let (cage, mut server) = start(folder.path(), mib);
     println!(
         "{series} series, limit {mib} MiB, caged: {}",
         cage.is_some()
