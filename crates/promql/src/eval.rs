@@ -27,6 +27,7 @@ pub(crate) mod go_format;
 pub(crate) mod go_math;
 pub(crate) mod grid;
 pub(crate) mod grouping;
+pub(crate) mod heads;
 pub(crate) mod histogram_remarks;
 pub(crate) mod info;
 pub(crate) mod kahan;

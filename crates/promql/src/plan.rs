@@ -1,11 +1,13 @@
 //! The logical plan: the syntax tree with everything settled that does not depend on data.
 //!
-//! Parentheses are gone, durations are milliseconds, `@ start()` and the functions
-//! `start()`, `end()`, `step()`, `range()` are numbers, and every node knows whether its value is
-//! the same at all steps, so that it is computed once.
+//! Parentheses are gone, what is made of numbers alone is a number, durations are milliseconds,
+//! `@ start()` and the functions `start()`, `end()`, `step()`, `range()` are numbers, and every
+//! node knows whether its value is the same at all steps, so that it is computed once.
 
 mod sharing;
 mod statistics;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use sharing::Shared;
 
@@ -14,6 +16,8 @@ use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
 };
+use crate::eval::elementwise::of_scalars;
+use crate::eval::go_math;
 use crate::eval::grid::Grid;
 use crate::functions::{Function, FunctionId};
 use firn_model::matcher::Matcher;
@@ -234,9 +238,11 @@ fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
         ExprKind::Unary(op, inner) => {
             let inner = Box::new(plan_node(inner, times));
             let is_invariant = inner.is_invariant;
-            let kind = match op {
-                UnaryOp::Plus => NodeKind::Same(inner),
-                UnaryOp::Minus => NodeKind::Negate(inner),
+            let kind = match (op, &inner.kind) {
+                (UnaryOp::Plus, NodeKind::Number(number)) => NodeKind::Number(*number),
+                (UnaryOp::Minus, NodeKind::Number(number)) => NodeKind::Number(-number),
+                (UnaryOp::Plus, _) => NodeKind::Same(inner),
+                (UnaryOp::Minus, _) => NodeKind::Negate(inner),
             };
             (kind, is_invariant)
         }
@@ -302,6 +308,15 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
         return (NodeKind::Number(number), true);
     }
     let args: Vec<Node> = call.args.iter().map(|arg| plan_node(arg, times)).collect();
+    let folded = match (call.function.id, &args[..]) {
+        (FunctionId::Pi, _) => Some(std::f64::consts::PI),
+        (FunctionId::MaxOf, [a, b]) => of_numbers(a, b, go_math::max),
+        (FunctionId::MinOf, [a, b]) => of_numbers(a, b, go_math::min),
+        _ => None,
+    };
+    if let Some(number) = folded {
+        return (NodeKind::Number(number), true);
+    }
     let pinned = args.iter().all(|arg| arg.is_invariant);
     let is_invariant = match call.function.id {
         // The time of a sample is fixed only if the sample is.
@@ -309,6 +324,14 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
         id => pinned && !depends_on_time(id),
     };
     (NodeKind::Call(call.function, args), is_invariant)
+}
+
+/// What `f` makes of two nodes that are numbers.
+fn of_numbers(left: &Node, right: &Node, f: impl Fn(f64, f64) -> f64) -> Option<f64> {
+    match (&left.kind, &right.kind) {
+        (NodeKind::Number(left), NodeKind::Number(right)) => Some(f(*left, *right)),
+        _ => None,
+    }
 }
 
 /// Whether a function's value changes with the evaluation time although its arguments do not.
@@ -360,6 +383,10 @@ fn plan_binary(binary: &ast::Binary, times: &QueryTimes) -> (NodeKind, bool) {
         plan_node(&binary.left, times),
         plan_node(&binary.right, times),
     );
+    let operator = |left, right| of_scalars(binary.op, left, right);
+    if let Some(number) = of_numbers(&left, &right, operator) {
+        return (NodeKind::Number(number), true);
+    }
     let is_invariant = left.is_invariant && right.is_invariant;
     let node = NodeKind::Binary(Box::new(Binary {
         op: binary.op,

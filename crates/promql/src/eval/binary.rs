@@ -5,6 +5,7 @@
 //! labels, pairs are the same at all steps and whole rows are combined. Otherwise, and with `fill`,
 //! each step is paired on its own (module `steps`), which finds upstream's errors.
 
+mod labels;
 mod sets;
 mod steps;
 
@@ -12,18 +13,20 @@ use crate::ast::{Cardinality, Matching, Span};
 use crate::eval::account::{Account, grow};
 use crate::eval::elementwise::{ArithmeticLoop, compare, with_arithmetic};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{ABSENT, Frame, Head, Row, RowBuffer, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
+use crate::eval::heads::Origin;
 use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
-use crate::eval::label_sets::{Dictionary, is_metadata, retain, retain_into, without_metadata};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::stream::Stream;
 use crate::plan::{Binary, Node};
 use crate::value::{PointValue, QueryError};
 use firn_model::budget::Reservation;
-use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_model::labels::Labels;
+use labels::{LabelRule, Paired, Side, Signatures};
 use rustc_hash::FxHashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// No series.
 const NONE: u32 = u32::MAX;
@@ -39,14 +42,18 @@ pub(crate) fn vector(
     let left = evaluator.frame(&operation.left, grid)?;
     let right = evaluator.frame(&operation.right, grid)?;
     let delayed = evaluator.delays_names();
-    let signatures = Signatures::of(&left, &right, &operation.matching, evaluator.account)?;
+    let signatures = Signatures::of(&left, &right, &operation.matching, evaluator)?;
     let frame = if operation.op.is_set() {
         sets::frame(operation.op, left, right, &signatures, evaluator.account)?
     } else {
         let pairing = Pairing {
             operation,
             span: node.own_span(),
-            strips_names: operation.returns_bool && !delayed,
+            rule: LabelRule {
+                matching: operation.matching.clone(),
+                drops: operation.op.is_arithmetic() || (operation.returns_bool && !delayed),
+            },
+            is_distinct: !delayed,
             may_repeat: delayed && grid.count == 1,
             left: &left,
             right: &right,
@@ -61,73 +68,14 @@ pub(crate) fn vector(
     Ok(frame.into())
 }
 
-/// For each series of both sides the number of its signature.
-struct Signatures {
-    left: Vec<u32>,
-    right: Vec<u32>,
-    count: usize,
-    /// Whether a signature holds a label that an operation may drop.
-    hold_metadata: bool,
-    _memory: Reservation,
-}
-
-impl Signatures {
-    fn of(
-        left: &Frame,
-        right: &Frame,
-        matching: &Matching,
-        account: &Account<'_>,
-    ) -> Result<Self, QueryError> {
-        let memory = account.reserve((left.len() + right.len()) * size_of::<u32>())?;
-        let mut passing = account.reserve(0)?;
-        let mut known = Dictionary::default();
-        let mut bytes = Vec::new();
-        let mut hold_metadata = false;
-        let mut number = |frame: &Frame| {
-            let mut ids = Vec::with_capacity(frame.len());
-            for series in 0..frame.len() {
-                account.check()?;
-                let labels = frame.head(series).labels.as_ref();
-                let keeps = |name: &str| {
-                    let kept = is_matched(name, matching);
-                    hold_metadata |= kept && is_metadata(name);
-                    kept
-                };
-                retain_into(labels, keeps, &mut bytes);
-                let (id, is_new) = known.intern(&bytes);
-                if is_new {
-                    grow(&mut passing, Dictionary::entry_bytes(&bytes))?;
-                }
-                ids.push(id);
-            }
-            Ok::<_, QueryError>(ids)
-        };
-        let (left, right) = (number(left)?, number(right)?);
-        Ok(Self {
-            left,
-            right,
-            count: known.len(),
-            hold_metadata,
-            _memory: memory,
-        })
-    }
-}
-
-/// Whether elements are paired by this label.
-fn is_matched(name: &str, matching: &Matching) -> bool {
-    let named = matching.labels.iter().any(|label| label == name);
-    match matching.on {
-        true => named,
-        false => !named && name != METRIC_NAME,
-    }
-}
-
 /// An operation and its operands.
 struct Pairing<'a> {
     operation: &'a Binary,
     span: Span,
-    /// Whether names go although the operator is a comparison.
-    strips_names: bool,
+    /// Which labels results have.
+    rule: LabelRule,
+    /// Whether no side has two series with the same labels.
+    is_distinct: bool,
     /// Whether equal labels in the result are looked at later.
     may_repeat: bool,
     left: &'a Frame,
@@ -135,18 +83,17 @@ struct Pairing<'a> {
     signatures: &'a Signatures,
 }
 
-/// Two series that are combined at every step, and the labels of the result.
+/// Two series that are combined at every step.
 struct Pair {
     many: u32,
     one: u32,
-    labels: Labels,
 }
 
-/// What a pair takes beside the bytes of its labels, in lists that may have room for as many again,
-/// and the head that is made of it.
-const PAIR_BYTES: usize = 2 * size_of::<Pair>() + 2 * size_of::<Head>() + 16;
+/// What a pair takes in lists that may have room for as many again: itself, the members that it is
+/// made of and the place of its row.
+const PAIR_BYTES: usize = 2 * size_of::<Pair>() + 4 * size_of::<(u32, u32)>();
 
-/// Pairs, and the memory that they and the labels of the result take.
+/// Pairs, and the memory that they and the places of their rows take.
 struct Pairs {
     pairs: Vec<Pair>,
     memory: Reservation,
@@ -186,7 +133,7 @@ impl Pairing<'_> {
         }
         let ((many, many_ids), (one, one_ids)) = (self.many(), self.one());
         let _places = account.reserve(self.signatures.count * size_of::<u32>())?;
-        let mut memory = account.reserve(0)?;
+        let memory = account.reserve(many_ids.len() * PAIR_BYTES)?;
         let mut one_of = vec![NONE; self.signatures.count];
         for (series, id) in one_ids.iter().enumerate() {
             let place = &mut one_of[*id as usize];
@@ -196,18 +143,11 @@ impl Pairing<'_> {
             *place = series as u32;
         }
         let mut pairs = Vec::new();
-        for (series, id) in many_ids.iter().enumerate() {
-            account.check()?;
-            let partner = one_of[*id as usize];
-            if partner != NONE {
-                let (many, one) = (many.head(series), one.head(partner as usize));
-                let labels = self.result_labels(&many.labels, &one.labels);
-                grow(&mut memory, PAIR_BYTES + labels.as_bytes().len())?;
-                pairs.push(Pair {
-                    many: series as u32,
-                    one: partner,
-                    labels,
-                });
+        for (many, id) in many_ids.iter().enumerate() {
+            let one = one_of[*id as usize];
+            if one != NONE {
+                let many = many as u32;
+                pairs.push(Pair { many, one });
             }
         }
         let one_to_one = matching.cardinality == Cardinality::OneToOne;
@@ -219,11 +159,20 @@ impl Pairing<'_> {
         if one_to_one && !self.signatures.hold_metadata {
             return Ok(Some(pairs));
         }
-        let _seen = account.reserve(pairs.pairs.len() * PAIR_BYTES)?;
+        if self.is_distinct && self.rule.keeps_apart(many) {
+            return Ok(Some(pairs));
+        }
+        let mut passing = account.reserve(pairs.pairs.len() * 3 * size_of::<Labels>())?;
         let mut seen = FxHashSet::default();
         for pair in &pairs.pairs {
             account.check()?;
-            if !seen.insert(pair.labels.as_bytes()) {
+            let (many, one) = (
+                many.labels(pair.many as usize),
+                one.labels(pair.one as usize),
+            );
+            let labels = self.rule.labels(&many, &one);
+            grow(&mut passing, labels.as_bytes().len())?;
+            if !seen.insert(labels) {
                 return Ok(None);
             }
         }
@@ -236,28 +185,6 @@ impl Pairing<'_> {
             .all(|id| !std::mem::replace(&mut seen[*id as usize], true))
     }
 
-    /// The labels of a result.
-    fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
-        let matching = self.matching();
-        let drops = self.strips_names || self.operation.op.is_arithmetic();
-        let named = |name: &str| matching.labels.iter().any(|l| l == name);
-        let one_to_one = matching.cardinality == Cardinality::OneToOne;
-        if drops && matching.labels.is_empty() && matching.include.is_empty() && !matching.on {
-            return without_metadata(many.as_ref());
-        }
-        let kept = retain(many.as_ref(), |name| {
-            !(drops && is_metadata(name)) && (!one_to_one || named(name) == matching.on)
-        });
-        if matching.include.is_empty() {
-            return kept;
-        }
-        let mut builder = LabelsBuilder::from_labels(kept.as_ref());
-        for name in &matching.include {
-            builder.set(name, one.get(name));
-        }
-        builder.build()
-    }
-
     /// Combines the rows of all pairs.
     fn combine_rows(
         &self,
@@ -266,12 +193,24 @@ impl Pairing<'_> {
     ) -> Result<Frame, QueryError> {
         let (many, one) = (self.many().0, self.one().0);
         let account = evaluator.account;
+        let side = |frame: &Frame, member: fn(&Pair) -> u32| -> Side {
+            let (origin, members) = frame.heads().origin();
+            let of_pairs = pairs.iter().map(|pair| members[member(pair) as usize]);
+            (origin, of_pairs.collect())
+        };
+        let origin: Arc<dyn Origin> = Arc::new(Paired {
+            many: side(many, |pair| pair.many),
+            one: side(one, |pair| pair.one),
+            rule: self.rule.clone(),
+            drops_name: self.operation.returns_bool,
+        });
+        let row_bytes = many.steps() * size_of::<f64>();
         let task = |part: Range<usize>| {
             let mut remarks = StepRemarks::default();
             let mut row = RowBuffer::default();
-            let mut frame = Frame::new(many.steps());
-            let mut memory = account.reserve(part.len() * many.steps() * size_of::<f64>())?;
-            for pair in &pairs[part] {
+            let mut frame = Frame::late(many.steps(), origin.clone(), part.len());
+            let mut memory = account.reserve(part.len() * row_bytes)?;
+            for (at, pair) in part.clone().zip(&pairs[part]) {
                 account.check()?;
                 let (m, o) = (many.row(pair.many as usize), one.row(pair.one as usize));
                 let (left, right) = if self.is_swapped() { (o, m) } else { (m, o) };
@@ -279,23 +218,18 @@ impl Pairing<'_> {
                 memory
                     .grow(row.row().histogram_bytes())
                     .map_err(|e| QueryError::Limited(e.message))?;
-                let head = Head {
-                    labels: pair.labels.clone(),
-                    drops_name: self.operation.returns_bool,
-                };
-                frame.push(head, row.row());
+                if !row.row().is_empty() {
+                    frame.push_member(at, row.row());
+                }
             }
             account.hold(frame.samples())?;
             frame.keep(memory);
             Ok((frame, remarks))
         };
         let mut out = Frame::new(many.steps());
-        let mut room = account.reserve(0)?;
         let mut all_remarks = StepRemarks::default();
         let merge = |(frame, remarks)| {
-            grow(&mut room, out.growth_bytes(&frame))?;
             out.append(frame);
-            room.shrink_to(out.free_bytes());
             all_remarks.merge(remarks);
             Ok(())
         };
@@ -308,7 +242,6 @@ impl Pairing<'_> {
         )?;
         let remarks = all_remarks.into_iter();
         remarks.for_each(|remark| evaluator.notes.add(remark));
-        out.keep(room);
         out.keep(memory);
         Ok(out)
     }

@@ -12,9 +12,10 @@ mod repair_log;
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Repairs};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
 use crate::eval::go_format::format_g;
 use crate::eval::grid::Grid;
+use crate::eval::heads::Head;
 use crate::eval::label_functions::by_values;
 use crate::eval::label_sets::{Dictionary, is_metadata, retain};
 use crate::eval::ranges::in_parts;
@@ -134,7 +135,7 @@ fn append_named(out: &mut Frame, answers: &Frame, label: &str, name: &str, names
             .zip(names)
             .map(|(value, of)| if of == name { *value } else { ABSENT })
             .collect();
-        let mut head = answers.head(series).clone();
+        let mut head = answers.head(series);
         let mut labels = LabelsBuilder::from_labels(head.labels.as_ref());
         head.labels = labels.set(label, name.as_bytes()).build();
         let row = Row {
@@ -185,7 +186,7 @@ impl Histograms {
             if !frame.row(series).has_floats() {
                 continue;
             }
-            let labels = &frame.head(series).labels;
+            let labels = &frame.labels(series);
             let name = labels.get(METRIC_NAME);
             let Some(bound) = parse_bound(labels.get(BOUND)) else {
                 let shown: &[u8] = if delayed { name } else { b"" };

@@ -3,10 +3,11 @@
 use crate::ast::Grouping;
 use crate::eval::account::grow;
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
 use crate::eval::go_format::format_f;
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
+use crate::eval::heads::Head;
 use crate::eval::stream::Stream;
 use crate::histogram::FloatHistogram;
 use crate::plan::{Aggregate, NodeKind};

@@ -5,8 +5,9 @@ use crate::eval::account::{Account, storage_error};
 use crate::eval::annotations::Annotations;
 use crate::eval::edges::Overhang;
 use crate::eval::elementwise::{RowOp, ScalarOp, of_scalars};
-use crate::eval::frame::{Frame, Head, Row, RowBuffer};
+use crate::eval::frame::{Frame, Row, RowBuffer};
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::heads::Head;
 use crate::eval::kinds::refuse_all;
 use crate::eval::leaf::{Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
@@ -198,7 +199,6 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::Call(function, args) => match function.id {
                 FunctionId::Time => Ok(grid.times().map(|time| time as f64 / 1000.0).collect()),
-                FunctionId::Pi => Ok(vec![std::f64::consts::PI; grid.count]),
                 FunctionId::MaxOf => self.of_two_scalars(args, grid, go_math::max),
                 FunctionId::MinOf => self.of_two_scalars(args, grid, go_math::min),
                 FunctionId::Scalar => {

@@ -12,9 +12,11 @@
 //! no row is empty.
 
 use crate::eval::account::Account;
+use crate::eval::heads::{Head, Heads, Origin};
 use crate::eval::kinds::Operand;
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
+use firn_model::columns::LabelColumn;
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::labels::Labels;
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
@@ -154,21 +156,15 @@ impl RowBuffer {
     }
 }
 
-/// Whose values a row holds.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Head {
-    /// The labels.
-    pub(crate) labels: Labels,
-    /// Whether the labels that name the metric go at the end of the evaluation.
-    pub(crate) drops_name: bool,
-}
-
 /// Rows of non-empty series, in an order that means something only for instant vectors.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Frame {
     steps: usize,
-    heads: Vec<Head>,
-    values: Vec<f64>,
+    heads: Heads,
+    /// Where the values of each row begin: in which chunk, and at which of its rows.
+    places: Vec<(u32, u32)>,
+    /// Values of consecutive rows; the chunks of the frames that this one was put together of.
+    chunks: Vec<Vec<f64>>,
     /// One list a series, or none at all while there is no histogram.
     histograms: Vec<Vec<HistogramPoint>>,
     memory: Vec<Reservation>,
@@ -179,6 +175,25 @@ impl Frame {
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,
+            ..Self::default()
+        }
+    }
+
+    /// A frame without series whose rows will be those of members of `origin`, `rows` at most.
+    pub(crate) fn late(steps: usize, origin: Arc<dyn Origin>, rows: usize) -> Self {
+        Self {
+            steps,
+            heads: Heads::Late(origin, Vec::with_capacity(rows)),
+            chunks: vec![Vec::with_capacity(rows * steps)],
+            ..Self::default()
+        }
+    }
+
+    /// A frame without series whose rows will have heads of this one.
+    pub(crate) fn like(&self, steps: usize) -> Self {
+        Self {
+            steps,
+            heads: self.heads.like(),
             ..Self::default()
         }
     }
@@ -208,7 +223,8 @@ impl Frame {
         Ok(Frame {
             steps: self.steps,
             heads: self.heads.clone(),
-            values: self.values.clone(),
+            places: self.places.clone(),
+            chunks: self.chunks.clone(),
             histograms: self.histograms.clone(),
             memory,
         })
@@ -220,55 +236,82 @@ impl Frame {
             .histograms
             .iter()
             .map(|points| size_of_val(&points[..]));
-        size_of_val(&self.values[..]) + size_of_val(&self.heads[..]) + points.sum::<usize>()
+        let values = self.len() * self.steps * size_of::<f64>();
+        values + self.heads.bytes() + size_of_val(&self.places[..]) + points.sum::<usize>()
     }
 
     /// Adds a series; an empty row is left out.
     pub(crate) fn push(&mut self, head: Head, row: Row<'_>) {
+        if !row.is_empty() {
+            self.heads.make().push(head);
+            self.push_row(row);
+        }
+    }
+
+    /// Adds a series of a frame made by [`Frame::late`] whose row is not empty.
+    pub(crate) fn push_member(&mut self, member: usize, row: Row<'_>) {
+        if let Heads::Late(_, members) = &mut self.heads {
+            members.push(member as u32);
+            self.push_row(row);
+        }
+    }
+
+    /// Adds a row with the head of a series of another frame, if it is not empty.
+    pub(crate) fn push_as(&mut self, other: &Frame, series: usize, row: Row<'_>) {
         if row.is_empty() {
             return;
         }
-        self.heads.push(head);
-        self.values.extend_from_slice(row.values);
+        self.heads.push_of(&other.heads, series);
+        self.push_row(row);
+    }
+
+    fn push_row(&mut self, row: Row<'_>) {
+        if self.chunks.is_empty() {
+            self.chunks.push(Vec::new());
+        }
+        let at = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[at];
+        let first = chunk.len() / self.steps.max(1);
+        chunk.extend_from_slice(row.values);
+        self.places.push((at as u32, first as u32));
         if !row.histograms.is_empty() {
-            self.histograms.resize(self.heads.len() - 1, Vec::new());
+            self.histograms.resize(self.places.len() - 1, Vec::new());
         }
         if !self.histograms.is_empty() || !row.histograms.is_empty() {
             self.histograms.push(row.histograms.to_vec());
         }
     }
 
-    /// Bytes that are allocated for series to come.
+    /// Bytes that are allocated for rows to come.
     pub(crate) fn free_bytes(&self) -> usize {
-        let heads = (self.heads.capacity() - self.heads.len()) * size_of::<Head>();
-        heads + (self.values.capacity() - self.values.len()) * size_of::<f64>()
-    }
-
-    /// Bytes that [`Frame::append`] allocates to make room for `other`: twice what is there, since
-    /// it is copied to where there is more room.
-    pub(crate) fn growth_bytes(&self, other: &Frame) -> usize {
-        let has_room = self.values.capacity() - self.values.len() >= other.values.len();
-        match has_room {
-            true => 0,
-            false => 2 * self.bytes().max(other.bytes()),
-        }
+        let free = self
+            .chunks
+            .iter()
+            .map(|chunk| chunk.capacity() - chunk.len());
+        free.sum::<usize>() * size_of::<f64>()
     }
 
     /// Appends the series of another frame of as many steps.
     pub(crate) fn append(&mut self, mut other: Frame) {
         if !other.histograms.is_empty() || !self.histograms.is_empty() {
-            self.histograms.resize(self.heads.len(), Vec::new());
-            other.histograms.resize(other.heads.len(), Vec::new());
+            self.histograms.resize(self.len(), Vec::new());
+            other.histograms.resize(other.len(), Vec::new());
         }
-        self.heads.append(&mut other.heads);
-        self.values.append(&mut other.values);
+        let chunks = self.chunks.len() as u32;
+        let moved = other
+            .places
+            .iter()
+            .map(|(chunk, row)| (chunk + chunks, *row));
+        self.places.extend(moved);
+        self.chunks.append(&mut other.chunks);
+        self.heads.append(other.heads);
         self.histograms.append(&mut other.histograms);
         self.memory.append(&mut other.memory);
     }
 
     /// How many series.
     pub(crate) fn len(&self) -> usize {
-        self.heads.len()
+        self.places.len()
     }
 
     /// How many steps.
@@ -276,20 +319,42 @@ impl Frame {
         self.steps
     }
 
-    /// Whose row it is.
-    pub(crate) fn head(&self, series: usize) -> &Head {
-        &self.heads[series]
+    /// Whose row it is; allocates if that is not worked out yet.
+    pub(crate) fn head(&self, series: usize) -> Head {
+        self.heads.get(series)
     }
 
-    /// All heads, to be changed.
+    /// The labels of a series; as [`Frame::head`].
+    pub(crate) fn labels(&self, series: usize) -> Labels {
+        self.heads.get(series).labels
+    }
+
+    /// Whether the series is to lose its name at the end of the evaluation.
+    pub(crate) fn drops_name(&self, series: usize) -> bool {
+        self.heads.drops_name(series)
+    }
+
+    /// One label of all series.
+    pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
+        self.heads.label_column(name)
+    }
+
+    /// Whose rows they are.
+    pub(crate) fn heads(&self) -> &Heads {
+        &self.heads
+    }
+
+    /// All heads, made, to be changed.
     pub(crate) fn heads_mut(&mut self) -> &mut [Head] {
-        &mut self.heads
+        self.heads.make()
     }
 
     /// The row of a series.
     pub(crate) fn row(&self, series: usize) -> Row<'_> {
+        let (chunk, row) = self.places[series];
+        let start = row as usize * self.steps;
         Row {
-            values: &self.values[series * self.steps..(series + 1) * self.steps],
+            values: &self.chunks[chunk as usize][start..start + self.steps],
             histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
         }
     }
@@ -306,29 +371,29 @@ impl Frame {
 
     /// The same series in another order, or some of them.
     pub(crate) fn select(&self, order: impl IntoIterator<Item = usize>) -> Frame {
-        let mut out = Frame::new(self.steps);
+        let mut out = self.like(self.steps);
         for series in order {
-            out.push(self.head(series).clone(), self.row(series));
+            out.push_as(self, series, self.row(series));
         }
         out
     }
 
     /// The same series without their histograms.
     pub(crate) fn floats_only(&self) -> Frame {
-        let mut out = Frame::new(self.steps);
+        let mut out = self.like(self.steps);
         for series in 0..self.len() {
             let row = Row {
                 histograms: &[],
                 ..self.row(series)
             };
-            out.push(self.head(series).clone(), row);
+            out.push_as(self, series, row);
         }
         out
     }
 
     /// The one step of this frame, repeated `steps` times.
     pub(crate) fn repeat(&self, steps: usize) -> Frame {
-        let mut out = Frame::new(steps);
+        let mut out = self.like(steps);
         let mut row = RowBuffer::default();
         for series in 0..self.len() {
             let one = self.row(series);
@@ -340,7 +405,7 @@ impl Frame {
                 let points = (0..steps as u32).map(|step| (step, histogram.clone()));
                 row.histograms.extend(points);
             }
-            out.push(self.head(series).clone(), row.row());
+            out.push_as(self, series, row.row());
         }
         out
     }

@@ -52,17 +52,10 @@ pub(crate) fn acosh(x: f64) -> f64 {
     }
 }
 
-/// Sorts upwards with NaN first, as upstream's heap of values does.
-pub(crate) fn sort_values(values: &mut [f64]) {
-    values.sort_unstable_by(|a, b| match (a.is_nan(), b.is_nan()) {
-        (false, false) => a.total_cmp(b),
-        (a_nan, b_nan) => b_nan.cmp(&a_nan),
-    });
-}
-
-/// The quantile of sorted values, between two of them by weight.
-pub(crate) fn quantile(quantile: f64, sorted: &[f64]) -> f64 {
-    if sorted.is_empty() || quantile.is_nan() {
+/// The quantile of values, between the two next to it by weight; NaN is below all. Changes their
+/// order. O(n).
+pub(crate) fn quantile(quantile: f64, values: &mut [f64]) -> f64 {
+    if values.is_empty() || quantile.is_nan() {
         return f64::NAN;
     }
     if quantile < 0.0 {
@@ -71,12 +64,26 @@ pub(crate) fn quantile(quantile: f64, sorted: &[f64]) -> f64 {
     if quantile > 1.0 {
         return f64::INFINITY;
     }
-    let last = (sorted.len() - 1) as f64;
+    let last = (values.len() - 1) as f64;
     let rank = quantile * last;
     let lower = rank.floor().max(0.0);
     let upper = (lower + 1.0).min(last);
     let weight = rank - rank.floor();
-    sorted[lower as usize] * (1.0 - weight) + sorted[upper as usize] * weight
+    let (_, at_lower, above) = values.select_nth_unstable_by_key(lower as usize, order_of);
+    let at_lower = *at_lower;
+    let next = above.iter().copied().min_by_key(order_of);
+    let at_upper = next.filter(|_| upper > lower).unwrap_or(at_lower);
+    at_lower * (1.0 - weight) + at_upper * weight
+}
+
+/// A number whose order is that of the floats, with NaN first, as in upstream's heap of values.
+fn order_of(value: &f64) -> i64 {
+    let bits = value.to_bits() as i64;
+    match value.is_nan() {
+        true => i64::MIN,
+        // Below zero the magnitude counts backwards.
+        false => bits ^ ((bits >> 63) as u64 >> 1) as i64,
+    }
 }
 
 #[cfg(test)]
@@ -104,11 +111,21 @@ mod tests {
 
     #[test]
     fn quantile_interpolates_between_ranks() {
-        let mut values = [4.0, 1.0, 3.0, 2.0];
-        sort_values(&mut values);
+        let values = [4.0, 1.0, 3.0, 2.0];
         for (q, want) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (2.0, f64::INFINITY)] {
-            assert_eq!(quantile(q, &values), want, "{q}");
+            assert_eq!(quantile(q, &mut values.clone()), want, "{q}");
         }
-        assert!(quantile(f64::NAN, &values).is_nan());
+        assert!(quantile(f64::NAN, &mut values.clone()).is_nan());
+        let mixed = [2.0, f64::NEG_INFINITY, -0.0, f64::NAN, -1.5, 0.0];
+        for (q, want) in [
+            (0.2, f64::NEG_INFINITY),
+            (0.4, -1.5),
+            (0.6, 0.0),
+            (1.0, 2.0),
+        ] {
+            let got = quantile(q, &mut mixed.clone());
+            assert_eq!(got.to_bits(), f64::to_bits(want), "{q}: {got}");
+        }
+        assert!(quantile(0.1, &mut mixed.clone()).is_nan());
     }
 }

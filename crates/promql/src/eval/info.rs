@@ -13,8 +13,9 @@
 mod selection;
 
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{Frame, Head, RowBuffer, is_absent};
+use crate::eval::frame::{Frame, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
+use crate::eval::heads::Head;
 use crate::eval::stream::{Stream, same_labelset};
 use crate::plan::Node;
 use crate::value::QueryError;
@@ -32,10 +33,12 @@ pub(crate) fn vector(
     grid: Grid,
 ) -> Result<Stream, QueryError> {
     let held = evaluator.account.held();
-    let base = evaluator.frame(&args[0], grid)?;
+    let mut base = evaluator.own_frame(&args[0], grid)?;
+    // They are asked for at every step.
+    base.heads_mut();
     let wanted = Wanted::of(args.get(1));
     let ignored: Vec<bool> = (0..base.len())
-        .map(|series| wanted.names_match(base.head(series).labels.get(METRIC_NAME)))
+        .map(|series| wanted.names_match(base.labels(series).get(METRIC_NAME)))
         .collect();
     let infos = selection::select(evaluator, &args[0], (&base, &ignored), &wanted, grid)?;
     let bytes = infos.len() * (grid.count * size_of::<i64>() + size_of::<InfoSeries>())
@@ -102,7 +105,7 @@ impl<'a> Join<'a> {
             keys.push((name, number));
         }
         let of_base = |series| {
-            let labels = &base.head(series).labels;
+            let labels = &base.labels(series);
             numbers.get(&identity(labels)).copied()
         };
         Self {
@@ -133,7 +136,7 @@ impl<'a> Join<'a> {
         let newest = self.newest(step)?;
         for series in present {
             let row = match self.ignored[series] {
-                true => self.row_for(self.base.head(series).labels.clone()),
+                true => self.row_for(self.base.labels(series)),
                 false => match self.joined(series, &newest)? {
                     Some(row) => row,
                     None => continue,
@@ -203,7 +206,7 @@ impl<'a> Join<'a> {
         series: usize,
         partners: &[Option<u32>],
     ) -> Result<Option<Labels>, QueryError> {
-        let base = &self.base.head(series).labels;
+        let base = &self.base.labels(series);
         if partners.iter().all(Option::is_none) && !self.wanted.data_may_be_empty() {
             return Ok(None);
         }

@@ -193,7 +193,7 @@ pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
 
 /// By the named labels in turn, then by all.
 fn by_labels(frame: &Frame, names: &[&str], a: usize, b: usize) -> Ordering {
-    let (a, b) = (&frame.head(a).labels, &frame.head(b).labels);
+    let (a, b) = (&frame.labels(a), &frame.labels(b));
     for name in names {
         let order = compare(a.get(name), b.get(name));
         if order.is_ne() {

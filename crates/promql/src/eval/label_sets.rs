@@ -1,7 +1,8 @@
 //! Deriving label sets from label sets, byte form to byte form, without an object for each label.
 
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME, push_pair};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::Hasher;
 
 /// The metadata label that comes last in the order of names.
 const LAST_METADATA: &str = "__unit__";
@@ -55,27 +56,64 @@ pub(crate) fn without_metadata(labels: LabelsRef<'_>) -> Labels {
     LabelsRef::from_canonical(&kept).to_owned()
 }
 
-/// Numbers distinct byte strings in the order in which they come.
+/// Numbers distinct byte strings in the order in which they come. The strings stand in one piece of
+/// memory and are found by their hashes.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    ids: FxHashMap<Box<[u8]>, u32>,
+    /// The number of the string with a hash; one whose hash is taken by another has the next.
+    ids: FxHashMap<u64, u32>,
+    strings: ByteStrings,
+}
+
+/// Byte strings in one piece of memory.
+#[derive(Debug, Default)]
+pub(crate) struct ByteStrings {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl ByteStrings {
+    /// Adds one.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|at| self.get(at))
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[at]]
+    }
 }
 
 impl Dictionary {
     /// The number of `bytes`, and whether it is new.
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> (u32, bool) {
-        if let Some(&id) = self.ids.get(bytes) {
-            return (id, false);
+        let mut hasher = FxHasher::default();
+        hasher.write(bytes);
+        let mut hash = hasher.finish();
+        let next = self.ids.len() as u32;
+        loop {
+            let id = *self.ids.entry(hash).or_insert(next);
+            if id == next {
+                self.strings.push(bytes);
+                return (id, true);
+            }
+            if self.strings.get(id as usize) == bytes {
+                return (id, false);
+            }
+            hash = hash.wrapping_add(1);
         }
-        let id = self.ids.len() as u32;
-        self.ids.insert(bytes.into(), id);
-        (id, true)
     }
 
     /// What a string takes in a dictionary, which may have room for twice as many.
     pub(crate) fn entry_bytes(bytes: &[u8]) -> usize {
-        const PLACE_BYTES: usize = 2 * size_of::<(Box<[u8]>, u32)>() + 16;
-        PLACE_BYTES + bytes.len()
+        const PLACE_BYTES: usize = 2 * size_of::<(u64, u32, usize)>();
+        PLACE_BYTES + 2 * bytes.len()
     }
 
     /// How many distinct strings there are.
@@ -87,6 +125,28 @@ impl Dictionary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dictionary_numbers_strings_in_order() {
+        let mut known = Dictionary::default();
+        let strings: Vec<Vec<u8>> = (0..2000u32)
+            .map(|i| vec![b'x'; i as usize % 1000])
+            .collect();
+        for (at, string) in strings.iter().enumerate() {
+            let want = ((at % 1000) as u32, at < 1000);
+            assert_eq!(known.intern(string), want, "{at}");
+        }
+        // As if the hash of a string were that of another.
+        let mut hasher = FxHasher::default();
+        hasher.write(b"y");
+        known.ids.insert(hasher.finish(), 7);
+        known
+            .strings
+            .push(b"takes the number of the hash that was put in");
+        assert_eq!(known.intern(b"y"), (1001, true));
+        assert_eq!(known.intern(b"y"), (1001, false));
+        assert_eq!(known.len(), 1002);
+    }
 
     fn check(pairs: &[&str], want: &[&str]) {
         let labels = |names: &[&str]| Labels::from_pairs(names.iter().map(|name| (*name, "v")));

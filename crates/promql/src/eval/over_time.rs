@@ -4,7 +4,7 @@
 //! that results agree bit for bit; a sum that slides would round differently.
 
 use crate::eval::frame::ABSENT;
-use crate::eval::go_math::{quantile, sort_values};
+use crate::eval::go_math::quantile;
 use crate::eval::kahan::{Kahan, Mean};
 use crate::eval::rate::{Extrapolation, Started};
 use crate::eval::window::Windows;
@@ -212,7 +212,6 @@ fn of_samples(
         F::Quantile => {
             scratch.clear();
             scratch.extend_from_slice(values);
-            sort_values(scratch);
             quantile(arguments.scalars[0], scratch)
         }
         F::MedianDeviation => median_deviation(values, scratch),
@@ -333,12 +332,10 @@ fn median_deviation(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     }
     scratch.clear();
     scratch.extend_from_slice(values);
-    sort_values(scratch);
     let median = quantile(0.5, scratch);
     for value in scratch.iter_mut() {
         *value = (*value - median).abs();
     }
-    sort_values(scratch);
     quantile(0.5, scratch)
 }
 

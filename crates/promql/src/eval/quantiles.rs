@@ -3,10 +3,11 @@
 use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
-use crate::eval::go_math::{self, quantile, sort_values};
+use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
+use crate::eval::go_math::{self, quantile};
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
+use crate::eval::heads::Head;
 use crate::eval::ranges::in_parts;
 use crate::eval::stream::Stream;
 use crate::plan::Aggregate;
@@ -83,7 +84,7 @@ pub(crate) fn frame(
     let merge = |(rows, memory): (Vec<(usize, Vec<f64>)>, Reservation)| {
         out.keep(memory);
         for (group, values) in rows {
-            let drops_name = |series: &u32| input.head(*series as usize).drops_name;
+            let drops_name = |series: &u32| input.drops_name(*series as usize);
             let head = Head {
                 labels: groups.labels[group].clone(),
                 drops_name: members[group].iter().any(drops_name),
@@ -127,18 +128,22 @@ fn of_group(
     params: &[f64],
     account: &Account<'_>,
 ) -> Result<Vec<f64>, QueryError> {
-    let _values = account.reserve(members.len() * size_of::<f64>())?;
+    let place_bytes = size_of::<f64>() + size_of::<&[f64]>();
+    let _values = account.reserve(members.len() * place_bytes)?;
+    let rows: Vec<&[f64]> = members
+        .iter()
+        .map(|m| input.row(*m as usize).values)
+        .collect();
     let mut values = Vec::with_capacity(members.len());
     let at_step = |(step, param): (usize, &f64)| {
         account.check()?;
         values.clear();
-        let of_members = members.iter().map(|m| input.row(*m as usize).values[step]);
+        let of_members = rows.iter().map(|row| row[step]);
         values.extend(of_members.filter(|value| !is_absent(*value)));
         if values.is_empty() {
             return Ok(ABSENT);
         }
-        sort_values(&mut values);
-        Ok(quantile(*param, &values))
+        Ok(quantile(*param, &mut values))
     };
     params.iter().enumerate().map(at_step).collect()
 }

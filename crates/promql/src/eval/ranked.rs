@@ -54,7 +54,7 @@ pub(crate) fn frame(
     }
     let offsets = match node.op {
         AggregateOp::LimitRatio => (0..input.len())
-            .map(|series| sample_offset(&input.head(series).labels))
+            .map(|series| sample_offset(&input.labels(series)))
             .collect(),
         _ => Vec::new(),
     };
@@ -145,7 +145,7 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
             steps_of[*one as usize].push(step as u32);
         }
     }
-    let mut out = Frame::new(input.steps());
+    let mut out = input.like(input.steps());
     let mut row = RowBuffer::default();
     for (series, steps) in steps_of.iter().enumerate() {
         account.check()?;
@@ -157,7 +157,7 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
                 row.histograms.push((*step, histogram.clone()));
             }
         }
-        out.push(input.head(series).clone(), row.row());
+        out.push_as(input, series, row.row());
     }
     Ok(out)
 }
@@ -198,12 +198,15 @@ impl Choice<'_> {
         params: &[f64],
         account: &Account<'_>,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
-        let heaps_bytes = self.groups.len() * size_of::<Heap>();
+        let heaps_bytes = self.groups.len() * (size_of::<Heap>() + size_of::<f64>());
         // Lists that grew have room for twice as many.
         let kept_bytes =
             |step| 2 * size_of::<Element>() * self.kept_at_most(self.size_of_heap(params[step]));
         let bytes = steps.clone().map(|step| heaps_bytes + kept_bytes(step));
         let _heaps = account.reserve(bytes.sum())?;
+        if matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK) {
+            return self.best_of_steps(steps, params, account);
+        }
         let empty = || Heap::new(self.op == AggregateOp::BottomK);
         let mut heaps: Vec<Vec<Heap>> = steps
             .clone()
@@ -223,12 +226,11 @@ impl Choice<'_> {
                     value: if is_histogram { 0.0 } else { value },
                     series: series as u32,
                 };
-                self.offer(&mut heaps[group], element, is_histogram, params[step]);
+                self.offer(&mut heaps[group], element, params[step]);
             }
         }
         let finish = |heaps: Vec<Heap>| {
-            let sorted = matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK);
-            let elements = heaps.into_iter().flat_map(|heap| heap.into_order(sorted));
+            let elements = heaps.into_iter().flat_map(|heap| heap.elements);
             elements.map(|element| element.series).collect()
         };
         Ok(heaps.into_iter().map(finish).collect())
@@ -249,8 +251,52 @@ impl Choice<'_> {
             .min(self.input.len())
     }
 
-    fn offer(&self, heap: &mut Heap, element: Element, is_histogram: bool, param: f64) {
-        let size = self.size_of_heap(param);
+    /// The series with the greatest or least values of each step, group by group. Beside each heap
+    /// stands the value that an element must beat: most do not and touch no heap.
+    fn best_of_steps(
+        &self,
+        steps: Range<usize>,
+        params: &[f64],
+        account: &Account<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        let (count, greatest_first) = (steps.len(), self.op == AggregateOp::BottomK);
+        let places = self.groups.len() * count;
+        let mut heaps: Vec<Heap> = (0..places).map(|_| Heap::new(greatest_first)).collect();
+        // A NaN is beaten by all, so that they are looked at.
+        let mut bars = vec![f64::NAN; places];
+        let params = &params[steps.clone()];
+        for series in 0..self.input.len() {
+            account.check()?;
+            let values = &self.input.row(series).values[steps.clone()];
+            let start = self.groups.of_series[series] as usize * count;
+            for (at, value) in values.iter().enumerate() {
+                let bar = &mut bars[start + at];
+                let falls_short = match greatest_first {
+                    true => *value >= *bar,
+                    false => *value <= *bar,
+                };
+                if falls_short || is_absent(*value) {
+                    continue;
+                }
+                let size = self.size_of_heap(params[at]);
+                if size > 0 {
+                    let series = series as u32;
+                    let value = *value;
+                    let heap = &mut heaps[start + at];
+                    heap.offer(Element { value, series }, size);
+                    *bar = heap.bar(size);
+                }
+            }
+        }
+        let mut chosen = vec![Vec::new(); count];
+        for (place, heap) in heaps.into_iter().enumerate() {
+            let order = heap.into_order();
+            chosen[place % count].extend(order.iter().map(|element| element.series));
+        }
+        Ok(chosen)
+    }
+
+    fn offer(&self, heap: &mut Heap, element: Element, param: f64) {
         match self.op {
             AggregateOp::LimitRatio => {
                 let ratio = param.clamp(-1.0, 1.0);
@@ -263,13 +309,11 @@ impl Choice<'_> {
                     heap.push(element);
                 }
             }
-            AggregateOp::LimitK => {
-                if heap.elements.len() < size {
+            _ => {
+                if heap.elements.len() < self.size_of_heap(param) {
                     heap.push(element);
                 }
             }
-            _ if is_histogram || size == 0 => {}
-            _ => heap.offer(element, size),
         }
     }
 }
@@ -331,6 +375,14 @@ impl Heap {
         }
     }
 
+    /// The value that an element must beat to be taken in; NaN while every one must be tried.
+    fn bar(&self, size: usize) -> f64 {
+        match self.elements.first() {
+            Some(worst) if self.elements.len() == size => worst.value,
+            _ => f64::NAN,
+        }
+    }
+
     /// Moves the first element down to its place.
     fn sink(&mut self) {
         let mut at = 0;
@@ -350,9 +402,9 @@ impl Heap {
         }
     }
 
-    /// The elements; `sorted`: the best first, NaN last.
-    fn into_order(mut self, sorted: bool) -> Vec<Element> {
-        if sorted && self.elements.len() <= INSERTION_SORT_MAX {
+    /// The elements, the best first, NaN last.
+    fn into_order(mut self) -> Vec<Element> {
+        if self.elements.len() <= INSERTION_SORT_MAX {
             for end in 1..self.elements.len() {
                 for at in (1..=end).rev() {
                     if !self.less(at - 1, at) {
@@ -361,7 +413,7 @@ impl Heap {
                     self.elements.swap(at - 1, at);
                 }
             }
-        } else if sorted {
+        } else {
             let greatest_first = self.greatest_first;
             self.elements.sort_by(|a, b| {
                 let (x, y) = (a.value, b.value);
@@ -389,7 +441,7 @@ mod tests {
             };
             heap.offer(element, size);
         }
-        let order = heap.into_order(true);
+        let order = heap.into_order();
         let series: Vec<u32> = order.iter().map(|e| e.series).collect();
         assert_eq!(series, want, "{values:?}");
     }

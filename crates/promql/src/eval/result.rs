@@ -2,13 +2,14 @@
 
 use crate::ast::ValueType;
 use crate::eval::account::{Account, grow};
-use crate::eval::edges::{Overhang, Range};
+use crate::eval::edges::{self, Overhang};
 use crate::eval::evaluator::{Evaluator, scalar_frame};
 use crate::eval::frame::{Frame, histogram_bytes, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::label_sets::without_metadata;
 use crate::eval::order::ordered;
 use crate::eval::over_time::Floats;
+use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::stream::{Collision, merge_equal};
@@ -18,6 +19,7 @@ use firn_model::budget::Reservation;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimestampMs, is_stale};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Evaluates the whole plan; returns the value and the memory that it takes.
@@ -41,21 +43,18 @@ pub(crate) fn value_of(
                 (false, Some(value)) => {
                     Ok((Value::Scalar(times.start, *value), account.reserve(0)?))
                 }
-                _ => matrix_of(&scalar_frame(&values), &grid, account),
+                _ => matrix_of(evaluator, &scalar_frame(&values), &grid),
             }
         }
         (ValueType::Matrix, _) => {
-            let (mut series, mut memory) = range_vector(evaluator, node, grid)?;
-            let order = by_labels(series.len(), account, |at| &series[at].labels)?;
-            grow(&mut memory, size_of_val(&series[..]))?;
-            let series = order.into_iter().map(|at| std::mem::take(&mut series[at]));
-            Ok((Value::Matrix(series.collect()), memory))
+            let (series, memory) = range_vector(evaluator, node, grid)?;
+            Ok((Value::Matrix(by_labels(series, account)?), memory))
         }
         _ => {
             let frame = without_names(evaluator, node, grid)?;
             match is_range {
-                true => matrix_of(&frame, &grid, account),
-                false => vector_of(&frame, times.start, account),
+                true => matrix_of(evaluator, &frame, &grid),
+                false => vector_of(evaluator, &frame, times.start),
             }
         }
     }
@@ -81,21 +80,11 @@ fn without_names(
     merge_equal(frame, Collision::MergedByKind, evaluator.account).map(Arc::new)
 }
 
-/// Bytes of the labels and histograms of a frame, which values made of it share.
-fn shared_bytes(frame: &Frame, series: usize) -> usize {
-    frame.head(series).labels.as_bytes().len() + frame.row(series).histogram_bytes()
-}
-
 fn vector_of(
+    evaluator: &Evaluator<'_>,
     frame: &Frame,
     time: TimestampMs,
-    account: &Account<'_>,
 ) -> Result<(Value, Reservation), QueryError> {
-    let mut memory = account.reserve(frame.len() * size_of::<VectorElement>())?;
-    for series in 0..frame.len() {
-        account.check()?;
-        grow(&mut memory, shared_bytes(frame, series))?;
-    }
     let element = |series: usize| {
         let row = frame.row(series);
         let value = match row.histograms.first() {
@@ -103,31 +92,39 @@ fn vector_of(
             None => PointValue::Float(row.values[0]),
         };
         VectorElement {
-            labels: frame.head(series).labels.clone(),
+            labels: frame.labels(series),
             time,
             value,
         }
     };
-    let elements = (0..frame.len()).map(element).collect();
+    let element = |series: usize| {
+        let element = element(series);
+        let bytes = size_of::<VectorElement>() + element.labels.as_bytes().len();
+        (element, bytes + frame.row(series).histogram_bytes())
+    };
+    let (elements, memory) = in_order(evaluator, frame.len(), element)?;
     Ok((Value::Vector(elements), memory))
 }
 
-/// The numbers of `count` series in the order of their labels.
-fn by_labels<'a>(
-    count: usize,
+/// Series in the order of their labels.
+fn by_labels(
+    mut series: Vec<MatrixSeries>,
     account: &Account<'_>,
-    labels: impl Fn(usize) -> &'a Labels,
-) -> Result<Vec<usize>, QueryError> {
-    let _memory = account.reserve(count * size_of::<usize>())?;
-    let mut order: Vec<usize> = (0..count).collect();
-    ordered(&mut order, account, |a, b| labels(a).cmp(labels(b)))?;
-    Ok(order)
+) -> Result<Vec<MatrixSeries>, QueryError> {
+    let list_bytes = series.len() * (size_of::<usize>() + size_of::<MatrixSeries>());
+    let _lists = account.reserve(list_bytes)?;
+    let mut order: Vec<usize> = (0..series.len()).collect();
+    ordered(&mut order, account, |a, b| {
+        series[a].labels.cmp(&series[b].labels)
+    })?;
+    let sorted = order.into_iter().map(|at| std::mem::take(&mut series[at]));
+    Ok(sorted.collect())
 }
 
 fn matrix_of(
+    evaluator: &Evaluator<'_>,
     frame: &Frame,
     grid: &Grid,
-    account: &Account<'_>,
 ) -> Result<(Value, Reservation), QueryError> {
     let series = |series: usize| {
         let row = frame.row(series);
@@ -137,7 +134,7 @@ fn matrix_of(
         let steps = steps.filter(|(_, value)| !is_absent(**value));
         floats.extend(steps.map(|(step, value)| (grid.time(step), *value)));
         MatrixSeries {
-            labels: frame.head(series).labels.clone(),
+            labels: frame.labels(series),
             floats,
             histograms: row
                 .histograms
@@ -146,19 +143,43 @@ fn matrix_of(
                 .collect(),
         }
     };
-    let order = by_labels(frame.len(), account, |at| &frame.head(at).labels)?;
-    let mut memory = account.reserve(frame.len() * size_of::<MatrixSeries>())?;
-    let mut all = Vec::with_capacity(frame.len());
-    for at in order {
-        account.check()?;
-        let points = frame.steps() * size_of::<(TimestampMs, f64)>();
-        grow(&mut memory, points + shared_bytes(frame, at))?;
-        let one = series(at);
-        let unused = points - size_of_val(&one.floats[..]);
-        memory.shrink_to(memory.bytes() - unused);
-        all.push(one);
-    }
-    Ok((Value::Matrix(all), memory))
+    let series = |at: usize| {
+        let series = series(at);
+        let bytes = bytes_of(&series);
+        (series, bytes)
+    };
+    let (all, memory) = in_order(evaluator, frame.len(), series)?;
+    Ok((Value::Matrix(by_labels(all, evaluator.account)?), memory))
+}
+
+/// What `make` makes of all series, made at once and in order, and the memory that it takes,
+/// which it says of each.
+fn in_order<T: Send>(
+    evaluator: &Evaluator<'_>,
+    series: usize,
+    make: impl Fn(usize) -> (T, usize) + Sync,
+) -> Result<(Vec<T>, Reservation), QueryError> {
+    let account = evaluator.account;
+    let mut memory = account.reserve(0)?;
+    let mut out = Vec::with_capacity(series);
+    let task = |part: Range<usize>| {
+        let mut made = Vec::with_capacity(part.len());
+        let mut memory = account.reserve(0)?;
+        for series in part {
+            account.check()?;
+            let (one, bytes) = make(series);
+            grow(&mut memory, bytes)?;
+            made.push(one);
+        }
+        Ok((made, memory))
+    };
+    let merge = |(part, of_part): (Vec<T>, Reservation)| {
+        grow(&mut memory, of_part.bytes())?;
+        out.extend(part);
+        Ok(())
+    };
+    in_parts(evaluator.ctx.compute, series, SERIES_PER_PART, task, merge)?;
+    Ok((out, memory))
 }
 
 /// The samples themselves, for an instant query of a range vector.
@@ -197,7 +218,11 @@ fn range_vector(
 }
 
 /// Gives a window of floats its values at the edges.
-fn extend(series: &mut MatrixSeries, overhang: Overhang, range: Range) -> Result<(), QueryError> {
+fn extend(
+    series: &mut MatrixSeries,
+    overhang: Overhang,
+    range: edges::Range,
+) -> Result<(), QueryError> {
     if !series.histograms.is_empty() {
         return Err(QueryError::Execution(format!(
             "{} modifier is not supported with histograms",

@@ -3,30 +3,18 @@
 use crate::eval::account::storage_error;
 use crate::eval::frame::{Frame, is_absent};
 use crate::eval::grid::Grid;
+use crate::eval::heads::Origin;
 use crate::value::QueryError;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::store::Selection;
-use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Series with samples at any times.
-pub(crate) trait Source: Send + Sync {
-    /// How many series.
-    fn len(&self) -> usize;
-
-    /// The labels of a series; allocates.
-    fn labels(&self, series: usize) -> Labels;
-
-    /// One label of all series.
-    fn label_column(&self, name: &str) -> LabelColumn;
-
-    /// Whether the series is to lose its name at the end of the evaluation.
-    fn drops_name(&self, series: usize) -> bool;
-
+pub(crate) trait Source: Origin {
     /// Whether all series have the same metric name for certain.
     fn has_one_name(&self) -> bool;
 
@@ -53,7 +41,7 @@ impl Selected {
     }
 }
 
-impl Source for Selected {
+impl Origin for Selected {
     fn len(&self) -> usize {
         self.selection.len()
     }
@@ -69,7 +57,9 @@ impl Source for Selected {
     fn drops_name(&self, _series: usize) -> bool {
         false
     }
+}
 
+impl Source for Selected {
     fn has_one_name(&self) -> bool {
         self.has_one_name
     }
@@ -95,23 +85,25 @@ impl Resampled {
     }
 }
 
-impl Source for Resampled {
+impl Origin for Resampled {
     fn len(&self) -> usize {
         self.frame.len()
     }
 
     fn labels(&self, series: usize) -> Labels {
-        self.frame.head(series).labels.clone()
+        self.frame.labels(series)
     }
 
     fn label_column(&self, name: &str) -> LabelColumn {
-        column_of(&self.frame, name)
+        self.frame.label_column(name)
     }
 
     fn drops_name(&self, series: usize) -> bool {
-        self.frame.head(series).drops_name
+        self.frame.drops_name(series)
     }
+}
 
+impl Source for Resampled {
     fn has_one_name(&self) -> bool {
         false
     }
@@ -153,19 +145,4 @@ fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
             ..Histogram::clone(histogram)
         }),
     }
-}
-
-/// One label of all series of a frame.
-pub(crate) fn column_of(frame: &Frame, name: &str) -> LabelColumn {
-    let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();
-    let mut column = LabelColumn::default();
-    for series in 0..frame.len() {
-        let value = frame.head(series).labels.get(name);
-        let id = *known.entry(value).or_insert_with(|| {
-            column.values.push(value.into());
-            column.values.len() as u32 - 1
-        });
-        column.ids.push(id);
-    }
-    column
 }

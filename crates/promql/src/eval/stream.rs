@@ -9,11 +9,11 @@
 use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::RowOp;
-use crate::eval::frame::{ABSENT, Frame, Head, RowBuffer, is_absent};
+use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
+use crate::eval::heads::{Origin, Renamed, no_label};
 use crate::eval::label_sets::{is_metadata, without_metadata};
 use crate::eval::leaf::{Each, Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
-use crate::eval::source::column_of;
 use crate::value::QueryError;
 use firn_model::columns::LabelColumn;
 use firn_model::env::Compute;
@@ -21,6 +21,9 @@ use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// What a frame keeps of a row beside its values, in lists that may have room for twice as many.
+const ROW_BYTES: usize = 6 * size_of::<u32>();
 
 /// What makes rows.
 pub(crate) enum Base {
@@ -123,7 +126,7 @@ impl Stream {
     pub(crate) fn labels(&self, series: usize) -> Labels {
         let labels = match &self.base {
             Base::Leaf(leaf) => leaf.source.labels(series),
-            Base::Frame(frame) => frame.head(series).labels.clone(),
+            Base::Frame(frame) => frame.labels(series),
         };
         match self.strips_names {
             Some(_) => without_metadata(labels.as_ref()),
@@ -134,14 +137,11 @@ impl Stream {
     /// One label of all series.
     pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
         if self.strips_names.is_some() && is_metadata(name) {
-            return LabelColumn {
-                ids: vec![0; self.len()],
-                values: vec![[].into()],
-            };
+            return no_label(self.len());
         }
         match &self.base {
             Base::Leaf(leaf) => leaf.source.label_column(name),
-            Base::Frame(frame) => column_of(frame, name),
+            Base::Frame(frame) => frame.label_column(name),
         }
     }
 
@@ -150,7 +150,7 @@ impl Stream {
         self.drops_names
             || match &self.base {
                 Base::Leaf(leaf) => leaf.source.drops_name(series),
-                Base::Frame(frame) => frame.head(series).drops_name,
+                Base::Frame(frame) => frame.drops_name(series),
             }
     }
 
@@ -228,13 +228,12 @@ impl Stream {
     ) -> Result<Frame, QueryError> {
         let mut out = Frame::new(self.steps());
         let mut room = account.reserve(0)?;
-        let task = |part| self.materialise(part, account);
+        let (origin, members) = self.origin();
+        let task = |part| self.materialise(part, (&origin, members.as_deref()), account);
         let merge = |(part, part_notes): (Frame, Annotations)| {
-            // The parts' own reservations go with them; this is for what is free behind them, and
-            // for the rows that are there twice while they are moved.
-            grow(&mut room, out.growth_bytes(&part))?;
+            // The parts' own reservations go with them; this is for what is free behind them.
+            grow(&mut room, part.free_bytes())?;
             out.append(part);
-            room.shrink_to(out.free_bytes());
             notes.merge(part_notes);
             Ok(())
         };
@@ -246,12 +245,35 @@ impl Stream {
         Ok(out)
     }
 
+    /// Whose rows they are, and which member of it each series is if that is not its number.
+    fn origin(&self) -> (Arc<dyn Origin>, Option<Vec<u32>>) {
+        let (origin, members) = match &self.base {
+            Base::Leaf(leaf) => (leaf.source.clone() as Arc<dyn Origin>, None),
+            Base::Frame(frame) => {
+                let (origin, members) = frame.heads().origin();
+                (origin, Some(members))
+            }
+        };
+        let strips = self.strips_names.is_some();
+        if !strips && !self.drops_names {
+            return (origin, members);
+        }
+        let renamed = Renamed {
+            origin,
+            strips,
+            drops: self.drops_names,
+        };
+        (Arc::new(renamed), members)
+    }
+
     fn materialise(
         &self,
         part: Range<usize>,
+        (origin, members): (&Arc<dyn Origin>, Option<&[u32]>),
         account: &Account<'_>,
     ) -> Result<(Frame, Annotations), QueryError> {
-        let (mut frame, mut notes) = (Frame::new(self.steps()), Annotations::default());
+        let mut frame = Frame::late(self.steps(), origin.clone(), part.len());
+        let mut notes = Annotations::default();
         let mut memory = account.reserve(0)?;
         let mut samples = 0;
         let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
@@ -259,15 +281,11 @@ impl Stream {
             if row.is_empty() {
                 return Ok(());
             }
-            let labels = self.labels(series);
-            let bytes = size_of_val(row.values)
-                + row.histogram_bytes()
-                + labels.as_bytes().len()
-                + size_of::<Head>();
+            let bytes = size_of_val(row.values) + row.histogram_bytes() + ROW_BYTES;
             grow(&mut memory, bytes)?;
             samples += row.samples();
-            let drops_name = self.drops_name(series);
-            frame.push(Head { labels, drops_name }, row);
+            let member = members.map_or(series, |members| members[series] as usize);
+            frame.push_member(member, row);
             Ok(())
         };
         self.scan(part, account, &mut notes, &mut each)?;
@@ -320,13 +338,16 @@ pub(crate) fn merge_equal(
     // An entry with a list of one, in a map that may have room for twice as many, and its place in
     // the order.
     const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
-    let _places = account.reserve(frame.len() * PLACE_BYTES)?;
+    let mut places = account.reserve(frame.len() * PLACE_BYTES)?;
+    let labels: Vec<Labels> = (0..frame.len())
+        .map(|series| frame.labels(series))
+        .collect();
     let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     let mut order = Vec::new();
-    for series in 0..frame.len() {
+    for (series, labels) in labels.iter().enumerate() {
         account.check()?;
-        let labels = frame.head(series).labels.as_bytes();
-        let group = members.entry(labels).or_default();
+        grow(&mut places, labels.as_bytes().len())?;
+        let group = members.entry(labels.as_bytes()).or_default();
         if group.is_empty() {
             order.push(series);
         }
@@ -339,18 +360,17 @@ pub(crate) fn merge_equal(
     if collision == Collision::Refused {
         return Err(same_labelset());
     }
-    let mut out = Frame::new(frame.steps());
+    let mut out = frame.like(frame.steps());
     // As long as both are there.
     let _copied = account.reserve(frame.bytes())?;
     let mut row = RowBuffer::default();
     for first in order {
         account.check()?;
-        let head = frame.head(first);
         row.copy_from(frame.row(first));
-        for other in &members[head.labels.as_bytes()][1..] {
+        for other in &members[labels[first].as_bytes()][1..] {
             merge_rows(&mut row, &frame, *other, collision)?;
         }
-        out.push(head.clone(), row.row());
+        out.push_as(&frame, first, row.row());
     }
     drop(members);
     out.replace(frame.into(), account)?;

@@ -1,6 +1,6 @@
 //! `and`, `or`, `unless`: elements kept by whether the other side has their signature at a step.
 
-use super::Signatures;
+use super::labels::Signatures;
 use crate::ast::BinaryOp;
 use crate::eval::account::Account;
 use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
@@ -70,7 +70,7 @@ impl Presence {
         wanted: bool,
         account: &Account<'_>,
     ) -> Result<Frame, QueryError> {
-        let mut out = Frame::new(frame.steps());
+        let mut out = frame.like(frame.steps());
         // As long as both are there.
         let _copied = account.reserve(frame.bytes())?;
         let mut row = RowBuffer::default();
@@ -86,7 +86,7 @@ impl Presence {
             }
             row.histograms
                 .retain(|(step, _)| present[*step as usize] == wanted);
-            out.push(frame.head(series).clone(), row.row());
+            out.push_as(frame, series, row.row());
         }
         Ok(out)
     }

@@ -1,11 +1,13 @@
 //! Pairing step by step: where a signature has several series, which may yet not meet at a step,
 //! and where `fill` stands in for a missing side.
 
-use super::{NONE, Pairing, is_matched};
+use super::labels::is_matched;
+use super::{NONE, Pairing};
 use crate::ast::Cardinality;
 use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
-use crate::eval::frame::{Frame, Head, RowBuffer, histogram_bytes, is_absent};
+use crate::eval::frame::{Frame, RowBuffer, histogram_bytes, is_absent};
+use crate::eval::heads::Head;
 use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
 use crate::eval::label_sets::retain;
 use crate::eval::stream::same_labelset;
@@ -152,13 +154,13 @@ impl Output<'_> {
 
     fn duplicate(&self, series: u32, known: u32) -> QueryError {
         let frame = self.pairing.one().0;
-        let labels = |series: u32| &frame.head(series as usize).labels;
+        let labels = |series: u32| frame.labels(series as usize);
         let side = if self.pairing.is_swapped() {
             "left"
         } else {
             "right"
         };
-        let group = self.matched_labels(labels(series));
+        let group = self.matched_labels(&labels(series));
         QueryError::Execution(format!(
             "found duplicate series for the match group {group} on the {side} hand-side of the \
              operation: [{}, {}];many-to-many matching not allowed: matching labels must be unique \
@@ -286,19 +288,19 @@ impl Output<'_> {
         if let Some(known) = self.labels.get(&key) {
             return Ok(known.clone());
         }
-        let of = |frame: &Frame, series: u32| frame.head(series as usize).labels.clone();
+        let of = |frame: &Frame, series: u32| frame.labels(series as usize);
         let labels = match key {
             (NONE, one) => {
                 let one = of(pairing.one().0, one);
-                pairing.result_labels(&self.matched_labels(&one), &one)
+                pairing.rule.labels(&self.matched_labels(&one), &one)
             }
             (many, NONE) => {
                 let many = of(pairing.many().0, many);
-                pairing.result_labels(&many, &self.matched_labels(&many))
+                pairing.rule.labels(&many, &self.matched_labels(&many))
             }
             (many, one) => {
                 let (many, one) = (of(pairing.many().0, many), of(pairing.one().0, one));
-                pairing.result_labels(&many, &one)
+                pairing.rule.labels(&many, &one)
             }
         };
         self.reserve(labels.as_bytes().len() + size_of::<((u32, u32), Labels)>())?;

@@ -4,7 +4,8 @@ use super::{HISTOGRAMS_PER_PART, Histograms, Question};
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{ABSENT, Frame, Head, Row, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
+use crate::eval::heads::Head;
 use crate::eval::label_sets::{Dictionary, is_metadata, retain};
 use crate::eval::ranges::in_parts;
 use crate::histogram::{FloatHistogram, NanRemark};
@@ -36,7 +37,7 @@ impl Histograms {
             if row.histograms.is_empty() {
                 continue;
             }
-            let labels = &self.frame.head(series).labels;
+            let labels = &self.frame.labels(series);
             let delayed = self.delayed;
             let mut native = Native {
                 labels: retain(labels.as_ref(), |label| delayed || !is_metadata(label)),

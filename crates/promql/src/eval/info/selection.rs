@@ -114,11 +114,12 @@ pub(crate) fn select(
 
 /// One matcher for each identifying label that some series has, on all of its values.
 fn identifying_matchers(base: &Frame, ignored: &[bool]) -> Vec<Matcher> {
+    let all: Vec<Labels> = (0..base.len()).map(|series| base.labels(series)).collect();
     let mut matchers = Vec::new();
     for name in IDENTIFYING {
         let series = (0..base.len()).filter(|series| !ignored[*series]);
         let values: BTreeSet<&[u8]> = series
-            .map(|series| base.head(series).labels.get(name))
+            .map(|series| all[series].get(name))
             .filter(|value| !value.is_empty())
             .collect();
         let literals: Vec<Vec<u8>> = values.into_iter().map(literal).collect();
