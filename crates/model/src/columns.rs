@@ -98,8 +98,7 @@ impl SeriesBatch {
     /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
     /// are as many. Of both the samples in `range` are kept.
     pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) {
-        let end = times.partition_point(|t| *t <= range.max);
-        let start = times[..end].partition_point(|t| *t < range.min);
+        let Range { start, end } = range.indexes(times);
         let first = self.values.len() - times.len();
         self.values.truncate(first + end);
         let time_column = self.time_column(&times[start..end]);

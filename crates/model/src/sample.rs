@@ -1,5 +1,7 @@
 //! Samples, their timestamps, and the staleness marker.
 
+use std::ops::Range;
+
 /// Milliseconds since the Unix epoch; negative before it.
 pub type TimestampMs = i64;
 
@@ -52,5 +54,37 @@ impl TimeRange {
     /// Whether the two ranges share a millisecond.
     pub const fn overlaps(&self, other: &TimeRange) -> bool {
         self.min <= other.max && other.min <= self.max
+    }
+
+    /// Where the times that lie in the range stand among `times`, which never fall. Two binary
+    /// searches.
+    pub fn indexes(&self, times: &[TimestampMs]) -> Range<usize> {
+        let end = times.partition_point(|time| *time <= self.max);
+        let start = times[..end].partition_point(|time| *time < self.min);
+        start..end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_of_times_finds_those_between_its_ends() {
+        let times = [10, 20, 20, 30];
+        let cases = [
+            (TimeRange::ALL, 0..4),
+            (TimeRange::new(10, 30), 0..4),
+            (TimeRange::new(11, 29), 1..3),
+            (TimeRange::new(20, 20), 1..3),
+            (TimeRange::new(21, 29), 3..3),
+            (TimeRange::new(i64::MIN, 9), 0..0),
+            (TimeRange::new(31, i64::MAX), 4..4),
+            (TimeRange::new(30, 10), 1..1),
+        ];
+        for (range, found) in cases {
+            assert_eq!(range.indexes(&times), found, "{range:?}");
+        }
+        assert_eq!(TimeRange::ALL.indexes(&[]), 0..0);
     }
 }

@@ -148,11 +148,7 @@ impl Selection for Found {
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
         for at in &self.found[series] {
             let one = &self.series[*at];
-            let start = one.times.partition_point(|t| *t < self.range.min);
-            let end = one
-                .times
-                .partition_point(|t| *t <= self.range.max)
-                .max(start);
+            let Range { start, end } = self.range.indexes(&one.times);
             into.push(&one.times[start..end], &one.values[start..end], &[], []);
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::codec::{Malformed, histogram, unzigzag};
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its
@@ -92,8 +93,7 @@ impl Columns {
 
     /// Adds the samples that lie in `range` to `batch` as a series.
     pub fn push_range(&self, range: TimeRange, batch: &mut SeriesBatch) {
-        let end = self.times.partition_point(|t| *t <= range.max);
-        let start = self.times.partition_point(|t| *t < range.min).min(end);
+        let Range { start, end } = range.indexes(&self.times);
         let in_range = self.histograms.iter().filter_map(|(i, histogram)| {
             let is_in = (start..end).contains(&(*i as usize));
             is_in.then(|| (*i - start as u32, histogram.clone()))

@@ -156,8 +156,7 @@ impl Page {
         into: &mut Columns,
     ) -> Result<(), Malformed> {
         let times = self.times(column, scratch)?;
-        let end = times.partition_point(|t| *t <= range.max);
-        let start = times.partition_point(|t| *t < range.min).min(end);
+        let Range { start, end } = range.indexes(&times);
         let base = into.times.len();
         self.decode_starts(column, start..end, base, into)?;
         self.decode_values(column, start..end, scratch, into)?;

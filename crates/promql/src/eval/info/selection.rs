@@ -16,6 +16,7 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::store::SelectRequest;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// The info metric if no other is asked for.
 const TARGET_INFO: &[u8] = b"target_info";
@@ -187,13 +188,12 @@ fn read(
     ReadBuffer::default().read(source, all, grid.count, account, |stretch, batch| {
         for (at, series) in stretch.enumerate() {
             let columns = batch.series(at);
-            let from = columns.times.partition_point(|t| *t < range.min);
-            let to = columns.times.partition_point(|t| *t <= range.max);
-            plan.fill(&columns.times[from..to.max(from)], grid, reach);
+            let Range { start, end } = range.indexes(columns.times);
+            plan.fill(&columns.times[start..end], grid, reach);
             let mut times = vec![NEVER; grid.count];
             let mut seen = 0;
             for (step, index) in plan.iter() {
-                if let Some(time) = written(&columns, from + index, || source.labels(series))? {
+                if let Some(time) = written(&columns, start + index, || source.labels(series))? {
                     times[step] = time;
                     seen += 1;
                 }
