@@ -40,7 +40,7 @@ const RUNS: usize = 15;
 const PROFILED_RUNS: usize = 50;
 
 /// Queries with what they select.
-const QUERIES: [(&str, &str); 9] = [
+const QUERIES: [(&str, &str); 13] = [
     (
         "sum by (namespace) (rate(http_requests_total[5m]))",
         "http_requests_total",
@@ -73,6 +73,22 @@ const QUERIES: [(&str, &str); 9] = [
     (
         "quantile by (namespace) (0.9, rate(http_requests_total[5m]))",
         "http_requests_total",
+    ),
+    (
+        "quantile by (namespace) (0.9, rate(container_cpu_usage_seconds_total[5m]))",
+        "container_cpu_usage_seconds_total",
+    ),
+    (
+        "avg by (namespace) (avg_over_time(go_goroutines[5m]))",
+        "go_goroutines",
+    ),
+    (
+        "max_over_time(sum(rate(http_requests_total{namespace=\"shop-0\"}[1m]))[5m:1m])",
+        "http_requests_total{namespace=\"shop-0\"}",
+    ),
+    (
+        "sum by (namespace) (increase(container_network_receive_bytes_total[5m]))",
+        "container_network_receive_bytes_total",
     ),
 ];
 

@@ -1,15 +1,23 @@
 //! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and their kin.
 //!
-//! Each window is computed from its first sample to its last in upstream's order of operations, so
-//! that results agree bit for bit; a sum that slides would round differently.
+//! Each window has the result of upstream's operations in upstream's order, from its first sample to
+//! its last, so that results agree bit for bit. Windows overlap, so what they share is done once
+//! where that makes no difference to the bits: counts, and those of [`sums`] and [`extremes`].
+
+mod abreast;
+mod extremes;
+mod sums;
+#[cfg(test)]
+mod tests;
 
 use crate::eval::frame::ABSENT;
 use crate::eval::go_math::quantile;
-use crate::eval::kahan::{Kahan, Mean};
+use crate::eval::kahan::Kahan;
 use crate::eval::rate::{Extrapolation, Started};
 use crate::eval::window::Windows;
 use firn_model::cancel::Cancel;
 use firn_model::sample::TimestampMs;
+use std::ops::Range;
 
 /// A function of a range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,36 +163,33 @@ pub(crate) fn fill(
 ) {
     use RangeFunction as F;
     let mut pace = Pace { cancel, samples: 0 };
-    let mut values = |f: fn(&[f64]) -> f64, out: &mut [f64]| {
-        for (step, start, end) in windows.iter() {
-            if pace.is_stopped(end - start) {
-                return;
-            }
-            out[step] = f(&samples.values[start..end]);
-        }
-    };
+    let values = samples.values;
+    let mut sums = |of, out| sums::fill(of, windows, values, &mut pace, out);
     match function {
-        F::Sum => values(sum, out),
-        F::Mean => values(mean, out),
-        F::Min => values(min, out),
-        F::Max => values(max, out),
-        F::Count => values(|v| v.len() as f64, out),
-        F::Present => values(|_| 1.0, out),
-        F::First => values(|v| v[0], out),
-        F::Last => values(|v| v[v.len() - 1], out),
-        F::Changes => values(changes, out),
-        F::Variance => values(variance, out),
-        F::Deviation => values(|v| variance(v).sqrt(), out),
-        _ => {
-            let mut scratch = Vec::new();
-            for (step, start, end) in windows.iter() {
+        F::Sum => return sums(sums::Of::Sum, out),
+        F::Mean => return sums(sums::Of::Mean, out),
+        F::Variance => return sums(sums::Of::Variance, out),
+        F::Deviation => return sums(sums::Of::Deviation, out),
+        F::Min => return extremes::fill(extremes::Of::Least, windows, values, &mut pace, out),
+        F::Max => return extremes::fill(extremes::Of::Greatest, windows, values, &mut pace, out),
+        F::Resets | F::Changes => return fill_events(function, windows, samples, &mut pace, out),
+        _ => {}
+    }
+    let mut scratch = Vec::new();
+    for (step, start, end) in windows.iter() {
+        out[step] = match function {
+            F::Count => (end - start) as f64,
+            F::Present => 1.0,
+            F::First => values[start],
+            F::Last => values[end - 1],
+            _ => {
                 if pace.is_stopped(end - start) {
                     return;
                 }
                 let window = samples.slice(start, end);
-                out[step] = of_samples(function, &window, arguments(step), &mut scratch);
+                of_samples(function, &window, arguments(step), &mut scratch)
             }
-        }
+        };
     }
 }
 
@@ -200,7 +205,6 @@ fn of_samples(
     let seconds = |time: TimestampMs| time as f64 / 1000.0;
     match function {
         F::LastChange { counter } => last_change(window, counter),
-        F::Resets => resets(window) as f64,
         F::Slope if values.len() < 2 => ABSENT,
         F::Slope => regression(window, window.times[0]).0,
         F::Prediction if values.len() < 2 => ABSENT,
@@ -223,43 +227,6 @@ fn of_samples(
     }
 }
 
-fn sum(values: &[f64]) -> f64 {
-    let sum = values.iter().fold(Kahan::default(), |k, v| k.add(*v));
-    if sum.sum.is_infinite() {
-        sum.sum
-    } else {
-        sum.total()
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    let mut mean = Mean::of(values[0]);
-    for value in &values[1..] {
-        mean.add(*value);
-    }
-    mean.value()
-}
-
-fn min(values: &[f64]) -> f64 {
-    let mut best = values[0];
-    for value in values {
-        if *value < best || best.is_nan() {
-            best = *value;
-        }
-    }
-    best
-}
-
-fn max(values: &[f64]) -> f64 {
-    let mut best = values[0];
-    for value in values {
-        if *value > best || best.is_nan() {
-            best = *value;
-        }
-    }
-    best
-}
-
 fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     let (mut best, mut at) = (window.values[0], window.times[0]);
     for (value, time) in window.values.iter().zip(window.times) {
@@ -270,26 +237,49 @@ fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     at
 }
 
-fn changes(values: &[f64]) -> f64 {
-    let differ = |pair: &&[f64]| pair[0] != pair[1] && !(pair[0].is_nan() && pair[1].is_nan());
-    values.windows(2).filter(differ).count() as f64
-}
-
 /// Resets or changes among the samples of a window.
 pub(crate) fn events(function: RangeFunction, window: &Floats<'_>) -> f64 {
+    count_events(function, window, 1..window.values.len()) as f64
+}
+
+/// How many of the samples `places` are a reset or a change since the one before.
+fn count_events(function: RangeFunction, samples: &Floats<'_>, places: Range<usize>) -> usize {
+    let values = samples.values;
+    let started = samples.started();
+    let is_reset =
+        |at: &usize| values[*at] < values[*at - 1] || started.is_some_and(|s| s.restarted(*at));
+    let is_change = |at: &usize| {
+        let (before, now) = (values[*at - 1], values[*at]);
+        before != now && !(before.is_nan() && now.is_nan())
+    };
     match function {
-        RangeFunction::Resets => resets(window) as f64,
-        _ => changes(window.values),
+        RangeFunction::Resets => places.filter(is_reset).count(),
+        _ => places.filter(is_change).count(),
     }
 }
 
-/// How often a counter started anew.
-fn resets(window: &Floats<'_>) -> usize {
-    let started = window.started();
-    let reset = |at: &usize| {
-        window.values[*at] < window.values[*at - 1] || started.is_some_and(|s| s.restarted(*at))
-    };
-    (1..window.values.len()).filter(reset).count()
+/// Resets or changes of all windows: what leaves is taken off, what enters added.
+fn fill_events(
+    function: RangeFunction,
+    windows: &Windows,
+    samples: &Floats<'_>,
+    pace: &mut Pace<'_>,
+    out: &mut [f64],
+) {
+    let count = |places| count_events(function, samples, places);
+    let (mut first, mut after, mut events) = (0, 0, 0);
+    for (step, start, end) in windows.iter() {
+        if pace.is_stopped(end - after.min(end)) {
+            return;
+        }
+        // The first sample of a window is none of its events.
+        events = match start < after {
+            true => events + count(after..end) - count(first + 1..start + 1),
+            false => count(start + 1..end),
+        };
+        (first, after) = (start, end);
+        out[step] = events as f64;
+    }
 }
 
 /// The change from the last but one sample to the last; of a counter per second.
@@ -310,19 +300,6 @@ fn last_change(window: &Floats<'_>, counter: bool) -> f64 {
     } else {
         change
     }
-}
-
-/// Variance by Welford's way with compensation.
-fn variance(values: &[f64]) -> f64 {
-    let (mut mean, mut squares) = (Kahan::default(), Kahan::default());
-    let mut count = 0.0;
-    for value in values {
-        count += 1.0;
-        let delta = value - mean.total();
-        mean = mean.add(delta / count);
-        squares = squares.add(delta * (value - mean.total()));
-    }
-    squares.total() / count
 }
 
 /// The median of the distances from the median.
@@ -378,58 +355,4 @@ fn smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
         (before, smoothed) = (smoothed, scaled + carried);
     }
     smoothed
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(function: RangeFunction, values: &[f64], scalars: [f64; 2], want: f64) {
-        let times: Vec<i64> = (0..values.len() as i64).map(|i| i * 1000).collect();
-        let window = Floats {
-            times: &times,
-            values,
-            starts: &[],
-        };
-        let arguments = StepArguments {
-            time: 10_000,
-            scalars,
-        };
-        let got = of_samples(function, &window, arguments, &mut Vec::new());
-        assert!(
-            got == want || got.to_bits() == want.to_bits(),
-            "{function:?} {got}"
-        );
-    }
-
-    #[test]
-    fn range_functions_of_a_window_have_the_expected_value() {
-        use RangeFunction as F;
-        let counter = F::LastChange { counter: true };
-        check(counter, &[1.0, 5.0], [0.0; 2], 4.0);
-        check(counter, &[5.0, 1.0], [0.0; 2], 1.0);
-        check(
-            F::LastChange { counter: false },
-            &[5.0, 1.0],
-            [0.0; 2],
-            -4.0,
-        );
-        check(counter, &[5.0], [0.0; 2], ABSENT);
-        check(F::Slope, &[0.0, 2.0, 4.0], [0.0; 2], 2.0);
-        check(F::Slope, &[3.0, 3.0], [0.0; 2], 0.0);
-        check(F::Prediction, &[0.0, 1.0, 2.0], [5.0, 0.0], 15.0);
-        check(F::Smoothing, &[1.0, 2.0, 3.0], [0.5, 0.5], 3.0);
-        check(F::Quantile, &[3.0, 1.0, 2.0], [0.5, 0.0], 2.0);
-        check(F::MedianDeviation, &[1.0, 2.0, 9.0], [0.0; 2], 1.0);
-        check(F::Resets, &[1.0, 0.0, 2.0, 1.0], [0.0; 2], 2.0);
-        check(F::MinTime, &[1.0, 0.0, 0.0], [0.0; 2], 2.0);
-        check(F::MaxTime, &[f64::NAN, 1.0, 0.0], [0.0; 2], 1.0);
-    }
-
-    #[test]
-    fn mean_and_variance_are_compensated() {
-        assert_eq!(mean(&[1e100, 1.0, -1e100]), 1.0 / 3.0);
-        assert_eq!(variance(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), 4.0);
-        assert_eq!(sum(&[f64::INFINITY, 1.0]), f64::INFINITY);
-    }
 }

@@ -21,6 +21,10 @@ const SERIES_AT_FIRST: usize = 32;
 /// A timestamp and a value.
 const SAMPLE_BYTES: usize = 16;
 
+/// What functions of windows keep a sample of the series at hand: copies of times, values and start
+/// timestamps without staleness markers, and the extremes of stretches that begin there, twice.
+const COPY_BYTES: usize = 40;
+
 /// What a window plan and a row keep a step.
 const STEP_BYTES: usize = 16;
 
@@ -52,7 +56,8 @@ impl ReadBuffer {
             source.read(stretch.clone(), &mut self.batch)?;
             let histograms = histogram_bytes(&self.batch);
             let plans = plan_bytes.saturating_mul(self.batch.time_column_count() + 1);
-            self.reserve(plans.saturating_add(histograms), account)?;
+            let copies = longest(&self.batch).saturating_mul(COPY_BYTES);
+            self.reserve(plans.saturating_add(histograms + copies), account)?;
             let bytes = self.batch.sample_count() * SAMPLE_BYTES + histograms;
             len = series_that_fit(plan_bytes.max(bytes / stretch.len()));
             next = stretch.end;
@@ -79,6 +84,12 @@ impl ReadBuffer {
 /// How many series of so many bytes a stretch has.
 fn series_that_fit(series_bytes: usize) -> usize {
     (STRETCH_BYTES / series_bytes.max(1)).clamp(1, SERIES_PER_PART)
+}
+
+/// Samples of the longest series.
+fn longest(batch: &SeriesBatch) -> usize {
+    let lens = (0..batch.len()).map(|series| batch.series(series).values.len());
+    lens.max().unwrap_or(0)
 }
 
 /// The bytes of the histograms, and as many again for the form that functions calculate with.

@@ -3,6 +3,7 @@
 
 use crate::eval::grid::{Grid, Reach};
 use firn_model::sample::TimestampMs;
+use multiversion::multiversion;
 
 /// No sample.
 const NONE: u32 = u32::MAX;
@@ -19,26 +20,17 @@ pub(crate) struct Windows {
 impl Windows {
     /// Works out the windows of `reach` over `times` for all steps of `grid`.
     pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
-        self.starts.clear();
-        self.ends.clear();
+        let newest = |step| reach.end(grid.time(step));
+        let oldest = |step| reach.end(grid.time(step)).saturating_sub(reach.range_ms);
+        count_until(times, grid, newest, &mut self.ends);
+        count_until(times, grid, oldest, &mut self.starts);
         self.samples = 0;
         self.samples_max = 0;
-        let (mut start, mut end) = (0, 0);
-        for (step, time) in grid.times().enumerate() {
-            let newest = reach.end(time);
-            let oldest = newest.saturating_sub(reach.range_ms);
-            if step == 0 {
-                end = times.partition_point(|t| *t <= newest);
-                start = times[..end].partition_point(|t| *t <= oldest);
-            } else {
-                end = advance(times, end, newest);
-                start = advance(times, start, oldest).min(end);
-            }
-            let samples = (end - start) as u64;
+        for (start, end) in self.starts.iter_mut().zip(&self.ends) {
+            *start = (*start).min(*end);
+            let samples = u64::from(end - *start);
             self.samples += samples;
             self.samples_max = self.samples_max.max(samples);
-            self.starts.push(start as u32);
-            self.ends.push(end as u32);
         }
     }
 
@@ -66,10 +58,73 @@ impl Windows {
     }
 }
 
-/// The first index from `from` on whose time is later than `bound`.
-fn advance(times: &[TimestampMs], from: usize, bound: TimestampMs) -> usize {
-    let rest = times.get(from..).unwrap_or(&[]);
-    from + rest.iter().take_while(|t| **t <= bound).count()
+/// Steps at a time of which it is looked at whether each sees a sample more than the one before.
+const STEPS_AT_ONCE: usize = 8;
+
+/// Writes for each step how many of `times` are not later than its `bound`. The bounds are those of
+/// a reach over `grid`: they never fall, and rise by a step at most; by less with `@` and at the ends
+/// of time, so that they are even if the last one is where as many steps lead.
+fn count_until(
+    times: &[TimestampMs],
+    grid: &Grid,
+    bound: impl Fn(usize) -> TimestampMs,
+    counts: &mut Vec<u32>,
+) {
+    counts.clear();
+    let Some(last) = grid.count.checked_sub(1) else {
+        return;
+    };
+    let first = bound(0);
+    let span = grid.step_ms.checked_mul(last as i64);
+    let is_even = span.and_then(|span| first.checked_add(span)) == Some(bound(last));
+    let mut count = times.partition_point(|t| *t <= first);
+    counts.push(count as u32);
+    while counts.len() < grid.count {
+        let left = grid.count - counts.len();
+        if is_even {
+            let next = bound(counts.len());
+            let one_more = one_more_each(&times[count..], next, grid.step_ms, left);
+            counts.extend((1..=one_more).map(|more| (count + more) as u32));
+            count += one_more;
+        }
+        for _ in 0..STEPS_AT_ONCE.min(grid.count - counts.len()) {
+            let later = &times[count..];
+            let bound = bound(counts.len());
+            count += later.iter().take_while(|t| **t <= bound).count();
+            counts.push(count as u32);
+        }
+    }
+}
+
+/// How many steps, at most `steps`, see exactly one of `times` more than the step before each; found
+/// for [`STEPS_AT_ONCE`] at a time. The first one sees up to `bound`.
+#[multiversion(targets("x86_64+avx2"))]
+fn one_more_each(times: &[TimestampMs], bound: TimestampMs, step_ms: i64, steps: usize) -> usize {
+    one_more_each_plainly(times, bound, step_ms, steps)
+}
+
+#[inline(always)]
+fn one_more_each_plainly(
+    times: &[TimestampMs],
+    bound: TimestampMs,
+    step_ms: i64,
+    steps: usize,
+) -> usize {
+    let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
+    let hidden = times.get(1..).unwrap_or(&[]).as_chunks::<STEPS_AT_ONCE>().0;
+    let (mut seen, mut bound) = (0, bound);
+    for (newest, hidden) in newest.iter().zip(hidden) {
+        let mut fits = steps - seen >= STEPS_AT_ONCE;
+        for (newest, hidden) in newest.iter().zip(hidden) {
+            fits &= (*newest <= bound) & (bound < *hidden);
+            bound = bound.wrapping_add(step_ms);
+        }
+        if !fits {
+            break;
+        }
+        seen += STEPS_AT_ONCE;
+    }
+    seen
 }
 
 /// For each step, the newest sample that an instant selector sees.
@@ -81,17 +136,14 @@ pub(crate) struct Newest {
 impl Newest {
     /// Works out the newest samples within `reach` for all steps of `grid`.
     pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
-        self.indexes.clear();
-        let mut end = 0;
-        for (step, time) in grid.times().enumerate() {
-            let newest = reach.end(time);
-            let oldest = newest.saturating_sub(reach.range_ms);
-            end = match step {
-                0 => times.partition_point(|t| *t <= newest),
-                _ => advance(times, end, newest),
+        let newest = |step| reach.end(grid.time(step));
+        count_until(times, grid, newest, &mut self.indexes);
+        for (step, index) in self.indexes.iter_mut().enumerate() {
+            let oldest = newest(step).saturating_sub(reach.range_ms);
+            *index = match (*index as usize).checked_sub(1) {
+                Some(at) if times[at] > oldest => at as u32,
+                _ => NONE,
             };
-            let seen = end > 0 && times[end - 1] > oldest;
-            self.indexes.push(if seen { end as u32 - 1 } else { NONE });
         }
     }
 
@@ -147,6 +199,7 @@ impl<P: Default> Plans<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_model::env::sim::SimRng;
 
     fn windows(times: &[i64], grid: Grid, reach: Reach) -> Vec<(usize, usize, usize)> {
         let mut plan = Windows::default();
@@ -170,6 +223,81 @@ mod tests {
         };
         let seen = windows(&[0, 5, 10, 20], grid, pinned);
         assert_eq!(seen, [(0, 1, 3), (1, 1, 3), (2, 1, 3)]);
+    }
+
+    /// The samples of a column that a step sees, looked for one by one.
+    fn seen(times: &[i64], newest: i64, range_ms: i64) -> std::ops::Range<usize> {
+        let oldest = newest.saturating_sub(range_ms);
+        let end = times.iter().filter(|t| **t <= newest).count();
+        times.iter().filter(|t| **t <= oldest).count().min(end)..end
+    }
+
+    #[test]
+    fn windows_of_any_times_hold_what_lies_between_their_edges() {
+        for seed in 0..2_000 {
+            let rng = SimRng::new(seed);
+            let below = |n: i64| rng.below(n as u64) as i64;
+            let (interval, gaps) = (1 + below(20), 1 + rng.below(60));
+            let mut time = below(50);
+            let times: Vec<i64> = std::iter::repeat_with(|| {
+                let gap = if rng.one_in(gaps) { below(100) } else { 0 };
+                time += interval + gap;
+                time + below(interval)
+            })
+            .take(rng.below(80) as usize)
+            .collect();
+            let step_ms = [interval, 2 * interval, 1 + below(30), i64::MAX / 40][seed as usize % 4];
+            let start = [
+                below(200),
+                i64::MIN + below(9),
+                i64::MAX - 30 * step_ms.min(1 << 50),
+            ];
+            let grid = Grid {
+                count: rng.below(60) as usize,
+                ..Grid::between(start[seed as usize % 3], i64::MAX, step_ms)
+            };
+            let reach = Reach {
+                range_ms: [below(90), i64::MAX][usize::from(rng.one_in(9))],
+                offset_ms: [below(100) - 50, i64::MIN, i64::MAX - 9][rng.below(9) as usize / 4],
+                at: rng.one_in(9).then(|| below(900)),
+            };
+            let (mut windows, mut newest) = (Windows::default(), Newest::default());
+            windows.fill(&times, &grid, &reach);
+            newest.fill(&times, &grid, &reach);
+            let mut indexes = vec![None; grid.count];
+            newest
+                .iter()
+                .for_each(|(step, at)| indexes[step] = Some(at));
+            let (mut all, mut most) = (0, 0);
+            for (step, index) in indexes.into_iter().enumerate() {
+                let seen = seen(&times, reach.end(grid.time(step)), reach.range_ms);
+                all += seen.len() as u64;
+                most = most.max(seen.len() as u64);
+                assert_eq!(windows.at(step), (seen.start, seen.end), "seed {seed}");
+                assert_eq!(index, seen.last(), "seed {seed}");
+            }
+            assert_eq!(
+                (windows.samples(), windows.samples_max()),
+                (all, most),
+                "{seed}"
+            );
+        }
+    }
+
+    #[test]
+    fn steps_with_one_sample_more_each_are_found_alike_on_every_processor() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let step_ms = 1 + rng.below(20) as i64;
+            let late = |at: i64| if rng.one_in(50) { at % 7 } else { 0 };
+            let times: Vec<i64> = (0..rng.below(60) as i64)
+                .map(|at| at * step_ms + late(at))
+                .collect();
+            let (bound, steps) = (rng.below(20) as i64, rng.below(70) as usize);
+            let found = one_more_each(&times, bound, step_ms, steps);
+            let plain = one_more_each_plainly(&times, bound, step_ms, steps);
+            assert_eq!(found, plain, "seed {seed}");
+        }
     }
 
     #[test]
