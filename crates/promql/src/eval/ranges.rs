@@ -8,7 +8,7 @@ use firn_model::env::Compute;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Series in a part: enough to share time columns, few enough that a part's samples stay in the
 /// second-level cache (512 series of 100 samples are 400 kB).
@@ -32,10 +32,11 @@ pub(crate) fn in_parts<T: Send>(
         };
     }
     let failed = AtomicUsize::new(usize::MAX);
+    let merge = Mutex::new(merge);
     let queue = Mutex::new(Queue {
         next: 0,
         waiting: BTreeMap::new(),
-        merge,
+        is_merging: false,
         failure: None,
     });
     compute.for_each(parts, &|part| {
@@ -43,10 +44,12 @@ pub(crate) fn in_parts<T: Send>(
             return;
         }
         let outcome = task(range(part));
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err((part, error)) = queue.take(part, outcome) {
+        let failure = outcome
+            .map_err(|e| (part, e))
+            .and_then(|result| merge_in_order(part, result, &queue, &merge));
+        if let Err((part, error)) = failure {
             failed.fetch_min(part, Ordering::Relaxed);
-            queue.fail(part, error);
+            lock(&queue).fail(part, error);
         }
     });
     let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -54,27 +57,22 @@ pub(crate) fn in_parts<T: Send>(
 }
 
 /// Results that wait for those before them.
-struct Queue<T, M> {
+struct Queue<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,
-    merge: M,
+    /// Whether a thread merges: it takes what becomes ready meanwhile, so that no other waits.
+    is_merging: bool,
     failure: Option<(usize, QueryError)>,
 }
 
-impl<T, M: FnMut(T) -> Result<(), QueryError>> Queue<T, M> {
-    /// Takes the outcome of a part in and merges what has become ready.
-    fn take(
-        &mut self,
-        part: usize,
-        outcome: Result<T, QueryError>,
-    ) -> Result<(), (usize, QueryError)> {
-        self.waiting.insert(part, outcome.map_err(|e| (part, e))?);
-        while let Some(result) = self.waiting.remove(&self.next) {
-            let merging = self.next;
-            self.next += 1;
-            (self.merge)(result).map_err(|e| (merging, e))?;
-        }
-        Ok(())
+impl<T> Queue<T> {
+    /// The result that is next, for the thread that merges.
+    fn pop(&mut self) -> Option<(usize, T)> {
+        let merging = self.next;
+        let result = self.waiting.remove(&merging);
+        self.is_merging = result.is_some();
+        self.next += usize::from(self.is_merging);
+        Some((merging, result?))
     }
 
     fn fail(&mut self, part: usize, error: QueryError) {
@@ -82,6 +80,31 @@ impl<T, M: FnMut(T) -> Result<(), QueryError>> Queue<T, M> {
             self.failure = Some((part, error));
         }
     }
+}
+
+/// Takes the result of a part in and merges what has become ready, unless another thread does. A
+/// failure names the part that was merged.
+fn merge_in_order<T>(
+    part: usize,
+    result: T,
+    queue: &Mutex<Queue<T>>,
+    merge: &Mutex<impl FnMut(T) -> Result<(), QueryError>>,
+) -> Result<(), (usize, QueryError)> {
+    let mut known = lock(queue);
+    known.waiting.insert(part, result);
+    if known.is_merging {
+        return Ok(());
+    }
+    while let Some((merging, ready)) = known.pop() {
+        drop(known);
+        lock(merge)(ready).map_err(|e| (merging, e))?;
+        known = lock(queue);
+    }
+    Ok(())
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

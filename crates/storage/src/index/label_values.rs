@@ -9,11 +9,24 @@ use super::postings::Postings;
 use super::{Index, Label, Runs, SeriesCursor};
 use firn_model::cancel::Cancel;
 use firn_model::columns::LabelColumn;
+use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Series whose label one thread reads: to wake another for fewer takes as long. Tests have few
+/// series.
+const COLUMN_PART: usize = if cfg!(test) { 4 } else { 2_048 };
+
+/// One label of some series, as numbers into a list of terms.
+#[derive(Default)]
+struct TermColumn {
+    ids: Vec<u32>,
+    /// `None` for series without the label.
+    terms: Vec<Option<u32>>,
+}
 
 /// The series that are asked for their labels.
 enum Asked {
@@ -138,13 +151,50 @@ impl Index {
         Ok(terms)
     }
 
-    /// One label of many series.
-    pub(crate) fn label_column(&self, name: &str, slots: &[u32]) -> LabelColumn {
+    /// One label of many series, which `compute` shares.
+    pub(crate) fn label_column(
+        &self,
+        name: &str,
+        slots: &[u32],
+        compute: &dyn Compute,
+    ) -> LabelColumn {
+        let label = self.label(name).map(|(id, _)| id);
+        let parts: Vec<&[u32]> = slots.chunks(COLUMN_PART).collect();
+        let read: Vec<Mutex<TermColumn>> = parts.iter().map(|_| Mutex::default()).collect();
+        let read_part = |part: usize| {
+            let column = self.term_column(label, parts[part]);
+            *read[part].lock().unwrap_or_else(PoisonError::into_inner) = column;
+        };
+        match parts.len() {
+            ..=1 => (0..parts.len()).for_each(read_part),
+            count => compute.for_each(count, &read_part),
+        }
         let mut column = LabelColumn {
             ids: Vec::with_capacity(slots.len()),
             values: Vec::new(),
         };
-        let label = self.label(name).map(|(id, _)| id);
+        let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
+        for part in read {
+            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let mut number_of = |term: &Option<u32>| {
+                *numbers.entry(*term).or_insert_with(|| {
+                    column.values.push(self.term_value(*term));
+                    column.values.len() as u32 - 1
+                })
+            };
+            let ids: Vec<u32> = part.terms.iter().map(&mut number_of).collect();
+            let of_part = part.ids.iter().map(|id| ids[*id as usize]);
+            column.ids.extend(of_part);
+        }
+        column
+    }
+
+    /// The terms of one label of series, in the order in which they first occur.
+    fn term_column(&self, label: Option<u32>, slots: &[u32]) -> TermColumn {
+        let mut column = TermColumn {
+            ids: Vec::with_capacity(slots.len()),
+            terms: Vec::new(),
+        };
         let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
         let mut cursor = SeriesCursor::new(self);
         let mut before = None;
@@ -154,8 +204,8 @@ impl Index {
             let id = match before {
                 Some((same, id)) if same == term => id,
                 _ => *numbers.entry(term).or_insert_with(|| {
-                    column.values.push(self.term_value(term));
-                    column.values.len() as u32 - 1
+                    column.terms.push(term);
+                    column.terms.len() as u32 - 1
                 }),
             };
             before = Some((term, id));

@@ -3,7 +3,7 @@
 use super::*;
 use firn_model::cancel::Cancel;
 use firn_model::env::Rng;
-use firn_model::env::sim::SimRng;
+use firn_model::env::sim::{Inline, SimRng};
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use std::collections::BTreeSet;
@@ -164,7 +164,7 @@ fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64
             values.into_iter().collect::<Vec<_>>(),
             "{matchers:?}, seed {seed}"
         );
-        let column = index.label_column("le", &slots);
+        let column = index.label_column("le", &slots, &Inline);
         for ((_, labels), id) in expected.iter().zip(&column.ids) {
             assert_eq!(
                 *column.values[*id as usize],

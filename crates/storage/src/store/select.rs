@@ -6,7 +6,7 @@
 //! copied chunks is read.
 
 use super::Store;
-use super::visible::{CopyId, Visible};
+use super::visible::Visible;
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::head::copies::Copied;
@@ -16,6 +16,7 @@ use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
 use crate::trial::{self, Flaw};
 use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::env::Compute;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
@@ -26,14 +27,16 @@ use std::sync::Arc;
 /// Series found, with their chunks and pages.
 struct HeadSelection {
     index: Arc<Index>,
+    compute: Arc<dyn Compute>,
     sealed: Arc<Sealed>,
     /// While it is held, nothing that the index knew is forgotten.
     _generation: Arc<Generation>,
     range: TimeRange,
     slots: Vec<u32>,
-    /// What the head held of each series.
-    copies: Vec<Option<CopyId>>,
+    /// What the head held of the series that were asked for.
     visible: Visible,
+    /// Their numbers, if some of them turned out to have no samples.
+    asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
     pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
 }
@@ -55,12 +58,13 @@ impl Store {
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),
+            compute: self.env.compute.clone(),
             sealed: self.sealed.clone(),
             _generation: generation,
             range: request.range,
             slots: Vec::new(),
-            copies: Vec::new(),
             visible: Visible::default(),
+            asked: None,
             pages: Vec::new(),
         };
         if *request.tenant != self.options.tenant {
@@ -75,19 +79,12 @@ impl Store {
         let early = trial::has(Flaw::ReadsPagesFirst);
         let too_early = early.then(|| self.pages_of(&slots, request.range));
         trial::turn();
-        let (visible, mut ids) = self.copy_visible(&slots, request, reading.sequence)?;
+        selection.visible = self.copy_visible(&slots, request, reading.sequence)?;
         trial::turn();
         let pages = || self.pages_of(&slots, request.range);
         selection.pages = too_early.unwrap_or_else(pages);
         drop(reading);
-        for (i, slot) in slots.into_iter().enumerate() {
-            let copy = ids.take(&visible, i);
-            if copy.is_some() || selection.has_page(slot) {
-                selection.slots.push(slot);
-                selection.copies.push(copy);
-            }
-        }
-        selection.visible = visible;
+        selection.keep_those_with_samples(slots);
         Ok(Arc::new(selection))
     }
 
@@ -114,7 +111,7 @@ impl Selection for HeadSelection {
     }
 
     fn label_column(&self, name: &str) -> LabelColumn {
-        self.index.label_column(name, &self.slots)
+        self.index.label_column(name, &self.slots, &*self.compute)
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
@@ -132,6 +129,28 @@ impl Selection for HeadSelection {
 }
 
 impl HeadSelection {
+    /// Leaves out the series of which neither head nor pages hold anything.
+    fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
+        let is_there = |(number, slot): &(usize, &u32)| {
+            self.visible.get(*number).is_some() || self.has_page(**slot)
+        };
+        let kept = slots.iter().enumerate().filter(is_there);
+        let asked: Vec<u32> = kept.map(|(number, _)| number as u32).collect();
+        if asked.len() == slots.len() {
+            self.slots = slots;
+            return;
+        }
+        self.slots = asked.iter().map(|n| slots[*n as usize]).collect();
+        self.asked = Some(asked);
+    }
+
+    /// What the head held of a series.
+    fn copy(&self, series: usize) -> Option<Copied<'_>> {
+        let asked = self.asked.as_ref();
+        self.visible
+            .get(asked.map_or(series, |asked| asked[series] as usize))
+    }
+
     /// The pages of the group of `slot`.
     fn pages(&self, slot: u32) -> &[Arc<PageEntry>] {
         let group = group_of(slot);
@@ -158,12 +177,10 @@ impl HeadSelection {
         scratch: &mut Columns,
         into: &mut SeriesBatch,
     ) -> Result<bool, Error> {
-        let copy = self.copies[series].map(|id| self.visible.get(id));
-        let Some((chunk, samples)) = copy.and_then(Copied::sole_chunk) else {
+        let Some((chunk, samples)) = self.copy(series).and_then(Copied::sole_chunk) else {
             return Ok(false);
         };
-        let slot = self.slots[series];
-        if self.has_page(slot) {
+        if self.has_page(self.slots[series]) {
             return Ok(false);
         }
         let times = &mut scratch.times;
@@ -197,10 +214,9 @@ impl HeadSelection {
                 }
             }
         }
-        let Some(id) = self.copies[series] else {
+        let Some(copy) = self.copy(series) else {
             return Ok(());
         };
-        let copy = self.visible.get(id);
         if let Some(unsealed) = copy.first_time() {
             into.truncate(into.times.partition_point(|t| *t < unsealed));
         }

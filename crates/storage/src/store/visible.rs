@@ -1,10 +1,11 @@
 //! Copies of what is visible of the head's series: the part of a selection that needs locks.
 //!
-//! Shards are copied on all compute threads. A shard's lock is held for a slice of its series at a
-//! time, so that no writer waits for a wide query.
+//! The series are copied in parts on all compute threads. A shard's lock is held for a slice of a
+//! part at a time, so that no writer waits for a wide query.
 
 use super::{Store, lock};
 use crate::head::copies::{Copied, Copies};
+use crate::head::shard::WARM;
 use crate::index::SeriesCursor;
 use crate::sync::Mutex;
 use firn_model::budget::Reservation;
@@ -12,85 +13,55 @@ use firn_model::error::Error;
 use firn_model::store::SelectRequest;
 use std::sync::PoisonError;
 
+/// Series that a thread copies in one go: to wake another for fewer takes as long. Tests have few
+/// series.
+const PART: usize = if cfg!(test) { 4 } else { 1_024 };
+
 /// Series copied under one lock: some 20 us, less than a batch holds it.
 const COPY_SLICE: usize = 256;
 
-/// Fewer series are copied by the thread that asks: to wake another takes as long.
-const SERIES_FOR_THREADS: usize = 1_024;
-
-/// Bytes that a selection keeps of each series beside its copy: its slot, its shard, where it is
-/// looked for, and where its copy is.
+/// Bytes that a selection keeps of each series beside its copy: its slot, twice, its shard, where
+/// it is looked for, and the number of its copy.
 const SERIES_BYTES: usize = 40;
 
 /// What the copy of a series is expected to take before one was made: a chunk of some samples.
 const COPIED_BYTES: usize = 256;
 
-/// Says of a series that it has left the head.
-const IN_NO_SHARD: u32 = u32::MAX;
+/// The number of a copy that was not made.
+const NO_COPY: u32 = u32::MAX;
 
-/// Copies of the series of a selection.
+/// Copies of the series that were asked for.
 #[derive(Default)]
 pub(super) struct Visible {
-    shards: Vec<ShardCopies>,
+    parts: Vec<PartCopies>,
     /// Beside that of the copies.
     _memory: Option<Reservation>,
 }
 
-/// Where a copy is.
-#[derive(Clone, Copy)]
-pub(super) struct CopyId {
-    shard: u32,
-    number: u32,
-}
-
-/// What one shard holds of a selection, in the selection's order.
+/// What the head holds of the series of a part.
 #[derive(Default)]
-struct ShardCopies {
+struct PartCopies {
     copies: Copies,
-    /// The number in the selection of each, ascending.
-    series: Vec<u32>,
-    _memory: Option<Reservation>,
+    /// For each series its copy's number.
+    numbers: Vec<u32>,
+    memory: Option<Reservation>,
 }
 
-/// A series of the selection that a shard may hold.
+/// A series of a part that a shard may hold.
 #[derive(Clone, Copy)]
 struct Wanted {
-    number: u32,
+    /// Its place in the part.
+    place: u32,
     slot: u32,
     local: u32,
 }
 
 impl Visible {
-    /// The copy with this id.
-    pub(super) fn get(&self, id: CopyId) -> Copied<'_> {
-        let shard = &self.shards[id.shard as usize];
-        shard.copies.get(id.number as usize)
-    }
-}
-
-/// Hands out the ids of copies in the order of the selection.
-pub(super) struct CopyIds {
-    /// The shard of each series.
-    shards: Vec<u32>,
-    /// The next copy of each shard.
-    next: Vec<u32>,
-}
-
-impl CopyIds {
-    /// The copy of the series with this number, which ascends, if there is one.
-    pub(super) fn take(&mut self, visible: &Visible, number: usize) -> Option<CopyId> {
-        let shard = self.shards[number];
-        let next = self.next.get_mut(shard as usize)?;
-        let copied = visible.shards[shard as usize].series.get(*next as usize)?;
-        if *copied as usize != number {
-            return None;
-        }
-        let id = CopyId {
-            shard,
-            number: *next,
-        };
-        *next += 1;
-        Some(id)
+    /// The copy of the series with this number among those that were asked for, if there is one.
+    pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
+        let part = &self.parts[number / PART];
+        let copy = part.numbers[number % PART];
+        (copy != NO_COPY).then(|| part.copies.get(copy as usize))
     }
 }
 
@@ -101,45 +72,59 @@ impl Store {
         slots: &[u32],
         request: SelectRequest<'_>,
         watermark: u64,
-    ) -> Result<(Visible, CopyIds), Error> {
+    ) -> Result<Visible, Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
-        let mut shards = Vec::with_capacity(slots.len());
-        let mut wanted: Vec<Vec<Wanted>> = vec![Vec::new(); self.shards.len()];
+        let parts: Vec<&[u32]> = slots.chunks(PART).collect();
+        let empty = || Mutex::new(Ok(PartCopies::default()));
+        let copied: Vec<Mutex<Result<_, Error>>> = parts.iter().map(|_| empty()).collect();
+        let copy = |part: usize| {
+            let of_part = self.copy_part(part, parts[part], request, watermark);
+            *lock(&copied[part]) = of_part;
+        };
+        match parts.len() {
+            ..=1 => (0..parts.len()).for_each(copy),
+            count => self.env.compute.for_each(count, &copy),
+        }
+        let copied = copied.into_iter();
+        let copied = copied.map(|c| c.into_inner().unwrap_or_else(PoisonError::into_inner));
+        Ok(Visible {
+            parts: copied.collect::<Result<_, Error>>()?,
+            _memory: Some(memory),
+        })
+    }
+
+    fn copy_part(
+        &self,
+        part: usize,
+        slots: &[u32],
+        request: SelectRequest<'_>,
+        watermark: u64,
+    ) -> Result<PartCopies, Error> {
+        let shards = self.shards.len();
+        let mut wanted: Vec<Vec<Wanted>> = vec![Vec::new(); shards];
         let mut cursor = SeriesCursor::new(&self.index);
-        for (number, slot) in slots.iter().enumerate() {
-            let Some(place) = cursor.place(*slot) else {
-                shards.push(IN_NO_SHARD);
+        for (place, slot) in slots.iter().enumerate() {
+            let Some(found) = cursor.place(*slot) else {
                 continue;
             };
-            let (shard, local) = self.shard_and_local(place);
-            shards.push(shard as u32);
+            let (shard, local) = self.shard_and_local(found);
             wanted[shard].push(Wanted {
-                number: number as u32,
+                place: place as u32,
                 slot: *slot,
                 local,
             });
         }
-        let empty = || Mutex::new(Ok(ShardCopies::default()));
-        let copied: Vec<Mutex<Result<_, Error>>> = wanted.iter().map(|_| empty()).collect();
-        let copy = |shard: usize| {
-            let of_shard = self.copy_of_shard(shard, &wanted[shard], request, watermark);
-            *lock(&copied[shard]) = of_shard;
+        let mut of_part = PartCopies {
+            numbers: vec![NO_COPY; slots.len()],
+            memory: Some(request.budget.reserve(0)?),
+            ..PartCopies::default()
         };
-        match slots.len() < SERIES_FOR_THREADS {
-            true => (0..copied.len()).for_each(copy),
-            false => self.env.compute.for_each(copied.len(), &copy),
+        // Parts begin with different shards, so that they do not wait for each other.
+        for shard in (0..shards).map(|i| (part + i) % shards) {
+            self.copy_of_shard(shard, &wanted[shard], request, watermark, &mut of_part)?;
         }
-        let ids = CopyIds {
-            shards,
-            next: vec![0; copied.len()],
-        };
-        let copied = copied.into_iter();
-        let copied = copied.map(|c| c.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let visible = Visible {
-            shards: copied.collect::<Result<_, Error>>()?,
-            _memory: Some(memory),
-        };
-        Ok((visible, ids))
+        of_part.settle();
+        Ok(of_part)
     }
 
     fn copy_of_shard(
@@ -148,34 +133,58 @@ impl Store {
         wanted: &[Wanted],
         request: SelectRequest<'_>,
         watermark: u64,
-    ) -> Result<ShardCopies, Error> {
-        let mut of_shard = ShardCopies::default();
-        let mut memory = request.budget.reserve(0)?;
-        let mut series_bytes = COPIED_BYTES;
-        let mut done = 0;
+        into: &mut PartCopies,
+    ) -> Result<(), Error> {
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
-            // What the series will take is seen under the lock only: what those before took.
-            let expected = of_shard.copies.memory_bytes() + slice.len() * series_bytes;
-            memory.grow(expected.saturating_sub(memory.bytes()))?;
+            into.expect(slice.len())?;
             let shard = lock(&self.shards[shard]);
-            for one in slice {
+            for (i, one) in slice.iter().enumerate() {
+                if i.is_multiple_of(WARM) {
+                    let soon = &slice[i..slice.len().min(i + WARM)];
+                    shard.warm_chunks(soon.iter().map(|one| one.local));
+                }
                 let Some(series) = shard.series_of_slot(one.local, one.slot) else {
                     continue;
                 };
                 let hidden = shard.hidden(one.local, series, watermark);
-                if of_shard.copies.add(series, request.range, hidden) {
-                    of_shard.series.push(one.number);
+                let number = into.copies.len() as u32;
+                if into.copies.add(series, request.range, hidden) {
+                    into.numbers[one.place as usize] = number;
                 }
             }
             drop(shard);
-            done += slice.len();
-            let bytes = of_shard.copies.memory_bytes();
-            series_bytes = bytes.div_ceil(done);
-            memory.grow(bytes.saturating_sub(memory.bytes()))?;
+            into.hold()?;
         }
-        memory.shrink_to(of_shard.copies.memory_bytes());
-        of_shard._memory = Some(memory);
-        Ok(of_shard)
+        Ok(())
+    }
+}
+
+impl PartCopies {
+    /// Reserves what so many more series are expected to take: what those before took, because
+    /// what they do take is seen under the lock only.
+    fn expect(&mut self, series: usize) -> Result<(), Error> {
+        let bytes = self.copies.memory_bytes();
+        let each = bytes.checked_div(self.copies.len());
+        self.reserve(bytes + series * each.unwrap_or(COPIED_BYTES))
+    }
+
+    /// Reserves what the copies take.
+    fn hold(&mut self) -> Result<(), Error> {
+        self.reserve(self.copies.memory_bytes())
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
+        match &mut self.memory {
+            Some(memory) => memory.grow(bytes.saturating_sub(memory.bytes())),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back what was expected and did not come.
+    fn settle(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(self.copies.memory_bytes());
+        }
     }
 }

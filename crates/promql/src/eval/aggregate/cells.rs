@@ -10,7 +10,9 @@ use super::histograms::{HistogramCells, Outcome, Remarks};
 use crate::eval::frame::{ABSENT, Row, is_absent};
 use crate::eval::kahan::Kahan;
 use crate::histogram::Of;
-use rows::{count, dense_stretch, extreme, greatest, joined, least, sum, variance};
+use rows::{
+    count, dense_stretch, extreme, greatest, joined, least, merge_sums, overlap, sum, variance,
+};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -165,7 +167,7 @@ impl Cells {
         let first = &mut self.first[range.clone()];
         let dense = dense_stretch(row, floats);
         let full = &mut self.slots[slot].full;
-        let both = dense.start.max(full.start)..dense.end.min(full.end);
+        let both = overlap(&dense, full);
         match self.fold {
             Fold::Sum => sum(first, &mut self.second[range], row, both),
             Fold::Mean => {
@@ -207,19 +209,50 @@ impl Cells {
         self.overflowed |= other.overflowed;
         let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
+            let seen = self.slots.len();
             let slot = self.slot(known.group, known.first, known.drops_name);
             let own = &self.first[slot * self.steps..];
             let has_float = |step: u32| !is_absent(own[step as usize]);
             self.histograms
                 .merge_slot(slot as u32, &mut histograms, from as u32, has_float);
-            let (to, from) = (slot * self.steps, from * self.steps);
-            for step in 0..self.steps {
-                self.merge_cell(to + step, &other, from + step);
+            match slot == seen {
+                true => self.adopt_row(slot, &other, from),
+                false => self.merge_row(slot, &other, from),
             }
             let full = &mut self.slots[slot].full;
             *full = joined(full.clone(), known.full.clone());
         }
         self.histograms.merge_remarks(histograms);
+    }
+
+    /// Takes the cells of a group over that was not seen before.
+    fn adopt_row(&mut self, slot: usize, other: &Cells, from: usize) {
+        let to = slot * self.steps..(slot + 1) * self.steps;
+        let from = from * self.steps..(from + 1) * self.steps;
+        self.first[to.clone()].copy_from_slice(&other.first[from.clone()]);
+        if self.fold.columns() > 0 {
+            self.second[to.clone()].copy_from_slice(&other.second[from.clone()]);
+        }
+        if self.fold.columns() > 1 {
+            self.third[to].copy_from_slice(&other.third[from]);
+        }
+    }
+
+    fn merge_row(&mut self, slot: usize, other: &Cells, from: usize) {
+        let both = match self.fold {
+            Fold::Sum => overlap(&self.slots[slot].full, &other.slots[from].full),
+            _ => 0..0,
+        };
+        let (to, from) = (slot * self.steps, from * self.steps);
+        for step in (0..both.start).chain(both.end..self.steps) {
+            self.merge_cell(to + step, other, from + step);
+        }
+        if !both.is_empty() {
+            let own = to + both.start..to + both.end;
+            let more = from + both.start..from + both.end;
+            let (sums, lost) = (&mut self.first[own.clone()], &mut self.second[own]);
+            merge_sums(sums, lost, &other.first[more.clone()], &other.second[more]);
+        }
     }
 
     fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
@@ -331,6 +364,7 @@ impl Cells {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_model::env::sim::SimRng;
 
     const GAP: f64 = ABSENT;
 
@@ -384,6 +418,38 @@ mod tests {
             &[1.0; 3],
         );
         check(Fold::Max, &[&[f64::NAN; 3], &[-1.0; 3]], &[-1.0; 3]);
+    }
+
+    #[test]
+    fn cells_merged_from_random_parts_equal_cells_merged_step_by_step() {
+        const STEPS: usize = 9;
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let part = || {
+                let mut cells = Cells::new(Fold::Sum, STEPS);
+                for series in 0..rng.below(6) {
+                    let gap = rng.below(2 * STEPS as u64) as usize;
+                    let value = |step: usize| match step == gap {
+                        true => GAP,
+                        false => 1e17 / (1 + rng.below(1 << 40)) as f64,
+                    };
+                    let values: Vec<f64> = (0..STEPS).map(value).collect();
+                    cells.add(rng.below(3) as u32, series as u32, row(&values), false);
+                }
+                cells
+            };
+            let (mut cells, other) = (part(), part());
+            let mut plain = cells.clone();
+            for slot in 0..other.slots.len() {
+                let to = plain.slot(other.group(slot), 0, false) * STEPS;
+                (0..STEPS)
+                    .for_each(|step| plain.merge_cell(to + step, &other, slot * STEPS + step));
+            }
+            cells.merge(other);
+            let bits = |column: &[f64]| column.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
+            assert_eq!(bits(&cells.first), bits(&plain.first), "seed {seed}");
+            assert_eq!(bits(&cells.second), bits(&plain.second), "seed {seed}");
+        }
     }
 
     #[test]

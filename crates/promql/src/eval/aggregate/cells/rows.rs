@@ -35,6 +35,29 @@ pub(super) fn joined(a: Range<usize>, b: Range<usize>) -> Range<usize> {
     a.start.min(b.start)..a.end.max(b.end)
 }
 
+/// Steps that are in both stretches.
+pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    let start = a.start.max(b.start);
+    start..a.end.min(b.end).max(start)
+}
+
+/// Adds sums with what they lost to others, where both have a value at every step.
+#[multiversion(targets("x86_64+avx2"))]
+pub(super) fn merge_sums(sums: &mut [f64], lost: &mut [f64], more: &[f64], more_lost: &[f64]) {
+    let more = more.iter().zip(more_lost);
+    for ((sum, lost), (more, more_lost)) in sums.iter_mut().zip(lost).zip(more) {
+        let known = Kahan {
+            sum: *sum,
+            lost: *lost,
+        };
+        let merged = known.merge(Kahan {
+            sum: *more,
+            lost: *more_lost,
+        });
+        (*sum, *lost) = (merged.sum, merged.lost);
+    }
+}
+
 /// Adds a row to sums. At the steps `full` both have a value.
 pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<usize>) {
     if full.is_empty() {
@@ -195,7 +218,7 @@ mod tests {
                 let row = row(&rng);
                 let floats = row.iter().filter(|v| !is_absent(**v)).count();
                 let dense = dense_stretch(&row, floats);
-                let both = dense.start.max(full.start)..dense.end.min(full.end);
+                let both = overlap(&dense, &full);
                 sum(&mut sums, &mut lost, &row, both);
                 full = joined(full, dense);
                 sum_with_gaps(&mut plain_sums, &mut plain_lost, &row);
