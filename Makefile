@@ -24,7 +24,8 @@ help:
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
-	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features) and FULL=http://..."
+	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://... and"
+	@echo "                  STARTS=http://... (what each must be: tests/answers/record.rs)"
 
 run: build
 	$(FIRN) serve
@@ -64,3 +65,4 @@ conformance: build
 answers:
 	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))
 	$(if $(FULL),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record full $(FULL))
+	$(if $(STARTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record starts $(STARTS))

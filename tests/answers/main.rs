@@ -1,7 +1,8 @@
-//! Firn answers as Prometheus 3.14 does: every expression of the sets over `data.txt`.
+//! Firn answers as Prometheus 3.14 does: every expression of the sets over their data.
 //!
 //! The records are made by `make answers` and never by Firn. The set `plain` is of a system without
-//! feature flags, `full` of one with all of PromQL's.
+//! feature flags, `full` of one with all of PromQL's, `starts` of one that also stores start
+//! timestamps.
 
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -14,22 +15,22 @@ mod harness;
 use firn_mirror::answers::data::Data;
 use firn_mirror::answers::{self, Recorded};
 use harness::server::Server;
+use std::path::Path;
 
-fn check(flags: &[&str], file: &[u8], count_min: usize) {
-    let dir = tempfile::tempdir().unwrap();
-    // Without a config Firn scrapes itself, and the data is years old.
-    let config = dir.path().join("prometheus.yml");
-    std::fs::write(&config, "scrape_configs: []\n").unwrap();
-    let config = format!("--config={}", config.display());
-    let mut all_flags = vec![config.as_str()];
-    all_flags.extend(flags);
-    let server = Server::start(&dir.path().join("data"), &all_flags);
-    let base = format!("http://{}", server.address);
+/// Without a config Firn scrapes itself, and the data is years old.
+const NO_SCRAPES: &str = "scrape_configs: []\n";
 
-    let data = Data::parse(include_str!("data.txt")).unwrap();
-    answers::send(&base, &data).unwrap();
+fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
+    let file = dir.join("prometheus.yml");
+    std::fs::write(&file, config).unwrap();
+    let file = format!("--config={}", file.display());
+    Server::start(&dir.join("data"), &[&[file.as_str()], flags].concat())
+}
+
+fn check(server: &Server, file: &[u8], count_min: usize) {
     let recorded = Recorded::unpack(file).unwrap();
     assert!(recorded.len() >= count_min, "the record is cut short");
+    let base = format!("http://{}", server.address);
     let failures = answers::check(&base, &recorded).unwrap();
 
     let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -42,9 +43,17 @@ fn check(flags: &[&str], file: &[u8], count_min: usize) {
     );
 }
 
+fn check_written(flags: &[&str], file: &[u8], count_min: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), NO_SCRAPES, flags);
+    let data = Data::parse(include_str!("data.txt")).unwrap();
+    answers::send(&format!("http://{}", server.address), &data).unwrap();
+    check(&server, file, count_min);
+}
+
 #[test]
 fn answers_without_features_equal_those_of_the_reference() {
-    check(&[], include_bytes!("plain.jsonl.gz"), 2_500);
+    check_written(&[], include_bytes!("plain.jsonl.gz"), 4_000);
 }
 
 #[test]
@@ -52,5 +61,21 @@ fn answers_with_all_features_equal_those_of_the_reference() {
     let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\
                     promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
                     type-and-unit-labels";
-    check(&[features], include_bytes!("full.jsonl.gz"), 3_000);
+    check_written(&[features], include_bytes!("full.jsonl.gz"), 4_000);
+}
+
+#[test]
+fn answers_about_start_timestamps_equal_those_of_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Data::parse(include_str!("starts-data.txt")).unwrap();
+    let target = answers::expose("127.0.0.1:0", &data).unwrap();
+    let config = include_str!("starts.yml").replace("127.0.0.1:9917", &target.address);
+    let features = "--enable-feature=promql-experimental-functions,promql-extended-range-selectors,\
+                    promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
+                    st-storage";
+    // What Firn says of the scrape itself is years younger than the data.
+    let retention = "--storage.tsdb.retention.time=100y";
+    let server = start(dir.path(), &config, &[features, retention]);
+    answers::wait_scraped(&format!("http://{}", server.address), &data).unwrap();
+    check(&server, include_bytes!("starts.jsonl.gz"), 2_000);
 }

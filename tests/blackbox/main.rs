@@ -15,7 +15,6 @@ mod life;
 mod limits;
 mod refusal;
 mod scrape;
-mod target;
 
 use harness::http::Http;
 use harness::write::{Series, body};

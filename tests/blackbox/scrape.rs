@@ -2,7 +2,7 @@
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
-use crate::target::{Request, Target, expose, respond};
+use firn_mirror::target::{Request, Target, expose, respond};
 use serde_json::Value;
 use std::io::Write;
 use std::net::TcpStream;
@@ -19,6 +19,11 @@ fn start(dir: &Path, config: &str, flags: &[&str]) -> Server {
     let file = file.display().to_string();
     let flags = [&["--config", file.as_str()], flags].concat();
     Server::start(&dir.join("data"), &flags)
+}
+
+/// Starts a target at any free port.
+fn start_target(answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> Target {
+    Target::start("127.0.0.1:0", answer).unwrap()
 }
 
 fn now_ms() -> i64 {
@@ -104,7 +109,7 @@ fn misbehave(request: &Request, stream: &mut TcpStream) {
 
 #[test]
 fn targets_that_misbehave_are_reported_and_harm_nothing_else() {
-    let target = Target::start(misbehave);
+    let target = start_target(misbehave);
     let cases = [
         ("good", "up", ""),
         ("slow", "down", "context deadline exceeded"),
@@ -192,7 +197,7 @@ fn targets_that_misbehave_are_reported_and_harm_nothing_else() {
 
 #[test]
 fn targets_of_files_come_and_go_and_reload_keeps_the_rest() {
-    let target = Target::start(|_, stream| expose(stream, "a 1\n"));
+    let target = start_target(|_, stream| expose(stream, "a 1\n"));
     let dir = tempfile::tempdir().unwrap();
     let list = |targets: &str| {
         let file = dir.path().join("list.json");
@@ -240,14 +245,14 @@ fn targets_of_files_come_and_go_and_reload_keeps_the_rest() {
 
 #[test]
 fn targets_of_a_server_that_fails_are_kept() {
-    let target = Target::start(|_, stream| expose(stream, "a 1\n"));
+    let target = start_target(|_, stream| expose(stream, "a 1\n"));
     let list = format!(
         "[{{\"targets\": [\"{}\"], \"labels\": {{\"team\": \"x\"}}}}]",
         target.address
     );
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    let server_of_lists = Target::start(move |request, stream| {
+    let server_of_lists = start_target(move |request, stream| {
         assert_eq!(
             request.header("x-prometheus-refresh-interval-seconds"),
             Some("1")
@@ -284,7 +289,7 @@ fn targets_of_a_server_that_fails_are_kept() {
 fn targets_are_asked_as_the_config_says() {
     let is_followed = Arc::new(AtomicBool::new(false));
     let followed = is_followed.clone();
-    let other = Target::start(move |request, stream| {
+    let other = start_target(move |request, stream| {
         // Credentials are for the host that was asked, not for where it points.
         assert!(request.header("authorization").is_none());
         assert!(request.header("x-key").is_none());
@@ -292,7 +297,7 @@ fn targets_are_asked_as_the_config_says() {
         expose(stream, "b 2\n");
     });
     let elsewhere = format!("http://{}/there", other.address);
-    let target = Target::start(move |request, stream| {
+    let target = start_target(move |request, stream| {
         let is_right = request.path == "/m?a=1&a=2&b=x%26y"
             && request.header("authorization") == Some("Basic dXNlcjpwYXNz")
             && request.header("x-key") == Some("k")
@@ -337,7 +342,7 @@ fn targets_are_asked_as_the_config_says() {
 
 #[test]
 fn metadata_and_relabel_steps_answer_for_targets() {
-    let target = Target::start(|_, stream| {
+    let target = start_target(|_, stream| {
         expose(stream, "# HELP a Some help.\n# TYPE a counter\na 1\n");
     });
     let dir = tempfile::tempdir().unwrap();
@@ -370,7 +375,7 @@ fn metadata_and_relabel_steps_answer_for_targets() {
 
 #[test]
 fn exemplars_of_a_target_are_found_also_after_a_kill() {
-    let target = Target::start(|_, stream| {
+    let target = start_target(|_, stream| {
         let body = "# TYPE a counter\na_total 3 # {trace_id=\"x\"} 0.5 1700000000.125\n# EOF\n";
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         respond(stream, "200 OK", kind, body);

@@ -230,11 +230,7 @@ impl Bench {
             samples_max: 50_000_000,
         };
         let end = ROUNDS * INTERVAL_MS;
-        let time = EvalTime::Range {
-            start: end - (STEPS - 1) * INTERVAL_MS,
-            end,
-            step_ms: INTERVAL_MS,
-        };
+        let time = EvalTime::range(end - (STEPS - 1) * INTERVAL_MS, end, INTERVAL_MS);
         black_box(query(&context, text, time, &options).expect("the query is valid"));
     }
 

@@ -1,6 +1,9 @@
 //! Judged answers: what a reference system says to given expressions over given data, kept in a
 //! file, and how another system is held against it.
 //!
+//! Remote write 1.0 carries no start timestamps, so data that has some is shown to the system, which
+//! scrapes it.
+//!
 //! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`; the
 //! lines are compressed with gzip.
 
@@ -13,7 +16,9 @@ use crate::api::{Ask, Client};
 use crate::body;
 use crate::compare::{self, Rules, Values};
 use crate::error::MirrorError;
+use crate::exposition;
 use crate::push::Connection;
+use crate::target::{self, Target};
 use data::Data;
 use firn_promql::Features;
 use firn_promql::ast::{AggregateOp, BinaryOp, Expr, ExprKind, Grouping};
@@ -24,6 +29,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Data time of one request: well inside what receivers accept behind their newest sample.
 const REQUEST_SPAN_MS: i64 = 300_000;
@@ -95,6 +102,48 @@ pub fn send(base: &str, data: &Data) -> Result<(), MirrorError> {
     Ok(())
 }
 
+/// How long a system may take to scrape what it is shown.
+const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Pause between two looks.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Shows `data` to whoever scrapes `address`.
+pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
+    let body = exposition::encode(data);
+    Target::start(address, move |_, stream| {
+        target::respond(stream, "200 OK", exposition::CONTENT_TYPE, &body);
+    })
+}
+
+/// Waits until the system at `base`, which need not run yet, has scraped `data`. One scrape is seen
+/// whole or not at all.
+pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
+    let newest = data.series.first().and_then(|(labels, samples)| {
+        Some(Ask::Instant {
+            expression: labels.to_string(),
+            time_ms: samples.last()?.time,
+        })
+    });
+    let newest = newest.ok_or_else(|| MirrorError::Usage("there is no data".into()))?;
+    let client = Client::new(base);
+    let end = Instant::now() + SCRAPED_WITHIN;
+    loop {
+        let answer = client.ask(&newest);
+        if let Ok(answer) = &answer
+            && answer["data"]["result"][0].is_object()
+        {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            let what = format!("{newest} is still not there: {}", answer?);
+            let url = base.to_owned();
+            return Err(MirrorError::Answer { url, what });
+        }
+        sleep(POLL);
+    }
+}
+
 /// How often each query is asked while answers are recorded.
 const ASKED_TIMES: usize = 10;
 
@@ -105,17 +154,46 @@ pub fn record(base: &str, asks: Vec<Ask>) -> Result<Vec<Recorded>, MirrorError> 
     let client = Client::new(base);
     let mut recorded = Vec::new();
     for ask in asks {
-        let (answer, rules) = (client.ask(&ask)?, rules(&ask));
-        let mut agrees = !names_a_pair_of_a_range(&ask, &answer);
-        for _ in 1..ASKED_TIMES {
-            let again = client.ask(&ask)?;
-            agrees &= compare::difference(&answer, &again, rules).is_none();
-        }
-        if agrees {
+        let answer = client.ask(&ask)?;
+        if is_constant(&client, &ask, &answer)? {
             recorded.push(Recorded { ask, answer });
         }
     }
     Ok(recorded)
+}
+
+/// Whether the system goes on saying `answer`.
+fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, MirrorError> {
+    if names_a_pair_of_a_range(ask, answer) {
+        return Ok(false);
+    }
+    let rules = rules(ask);
+    for _ in 1..ASKED_TIMES {
+        let again = client.ask(ask)?;
+        if compare::difference(answer, &again, rules).is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Asks the systems at `reference` and `base` alike and says where the second differs from what the
+/// first always says.
+pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>, MirrorError> {
+    let (reference, client) = (Client::new(reference), Client::new(base));
+    let mut failures = Vec::new();
+    for ask in asks {
+        let (answer, actual) = (reference.ask(ask)?, client.ask(ask)?);
+        let difference = compare::difference(&answer, &actual, rules(ask));
+        let Some(difference) = difference else {
+            continue;
+        };
+        if is_constant(&reference, ask, &answer)? {
+            let ask = ask.clone();
+            failures.push(Failure { ask, difference });
+        }
+    }
+    Ok(failures)
 }
 
 /// Whether an error names two series of a range query that should be one: which comes first is the

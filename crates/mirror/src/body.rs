@@ -12,6 +12,7 @@
 
 mod histogram;
 
+use crate::protobuf::{push_uvarint, uvarint_bytes};
 use firn_model::batch::{Batch, SeriesSamples};
 
 /// Bytes of a sample that are always there: two tags and the value.
@@ -63,19 +64,6 @@ fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.push(tag);
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
-}
-
-fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn uvarint_bytes(value: u64) -> usize {
-    let bits = u64::BITS - value.leading_zeros();
-    bits.div_ceil(7).max(1) as usize
 }
 
 #[cfg(test)]

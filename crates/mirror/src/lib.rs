@@ -4,6 +4,7 @@
 //! - [`request`] and [`body`]: its samples as the requests of a queue manager.
 //! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
 //!   [`prepared`] a load in files.
+//! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
 //! - [`api`] asks the HTTP API, [`compare`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
@@ -16,9 +17,12 @@ pub mod body;
 pub mod compare;
 mod durations;
 pub mod error;
+pub mod exposition;
 pub mod fleet;
 pub mod load;
 pub mod prepared;
+mod protobuf;
 pub mod push;
 pub mod quantiles;
 pub mod request;
+pub mod target;

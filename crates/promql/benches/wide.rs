@@ -160,11 +160,7 @@ fn main() {
         .filter(|a| a != "--bench")
         .collect();
     let end = 300_000 + (STEPS as i64 - 1) * INTERVAL_MS;
-    let range = EvalTime::Range {
-        start: 300_000,
-        end,
-        step_ms: INTERVAL_MS,
-    };
+    let range = EvalTime::range(300_000, end, INTERVAL_MS);
     let print = |text: &str, time: EvalTime, steps: usize| {
         if !wanted.is_empty() && !wanted.iter().any(|part| text.contains(part)) {
             return;

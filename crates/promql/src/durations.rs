@@ -6,14 +6,17 @@
 use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
 };
+use crate::eval::grid::seconds;
 use crate::parser::DURATION_SECONDS_MAX;
 use crate::value::QueryError;
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// What `step()` and `range()` stand for. Both are zero in an instant query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DurationContext {
-    /// Milliseconds between the query's steps.
-    pub step_ms: i64,
+    /// Nanoseconds between the query's steps.
+    pub step_ns: i64,
     /// Milliseconds between the query's start and end.
     pub range_ms: i64,
 }
@@ -77,7 +80,7 @@ fn settle(
 fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryError> {
     Ok(match &expr.kind {
         DurationKind::Number(literal) => literal.value,
-        DurationKind::Step => seconds(context.step_ms),
+        DurationKind::Step => seconds_of_nanos(context.step_ns),
         DurationKind::Range => seconds(context.range_ms),
         DurationKind::Negative(inner) => -evaluate(inner, context)?,
         DurationKind::Paren(inner) => evaluate(inner, context)?,
@@ -107,8 +110,9 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
     })
 }
 
-fn seconds(ms: i64) -> f64 {
-    ms as f64 / 1000.0
+/// A duration in seconds, whole ones and the rest apart, as Go converts it.
+pub(crate) fn seconds_of_nanos(duration_ns: i64) -> f64 {
+    (duration_ns / NANOS_PER_SECOND) as f64 + (duration_ns % NANOS_PER_SECOND) as f64 / 1e9
 }
 
 /// Go's `math.Min` and `math.Max` answer NaN if either side is.
@@ -137,7 +141,7 @@ mod tests {
 
     fn check(text: &str, expected: Result<&str, &str>) {
         let context = DurationContext {
-            step_ms: 15_000,
+            step_ns: 15 * NANOS_PER_SECOND,
             range_ms: 3_600_000,
         };
         let mut expr = parse(text, Features::ALL).unwrap();
@@ -162,6 +166,24 @@ mod tests {
             "foo[max_of(5m % 2m, (step()))] offset -(2 - 1)",
             Ok("foo[1m] offset -1s"),
         );
+    }
+
+    #[test]
+    fn durations_resolve_takes_the_step_as_it_was_asked_for() {
+        // `step=273.138`, which no float is.
+        let context = DurationContext {
+            step_ns: 273_137_999_999,
+            range_ms: 0,
+        };
+        for (text, expected) in [
+            ("foo[step()]", "foo[4m33s137ms]"),
+            ("foo[step() * 2]", "foo[9m6s275ms]"),
+        ] {
+            let mut expr = parse(text, Features::ALL).unwrap();
+            resolve(&mut expr, context).unwrap();
+            assert_eq!(expr.to_string(), expected);
+        }
+        assert_eq!(seconds_of_nanos(context.step_ns), 273.137999999);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(crate) mod reads;
 pub(crate) mod result;
 pub(crate) mod reuse;
 pub(crate) mod source;
+pub(crate) mod statistics;
 pub(crate) mod stream;
 pub(crate) mod window;
 
@@ -96,7 +97,7 @@ fn evaluate(
         )));
     }
     let context = DurationContext {
-        step_ms: times.step_ms,
+        step_ns: times.step_ns,
         range_ms: times.end - times.start,
     };
     durations::resolve(&mut expr, context)?;

@@ -29,6 +29,9 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 
+/// Nanoseconds of a millisecond.
+const NANOS_PER_MS: i64 = 1_000_000;
+
 /// Language switches, named as upstream's feature flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
@@ -66,15 +69,34 @@ impl Features {
 pub enum EvalTime {
     /// At one moment.
     Instant(TimestampMs),
-    /// At `start`, `start + step`, ... up to `end`; `step_ms` is positive.
+    /// At `start`, `start + step`, ... up to `end`, the step in whole milliseconds, one at least.
     Range {
         /// First step.
         start: TimestampMs,
         /// Bound of the last step.
         end: TimestampMs,
-        /// Milliseconds from step to step.
-        step_ms: i64,
+        /// Nanoseconds from step to step, which are what `step()` says.
+        step_ns: i64,
     },
+}
+
+impl EvalTime {
+    /// A range of steps that are whole milliseconds.
+    pub const fn range(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
+        EvalTime::Range {
+            start,
+            end,
+            step_ns: step_ms.saturating_mul(NANOS_PER_MS),
+        }
+    }
+
+    /// Whole milliseconds from step to step; zero at one moment.
+    pub fn step_ms(&self) -> i64 {
+        match self {
+            EvalTime::Instant(_) => 0,
+            EvalTime::Range { step_ns, .. } => step_ns / NANOS_PER_MS,
+        }
+    }
 }
 
 /// Bounds and defaults of one query.

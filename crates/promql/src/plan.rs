@@ -16,9 +16,10 @@ use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
 };
+use crate::durations::seconds_of_nanos;
 use crate::eval::elementwise::of_scalars;
 use crate::eval::go_math;
-use crate::eval::grid::Grid;
+use crate::eval::grid::{Grid, seconds};
 use crate::functions::{Function, FunctionId};
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
@@ -172,26 +173,26 @@ pub(crate) struct QueryTimes {
     pub(crate) end: TimestampMs,
     /// The step; zero in an instant query.
     pub(crate) step_ms: i64,
+    /// The same in nanoseconds, less than a millisecond more.
+    pub(crate) step_ns: i64,
 }
 
 impl QueryTimes {
     /// The times of a query that is evaluated at `time`.
     pub(crate) fn of(time: EvalTime) -> Self {
-        match time {
-            EvalTime::Instant(time) => Self {
-                start: time,
-                end: time,
-                step_ms: 0,
-            },
+        let (start, end, step_ns) = match time {
+            EvalTime::Instant(time) => (time, time, 0),
             EvalTime::Range {
                 start,
                 end,
-                step_ms,
-            } => Self {
-                start,
-                end,
-                step_ms,
-            },
+                step_ns,
+            } => (start, end, step_ns),
+        };
+        Self {
+            start,
+            end,
+            step_ms: time.step_ms(),
+            step_ns,
         }
     }
 
@@ -295,13 +296,13 @@ fn plan_subquery(subquery: &ast::Subquery, times: &QueryTimes) -> (NodeKind, boo
 }
 
 fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
-    let seconds = |ms: i64| ms as f64 / 1000.0;
+    let moment = |ms: i64| ms as f64 / 1000.0;
     let number = match call.function.id {
-        FunctionId::Start => Some(seconds(times.start)),
-        FunctionId::End => Some(seconds(times.end)),
+        FunctionId::Start => Some(moment(times.start)),
+        FunctionId::End => Some(moment(times.end)),
         FunctionId::Range => Some(seconds(times.end - times.start)),
         FunctionId::Step if times.start == times.end => Some(0.0),
-        FunctionId::Step => Some(seconds(times.step_ms)),
+        FunctionId::Step => Some(seconds_of_nanos(times.step_ns)),
         _ => None,
     };
     if let Some(number) = number {

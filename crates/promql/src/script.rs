@@ -37,6 +37,7 @@ use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::Select;
 use sequence::SampleValue;
+pub use sequence::StartTimes;
 use std::fmt;
 
 /// The engine settings that scripts expect.
@@ -149,6 +150,12 @@ pub fn read_series(line: &str) -> Result<(Labels, SeriesValues), String> {
         })
     };
     Ok((labels, values.into_iter().map(value).collect()))
+}
+
+/// Reads a line `x@st -1m _ -30s`, the start timestamps of the series in the next line as offsets
+/// from its samples in milliseconds; `None` if the line is not one.
+pub fn read_start_times(line: &str) -> Option<Result<StartTimes, String>> {
+    sequence::parse_start_times(line)
 }
 
 /// Runs the script `text` on `store`, which is cleared first.

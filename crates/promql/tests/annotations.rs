@@ -70,11 +70,7 @@ fn annotation_of_a_window_stands_at_the_first_argument_or_for_a_subquery_at_the_
     ];
     for (text, position) in cases {
         check(text, EvalTime::Instant(400_000), position);
-        let range = EvalTime::Range {
-            start: 340_000,
-            end: 400_000,
-            step_ms: 20_000,
-        };
+        let range = EvalTime::range(340_000, 400_000, 20_000);
         check(text, range, position);
     }
 }

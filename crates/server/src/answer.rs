@@ -134,14 +134,10 @@ struct StepTexts {
 
 impl StepTexts {
     fn new(time: EvalTime) -> Option<Self> {
-        let EvalTime::Range {
-            start,
-            end,
-            step_ms,
-        } = time
-        else {
+        let EvalTime::Range { start, end, .. } = time else {
             return None;
         };
+        let step_ms = time.step_ms();
         let mut texts = Self {
             start,
             step_ms,

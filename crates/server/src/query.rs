@@ -33,35 +33,30 @@ pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
         let why = "end timestamp must not be before start time";
         return Err(Failure::parameter("end", why));
     }
-    let step_nanos = call.form.duration_nanos("step")?;
+    let step_ns = call.form.duration_nanos("step")?;
+    let time = EvalTime::Range {
+        start,
+        end,
+        step_ns,
+    };
     // Time is kept in milliseconds: a shorter step would stand still.
-    let step_ms = step_nanos / NANOS_PER_MS;
-    if step_ms <= 0 {
+    if time.step_ms() <= 0 {
         let why = "zero or negative query resolution step widths are not accepted. \
                    Try a positive integer";
         return Err(Failure::parameter("step", why));
     }
-    check_steps(start, end, step_nanos, call.app.limits().steps_max)?;
-    evaluate(
-        call,
-        EvalTime::Range {
-            start,
-            end,
-            step_ms,
-        },
-        limit,
-    )
-    .await
+    check_steps(start, end, step_ns, call.app.limits().steps_max)?;
+    evaluate(call, time, limit).await
 }
 
 fn check_steps(
     start: TimestampMs,
     end: TimestampMs,
-    step_nanos: i64,
+    step_ns: i64,
     steps_max: i64,
 ) -> Result<(), Failure> {
-    let span_nanos = (i128::from(end) - i128::from(start)) * i128::from(NANOS_PER_MS);
-    if span_nanos / i128::from(step_nanos) > i128::from(steps_max) {
+    let span_ns = (i128::from(end) - i128::from(start)) * i128::from(NANOS_PER_MS);
+    if span_ns / i128::from(step_ns) > i128::from(steps_max) {
         return Err(Failure::bad_data(format!(
             "exceeded maximum resolution of {} points per timeseries. \
              Try decreasing the query resolution (?step=XX)",

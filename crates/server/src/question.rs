@@ -57,21 +57,14 @@ impl Question {
 
 impl From<EvalTime> for Range {
     fn from(time: EvalTime) -> Self {
-        match time {
-            EvalTime::Instant(time) => Range {
-                start: time,
-                end: time,
-                step_ms: 0,
-            },
-            EvalTime::Range {
-                start,
-                end,
-                step_ms,
-            } => Range {
-                start,
-                end,
-                step_ms,
-            },
+        let (start, end) = match time {
+            EvalTime::Instant(time) => (time, time),
+            EvalTime::Range { start, end, .. } => (start, end),
+        };
+        Range {
+            start,
+            end,
+            step_ms: time.step_ms(),
         }
     }
 }

@@ -183,11 +183,7 @@ async fn query_options_reach_the_engine() {
     )
     .await;
     let asked = fixture.engine.asked.lock().unwrap().clone();
-    let range = firn_promql::EvalTime::Range {
-        start: 1_433_337_718_555,
-        end: 1_433_337_719_000,
-        step_ms: 100,
-    };
+    let range = firn_promql::EvalTime::range(1_433_337_718_555, 1_433_337_719_000, 100);
     let instant = firn_promql::EvalTime::Instant(7_000);
     assert_eq!(asked, [(range, 60_000), (instant, 300_000)]);
 }

@@ -5,6 +5,7 @@
 //! step 30s                 time between positions, for what follows
 //! shift 417ms              moves what follows
 //! name{label="value"} 1 2+3x4 _ _x5 stale NaN {{count:1 sum:2 buckets:[1]}}x3
+//! name@st -1m-30sx9 _      since when the samples of the series in the next line count
 //! ```
 //!
 //! Invariant: the samples of a series are in time order; staleness markers have their bits.
@@ -15,7 +16,7 @@ use firn_model::batch::{Batch, HistogramSample};
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use firn_promql::script::read_series;
+use firn_promql::script::{read_series, read_start_times};
 use firn_promql::value::PointValue;
 
 /// Series and their samples.
@@ -24,7 +25,25 @@ pub struct Data {
     /// The time that the times of queries count from.
     pub start_ms: TimestampMs,
     /// Label sets with their samples.
-    pub series: Vec<(Labels, Vec<(TimestampMs, PointValue)>)>,
+    pub series: Vec<(Labels, Vec<Sample>)>,
+}
+
+/// A sample of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When it was taken.
+    pub time: TimestampMs,
+    /// Since when it counts, or [`START_UNKNOWN`].
+    pub start_time: TimestampMs,
+    /// What it says.
+    pub value: PointValue,
+}
+
+impl Sample {
+    /// Whether it is a float.
+    pub fn is_float(&self) -> bool {
+        matches!(self.value, PointValue::Float(_))
+    }
 }
 
 impl Data {
@@ -33,6 +52,7 @@ impl Data {
     pub fn parse(text: &str) -> Result<Self, MirrorError> {
         let mut data = Data::default();
         let (mut step_ms, mut shift_ms) = (15_000, 0);
+        let mut starts = None;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -45,9 +65,12 @@ impl Data {
                 value.map(|ms| step_ms = ms)
             } else if let Some(value) = duration("shift ") {
                 value.map(|ms| shift_ms = ms)
+            } else if let Some(read) = read_start_times(line) {
+                read.ok().map(|read| starts = Some(read))
             } else {
                 let first_ms = data.start_ms + shift_ms;
-                parse_series(line, first_ms, step_ms).map(|series| data.series.push(series))
+                let series = parse_series(line, (first_ms, step_ms), starts.take());
+                series.map(|series| data.series.push(series))
             };
             if understood.is_none() {
                 let what = format!("line {}: cannot be read: {line}", number + 1);
@@ -60,7 +83,7 @@ impl Data {
     /// The samples as batches that each span `span_ms`, the oldest first: a receiver that refuses
     /// what is much older than its newest sample takes them all.
     pub fn batches(&self, span_ms: i64) -> Vec<Batch> {
-        let times = || self.series.iter().flat_map(|(_, s)| s).map(|(t, _)| *t);
+        let times = || self.series.iter().flat_map(|(_, s)| s).map(|s| s.time);
         let (Some(first), Some(last)) = (times().min(), times().max()) else {
             return Vec::new();
         };
@@ -69,8 +92,8 @@ impl Data {
         while from <= last {
             let mut batch = Batch::default();
             for (labels, samples) in &self.series {
-                let start = samples.partition_point(|(t, _)| *t < from);
-                let end = samples.partition_point(|(t, _)| *t < from + span_ms);
+                let start = samples.partition_point(|s| s.time < from);
+                let end = samples.partition_point(|s| s.time < from + span_ms);
                 if start < end {
                     push_series(&mut batch, labels, &samples[start..end]);
                 }
@@ -84,28 +107,48 @@ impl Data {
     }
 }
 
-type Series = (Labels, Vec<(TimestampMs, PointValue)>);
-
-fn parse_series(line: &str, first_ms: TimestampMs, step_ms: i64) -> Option<Series> {
+/// A series; `starts` are the labels and the offsets of its line of start timestamps.
+fn parse_series(
+    line: &str,
+    (first_ms, step_ms): (TimestampMs, i64),
+    starts: Option<(Labels, Vec<Option<i64>>)>,
+) -> Option<(Labels, Vec<Sample>)> {
     let (labels, values) = read_series(line).ok()?;
+    let offsets = match starts {
+        None => vec![None; values.len()],
+        Some((of, offsets)) => {
+            (of == labels && offsets.len() == values.len()).then_some(offsets)?
+        }
+    };
     let times = (0..).map(|position| first_ms + position * step_ms);
-    let samples = times.zip(values);
-    let present = samples.filter_map(|(time, value)| Some((time, value?)));
+    let samples = times.zip(values).zip(offsets);
+    let present = samples.filter_map(|((time, value), offset)| {
+        let start_time = offset.map_or(START_UNKNOWN, |offset| time + offset);
+        value.map(|value| Sample {
+            time,
+            start_time,
+            value,
+        })
+    });
     Some((labels, present.collect()))
 }
 
 /// Adds a series in runs of floats and runs of histograms: receivers take the floats of one place
 /// of a request before its histograms.
-fn push_series(batch: &mut Batch, labels: &Labels, samples: &[(TimestampMs, PointValue)]) {
-    let is_float = |value: &PointValue| matches!(value, PointValue::Float(_));
-    for run in samples.chunk_by(|(_, a), (_, b)| is_float(a) == is_float(b)) {
+fn push_series(batch: &mut Batch, labels: &Labels, samples: &[Sample]) {
+    for run in samples.chunk_by(|a, b| a.is_float() == b.is_float()) {
         batch.label_bytes().extend_from_slice(labels.as_bytes());
-        for (time, value) in run {
-            match value {
-                PointValue::Float(value) => batch.push_float(*time, *value),
+        for sample in run {
+            match &sample.value {
+                PointValue::Float(value) if sample.start_time == START_UNKNOWN => {
+                    batch.push_float(sample.time, *value);
+                }
+                PointValue::Float(value) => {
+                    batch.push_float_with_start(sample.time, *value, sample.start_time);
+                }
                 PointValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
-                    time: *time,
-                    start_time: START_UNKNOWN,
+                    time: sample.time,
+                    start_time: sample.start_time,
                     histogram: Histogram::clone(histogram),
                 }),
             }
@@ -123,9 +166,9 @@ mod tests {
         let samples: Vec<_> = data.series[0]
             .1
             .iter()
-            .map(|(t, value)| match value {
-                PointValue::Float(value) => (*t, value.to_bits()),
-                PointValue::Histogram(histogram) => (*t, histogram.sum.to_bits()),
+            .map(|sample| match &sample.value {
+                PointValue::Float(value) => (sample.time, value.to_bits()),
+                PointValue::Histogram(histogram) => (sample.time, histogram.sum.to_bits()),
             })
             .collect();
         assert_eq!(samples, expected, "{text}");
@@ -153,6 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn data_start_times_count_from_their_samples() {
+        let text = "start 100000\nstep 10s\nm{a=\"b\"}@st -5s-10sx1 _ 0s\nm{a=\"b\"} 1 2 _ 3\n";
+        let data = Data::parse(text).unwrap();
+        let samples: Vec<_> = data.series[0]
+            .1
+            .iter()
+            .map(|s| (s.time, s.start_time))
+            .collect();
+        assert_eq!(
+            samples,
+            [(100_000, 95_000), (110_000, 95_000), (130_000, 130_000)]
+        );
+    }
+
+    #[test]
     fn data_labels_are_unescaped() {
         let data = Data::parse(r#"m{a="x\"y\n",b="z\\"} 1"#).unwrap();
         let expected = Labels::from_pairs([("__name__", "m"), ("a", "x\"y\n"), ("b", "z\\")]);
@@ -168,6 +226,7 @@ mod tests {
             "step often",
             "m _y",
             "m{a=\"\\q\"} 1",
+            "m@st 1",
         ] {
             let e = Data::parse(&format!("start 0\n{line}"))
                 .unwrap_err()

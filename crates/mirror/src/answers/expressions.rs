@@ -11,6 +11,8 @@ use crate::fleet::random::Random;
 pub enum Dialect {
     /// That of a system without feature flags, over floats.
     Plain,
+    /// The same with more functions, over native histograms too.
+    PlainHistograms,
     /// All of it, over floats.
     Floats,
     /// All of it, over native histograms too.
@@ -21,8 +23,8 @@ pub enum Dialect {
 pub fn random_expressions(dialect: Dialect, seed: u64, count: usize) -> Vec<String> {
     let mut grammar = Grammar {
         random: Random::new(seed),
-        full: dialect != Dialect::Plain,
-        histograms: dialect == Dialect::Full,
+        full: matches!(dialect, Dialect::Floats | Dialect::Full),
+        histograms: matches!(dialect, Dialect::PlainHistograms | Dialect::Full),
     };
     (0..count).map(|_| grammar.vector(3)).collect()
 }
@@ -102,7 +104,11 @@ impl Grammar {
             return self.selector();
         }
         let inner = depth - 1;
-        let kinds = if self.full { 16 } else { 10 };
+        let kinds = match (self.full, self.histograms) {
+            (true, _) => 16,
+            (false, true) => 13,
+            (false, false) => 10,
+        };
         match self.random.below(kinds) {
             0 => self.selector(),
             1..=3 => self.over_time(inner),
@@ -118,6 +124,9 @@ impl Grammar {
             7 => self.ranked(inner),
             8 => self.with_scalar(inner),
             9 => self.pair(inner),
+            10 if !self.full => self.of_histogram(inner),
+            11 if !self.full => self.relabelled(inner),
+            12 if !self.full => self.limited(inner),
             10 => self.edges(),
             11 => self.of_histogram(inner),
             12 => self.info(inner),
@@ -224,7 +233,7 @@ impl Grammar {
                 format!("{rate}({name}[{window}])")
             }
         };
-        let function = self.pick(&HISTOGRAM_FUNCTIONS);
+        let function = self.pick_of(&HISTOGRAM_FUNCTIONS, &MORE_HISTOGRAM_FUNCTIONS);
         let quantile = self.pick(&QUANTILES);
         match function {
             "histogram_quantile" => format!("{function}({quantile}, {vector})"),
@@ -244,12 +253,14 @@ impl Grammar {
 
     fn relabelled(&mut self, depth: usize) -> String {
         let vector = self.vector(depth);
-        self.pick(&RELABELLINGS).replace('V', &vector)
+        self.pick_of(&RELABELLINGS, &MORE_RELABELLINGS)
+            .replace('V', &vector)
     }
 
     fn limited(&mut self, depth: usize) -> String {
         let (vector, grouping) = (self.vector(depth), self.pick(&GROUPINGS));
-        match self.random.below(5) {
+        let first = if self.full { 0 } else { 2 };
+        match first + self.random.below(5 - first) {
             0 => format!("limitk {grouping}({}, {vector})", self.random.below(4)),
             1 => {
                 let ratio = self.pick(&["0.5", "-0.5", "0.9", "-0.25", "0", "1", "2"]);
@@ -340,6 +351,7 @@ mod tests {
     #[test]
     fn random_expressions_are_instant_vectors_and_repeat() {
         check(Dialect::Plain, Features::default());
+        check(Dialect::PlainHistograms, Features::default());
         check(Dialect::Floats, Features::ALL);
         check(Dialect::Full, Features::ALL);
     }

@@ -5,6 +5,7 @@
 //! when parsed, formatted                   what the system reads in what follows
 //! sum(rate(x[[[1m|5m]]]))                  [[a|b]] stands for a, then for b
 //! random 300 seed 7                        so many random expressions
+//! random 300 seed 7 of native histograms   the same over native histograms too
 //! random 300 seed 7 of all features        the same in all of the language, over floats
 //! random 300 seed 7 of everything          the same, over native histograms too
 //! broken 300 seed 7 of everything          the same with pieces cut out, put in and swapped
@@ -14,6 +15,7 @@ use crate::answers::expressions::{Dialect, broken_expressions, random_expression
 use crate::api::{Ask, Form};
 use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
+use crate::fleet::random::Random;
 use firn_model::sample::TimestampMs;
 
 /// A time or a range of them, as an offset from the data's start, or none.
@@ -59,6 +61,7 @@ pub fn parse(text: &str, start_ms: TimestampMs) -> Result<Vec<Ask>, MirrorError>
 fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Option<Vec<String>> {
     let (count, seed) = text.split_once(" seed ")?;
     let (seed, dialect) = match seed.split_once(" of ") {
+        Some((seed, "native histograms")) => (seed, Dialect::PlainHistograms),
         Some((seed, "everything")) => (seed, Dialect::Full),
         Some((seed, "all features")) => (seed, Dialect::Floats),
         Some(_) => return None,
@@ -66,6 +69,28 @@ fn parse_random(text: &str, make: fn(Dialect, u64, usize) -> Vec<String>) -> Opt
     };
     let (seed, count) = (seed.parse().ok()?, count.parse().ok()?);
     Some(make(dialect, seed, count))
+}
+
+/// `count` random expressions of `seed`, each asked at a random moment and over a random range of
+/// the `span_ms` from `start_ms` on.
+pub fn random_asks(
+    dialect: Dialect,
+    seed: u64,
+    count: usize,
+    (start_ms, span_ms): (TimestampMs, i64),
+) -> Vec<Ask> {
+    let mut random = Random::new(!seed);
+    let mut up_to = |bound_ms: i64| random.below(bound_ms as u64) as i64;
+    let mut asks = Vec::new();
+    for expression in random_expressions(dialect, seed, count) {
+        let (from, len, step_ms) = (up_to(span_ms), up_to(span_ms), 1 + up_to(span_ms / 4));
+        let whens = [
+            When::At(up_to(span_ms)),
+            When::Range(from, from + len, step_ms),
+        ];
+        asks.extend(whens.map(|when| ask(&expression, when, start_ms)));
+    }
+    asks
 }
 
 fn parse_when(text: &str) -> Option<When> {

@@ -101,16 +101,17 @@ pub(super) const MORE_VECTOR_FUNCTIONS: [&str; 12] = [
     "+",
 ];
 
-pub(super) const HISTOGRAM_FUNCTIONS: [&str; 8] = [
+pub(super) const HISTOGRAM_FUNCTIONS: [&str; 7] = [
     "histogram_quantile",
     "histogram_fraction",
-    "histogram_quantiles",
     "histogram_count",
     "histogram_sum",
     "histogram_avg",
     "histogram_stddev",
     "histogram_stdvar",
 ];
+
+pub(super) const MORE_HISTOGRAM_FUNCTIONS: [&str; 1] = ["histogram_quantiles"];
 
 pub(super) const QUANTILES: [&str; 7] = ["0.5", "0.9", "0", "1", "-1", "1.5", "NaN"];
 
@@ -177,15 +178,18 @@ pub(super) const INFO_SELECTORS: [&str; 6] = [
 ];
 
 /// Functions of labels over `V`.
-pub(super) const RELABELLINGS: [&str; 8] = [
+pub(super) const RELABELLINGS: [&str; 6] = [
     "label_replace(V, \"port\", \"$1\", \"instance\", \".*:(.*)\")",
     "label_replace(V, \"job\", \"x\", \"job\", \"a.*\")",
     "label_replace(V, \"__name__\", \"renamed_$1\", \"job\", \"(.*)\")",
     "label_join(V, \"both\", \"-\", \"job\", \"instance\")",
     "label_join(V, \"__name__\", \"_\", \"job\", \"__name__\")",
+    "sum by (__name__) (V)",
+];
+
+pub(super) const MORE_RELABELLINGS: [&str; 2] = [
     "sort_by_label(V, \"instance\", \"code\")",
     "sort_by_label_desc(V, \"job\")",
-    "sum by (__name__) (V)",
 ];
 
 /// What is put into broken expressions.

@@ -1,8 +1,8 @@
 //! Native histograms of remote write 1.0: `prometheus.Histogram`, field by field.
 
-use super::push_uvarint;
+use crate::protobuf::{push_deltas, push_float, push_floats, push_number, push_spans, zigzag};
 use firn_model::batch::HistogramSample;
-use firn_model::histogram::{Counts, ResetHint, Span};
+use firn_model::histogram::{Counts, ResetHint};
 
 /// The message of a histogram.
 pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
@@ -53,59 +53,12 @@ pub(super) fn encode(sample: &HistogramSample) -> Vec<u8> {
     out
 }
 
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
-fn push_number(out: &mut Vec<u8>, field: u64, value: u64) {
-    push_uvarint(out, field << 3);
-    push_uvarint(out, value);
-}
-
-fn push_float(out: &mut Vec<u8>, field: u64, value: f64) {
-    push_uvarint(out, field << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn push_message(out: &mut Vec<u8>, field: u64, message: &[u8]) {
-    // Tags of fields from 16 on take two bytes.
-    push_uvarint(out, field << 3 | 2);
-    push_uvarint(out, message.len() as u64);
-    out.extend_from_slice(message);
-}
-
-fn push_spans(out: &mut Vec<u8>, field: u64, spans: &[Span]) {
-    for span in spans {
-        let mut message = Vec::new();
-        push_number(&mut message, 1, zigzag(span.offset.into()));
-        push_number(&mut message, 2, span.length.into());
-        push_message(out, field, &message);
-    }
-}
-
-fn push_floats(out: &mut Vec<u8>, field: u64, values: &[f64]) {
-    if !values.is_empty() {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        push_message(out, field, &bytes);
-    }
-}
-
-fn push_deltas(out: &mut Vec<u8>, field: u64, deltas: &[i64]) {
-    if !deltas.is_empty() {
-        let mut message = Vec::new();
-        for delta in deltas {
-            push_uvarint(&mut message, zigzag(*delta));
-        }
-        push_message(out, field, &message);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::body::encode as encode_batch;
     use firn_model::batch::Batch;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram};
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, Span};
     use firn_model::labels::Labels;
     use firn_model::sample::START_UNKNOWN;
     use firn_wire::WireLimits;

@@ -1,7 +1,7 @@
 //! What an evaluation has to say beside its value: warnings and infos with upstream's texts.
 //!
-//! Annotations of equal text are one; the position of the last one stays, as upstream. They keep
-//! the order in which they first arose.
+//! Annotations of equal text are one. The position of the last one stays, as upstream; of those that
+//! add up to something that of the first. They keep the order in which they first arose.
 
 use crate::ast::Span;
 use crate::eval::go_format::{format_g, format_rfc3339};
@@ -23,7 +23,25 @@ pub(crate) struct Annotation {
     level: Level,
     text: String,
     position: u32,
-    repairs: Option<Repairs>,
+    total: Total,
+}
+
+/// What annotations of equal text add up to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Total {
+    Nothing,
+    Repairs(Repairs),
+    Occurrences(usize),
+}
+
+impl Total {
+    fn describe(&self) -> String {
+        match self {
+            Total::Repairs(repairs) => repairs.describe(),
+            Total::Occurrences(count) if *count > 1 => format!(" ({count} occurrences)"),
+            Total::Nothing | Total::Occurrences(_) => String::new(),
+        }
+    }
 }
 
 /// How classic buckets were forced to rise, over all steps and histograms.
@@ -104,7 +122,7 @@ impl Annotation {
             level,
             text,
             position: span.start,
-            repairs: None,
+            total: Total::Nothing,
         }
     }
 
@@ -165,10 +183,12 @@ impl Annotation {
         Self::warning(span, text.into())
     }
 
-    /// A start timestamp that lies before the sample before.
-    pub(crate) fn start_time_overlap(span: Span, name: &[u8]) -> Self {
+    /// Start timestamps that lie before the sample before, in so many windows.
+    pub(crate) fn start_time_overlap(span: Span, name: &[u8], windows: usize) -> Self {
         let text = "sample has start time that overlaps with previous sample timestamp";
-        Self::warning(span, format!("{text} for metric {}", quote(name)))
+        let mut warning = Self::warning(span, format!("{text} for metric {}", quote(name)));
+        warning.total = Total::Occurrences(windows);
+        warning
     }
 
     /// A rate of something whose name is not a counter's.
@@ -195,7 +215,7 @@ impl Annotation {
              (see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)",
         );
         let mut info = Self::info(span, text + &for_metric(name));
-        info.repairs = Some(repairs);
+        info.total = Total::Repairs(repairs);
         info
     }
 
@@ -277,11 +297,11 @@ impl Annotation {
     }
 
     fn absorb(&mut self, other: Self) {
-        self.position = other.position;
-        self.repairs = match (self.repairs, other.repairs) {
-            (Some(a), Some(b)) => Some(a.merge(b)),
-            (a, b) => a.or(b),
-        };
+        match (&mut self.total, other.total) {
+            (Total::Repairs(known), Total::Repairs(more)) => *known = known.merge(more),
+            (Total::Occurrences(known), Total::Occurrences(more)) => *known += more,
+            _ => self.position = other.position,
+        }
     }
 
     fn render(&self, query: Option<&str>) -> String {
@@ -292,9 +312,9 @@ impl Annotation {
         let Some(query) = query else {
             return format!("{level}: {}", self.text);
         };
-        let repairs = self.repairs.map_or(String::new(), |r| r.describe());
         let position = parser::position(query, self.position as usize);
-        format!("{level}: {}{repairs} ({position})", self.text)
+        let total = self.total.describe();
+        format!("{level}: {}{total} ({position})", self.text)
     }
 }
 
@@ -373,11 +393,31 @@ mod tests {
     }
 
     #[test]
+    fn annotations_of_overlaps_are_counted_at_the_first_position() {
+        let mut notes = Annotations::default();
+        let overlap = "PromQL warning: sample has start time that overlaps with previous sample \
+                       timestamp for metric";
+        notes.add(Annotation::start_time_overlap(at(1), b"x", 1));
+        let (warnings, _) = notes.render(Some("aaa"));
+        assert_eq!(warnings, [format!("{overlap} \"x\" (1:2)")]);
+        notes.add(Annotation::start_time_overlap(at(2), b"x", 3));
+        notes.add(Annotation::start_time_overlap(at(2), b"y", 2));
+        let (warnings, _) = notes.render(Some("aaa"));
+        let counted = ["\"x\" (4 occurrences) (1:2)", "\"y\" (2 occurrences) (1:3)"];
+        assert_eq!(warnings, counted.map(|end| format!("{overlap} {end}")));
+        let (warnings, _) = notes.render(None);
+        assert_eq!(
+            warnings,
+            ["\"x\"", "\"y\""].map(|end| format!("{overlap} {end}"))
+        );
+    }
+
+    #[test]
     fn annotations_of_repairs_are_summed_up() {
         let mut notes = Annotations::default();
-        for (time, bound) in [(60_000, 0.5), (0, 2.0)] {
+        for (place, time, bound) in [(3, 60_000, 0.5), (1, 0, 2.0)] {
             notes.add(Annotation::forced_monotonicity(
-                at(3),
+                at(place),
                 b"",
                 Repairs {
                     times: (time, time),

@@ -54,7 +54,7 @@ pub(crate) fn vector(
                 drops: operation.op.is_arithmetic() || (operation.returns_bool && !delayed),
             },
             is_distinct: !delayed,
-            may_repeat: delayed && grid.count == 1,
+            may_repeat: delayed && grid.is_instant(),
             left: &left,
             right: &right,
             signatures: &signatures,

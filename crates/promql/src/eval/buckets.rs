@@ -69,6 +69,10 @@ pub(crate) fn vector(
         }
         _ => many_quantiles(evaluator, args, grid)?,
     };
+    if evaluator.delays_names() && grid.is_instant() {
+        // As upstream, which looks for equal labels at the end of the evaluation then.
+        return Ok(frame.into());
+    }
     Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
 }
 
@@ -148,7 +152,8 @@ fn append_named(out: &mut Frame, answers: &Frame, label: &str, name: &str, names
 
 /// A float as OpenMetrics writes it: never without a dot or an exponent.
 fn open_metrics_float(value: f64) -> String {
-    let text = format_g(value, None);
+    // Zero has no sign there.
+    let text = format_g(if value == 0.0 { 0.0 } else { value }, None);
     if !value.is_finite() || text.contains(['e', '.']) {
         text
     } else {
@@ -345,6 +350,8 @@ mod tests {
         for (value, want) in [
             (1.0, "1.0"),
             (0.0, "0.0"),
+            (-0.0, "0.0"),
+            (-1.0, "-1.0"),
             (0.99, "0.99"),
             (f64::NAN, "NaN"),
         ] {

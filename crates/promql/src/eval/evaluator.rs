@@ -13,7 +13,7 @@ use crate::eval::leaf::{Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::eval::reuse::{SharedValue, SharedValues};
 use crate::eval::source::{Resampled, Selected, Source};
-use crate::eval::stream::Stream;
+use crate::eval::stream::{Stream, same_labelset};
 use crate::eval::{aggregate, binary, calls, go_math};
 use crate::functions::FunctionId;
 use crate::plan::{Binary, Node, NodeKind, Selector, Subquery};
@@ -37,6 +37,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) notes: Annotations,
     /// Values that are needed again.
     pub(crate) shared: SharedValues,
+    /// Whether a part is under way that is the same at all steps.
+    within_invariant: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -52,6 +54,7 @@ impl<'a> Evaluator<'a> {
             options,
             notes: Annotations::default(),
             shared: SharedValues::default(),
+            within_invariant: false,
         }
     }
 
@@ -60,14 +63,28 @@ impl<'a> Evaluator<'a> {
         self.options.features.delayed_name_removal
     }
 
-    /// The value of a node that is an instant vector.
+    /// The value of a node that is an instant vector, as operators see it that go step by step: of
+    /// a float and a histogram at one step they see the float, and no histogram from there on.
     pub(crate) fn vector(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+        let stream = self.vector_of_kinds(node, grid)?;
+        match may_hold_both(node) {
+            true => stream.of_one_kind(self.account),
+            false => Ok(stream),
+        }
+    }
+
+    /// The value of a node that is an instant vector. Where series became one there may be a float
+    /// and a histogram at one step.
+    fn vector_of_kinds(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         self.account.check()?;
         if grid.count == 0 {
             return Ok(Frame::new(0).into());
         }
-        if node.is_invariant && grid.start != grid.end {
-            return self.repeated(node, grid);
+        if node.is_invariant && !self.within_invariant {
+            self.within_invariant = true;
+            let value = self.invariant(node, grid);
+            self.within_invariant = false;
+            return value;
         }
         match &node.shared {
             Some(shared) if !shared.of_samples => {
@@ -99,8 +116,11 @@ impl<'a> Evaluator<'a> {
             NodeKind::Call(function, args) => calls::vector(self, node, function, args, grid),
             NodeKind::Aggregate(inner) => aggregate::vector(self, inner, node.own_span(), grid),
             NodeKind::Binary(operation) => self.binary(node, operation, grid),
-            NodeKind::Negate(inner) => Ok(self.vector(inner, grid)?.then(RowOp::Negate, delayed)),
-            NodeKind::Same(inner) => self.vector(inner, grid),
+            NodeKind::Negate(inner) => self
+                .vector_of_kinds(inner, grid)?
+                .then(RowOp::Negate, delayed)
+                .with_distinct_series(self.ctx.compute, self.account, &mut self.notes),
+            NodeKind::Same(inner) => self.vector_of_kinds(inner, grid),
             _ => Err(not_a_vector(node)),
         }
     }
@@ -111,9 +131,19 @@ impl<'a> Evaluator<'a> {
         self.rows_of(stream)
     }
 
-    /// The same, to be changed: a copy if others need it too.
+    /// The same with all values, as whoever takes whole rows sees them.
+    pub(crate) fn frame_of_kinds(
+        &mut self,
+        node: &Node,
+        grid: Grid,
+    ) -> Result<Arc<Frame>, QueryError> {
+        let stream = self.vector_of_kinds(node, grid)?;
+        self.rows_of(stream)
+    }
+
+    /// As [`Evaluator::frame_of_kinds`], to be changed: a copy if others need it too.
     pub(crate) fn own_frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
-        let frame = self.frame(node, grid)?;
+        let frame = self.frame_of_kinds(node, grid)?;
         Arc::try_unwrap(frame).or_else(|frame| frame.duplicate(self.account))
     }
 
@@ -121,10 +151,20 @@ impl<'a> Evaluator<'a> {
         stream.into_frame(self.ctx.compute, self.account, &mut self.notes)
     }
 
-    /// A vector that is the same at all steps: computed at the first one.
-    fn repeated(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+    /// A vector that is the same at all steps: computed at the first one. One sample of a series is
+    /// repeated; of two, upstream knows no answer.
+    fn invariant(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+        if grid.is_instant() && !may_hold_both(node) {
+            return self.vector_of_kinds(node, grid);
+        }
         let before = self.account.total();
-        let once = self.frame(node, grid.first_only())?;
+        let once = self.frame_of_kinds(node, grid.first_only())?;
+        if once.holds_both() {
+            return Err(QueryError::Execution("unexpected number of samples".into()));
+        }
+        if grid.is_instant() {
+            return Ok(once.into());
+        }
         let read = self.account.total() - before;
         self.account.set_total(before + read * grid.count as u64);
         let copies = once.samples() * (grid.count as u64 - 1);
@@ -294,6 +334,13 @@ impl<'a> Evaluator<'a> {
             }
             _ => self.select(selector, &reach, &grid)?,
         };
+        if matches!(kind, LeafKind::NewestTime | LeafKind::NewestStart) && reach.at.is_some() {
+            // Upstream looks at the time of `@`, among the samples that the offset leaves in reach.
+            reach.range_ms = lookback_ms
+                .saturating_sub(reach.offset_ms.saturating_abs())
+                .max(0);
+            reach.offset_ms = reach.offset_ms.max(0);
+        }
         Ok(Leaf {
             source,
             kind,
@@ -382,6 +429,7 @@ impl<'a> Evaluator<'a> {
         }
         let inner_grid = Grid::between(start, reach.end(grid.last()), step_ms);
         let memory = self.reserve_steps(&inner_grid)?;
+        let around = std::mem::replace(&mut self.within_invariant, false);
         let mut frame = match subquery.inner.value_type {
             ValueType::Scalar => {
                 let values = self.scalar(&subquery.inner, inner_grid)?;
@@ -389,6 +437,11 @@ impl<'a> Evaluator<'a> {
             }
             _ => self.own_frame(&subquery.inner, inner_grid)?,
         };
+        self.within_invariant = around;
+        if frame.holds_both() {
+            // A range vector has one sample at a time.
+            return Err(same_labelset());
+        }
         frame.keep(memory);
         Ok((frame, inner_grid, reach))
     }
@@ -402,6 +455,22 @@ impl<'a> Evaluator<'a> {
         let threads = self.ctx.compute.threads().max(1);
         let bytes = grid.count.saturating_mul(STEP_BYTES);
         self.account.reserve(bytes.saturating_mul(threads))
+    }
+}
+
+/// Whether upstream makes one series of equal ones by adding up their lists of floats and of
+/// histograms.
+fn may_hold_both(node: &Node) -> bool {
+    match &node.kind {
+        NodeKind::Negate(_) => true,
+        NodeKind::Call(function, _) => {
+            matches!(
+                function.id,
+                FunctionId::LabelReplace | FunctionId::LabelJoin
+            )
+        }
+        NodeKind::Same(inner) => may_hold_both(inner),
+        _ => false,
     }
 }
 

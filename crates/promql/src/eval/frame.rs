@@ -8,8 +8,8 @@
 //!
 //! Invariants: a place without a float holds [`ABSENT`], which no operator produces as a value
 //! (selectors drop staleness markers, and arithmetic makes quiet NaNs); a place that has a
-//! histogram has no float. So a function of floats passes over histograms by itself. In a [`Frame`]
-//! no row is empty.
+//! histogram has no float, but for rows that [`Frame::holds_both`] tells of. So a function of floats
+//! passes over histograms by itself. In a [`Frame`] no row is empty.
 
 use crate::eval::account::Account;
 use crate::eval::heads::{Head, Heads, Origin};
@@ -65,6 +65,12 @@ impl Row<'_> {
     /// How many steps have a float.
     pub(crate) fn floats(&self) -> usize {
         self.values.len() - count_absent(self.values)
+    }
+
+    /// The first histogram that stands at a step with a float.
+    fn first_beside_float(&self) -> Option<usize> {
+        let mut steps = self.histograms.iter().map(|(step, _)| *step as usize);
+        steps.position(|step| !is_absent(self.values[step]))
     }
 
     /// How many samples the row counts for.
@@ -362,6 +368,24 @@ impl Frame {
     /// Whether some series has a histogram.
     pub(crate) fn has_histograms(&self) -> bool {
         self.histograms.iter().any(|points| !points.is_empty())
+    }
+
+    /// Whether some row has a float and a histogram at one step.
+    pub(crate) fn holds_both(&self) -> bool {
+        self.has_histograms()
+            && (0..self.len()).any(|series| self.row(series).first_beside_float().is_some())
+    }
+
+    /// The same rows, each without the histograms from the first one on that has a float beside it.
+    pub(crate) fn of_one_kind(&self) -> Frame {
+        let mut out = self.like(self.steps);
+        for series in 0..self.len() {
+            let row = self.row(series);
+            let kept = row.first_beside_float().unwrap_or(row.histograms.len());
+            let histograms = &row.histograms[..kept];
+            out.push_as(self, series, Row { histograms, ..row });
+        }
+        out
     }
 
     /// How many samples all rows count for.

@@ -39,6 +39,11 @@ impl Grid {
         }
     }
 
+    /// Whether it is one moment; a range of a single step is none.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.start == self.end
+    }
+
     /// The time of a step.
     pub(crate) fn time(&self, step: usize) -> TimestampMs {
         self.start

@@ -40,7 +40,7 @@ impl<'a> Remarks<'a> {
 
     /// Start times that overlap the samples before.
     pub(crate) fn start_times_overlap(&mut self) {
-        let remark = Annotation::start_time_overlap(self.span, &(self.name)());
+        let remark = Annotation::start_time_overlap(self.span, &(self.name)(), 1);
         self.list.push(remark);
     }
 

@@ -34,6 +34,9 @@ pub(crate) fn vector(
 ) -> Result<Stream, QueryError> {
     let held = evaluator.account.held();
     let mut base = evaluator.own_frame(&args[0], grid)?;
+    if base.holds_both() {
+        base = base.of_one_kind();
+    }
     // They are asked for at every step.
     base.heads_mut();
     let wanted = Wanted::of(args.get(1));

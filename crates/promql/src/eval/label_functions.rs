@@ -47,7 +47,7 @@ pub(crate) fn replace(
         captures.expand(&replacement, value);
         Ok(true)
     })?;
-    Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
+    Ok(merge_equal(frame, Collision::MergedByKind, evaluator.account)?.into())
 }
 
 /// `label_join(v, dst, separator, src...)`
@@ -81,7 +81,7 @@ pub(crate) fn join(
         *value = values.join(separator);
         Ok(true)
     })?;
-    Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
+    Ok(merge_equal(frame, Collision::MergedByKind, evaluator.account)?.into())
 }
 
 /// Sets a label of every series for which `make` says so to the value that it writes.

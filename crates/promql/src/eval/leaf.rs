@@ -17,6 +17,7 @@ use crate::eval::over_time::{self, Floats, RangeFunction, StepArguments};
 use crate::eval::rate::{RatePlan, Started};
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
+use crate::eval::statistics::Reading;
 use crate::eval::window::{Newest, Plans, Windows};
 use crate::value::QueryError;
 use firn_model::cancel::Cancel;
@@ -202,7 +203,7 @@ impl Leaf {
                 match self.statistics_only && !columns.histograms.is_empty() {
                     false => worker.fill(&columns, row, notes)?,
                     true => {
-                        let histograms = mixed::statistics(&columns);
+                        let histograms = self.reading().statistics(&columns);
                         let columns = SeriesColumns {
                             histograms: &histograms,
                             ..columns
@@ -222,6 +223,23 @@ impl Leaf {
         })?;
         account.count_read(read);
         account.glimpse(window_max)
+    }
+
+    /// How upstream walks the samples of a series for the steps.
+    fn reading(&self) -> Reading<'_> {
+        let range_ms = self.reach.range_ms;
+        let (behind_ms, later_behind_ms) = match &self.kind {
+            // All is kept that is read once.
+            LeafKind::Smoothed(_) => (i64::MAX, i64::MAX),
+            LeafKind::Range(_) => (range_ms, range_ms.min(self.grid.step_ms)),
+            LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => (range_ms, range_ms),
+        };
+        Reading {
+            grid: &self.grid,
+            reach: &self.reach,
+            behind_ms,
+            later_behind_ms,
+        }
     }
 
     fn remarks(&self) -> usize {
@@ -404,12 +422,9 @@ impl Worker<'_> {
     ) -> Result<(), QueryError> {
         *self.read += counts.samples;
         *self.window_max = (*self.window_max).max(counts.window_max);
-        if counts.overlap {
-            let labels = self.leaf.source.labels(self.series);
-            notes.add(Annotation::start_time_overlap(
-                call.span,
-                labels.get(METRIC_NAME),
-            ));
+        if counts.overlaps > 0 {
+            let (span, name) = (call.span, self.name());
+            notes.add(Annotation::start_time_overlap(span, &name, counts.overlaps));
         }
         call.check(counts.steps.into_iter(), notes)
     }
@@ -419,7 +434,8 @@ impl Worker<'_> {
 struct Counts {
     samples: u64,
     window_max: u64,
-    overlap: bool,
+    /// In how many windows start timestamps overlap samples.
+    overlaps: usize,
     /// The steps whose scalar arguments are to be checked.
     steps: Vec<usize>,
 }
@@ -435,7 +451,7 @@ fn fill_floats(
 ) -> Counts {
     let (grid, reach) = (&leaf.grid, &leaf.reach);
     let out = &mut row.values;
-    let mut overlap = false;
+    let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
         let plan = rates.of(column, |plan| plan.fill(samples.times, grid, reach, how));
         if how.counter && !samples.starts.is_empty() {
@@ -444,7 +460,7 @@ fn fill_floats(
                 values: samples.values,
                 starts: samples.starts,
             };
-            overlap = how.fill_with_starts(plan, &started, grid, reach, out);
+            overlaps = how.fill_with_starts(plan, &started, grid, reach, out).len();
         } else {
             how.fill(plan, samples.values, reach, out);
         }
@@ -458,7 +474,7 @@ fn fill_floats(
     Counts {
         samples: windows.samples(),
         window_max: windows.samples_max(),
-        overlap,
+        overlaps,
         steps: match call.function {
             RangeFunction::Quantile | RangeFunction::Smoothing => {
                 windows.iter().map(|(step, ..)| step).collect()

@@ -17,7 +17,7 @@ use crate::eval::window::Windows;
 use crate::histogram::{Accumulator, FloatHistogram, Of};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
-use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 
@@ -192,28 +192,6 @@ impl Outcome {
     }
 }
 
-/// The histograms of a series without their buckets, for functions that ask only for count and sum.
-/// What buckets say about resets is found out before they go.
-pub(crate) fn statistics(columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
-    let mut before: Option<FloatHistogram> = None;
-    let mut out = Vec::with_capacity(columns.histograms.len());
-    for (index, histogram) in columns.histograms {
-        let mut plain = FloatHistogram::statistics_of(histogram);
-        if !histogram.is_stale() {
-            let whole = FloatHistogram::from(&**histogram);
-            if let Some(before) = before.filter(|_| plain.reset_hint == ResetHint::Unknown) {
-                plain.reset_hint = match whole.is_reset_after(&before) {
-                    true => ResetHint::Reset,
-                    false => ResetHint::NotReset,
-                };
-            }
-            before = Some(whole);
-        }
-        out.push((*index, Arc::new(plain)));
-    }
-    out
-}
-
 /// Computes the row; returns how many samples were read.
 pub(crate) fn fill(
     view: &View<'_>,
@@ -224,17 +202,18 @@ pub(crate) fn fill(
     let kinds = Kinds::of(columns, view.call.uses_starts);
     let mut of_floats = Windows::default();
     of_floats.fill(&kinds.times, view.grid, view.reach);
-    if fill_from_floats(view, &kinds, &of_floats, row) {
-        notes.add(Annotation::start_time_overlap(
-            view.call.span,
-            &(view.name)(),
-        ));
-    }
     let mut of_histograms = Windows::default();
     of_histograms.fill(&kinds.histogram_times, view.grid, view.reach);
+    let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
+    let mut overlaps = fill_from_floats(view, &kinds, &of_floats, row);
+    // Of a window with both kinds nothing is said but that.
+    overlaps.retain(|step| !filled(&of_histograms, *step));
+    if !overlaps.is_empty() {
+        let (span, name) = (view.call.span, (view.name)());
+        notes.add(Annotation::start_time_overlap(span, &name, overlaps.len()));
+    }
     let mut read = of_floats.samples();
     let function = view.call.function;
-    let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
     // What is wrong with a smoothing factor is said of histograms, too.
     let checked = |step: &usize| {
         filled(&of_floats, *step)
@@ -267,13 +246,13 @@ pub(crate) fn fill(
     Ok(read)
 }
 
-/// What the floats alone give; returns whether start times overlap.
+/// What the floats alone give; returns the steps in whose window start times overlap samples.
 fn fill_from_floats(
     view: &View<'_>,
     kinds: &Kinds<'_>,
     windows: &Windows,
     row: &mut RowBuffer,
-) -> bool {
+) -> Vec<usize> {
     let floats = kinds.floats();
     let function = view.call.function;
     let RangeFunction::Extrapolated(how) = function else {
@@ -287,7 +266,7 @@ fn fill_from_floats(
             cancel,
             &mut row.values,
         );
-        return false;
+        return Vec::new();
     };
     let mut plan = RatePlan::default();
     plan.fill(floats.times, view.grid, view.reach, how);
@@ -297,7 +276,7 @@ fn fill_from_floats(
         }
         None => {
             how.fill(&plan, floats.values, view.reach, &mut row.values);
-            false
+            Vec::new()
         }
     }
 }

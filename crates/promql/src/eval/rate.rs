@@ -226,8 +226,8 @@ impl Extrapolation {
         }
     }
 
-    /// As [`Extrapolation::fill`], for samples with start timestamps; returns whether some overlap
-    /// the sample before.
+    /// As [`Extrapolation::fill`], for samples with start timestamps; returns the steps in whose
+    /// window some overlap the sample before.
     pub(crate) fn fill_with_starts(
         self,
         plan: &RatePlan,
@@ -235,17 +235,19 @@ impl Extrapolation {
         grid: &Grid,
         reach: &Reach,
         out: &mut [f64],
-    ) -> bool {
-        let mut overlap = false;
+    ) -> Vec<usize> {
+        let mut overlaps = Vec::new();
         for (step, start, end) in plan.windows.iter() {
             let edge = reach.end(grid.time(step));
             let window = samples.slice(start, end);
-            overlap |= window.overlaps();
+            if window.overlaps() {
+                overlaps.push(step);
+            }
             if let Some(value) = window.extrapolate(edge, reach.range_ms, self.divisor(reach)) {
                 out[step] = value;
             }
         }
-        overlap
+        overlaps
     }
 }
 

@@ -67,7 +67,7 @@ fn without_names(
     grid: Grid,
 ) -> Result<Arc<Frame>, QueryError> {
     if !evaluator.delays_names() {
-        return evaluator.frame(node, grid);
+        return evaluator.frame_of_kinds(node, grid);
     }
     let mut frame = evaluator.own_frame(node, grid)?;
     let mut memory = evaluator.account.reserve(0)?;

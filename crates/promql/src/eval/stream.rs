@@ -40,8 +40,8 @@ pub(crate) enum Collision {
     Refused,
     /// They may not have a value at the same step.
     Merged,
-    /// They may not have a float, nor a histogram, at the same step, but one of each. Only the last
-    /// rows of an evaluation may hold both.
+    /// They may not have a float, nor a histogram, at the same step, but one of each. Rows that may
+    /// hold both are for whoever takes them whole.
     MergedByKind,
 }
 
@@ -98,7 +98,10 @@ impl Stream {
         if op.drops_name() {
             self.drops_names = true;
             if !delayed && self.strips_names.is_none() {
-                self.strips_names = Some(Collision::Merged);
+                self.strips_names = Some(match op {
+                    RowOp::Negate => Collision::MergedByKind,
+                    _ => Collision::Merged,
+                });
                 self.strips_after = self.ops.len() + 1;
             }
         }
@@ -193,6 +196,19 @@ impl Stream {
             return Ok(self);
         }
         self.into_frame(compute, account, notes).map(Stream::from)
+    }
+
+    /// The stream without histograms that stand at or behind a step at which their row has a float
+    /// too.
+    pub(crate) fn of_one_kind(mut self, account: &Account<'_>) -> Result<Self, QueryError> {
+        if let Base::Frame(frame) = &self.base
+            && frame.holds_both()
+        {
+            let mut cut = frame.of_one_kind();
+            cut.keep(account.reserve(cut.bytes())?);
+            self.base = Base::Frame(Arc::new(cut));
+        }
+        Ok(self)
     }
 
     /// All rows. Series without a value are left out.

@@ -244,7 +244,7 @@ fn fuzz_parse(bytes: &[u8]) {
         assert_same(&tree, &pretty(&tree), &text);
     }
     let context = DurationContext {
-        step_ms: 15_000,
+        step_ns: 15_000_000_000,
         range_ms: 3_600_000,
     };
     if resolve(&mut tree, context).is_ok() {

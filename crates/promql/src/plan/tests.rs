@@ -8,6 +8,7 @@ const TIMES: QueryTimes = QueryTimes {
     start: 60_000,
     end: 180_000,
     step_ms: 15_000,
+    step_ns: 15_000_000_000,
 };
 
 /// The plan of `text` must be this number to the bit, or none.

@@ -34,11 +34,8 @@ pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> R
         compute,
     };
     let at = match eval.time {
-        EvalTime::Range {
-            start,
-            end,
-            step_ms,
-        } => {
+        EvalTime::Range { start, end, .. } => {
+            let step_ms = eval.time.step_ms();
             let found = query_with(store, compute, |context| {
                 query(context, &eval.text, eval.time, &OPTIONS)
             });
@@ -129,11 +126,7 @@ impl Checker<'_> {
         if !has_vector || self.eval.expectations.fail.is_some() || depends_on_range(expr) {
             return Ok(());
         }
-        let time = EvalTime::Range {
-            start: at - AROUND_MS,
-            end: at + AROUND_MS,
-            step_ms: AROUND_MS,
-        };
+        let time = EvalTime::range(at - AROUND_MS, at + AROUND_MS, AROUND_MS);
         let wrong = |why: String| format!("in range mode: {why}");
         let found = self
             .query(expr, time)

@@ -196,14 +196,7 @@ fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
             let (end, rest) = keyword_duration("to", rest)?;
             let (step_ms, rest) = keyword_duration("step", rest)?;
             check_range([start, end, step_ms])?;
-            (
-                EvalTime::Range {
-                    start,
-                    end,
-                    step_ms,
-                },
-                rest,
-            )
+            (EvalTime::range(start, end, step_ms), rest)
         }
         _ => return Err("expected instant or range".into()),
     };

@@ -31,10 +31,10 @@ pub(super) fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
     Ok((labels, parse_values(rest)?))
 }
 
-/// A line `series@st offsets`, if it is one: the labels and the offsets in milliseconds.
-pub(super) type StartTimes = (Labels, Vec<Option<i64>>);
+/// The start timestamps of a series: its labels and one offset in milliseconds a position.
+pub type StartTimes = (Labels, Vec<Option<i64>>);
 
-/// Reads a line of start timestamps; `None` if the line is not one.
+/// Reads a line `series@st offsets`; `None` if the line is not one.
 pub(super) fn parse_start_times(line: &str) -> Option<Result<StartTimes, String>> {
     let (series, offsets) = line.split_once([' ', '\t'])?;
     let series = series.strip_suffix("@st")?;

@@ -216,11 +216,7 @@ fn read_eval_takes_times_and_expectations() {
          expect no_info\n {a=\"b\"} 1 2\n",
     );
     assert_eq!(eval.text, "sum by (a) (x)");
-    let expected = EvalTime::Range {
-        start: 60_000,
-        end: 120_000,
-        step_ms: 10_000,
-    };
+    let expected = EvalTime::range(60_000, 120_000, 10_000);
     assert_eq!(eval.time, expected);
     let warning = "PromQL warning: w (1:5)".to_owned();
     assert_eq!(

@@ -67,11 +67,7 @@ fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryRe
         budget: &budget,
         cancel: &cancel,
     };
-    let time = EvalTime::Range {
-        start: 60_000,
-        end: 60_000 + (STEPS - 1) * STEP_MS,
-        step_ms: STEP_MS,
-    };
+    let time = EvalTime::range(60_000, 60_000 + (STEPS - 1) * STEP_MS, STEP_MS);
     let outcome = query(&context, text, time, &OPTIONS);
     let held = outcome.as_ref().map_or(0, |result| result.memory.bytes());
     assert_eq!(budget.used_bytes(), held, "{text} keeps memory");
@@ -200,11 +196,7 @@ fn refused(text: &str, options: &Options, limit_bytes: usize, stop: Option<Reaso
         budget: &budget,
         cancel: &cancel,
     };
-    let time = EvalTime::Range {
-        start: 60_000,
-        end: 300_000,
-        step_ms: STEP_MS,
-    };
+    let time = EvalTime::range(60_000, 300_000, STEP_MS);
     query(&context, text, time, options).expect_err("the query is refused")
 }
 

@@ -107,11 +107,7 @@ fn answer_of_matrix_shares_step_timestamps() {
         series("b", &[(1_500, 2.0), (1_777, 3.0)], &[2_000, 2_500]),
         series("c", &[], &[1_000]),
     ]);
-    let range = EvalTime::Range {
-        start: 1_000,
-        end: 2_999,
-        step_ms: 500,
-    };
+    let range = EvalTime::range(1_000, 2_999, 500);
     let want = concat!(
         r#"{"status":"success","data":{"resultType":"matrix","result":["#,
         r#"{"metric":{"__name__":"up","instance":"a"},"#,

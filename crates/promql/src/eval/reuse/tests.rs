@@ -33,11 +33,7 @@ const OPTIONS: Options = Options {
     default_subquery_step_ms: 30_000,
     samples_max: 1_000_000,
 };
-const RANGE: EvalTime = EvalTime::Range {
-    start: 60_000,
-    end: 200_000,
-    step_ms: 20_000,
-};
+const RANGE: EvalTime = EvalTime::range(60_000, 200_000, 20_000);
 
 /// Counts what it is asked for.
 struct Counting {

@@ -1,7 +1,9 @@
-//! A scrape target of the test's own making, which may answer however it likes.
+//! A scrape target of one's own making, which may answer however it likes.
 
+use crate::error::MirrorError;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A request as it came.
@@ -20,17 +22,25 @@ impl Request {
     }
 }
 
-/// A server on the loopback that lives as long as the test.
+/// A server that lives as long as the process.
 pub struct Target {
     /// `127.0.0.1:port`
     pub address: String,
 }
 
 impl Target {
-    /// Answers each request by `answer`, on a thread of its own; then the connection ends.
-    pub fn start(answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound").to_string();
+    /// Listens at `address` and answers each request by `answer`, on a thread of its own; then the
+    /// connection ends.
+    pub fn start(
+        address: &str,
+        answer: impl Fn(&Request, &mut TcpStream) + Send + Sync + 'static,
+    ) -> Result<Self, MirrorError> {
+        let bound = TcpListener::bind(address).and_then(|listener| {
+            let address = listener.local_addr()?.to_string();
+            Ok((listener, address))
+        });
+        let (listener, address) =
+            bound.map_err(MirrorError::file("listen at", Path::new(address)))?;
         let answer = Arc::new(answer);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -38,16 +48,21 @@ impl Target {
                 std::thread::spawn(move || serve(stream, &*answer));
             }
         });
-        Self { address }
+        Ok(Self { address })
     }
 }
 
+/// Who breaks off a request gets no answer.
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
-    let mut first = String::new();
-    if reader.read_line(&mut first).is_err() {
-        return;
+    if let Some(request) = read_request(&stream) {
+        answer(&request, &mut stream);
     }
+}
+
+fn read_request(stream: &TcpStream) -> Option<Request> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut first = String::new();
+    reader.read_line(&mut first).ok()?;
     let mut headers = Vec::new();
     for line in reader.lines().map_while(Result::ok) {
         if line.is_empty() {
@@ -56,21 +71,22 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         headers.push(format!("{}: {}", name.to_lowercase(), value.trim()));
     }
-    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    answer(&Request { path, headers }, &mut stream);
+    let path = first.split(' ').nth(1)?.to_owned();
+    Some(Request { path, headers })
 }
 
 /// Writes a whole answer; the client may have gone.
-pub fn respond(stream: &mut TcpStream, status: &str, content_type: &str, body: &str) {
-    let _ = write!(
-        stream,
+pub fn respond(stream: &mut TcpStream, status: &str, content_type: &str, body: impl AsRef<[u8]>) {
+    let body = body.as_ref();
+    let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
+         Connection: close\r\n\r\n",
         body.len()
     );
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
 }
 
-/// Writes an exposition.
+/// Writes an exposition in the text format.
 pub fn expose(stream: &mut TcpStream, body: &str) {
     respond(stream, "200 OK", "text/plain; version=0.0.4", body);
 }

@@ -1,0 +1,111 @@
+//! Expositions in protocol buffers, written by hand: what a target shows to those who scrape it.
+//!
+//! ```text
+//! body = { length | family }*                     io.prometheus.client.MetricFamily
+//! family = name(1) | type(3) | metric(4)*
+//! metric = label(1)* | counter(3) or histogram(7) | time(6)
+//! counter = value(1) | start time(3)
+//! ```
+//!
+//! A run of samples of one kind of a series is a family, and each sample a metric of it with a
+//! timestamp of its own. Floats are counters, because only counters and histograms carry start
+//! timestamps. Bounds of custom buckets cannot be shown.
+
+use crate::answers::data::{Data, Sample};
+use crate::protobuf::{push_float, push_floats, push_message, push_number, push_spans};
+use crate::protobuf::{push_uvarint, zigzag};
+use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_promql::value::PointValue;
+
+/// What [`encode`] writes, as a target says it.
+pub const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
+     proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// The body that shows all samples of `data`.
+pub fn encode(data: &Data) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (labels, samples) in &data.series {
+        for run in samples.chunk_by(|a, b| kind(a) == kind(b)) {
+            let family = family(labels, run);
+            push_uvarint(&mut body, family.len() as u64);
+            body.extend_from_slice(&family);
+        }
+    }
+    body
+}
+
+/// The number of a metric's type.
+fn kind(sample: &Sample) -> u64 {
+    match &sample.value {
+        PointValue::Float(_) => 0,
+        PointValue::Histogram(h) if h.reset_hint == ResetHint::Gauge => 5,
+        PointValue::Histogram(_) => 4,
+    }
+}
+
+fn family(labels: &Labels, run: &[Sample]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_message(&mut out, 1, labels.get(METRIC_NAME));
+    push_number(&mut out, 3, run.first().map_or(0, kind));
+    let mut pairs = Vec::new();
+    for (name, value) in labels.iter().filter(|(name, _)| *name != METRIC_NAME) {
+        let mut pair = Vec::new();
+        push_message(&mut pair, 1, name.as_bytes());
+        push_message(&mut pair, 2, value);
+        push_message(&mut pairs, 1, &pair);
+    }
+    for sample in run {
+        let mut metric = pairs.clone();
+        match &sample.value {
+            PointValue::Float(value) => {
+                let mut counter = Vec::new();
+                push_float(&mut counter, 1, *value);
+                push_start(&mut counter, 3, sample.start_time);
+                push_message(&mut metric, 3, &counter);
+            }
+            PointValue::Histogram(value) => {
+                let mut histogram = histogram(value);
+                push_start(&mut histogram, 15, sample.start_time);
+                push_message(&mut metric, 7, &histogram);
+            }
+        }
+        push_number(&mut metric, 6, sample.time as u64);
+        push_message(&mut out, 4, &metric);
+    }
+    out
+}
+
+/// A `google.protobuf.Timestamp`; nothing if it is not known.
+fn push_start(out: &mut Vec<u8>, field: u64, start_time: TimestampMs) {
+    if start_time == START_UNKNOWN {
+        return;
+    }
+    let mut time = Vec::new();
+    push_number(&mut time, 1, start_time.div_euclid(1000) as u64);
+    push_number(&mut time, 2, start_time.rem_euclid(1000) as u64 * 1_000_000);
+    push_message(out, field, &time);
+}
+
+fn histogram(histogram: &Histogram) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_float(&mut out, 2, histogram.sum);
+    push_number(&mut out, 5, zigzag(histogram.schema.into()));
+    push_float(&mut out, 6, histogram.zero_threshold);
+    push_spans(&mut out, 9, &histogram.negative_spans);
+    push_spans(&mut out, 12, &histogram.positive_spans);
+    if let Counts::Float {
+        count,
+        zero_count,
+        positive,
+        negative,
+    } = &histogram.counts
+    {
+        push_float(&mut out, 4, *count);
+        push_float(&mut out, 8, *zero_count);
+        push_floats(&mut out, 11, negative);
+        push_floats(&mut out, 14, positive);
+    }
+    out
+}
