@@ -15,6 +15,7 @@ use firn_model::env::OpenMode;
 use firn_model::env::sim::{self, Sim};
 use firn_model::error::Error;
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
 use firn_model::tenant::TenantId;
 use firn_storage::store::Store;
@@ -48,6 +49,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     })?;
     let mut columns = SeriesBatch::default();
     selection.read(0..selection.len(), &mut columns)?;

@@ -1,9 +1,11 @@
 //! A client that goes away: whatever its query is at, its processor time is free within 100 ms.
+//! `FIRN_SEED` repeats the moments of a run.
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
+use firn_model::env::sim::SimRng;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -14,8 +16,14 @@ const LONGEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_00
 /// Pause between two looks at the server: its own share of the wait.
 const POLL: Duration = Duration::from_millis(2);
 
+/// Moments at which clients go away, for each query: each may meet it at something else.
+const MOMENTS: usize = 6;
+
+/// The first and the last of them, in milliseconds.
+const MOMENTS_MS: std::ops::Range<u64> = 20..400;
+
 /// Every wait holds what the machine does beside: the least of so many is the server's own.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: usize = 4;
 
 const SERIES: usize = if cfg!(debug_assertions) {
     2_000
@@ -27,7 +35,7 @@ const INTERVAL_MS: i64 = 15_000;
 
 /// Queries of every shape that take long, and in how many steps they are asked: all of them are at
 /// work when their client goes.
-const QUERIES: [(&str, i64); 14] = [
+const QUERIES: [(&str, i64); 19] = [
     // One series whose windows are long.
     (
         "max_over_time(sum_over_time(vector(time())[1d:1s])[20h:1s])",
@@ -57,6 +65,12 @@ const QUERIES: [(&str, i64); 14] = [
         500,
     ),
     ("wide * on (pod, zone) group_left () wide", 500),
+    // Copies of whole vectors.
+    ("wide @ end()", 2_000),
+    ("limitk(15000, wide)", 500),
+    ("limit_ratio(0.9, wide)", 500),
+    ("topk(15000, wide)", 200),
+    ("(wide or on (zone) nothing) * 2", 500),
     // Samples as they are.
     ("last_over_time(wide[15m:1s])", 20),
 ];
@@ -105,6 +119,21 @@ fn time_to_stop(server: &Server, path: &str, after: Duration) -> Option<Duration
     Some(start.elapsed())
 }
 
+/// How long a query goes on after its client went at a moment: tries until it was not too long.
+fn times_to_stop(server: &Server, path: &str, moment: Duration) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while times.len() < ATTEMPTS {
+        let Some(time) = time_to_stop(server, path, moment) else {
+            break;
+        };
+        times.push(time);
+        if time <= LONGEST {
+            break;
+        }
+    }
+    times
+}
+
 #[test]
 fn query_of_a_client_that_went_stops_within_100_ms() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,6 +147,11 @@ fn query_of_a_client_that_went_stops_within_100_ms() {
     ];
     let server = Server::start(&folder.path().join("data"), &flags);
     let newest = load(&server.http());
+    let seed = std::env::var("FIRN_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or(newest as u64);
+    println!("FIRN_SEED={seed}");
+    let rng = SimRng::new(seed);
     let mut slow = Vec::new();
     for (query, steps) in QUERIES {
         let span_ms = (SAMPLES * INTERVAL_MS).max(steps);
@@ -128,16 +162,19 @@ fn query_of_a_client_that_went_stops_within_100_ms() {
             newest as f64 / 1000.0,
             (span_ms / steps) as f64 / 1000.0,
         );
-        let attempts = (1..=ATTEMPTS).filter_map(|attempt| {
-            let after = Duration::from_millis(60) * attempt;
-            time_to_stop(&server, &path, after)
-        });
-        let times: Vec<Duration> = attempts.collect();
-        println!("{query}: {times:?}");
-        match times.iter().min() {
-            None => slow.push(format!("{query}: never at work")),
-            Some(least) if *least > LONGEST => slow.push(format!("{query}: {times:?}")),
-            Some(_) => {}
+        let mut was_at_work = false;
+        for _ in 0..MOMENTS {
+            let span = MOMENTS_MS.end - MOMENTS_MS.start;
+            let moment = Duration::from_millis(MOMENTS_MS.start + rng.below(span));
+            let times = times_to_stop(&server, &path, moment);
+            println!("{query} left after {moment:?}: {times:?}");
+            was_at_work |= !times.is_empty();
+            if times.len() == ATTEMPTS {
+                slow.push(format!("{query} left after {moment:?}: {times:?}"));
+            }
+        }
+        if !was_at_work {
+            slow.push(format!("{query}: never at work"));
         }
     }
     assert!(slow.is_empty(), "{}", slow.join("\n"));

@@ -1,11 +1,15 @@
 //! Every limit of a query has its status, its error type, and a text with the limit.
 
 use crate::harness::server::{Server, wait_for};
+use crate::harness::write::{Series, body};
 use std::io::Write;
 use std::net::TcpStream;
 
 /// Billions of additions over one series.
 const SLOW: &str = "max_over_time(sum_over_time(vector(time())[1d:1s])[20h:1s])";
+
+/// Series with a sample at the time of the queries, one more than a query may select.
+const SERIES: usize = 11;
 
 /// A path, and the status, error type and text of its answer.
 type Case = (String, u16, &'static str, &'static str);
@@ -33,6 +37,12 @@ fn cases() -> Vec<Case> {
             422,
             "execution",
             " bytes needed, limit 134217728",
+        ),
+        (
+            instant("sum(many)"),
+            422,
+            "execution",
+            "query selects too many series: 11 series, limit 10",
         ),
         (
             "/api/v1/query_range?query=1&start=0&end=11001&step=1".into(),
@@ -77,11 +87,22 @@ fn check(server: &Server, (path, status, error_type, text): &Case) {
     assert!(error.contains(text), "{path}: {error}");
 }
 
+fn load(server: &Server) {
+    let one = |number: usize| {
+        let number = number.to_string();
+        Series::new(&[("__name__", "many"), ("number", &number)], &[(0, 1.0)])
+    };
+    let all: Vec<Series> = (0..SERIES).map(one).collect();
+    let answer = server.http().write(&body(&all));
+    assert_eq!(answer.status, 204, "{}", answer.body);
+}
+
 #[test]
 fn limit_that_is_reached_is_named_with_the_number() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("firn.yml");
-    std::fs::write(&config, "firn: {memory_limit: 512MiB}\n").unwrap();
+    let limits = "firn: {memory_limit: 512MiB, query_series_limit: 10}\n";
+    std::fs::write(&config, limits).unwrap();
     let flags = [
         "--config",
         config.to_str().unwrap(),
@@ -89,6 +110,7 @@ fn limit_that_is_reached_is_named_with_the_number() {
         "1",
     ];
     let server = Server::start(&folder.path().join("data"), &flags);
+    load(&server);
     for case in cases() {
         check(&server, &case);
     }

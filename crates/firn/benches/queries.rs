@@ -14,6 +14,7 @@ use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::Inline;
 use firn_model::env::{Compute, Env, Job, Work, real, sim};
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
 use firn_model::tenant::TenantId;
 use firn_promql::{Context, EvalTime, Features, Options, parser, query};
@@ -228,6 +229,7 @@ impl Bench {
             lookback_ms: RANGE_MS,
             default_subquery_step_ms: 60_000,
             samples_max: 50_000_000,
+            series_max: usize::MAX,
         };
         let end = ROUNDS * INTERVAL_MS;
         let time = EvalTime::range(end - (STEPS - 1) * INTERVAL_MS, end, INTERVAL_MS);
@@ -243,6 +245,7 @@ impl Bench {
             range: TimeRange::new(i64::MIN, i64::MAX),
             cancel: &self.cancel,
             budget: &self.budget,
+            series: &SeriesLimit::none(),
         };
         let selection = self.store.select(request).expect("there is memory");
         let mut batch = SeriesBatch::default();

@@ -83,6 +83,10 @@ pub struct Config {
     pub memory_limit: MemoryLimit,
     /// How many new series are taken in an hour.
     pub new_series: NewSeries,
+    /// `firn.query_series_limit`; `None` is no limit, as in Prometheus: a query that it answers
+    /// must not fail here for the number of its series alone. Memory and samples have their own
+    /// limits, which hold whatever this one says.
+    pub query_series_max: Option<usize>,
     /// `firn.sealing_jitter`
     pub is_sealing_jittered: bool,
     /// `firn.sealing_background`
@@ -195,6 +199,7 @@ impl Default for Config {
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
+            query_series_max: None,
             is_sealing_jittered: true,
             seals_in_background: true,
             is_multitenant: false,
@@ -387,6 +392,7 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         all: limit("new_series_limit")?,
         of_job: limit("new_series_per_job_limit")?,
     };
+    config.query_series_max = limit("query_series_limit")?;
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

@@ -167,6 +167,10 @@ impl SeriesBatch {
     }
 }
 
+/// Bytes that a value of a [`LabelColumn`] takes beside its own, at most: its place, in a list that
+/// may have room for as many again, what counts its holders and what the allocator adds.
+pub const COLUMN_VALUE_BYTES: usize = 2 * size_of::<Arc<[u8]>>() + 32;
+
 /// One label of all series of a selection, as numbers into a dictionary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelColumn {

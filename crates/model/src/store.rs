@@ -5,7 +5,7 @@
 //! thread asks. The head, blocks, a bucket and a cluster implement the same two.
 
 use crate::batch::{Batch, Source};
-use crate::budget::Budget;
+use crate::budget::{Budget, Reservation};
 use crate::cancel::Cancel;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
@@ -13,6 +13,7 @@ use crate::exemplar::FoundExemplars;
 use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::sample::{TimeRange, TimestampMs};
+use crate::series_limit::SeriesLimit;
 use crate::tenant::TenantId;
 use std::future::Future;
 use std::ops::Range;
@@ -110,6 +111,9 @@ pub struct SelectRequest<'a> {
     pub cancel: &'a Cancel,
     /// What the selection holds is reserved here before it is there.
     pub budget: &'a Budget,
+    /// What a selection finds is counted here before it is worked on: all series with a sample
+    /// near the range.
+    pub series: &'a SeriesLimit,
 }
 
 /// Whose exemplars are looked for.
@@ -156,8 +160,14 @@ pub trait Selection: Send + Sync {
     /// The label set of a series; allocates.
     fn labels(&self, series: usize) -> Labels;
 
-    /// One label of all series: what grouping and matching need, without whole label sets.
-    fn label_column(&self, name: &str) -> LabelColumn;
+    /// One label of all series: what grouping and matching need, without whole label sets. What it
+    /// takes is reserved in `memory` before it is there; fails once `cancel` is set.
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error>;
 
     /// Appends the samples of `series` that lie in the request's range to `into`, in order. A
     /// series without any is there with empty columns. May be called from many threads at once.

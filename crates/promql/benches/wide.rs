@@ -142,6 +142,7 @@ fn best(
         lookback_ms: 300_000,
         default_subquery_step_ms: 60_000,
         samples_max: 50_000_000,
+        series_max: usize::MAX,
     };
     let run = || {
         let start = env.clock.monotonic();

@@ -114,7 +114,7 @@ fn run(
 ) -> Result<QueryResult, QueryError> {
     let times = QueryTimes::of(time);
     let is_range = matches!(time, EvalTime::Range { .. });
-    let account = Account::new(ctx.budget, ctx.cancel, options.samples_max);
+    let account = Account::new(ctx.budget, ctx.cancel, options);
     account.check()?;
     let mut evaluator = Evaluator::new(ctx, &account, options);
     let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;

@@ -110,6 +110,8 @@ pub struct Options {
     pub default_subquery_step_ms: i64,
     /// Samples that a query may hold at one time, counted as upstream does.
     pub samples_max: u64,
+    /// Series that its selectors may find together.
+    pub series_max: usize,
 }
 
 /// What a query runs on.

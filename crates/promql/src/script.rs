@@ -46,6 +46,7 @@ pub const OPTIONS: Options = Options {
     lookback_ms: 5 * 60_000,
     default_subquery_step_ms: 60_000,
     samples_max: 10_000,
+    series_max: usize::MAX,
 };
 
 /// A store for scripts. All data belongs to the anonymous tenant.

@@ -26,6 +26,7 @@ const OPTIONS: Options = Options {
     lookback_ms: 60_000,
     default_subquery_step_ms: 60_000,
     samples_max: 1_000_000,
+    series_max: usize::MAX,
 };
 
 /// Evaluates `text` over a gauge `cores`; its only annotation must stand at `position`.

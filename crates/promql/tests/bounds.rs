@@ -17,6 +17,9 @@ use support::{MemoryStore, Series};
 const TOO_MANY: &str = "too many samples into memory";
 const NO_MEMORY: &str = "query memory limit reached";
 
+/// Series that the selectors of a query may find.
+const SERIES_MAX: usize = 2_500;
+
 /// Evaluates `text` at one moment over `series` series `up` of 60 samples each.
 fn answer(
     text: &str,
@@ -40,10 +43,14 @@ fn answer(
         cancel: &cancel,
     };
     let options = Options {
-        features: Features::default(),
+        features: Features {
+            experimental_functions: true,
+            ..Features::default()
+        },
         lookback_ms: 60_000,
         default_subquery_step_ms: 60_000,
         samples_max,
+        series_max: SERIES_MAX,
     };
     query(&context, text, EvalTime::Instant(400_000), &options)
 }
@@ -67,6 +74,28 @@ fn subquery_of_more_steps_than_samples_allowed_is_refused() {
     ] {
         check(text, 1, 1_000_000, 1 << 30, TOO_MANY);
         check(text, 1, u64::MAX, 1 << 20, NO_MEMORY);
+    }
+}
+
+#[test]
+fn selectors_that_find_more_series_than_allowed_together_are_refused() {
+    for (text, series, error) in [
+        ("up", 3_000, "3000 series, limit 2500"),
+        ("count(up)", 2_501, "2501 series, limit 2500"),
+        ("up + up offset 1m", 1_300, "2600 series, limit 2500"),
+        ("up + rate(up[5m])", 1_300, "2600 series, limit 2500"),
+        ("info(up)", 2_501, "2501 series, limit 2500"),
+    ] {
+        let expected = format!("query selects too many series: {error}");
+        check(text, series, u64::MAX, 1 << 30, &expected);
+    }
+    for (text, series) in [
+        ("up", 2_500),
+        ("up / (up + up)", 2_500),
+        ("up + up offset 1m", 1_250),
+    ] {
+        let result = answer(text, series, u64::MAX, 1 << 30);
+        assert!(result.is_ok(), "{text}: {result:?}");
     }
 }
 
@@ -130,6 +159,7 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
         ("up + on (pod) up", 150),
         ("sort(up)", 110),
         ("count_values(\"v\", up + on (pod) up)", 150),
+        ("info(up)", 250),
     ] {
         let result = answer(text, SERIES, u64::MAX, 1 << 30).unwrap();
         let peak = result.stats.bytes_peak as usize / SERIES;

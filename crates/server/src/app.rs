@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tokio::time::{Instant, interval_at, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Between two looks at memory while a query runs: a query that takes less is too small to matter,
 /// and a look takes some microseconds.
@@ -220,14 +220,20 @@ impl App {
         }
     }
 
-    /// Waits for a query, and has memory looked at meanwhile.
+    /// Waits for a query, and has memory looked at meanwhile: on a thread of its own, since a look
+    /// may find that freed memory is to be given back, which takes tenths of a second a gigabyte.
     async fn watched<T>(&self, running: JoinHandle<T>) -> Result<T, JoinError> {
         let mut running = pin!(running);
-        let mut looks = interval_at(Instant::now() + LOOK_PAUSE, LOOK_PAUSE);
         loop {
+            let watch = self.parts.watch_memory.clone();
+            let look = async {
+                sleep(LOOK_PAUSE).await;
+                // A look that fails leaves memory as it is.
+                let _ = spawn_blocking(move || watch()).await;
+            };
             tokio::select! {
                 outcome = &mut running => return outcome,
-                _ = looks.tick() => (self.parts.watch_memory)(),
+                () = look => {}
             }
         }
     }

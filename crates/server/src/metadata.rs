@@ -17,6 +17,7 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use std::collections::HashSet;
@@ -99,6 +100,7 @@ impl Lookup {
                 range: self.range,
                 cancel,
                 budget: &self.budget,
+                series: &SeriesLimit::none(),
             };
             find(&*self.store, request)?;
         }

@@ -50,8 +50,8 @@ pub struct AppParts {
     pub lifecycle: Option<Lifecycle>,
     /// `/debug/pprof`; `None` if the binary has no profiler.
     pub profiler: Option<Arc<dyn Profiler>>,
-    /// Called now and then while a query runs that takes long: memory may have become short.
-    /// Cheap to call.
+    /// Called now and then while a query runs that takes long: memory may have become short. May
+    /// block, and is called off the async threads.
     pub watch_memory: Provider<()>,
 }
 
@@ -84,6 +84,8 @@ pub struct QuerySettings {
     pub lookback_ms: i64,
     /// `--query.max-samples`.
     pub samples_max: u64,
+    /// `firn.query_series_limit` of the running configuration.
+    pub series_max: Provider<usize>,
     /// `global.evaluation_interval` of the running configuration.
     pub default_subquery_step_ms: Provider<i64>,
 }

@@ -193,6 +193,7 @@ fn options(call: &Call) -> Result<Options, Failure> {
         lookback_ms,
         default_subquery_step_ms: (settings.default_subquery_step_ms)(),
         samples_max: settings.samples_max,
+        series_max: (settings.series_max)(),
     })
 }
 

@@ -8,8 +8,10 @@ mod support;
 
 use firn_model::cancel::Reason;
 use firn_server::limits::Limits;
+use firn_server::parts::AppParts;
 use firn_server::serve;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{Fixture, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +35,11 @@ struct Server {
 
 impl Server {
     async fn start(change: impl FnOnce(&mut Limits)) -> Self {
-        let fixture = Fixture::ready(|parts| change(&mut parts.limits));
+        Self::start_of(|parts| change(&mut parts.limits)).await
+    }
+
+    async fn start_of(change: impl FnOnce(&mut AppParts)) -> Self {
+        let fixture = Fixture::ready(change);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -194,6 +200,34 @@ async fn body_without_end_is_refused_at_the_limit() {
         .await
         .expect("the connection ends")
         .unwrap();
+}
+
+#[tokio::test]
+async fn client_that_goes_away_while_memory_is_given_back_cancels_its_query() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let looks = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let begun = looks.clone();
+    let watch = move || {
+        begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        // Until the test is over, or the server waits for it.
+        let _ = held.lock().unwrap().recv_timeout(DEADLINE);
+    };
+    let server = Server::start_of(|parts| parts.watch_memory = Arc::new(watch)).await;
+    let engine = &server.fixture.engine;
+    let socket = server
+        .send("GET /api/v1/query?query=block HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
+    eventually("look", || {
+        looks.load(std::sync::atomic::Ordering::SeqCst) == 1
+    })
+    .await;
+    let gone = Instant::now();
+    drop(socket);
+    eventually("cancel", || !engine.reasons.lock().unwrap().is_empty()).await;
+    let took = gone.elapsed();
+    assert!(took < Duration::from_millis(100), "canceled after {took:?}");
+    drop(release);
 }
 
 #[tokio::test]

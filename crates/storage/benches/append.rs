@@ -22,6 +22,7 @@ use firn_model::env::real;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metrics::{Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
 use firn_storage::store::{Sealing, Store, StoreOptions, SyncMode};
@@ -138,6 +139,7 @@ fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, us
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     let selection = store.select(request).expect("nothing cancels");
     let selected = cpu();

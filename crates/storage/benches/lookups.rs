@@ -21,6 +21,7 @@ use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metrics::{Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
 use firn_model::tenant::TenantId;
 use firn_storage::store::{Store, StoreOptions, SyncMode};
@@ -176,6 +177,7 @@ impl Case {
             range: TimeRange::ALL,
             cancel: &Cancel::new(),
             budget: &Budget::new("query", usize::MAX),
+            series: &SeriesLimit::none(),
         };
         let allocated = allocatedp::read().expect("the allocator counts");
         let (before, began) = (allocated.get(), Instant::now());

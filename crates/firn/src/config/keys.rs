@@ -78,6 +78,13 @@ pub const FIRN: &[Key] = &[
         "The same for the series of each `job`. Jobs over it stand in `status/tsdb`. 0 is no \
          limit.",
     ),
+    key("query_series_limit", Integer).explained(
+        "0",
+        "Series that the selectors of one query may find together, of any tenant's; a query that \
+         finds more fails with their number before it reads a sample. A series counts with a \
+         selector if it has a sample in a stretch of two hours that the selector reaches into. 0 \
+         is no limit. Takes effect with a reload.",
+    ),
     key("sealing_jitter", Bool).explained(
         "true",
         "Whether groups of series are sealed into pages at different times. There to show what \

@@ -213,6 +213,10 @@ fn config_not_understood_names_place_and_key() {
             "2:29: new_series_per_job_limit: must not be negative: -1",
         ),
         (
+            "firn:\n  query_series_limit: -1\n",
+            "2:23: query_series_limit: must not be negative: -1",
+        ),
+        (
             "firn: {wal_sync: sometimes}\n",
             "1:18: firn.wal_sync: not one of always, interval, none: \"sometimes\"",
         ),

@@ -69,6 +69,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let settings = &line.settings;
     let config = running.config();
     let interval = running.clone();
+    let series = running.clone();
     let text = running.clone();
     let reload = running.clone();
     Ok(AppParts {
@@ -78,6 +79,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             features: language_features(&settings.features),
             lookback_ms: settings.lookback.as_millis() as i64,
             samples_max: settings.query_samples_max,
+            series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
             default_subquery_step_ms: Arc::new(move || {
                 interval.config().evaluation_interval.as_millis() as i64
             }),

@@ -5,10 +5,12 @@
 //! query's [`Budget`] before they are allocated. Cancellation is checked once a series, or more
 //! often where a series is much work: a check is one load.
 
+use crate::Options;
 use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{Cancel, Reason};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::series_limit::SeriesLimit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What was counted when part of an evaluation began.
@@ -36,6 +38,7 @@ pub(crate) struct Account<'a> {
     budget: &'a Budget,
     cancel: &'a Cancel,
     samples_max: u64,
+    series: SeriesLimit,
     held: AtomicU64,
     peak: AtomicU64,
     total: AtomicU64,
@@ -43,11 +46,12 @@ pub(crate) struct Account<'a> {
 
 impl<'a> Account<'a> {
     /// An account that has used nothing.
-    pub(crate) fn new(budget: &'a Budget, cancel: &'a Cancel, samples_max: u64) -> Self {
+    pub(crate) fn new(budget: &'a Budget, cancel: &'a Cancel, options: &Options) -> Self {
         Self {
             budget,
             cancel,
-            samples_max,
+            samples_max: options.samples_max,
+            series: SeriesLimit::new(options.series_max),
             held: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             total: AtomicU64::new(0),
@@ -60,6 +64,11 @@ impl<'a> Account<'a> {
             None => Ok(()),
             Some(reason) => Err(stopped(reason)),
         }
+    }
+
+    /// What says that the query is canceled or out of time.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.cancel
     }
 
     /// Counts `samples` as held, or fails if the query may not hold so many.
@@ -146,6 +155,11 @@ impl<'a> Account<'a> {
         self.glimpse(cost.peak)?;
         self.count_read(cost.total);
         self.hold(cost.held)
+    }
+
+    /// Where look-ups count the series that they find.
+    pub(crate) fn series(&self) -> &SeriesLimit {
+        &self.series
     }
 
     /// Reserves memory.

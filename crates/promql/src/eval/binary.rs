@@ -159,7 +159,7 @@ impl Pairing<'_> {
         if one_to_one && !self.signatures.hold_metadata {
             return Ok(Some(pairs));
         }
-        if self.is_distinct && self.rule.keeps_apart(many) {
+        if self.is_distinct && self.rule.keeps_apart(many, account)? {
             return Ok(Some(pairs));
         }
         let mut passing = account.reserve(pairs.pairs.len() * 3 * size_of::<Labels>())?;

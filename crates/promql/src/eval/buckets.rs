@@ -10,6 +10,7 @@ mod native;
 mod repair_log;
 
 use crate::ast::Span;
+use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Repairs};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
@@ -122,7 +123,8 @@ fn many_quantiles(
         let row_bytes = grid.count * size_of::<f64>() + size_of::<Head>() + label.len();
         for name in distinct {
             out.keep(evaluator.account.reserve(answers.len() * row_bytes)?);
-            append_named(&mut out, &answers, &label, &name, &names);
+            let account = evaluator.account;
+            append_named(&mut out, &answers, &label, (&name[..], &names[..]), account)?;
         }
     }
     log.remark(args[0].span, &mut evaluator.notes);
@@ -130,8 +132,15 @@ fn many_quantiles(
 }
 
 /// Adds the answers of the steps whose quantile is called `name`, with that label.
-fn append_named(out: &mut Frame, answers: &Frame, label: &str, name: &str, names: &[String]) {
+fn append_named(
+    out: &mut Frame,
+    answers: &Frame,
+    label: &str,
+    (name, names): (&str, &[String]),
+    account: &Account<'_>,
+) -> Result<(), QueryError> {
     for series in 0..answers.len() {
+        account.check()?;
         let row = answers.row(series);
         let values: Vec<f64> = row
             .values
@@ -148,6 +157,7 @@ fn append_named(out: &mut Frame, answers: &Frame, label: &str, name: &str, names
         };
         out.push(head, row);
     }
+    Ok(())
 }
 
 /// A float as OpenMetrics writes it: never without a dot or an exponent.
@@ -246,9 +256,8 @@ impl Histograms {
         let mut out = self.answer_natives(evaluator, question, span)?;
         let account = evaluator.account;
         let task = |part: Range<usize>| {
-            account.check()?;
             let memory = account.reserve(part.len() * self.row_bytes())?;
-            let (mut frame, log) = self.answer_part(&self.histograms[part], question);
+            let (mut frame, log) = self.answer_part(&self.histograms[part], question, account)?;
             frame.keep(memory);
             Ok((frame, log))
         };
@@ -267,11 +276,17 @@ impl Histograms {
         self.frame.steps() * size_of::<f64>() + size_of::<Head>()
     }
 
-    fn answer_part(&self, part: &[Member], question: &Question) -> (Frame, RepairLog) {
+    fn answer_part(
+        &self,
+        part: &[Member],
+        question: &Question,
+        account: &Account<'_>,
+    ) -> Result<(Frame, RepairLog), QueryError> {
         let steps = self.frame.steps();
         let (mut frame, mut log) = (Frame::new(steps), RepairLog::default());
         let (mut values, mut buckets) = (Vec::new(), Vec::new());
         for member in part {
+            account.check()?;
             values.clear();
             for step in 0..steps {
                 self.gather(member, step, &mut buckets);
@@ -293,7 +308,7 @@ impl Histograms {
             };
             frame.push(head, row);
         }
-        (frame, log)
+        Ok((frame, log))
     }
 
     /// The buckets that have a value at a step.

@@ -193,7 +193,8 @@ fn range_leaf(
     let span = remark_span(args);
     let counters = match function {
         RangeFunction::Extrapolated(how) if how.counter => {
-            CounterNames::check(&*source, features.type_and_unit_labels, span)
+            let by_type = features.type_and_unit_labels;
+            CounterNames::check(&*source, by_type, span, evaluator.account)?
         }
         _ => CounterNames::default(),
     };

@@ -44,10 +44,13 @@ pub(crate) fn frame(
         let row = input.row(series);
         for (step, value) in row.values.iter().enumerate() {
             if !is_absent(*value) {
+                // Each may be a row of its own.
+                account.check()?;
                 counts.count(group, step, *value)?;
             }
         }
         for (step, histogram) in row.histograms {
+            account.check()?;
             counts.count_histogram(group, *step as usize, histogram)?;
         }
     }

@@ -1,8 +1,10 @@
 //! Names and types of series of which `rate` and `increase` are asked.
 
 use crate::ast::Span;
+use crate::eval::account::Account;
 use crate::eval::annotations::Annotation;
 use crate::eval::source::Source;
+use crate::value::QueryError;
 use firn_model::labels::METRIC_NAME;
 
 /// Which series do not look like counters, and what to say about them.
@@ -16,16 +18,26 @@ pub(crate) struct CounterNames {
 
 impl CounterNames {
     /// Looks at the names, or with `by_type` at the type labels, of all series of `source`.
-    pub(crate) fn check(source: &dyn Source, by_type: bool, span: Span) -> Self {
-        let names = source.label_column(METRIC_NAME);
-        let kinds = by_type.then(|| source.label_column("__type__"));
+    pub(crate) fn check(
+        source: &dyn Source,
+        by_type: bool,
+        span: Span,
+        account: &Account<'_>,
+    ) -> Result<Self, QueryError> {
+        let mut passing = account.reserve(0)?;
+        let names = source.label_column(METRIC_NAME, account, &mut passing)?;
+        let kinds = match by_type {
+            true => Some(source.label_column("__type__", account, &mut passing)?),
+            false => None,
+        };
         let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
         if kinds.is_none() && !plain.contains(&true) {
-            return Self::default();
+            return Ok(Self::default());
         }
         let mut out = Self::default();
         let mut known = rustc_hash::FxHashMap::default();
         for (series, name_id) in names.ids.iter().enumerate() {
+            account.check()?;
             let name = &names.values[*name_id as usize];
             let kind = kinds.as_ref().map(|k| (k.ids[series], k));
             let questionable = match kind {
@@ -52,7 +64,7 @@ impl CounterNames {
             });
             out.remarks_of.push(remark.unwrap_or(0));
         }
-        out
+        Ok(out)
     }
 
     /// How many different remarks there are.

@@ -171,7 +171,7 @@ impl<'a> Evaluator<'a> {
         self.account.hold(copies)?;
         let bytes = once.len() * grid.count * size_of::<f64>();
         let memory = self.account.reserve(bytes)?;
-        let mut frame = once.repeat(grid.count);
+        let mut frame = once.repeat(grid.count, self.account)?;
         frame.keep(memory);
         Ok(frame.into())
     }
@@ -363,6 +363,7 @@ impl<'a> Evaluator<'a> {
             range: reach.time_range(grid),
             cancel: self.ctx.cancel,
             budget: self.ctx.budget,
+            series: self.account.series(),
         };
         let selection = self.ctx.store.select(request).map_err(storage_error)?;
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))

@@ -23,6 +23,9 @@ use firn_model::sample::{STALE_NAN_BITS, is_stale};
 use multiversion::multiversion;
 use std::sync::Arc;
 
+/// Values that are copied between two looks at the cancel flag: a megabyte of them.
+const COPIED_VALUES: usize = 1 << 17;
+
 /// Marks a step without a float.
 pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 
@@ -226,11 +229,15 @@ impl Frame {
     /// The same rows with memory of their own.
     pub(crate) fn duplicate(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
         let memory = vec![account.reserve(self.bytes())?];
+        let mut chunks = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            chunks.push(copy_of(chunk, account)?);
+        }
         Ok(Frame {
             steps: self.steps,
             heads: self.heads.clone(),
             places: self.places.clone(),
-            chunks: self.chunks.clone(),
+            chunks,
             histograms: self.histograms.clone(),
             memory,
         })
@@ -249,7 +256,7 @@ impl Frame {
     /// Adds a series; an empty row is left out.
     pub(crate) fn push(&mut self, head: Head, row: Row<'_>) {
         if !row.is_empty() {
-            self.heads.make().push(head);
+            self.heads.push(head);
             self.push_row(row);
         }
     }
@@ -341,8 +348,13 @@ impl Frame {
     }
 
     /// One label of all series.
-    pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
-        self.heads.label_column(name)
+    pub(crate) fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        self.heads.label_column(name, account, memory)
     }
 
     /// Whose rows they are.
@@ -350,9 +362,13 @@ impl Frame {
         &self.heads
     }
 
-    /// All heads, made, to be changed.
-    pub(crate) fn heads_mut(&mut self) -> &mut [Head] {
-        self.heads.make()
+    /// All heads, made, to be changed; those that are new are reserved in `memory`.
+    pub(crate) fn heads_mut(
+        &mut self,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<&mut [Head], QueryError> {
+        Ok(self.heads.make_all(account, memory)?)
     }
 
     /// The row of a series.
@@ -394,32 +410,39 @@ impl Frame {
     }
 
     /// The same series in another order, or some of them.
-    pub(crate) fn select(&self, order: impl IntoIterator<Item = usize>) -> Frame {
+    pub(crate) fn select(
+        &self,
+        order: impl IntoIterator<Item = usize>,
+        account: &Account<'_>,
+    ) -> Result<Frame, QueryError> {
         let mut out = self.like(self.steps);
         for series in order {
+            account.check()?;
             out.push_as(self, series, self.row(series));
         }
-        out
+        Ok(out)
     }
 
     /// The same series without their histograms.
-    pub(crate) fn floats_only(&self) -> Frame {
+    pub(crate) fn floats_only(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
         let mut out = self.like(self.steps);
         for series in 0..self.len() {
+            account.check()?;
             let row = Row {
                 histograms: &[],
                 ..self.row(series)
             };
             out.push_as(self, series, row);
         }
-        out
+        Ok(out)
     }
 
     /// The one step of this frame, repeated `steps` times.
-    pub(crate) fn repeat(&self, steps: usize) -> Frame {
+    pub(crate) fn repeat(&self, steps: usize, account: &Account<'_>) -> Result<Frame, QueryError> {
         let mut out = self.like(steps);
         let mut row = RowBuffer::default();
         for series in 0..self.len() {
+            account.check()?;
             let one = self.row(series);
             row.reset(steps);
             if let Some(value) = one.values.first() {
@@ -431,6 +454,16 @@ impl Frame {
             }
             out.push_as(self, series, row.row());
         }
-        out
+        Ok(out)
     }
+}
+
+/// The same values in memory of their own, copied a piece at a time.
+fn copy_of(values: &[f64], account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+    let mut copy = Vec::with_capacity(values.len());
+    for piece in values.chunks(COPIED_VALUES) {
+        account.check()?;
+        copy.extend_from_slice(piece);
+    }
+    Ok(copy)
 }

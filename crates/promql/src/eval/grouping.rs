@@ -16,9 +16,6 @@ use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// What a value of a column takes beside its bytes: its place and what the allocator adds.
-const VALUE_BYTES: usize = size_of::<Labels>() + 32;
-
 /// What a group takes beside the bytes of its labels, in lists with room for twice as many.
 const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
 
@@ -75,11 +72,7 @@ impl Groups {
         let mut columns: Vec<(&String, LabelColumn)> = Vec::with_capacity(names.len());
         for name in names {
             account.check()?;
-            grow(&mut passing, ids_bytes)?;
-            let column = stream.label_column(name);
-            let values = column.values.iter().map(|value| VALUE_BYTES + value.len());
-            grow(&mut passing, values.sum())?;
-            columns.push((name, column));
+            columns.push((name, stream.label_column(name, account, &mut passing)?));
         }
         let mut of_series = vec![0u32; stream.len()];
         let mut count = usize::from(stream.len() > 0);
@@ -87,7 +80,7 @@ impl Groups {
             account.check()?;
             let pairs = stream.len().min(count.saturating_mul(column.values.len()));
             let _known = account.reserve(pairs * REFINED_BYTES)?;
-            count = refine(&mut of_series, &column.ids);
+            count = refine(&mut of_series, &column.ids, account)?;
         }
         grow(&mut passing, count * size_of::<usize>())?;
         grow(&mut memory, count * GROUP_BYTES)?;
@@ -169,11 +162,12 @@ impl Groups {
 }
 
 /// Splits groups by one more label; returns how many there are now.
-fn refine(of_series: &mut [u32], ids: &[u32]) -> usize {
+fn refine(of_series: &mut [u32], ids: &[u32], account: &Account<'_>) -> Result<usize, QueryError> {
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     for (group, id) in of_series.iter_mut().zip(ids) {
+        account.check()?;
         let next = known.len() as u32;
         *group = *known.entry((*group, *id)).or_insert(next);
     }
-    known.len()
+    Ok(known.len())
 }

@@ -5,11 +5,17 @@
 //! the number of their series, and label sets are made from the place that they come from when
 //! somebody asks; single labels of all rows come as columns of numbers.
 
+use crate::eval::account::{Account, grow};
 use crate::eval::label_sets::{is_metadata, without_metadata};
-use firn_model::columns::LabelColumn;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
 use firn_model::labels::Labels;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+
+/// What a label set takes beside its bytes: lengths, counts, what the allocator adds.
+pub(crate) const ALLOCATION_BYTES: usize = 32;
 
 /// Whose values a row holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +34,13 @@ pub(crate) trait Origin: Send + Sync {
     /// The labels of a member; allocates.
     fn labels(&self, member: usize) -> Labels;
 
-    /// One label of all members.
-    fn label_column(&self, name: &str) -> LabelColumn;
+    /// One label of all members; what it takes is reserved in `memory` first.
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError>;
 
     /// Whether the member is to lose its name at the end of the evaluation.
     fn drops_name(&self, member: usize) -> bool;
@@ -58,10 +69,15 @@ impl Origin for Renamed {
         }
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
         match self.strips && is_metadata(name) {
-            true => no_label(self.len()),
-            false => self.origin.label_column(name),
+            true => no_label(self.len(), memory),
+            false => self.origin.label_column(name, account, memory),
         }
     }
 
@@ -71,19 +87,31 @@ impl Origin for Renamed {
 }
 
 /// The column of a label that no member has.
-pub(crate) fn no_label(members: usize) -> LabelColumn {
-    LabelColumn {
+pub(crate) fn no_label(
+    members: usize,
+    memory: &mut Reservation,
+) -> Result<LabelColumn, QueryError> {
+    grow(memory, members * size_of::<u32>() + COLUMN_VALUE_BYTES)?;
+    Ok(LabelColumn {
         ids: vec![0; members],
         values: vec![[].into()],
-    }
+    })
 }
 
-/// The rows of some members of a column.
-pub(crate) fn gather(column: LabelColumn, members: impl Iterator<Item = u32>) -> LabelColumn {
-    LabelColumn {
-        ids: members.map(|member| column.ids[member as usize]).collect(),
+/// One label of some members of an origin.
+pub(crate) fn gather(
+    (origin, members): (&dyn Origin, &[u32]),
+    name: &str,
+    account: &Account<'_>,
+    memory: &mut Reservation,
+) -> Result<LabelColumn, QueryError> {
+    let column = origin.label_column(name, account, memory)?;
+    grow(memory, size_of_val(members))?;
+    let of_member = |member: &u32| column.ids[*member as usize];
+    Ok(LabelColumn {
+        ids: members.iter().map(of_member).collect(),
         values: column.values,
-    }
+    })
 }
 
 /// The heads of a frame, one a row.
@@ -128,6 +156,11 @@ impl Heads {
         }
     }
 
+    /// Adds a head that is made.
+    pub(crate) fn push(&mut self, head: Head) {
+        self.make().push(head);
+    }
+
     /// How many.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -156,7 +189,7 @@ impl Heads {
     }
 
     /// All heads, made.
-    pub(crate) fn make(&mut self) -> &mut Vec<Head> {
+    fn make(&mut self) -> &mut Vec<Head> {
         if let Heads::Late(..) = self {
             *self = Heads::Made((0..self.len()).map(|row| self.get(row)).collect());
         }
@@ -166,12 +199,37 @@ impl Heads {
         }
     }
 
+    /// The same; each is reserved in `memory` before it is made.
+    pub(crate) fn make_all(
+        &mut self,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<&mut Vec<Head>, QueryError> {
+        if let Heads::Late(..) = self {
+            grow(memory, self.len() * size_of::<Head>())?;
+            let mut made = Vec::with_capacity(self.len());
+            for row in 0..self.len() {
+                account.check()?;
+                let head = self.get(row);
+                grow(memory, head.labels.as_bytes().len() + ALLOCATION_BYTES)?;
+                made.push(head);
+            }
+            *self = Heads::Made(made);
+        }
+        Ok(self.make())
+    }
+
     /// One label of all rows.
-    pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
+    pub(crate) fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
         match self {
-            Heads::Made(heads) => column_of(heads, name),
+            Heads::Made(heads) => column_of(heads, name, account, memory),
             Heads::Late(origin, members) => {
-                gather(origin.label_column(name), members.iter().copied())
+                gather((&**origin, &members[..]), name, account, memory)
             }
         }
     }
@@ -222,8 +280,13 @@ impl Origin for Made {
         self.0[member].labels.clone()
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
-        column_of(&self.0, name)
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        column_of(&self.0, name, account, memory)
     }
 
     fn drops_name(&self, member: usize) -> bool {
@@ -231,16 +294,30 @@ impl Origin for Made {
     }
 }
 
-fn column_of(heads: &[Head], name: &str) -> LabelColumn {
+fn column_of(
+    heads: &[Head],
+    name: &str,
+    account: &Account<'_>,
+    memory: &mut Reservation,
+) -> Result<LabelColumn, QueryError> {
+    // A number, in a map that may have room for twice as many.
+    const NUMBER_BYTES: usize = 2 * size_of::<(&[u8], u32)>();
+    grow(memory, heads.len() * size_of::<u32>())?;
     let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();
-    let mut column = LabelColumn::default();
+    let mut column = LabelColumn {
+        ids: Vec::with_capacity(heads.len()),
+        values: Vec::new(),
+    };
     for head in heads {
+        account.check()?;
         let value = head.labels.get(name);
-        let id = *known.entry(value).or_insert_with(|| {
+        let next = column.values.len() as u32;
+        let id = *known.entry(value).or_insert(next);
+        if id == next {
+            grow(memory, COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
             column.values.push(value.into());
-            column.values.len() as u32 - 1
-        });
+        }
         column.ids.push(id);
     }
-    column
+    Ok(column)
 }

@@ -12,19 +12,34 @@
 
 mod selection;
 
+use crate::eval::account::{Account, grow};
 use crate::eval::evaluator::Evaluator;
-use crate::eval::frame::{Frame, RowBuffer, is_absent};
+use crate::eval::frame::{Frame, HistogramPoint, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
-use crate::eval::heads::Head;
+use crate::eval::heads::{ALLOCATION_BYTES, Head};
 use crate::eval::stream::{Stream, same_labelset};
 use crate::plan::Node;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use rustc_hash::FxHashMap;
 use selection::{InfoSeries, Wanted, never_seen};
 
 /// The labels that say which info series belongs to a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
+
+/// What an info series takes while it is joined, beside its identity: its name, the numbers of both,
+/// and those of the newest at a step, in maps that may have room for twice as many.
+const INFO_BYTES: usize = 2 * size_of::<([Vec<u8>; 2], &[u8], [(u32, u32); 2], [u32; 2])>();
+
+/// What a row takes beside its labels and values: its place, its head, and lists and maps that may
+/// have room for as many again.
+const ROW_BYTES: usize =
+    2 * size_of::<(Labels, RowBuffer, Labels, usize, Head)>() + ALLOCATION_BYTES;
+
+/// What a base series takes while it is joined: whether it is ignored, the number of its identity,
+/// what it became, and its place among those that are there at a step.
+const BASE_BYTES: usize = size_of::<(bool, Option<u32>, Reuse, usize)>();
 
 /// The value of a call.
 pub(crate) fn vector(
@@ -33,31 +48,30 @@ pub(crate) fn vector(
     grid: Grid,
 ) -> Result<Stream, QueryError> {
     let held = evaluator.account.held();
+    let account = evaluator.account;
     let mut base = evaluator.own_frame(&args[0], grid)?;
     if base.holds_both() {
         base = base.of_one_kind();
     }
+    let mut memory = account.reserve(base.len() * BASE_BYTES)?;
     // They are asked for at every step.
-    base.heads_mut();
+    base.heads_mut(account, &mut memory)?;
     let wanted = Wanted::of(args.get(1));
-    let ignored: Vec<bool> = (0..base.len())
-        .map(|series| wanted.names_match(base.labels(series).get(METRIC_NAME)))
-        .collect();
-    let infos = selection::select(evaluator, &args[0], (&base, &ignored), &wanted, grid)?;
-    let bytes = infos.len() * (grid.count * size_of::<i64>() + size_of::<InfoSeries>())
-        + base.len() * size_of::<Reuse>();
-    let _memory = evaluator.account.reserve(bytes)?;
-    let mut join = Join::new(&base, ignored, infos, wanted);
-    for step in 0..grid.count {
-        evaluator.account.check()?;
-        join.step(step)?;
-        evaluator.account.admit(join.samples)?;
+    let mut ignored = Vec::with_capacity(base.len());
+    for series in 0..base.len() {
+        account.check()?;
+        ignored.push(wanted.names_match(base.labels(series).get(METRIC_NAME)));
     }
-    let frame = join.into_frame(grid.count);
-    let bytes = frame.len() * (grid.count * size_of::<f64>() + size_of::<Head>());
-    let mut frame = frame;
-    frame.keep(evaluator.account.reserve(bytes)?);
-    evaluator.account.settle(held, frame.samples())?;
+    let asked = (&base, &ignored[..]);
+    let infos = selection::select(evaluator, &args[0], asked, &wanted, (grid, &mut memory))?;
+    let mut join = Join::new(&base, ignored, infos, wanted, account)?;
+    for step in 0..grid.count {
+        account.check()?;
+        join.step(step)?;
+        account.admit(join.samples)?;
+    }
+    let frame = join.into_frame(grid.count)?;
+    account.settle(held, frame.samples())?;
     Ok(frame.into())
 }
 
@@ -91,39 +105,61 @@ struct Join<'a> {
     rows: Vec<(Labels, RowBuffer)>,
     row_of: FxHashMap<Labels, usize>,
     samples: u64,
+    account: &'a Account<'a>,
+    /// Of the names, identities and partners.
+    memory: Reservation,
+    /// Of the rows.
+    rows_memory: Reservation,
 }
 
 impl<'a> Join<'a> {
-    fn new(base: &'a Frame, ignored: Vec<bool>, infos: Vec<InfoSeries>, wanted: Wanted) -> Self {
+    fn new(
+        base: &'a Frame,
+        ignored: Vec<bool>,
+        infos: Vec<InfoSeries>,
+        wanted: Wanted,
+        account: &'a Account<'a>,
+    ) -> Result<Self, QueryError> {
+        let mut memory = account.reserve(infos.len() * INFO_BYTES)?;
         let mut names: Vec<&[u8]> = infos.iter().map(|i| i.labels.get(METRIC_NAME)).collect();
         names.sort_unstable();
         names.dedup();
         let mut numbers = FxHashMap::default();
         let mut keys = Vec::with_capacity(infos.len());
         for info in &infos {
+            account.check()?;
             let next = numbers.len() as u32;
-            let number = *numbers.entry(identity(&info.labels)).or_insert(next);
+            let identity = identity(&info.labels);
+            grow(&mut memory, identity.iter().map(Vec::len).sum())?;
+            let number = *numbers.entry(identity).or_insert(next);
             let name = info.labels.get(METRIC_NAME);
             let name = names.partition_point(|known| *known < name) as u32;
             keys.push((name, number));
         }
-        let of_base = |series| {
+        let mut identities = Vec::with_capacity(base.len());
+        for series in 0..base.len() {
+            account.check()?;
             let labels = &base.labels(series);
-            numbers.get(&identity(labels)).copied()
-        };
-        Self {
+            identities.push(numbers.get(&identity(labels)).copied());
+        }
+        let partners_bytes = names.len() * size_of::<Option<u32>>();
+        grow(&mut memory, base.len() * partners_bytes)?;
+        Ok(Self {
             base,
             ignored,
             wanted,
-            identities: (0..base.len()).map(of_base).collect(),
+            identities,
             keys,
             name_count: names.len(),
             reuse: vec![Reuse::default(); base.len()],
             rows: Vec::new(),
             row_of: FxHashMap::default(),
             samples: 0,
+            account,
+            memory,
+            rows_memory: account.reserve(0)?,
             infos,
-        }
+        })
     }
 
     /// Joins what is there at a step.
@@ -132,14 +168,19 @@ impl<'a> Join<'a> {
             let row = self.base.row(*series);
             !is_absent(row.values[step]) || row.histogram(step).is_some()
         };
-        let present: Vec<usize> = (0..self.base.len()).filter(has_value).collect();
+        let mut present = Vec::new();
+        for series in 0..self.base.len() {
+            self.account.check()?;
+            present.extend(Some(series).filter(has_value));
+        }
         if present.is_empty() {
             return Ok(());
         }
         let newest = self.newest(step)?;
         for series in present {
+            self.account.check()?;
             let row = match self.ignored[series] {
-                true => self.row_for(self.base.labels(series)),
+                true => self.row_for(self.base.labels(series))?,
                 false => match self.joined(series, &newest)? {
                     Some(row) => row,
                     None => continue,
@@ -154,6 +195,7 @@ impl<'a> Join<'a> {
     fn newest(&self, step: usize) -> Result<FxHashMap<(u32, u32), u32>, QueryError> {
         let mut newest: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (at, info) in self.infos.iter().enumerate() {
+            self.account.check()?;
             let time = info.times[step];
             if never_seen(time) {
                 continue;
@@ -194,7 +236,10 @@ impl<'a> Join<'a> {
         }
         let partners: Vec<Option<u32>> = names.map(partner).collect();
         let labels = self.labels(series, &partners)?;
-        let row = labels.map(|labels| self.row_for(labels));
+        let row = match labels {
+            Some(labels) => Some(self.row_for(labels)?),
+            None => None,
+        };
         self.reuse[series] = Reuse {
             partners,
             row,
@@ -235,15 +280,19 @@ impl<'a> Join<'a> {
         Ok(Some(labels.build()))
     }
 
-    fn row_for(&mut self, labels: Labels) -> usize {
+    fn row_for(&mut self, labels: Labels) -> Result<usize, QueryError> {
+        if let Some(known) = self.row_of.get(&labels) {
+            return Ok(*known);
+        }
+        // The row, and its copy in the result, which may have room for as much again.
         let steps = self.base.steps();
-        let rows = &mut self.rows;
-        *self.row_of.entry(labels).or_insert_with_key(|labels| {
-            let mut row = RowBuffer::default();
-            row.reset(steps);
-            rows.push((labels.clone(), row));
-            rows.len() - 1
-        })
+        let row_bytes = 3 * steps * size_of::<f64>() + ROW_BYTES;
+        grow(&mut self.rows_memory, row_bytes + labels.as_bytes().len())?;
+        let mut row = RowBuffer::default();
+        row.reset(steps);
+        self.row_of.insert(labels.clone(), self.rows.len());
+        self.rows.push((labels, row));
+        Ok(self.rows.len() - 1)
     }
 
     /// Copies the value of a base series at a step to a row.
@@ -259,7 +308,10 @@ impl<'a> Join<'a> {
             return Err(same_labelset());
         }
         match from.histogram(step) {
-            Some(histogram) => into.histograms.push((step as u32, histogram.clone())),
+            Some(histogram) => {
+                grow(&mut self.rows_memory, 3 * size_of::<HistogramPoint>())?;
+                into.histograms.push((step as u32, histogram.clone()));
+            }
             None => into.values[step] = from.values[step],
         }
         self.samples += 1;
@@ -267,15 +319,18 @@ impl<'a> Join<'a> {
     }
 
     /// The rows. As upstream, a name whose removal was put off stays.
-    fn into_frame(self, steps: usize) -> Frame {
+    fn into_frame(self, steps: usize) -> Result<Frame, QueryError> {
         let mut frame = Frame::new(steps);
+        frame.keep(self.rows_memory);
+        drop(self.memory);
         for (labels, row) in self.rows {
+            self.account.check()?;
             let head = Head {
                 labels,
                 drops_name: false,
             };
             frame.push(head, row.row());
         }
-        frame
+        Ok(frame)
     }
 }

@@ -5,6 +5,7 @@ use crate::eval::annotations::Annotation;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::Frame;
 use crate::eval::grid::Grid;
+use crate::eval::heads::ALLOCATION_BYTES;
 use crate::eval::natural_order::compare;
 use crate::eval::order::ordered;
 use crate::eval::stream::{Collision, Stream, merge_equal};
@@ -17,9 +18,6 @@ use std::cmp::Ordering;
 
 /// The longest label value that a function makes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
-
-/// What a label set takes beside its bytes: lengths, counts, what the allocator adds.
-const ALLOCATION_BYTES: usize = 32;
 
 /// `label_replace(v, dst, replacement, src, regex)`
 pub(crate) fn replace(
@@ -94,7 +92,7 @@ fn set_label(
     let account = evaluator.account;
     let mut memory = account.reserve(0)?;
     let mut value = Vec::new();
-    for head in frame.heads_mut() {
+    for head in frame.heads_mut(account, &mut memory)? {
         account.check()?;
         value.clear();
         if !make(&head.labels, &mut value)? {
@@ -177,9 +175,9 @@ pub(crate) fn sort(
         }?;
     }
     let _copied = account.reserve(frame.bytes())?;
-    let mut sorted = frame.select(order);
+    let mut sorted = frame.select(order, account)?;
     if by_value {
-        sorted = sorted.floats_only();
+        sorted = sorted.floats_only(account)?;
     }
     sorted.replace(frame, evaluator.account)?;
     Ok(sorted.into())

@@ -11,6 +11,7 @@ use crate::eval::frame::{Frame, RowBuffer, is_absent};
 use crate::eval::go_format::format_g;
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
+use crate::eval::order::ordered;
 use crate::eval::quantiles::{Extremes, param};
 use crate::eval::ranges::in_parts;
 use crate::eval::stream::Stream;
@@ -21,6 +22,9 @@ use std::ops::Range;
 
 /// Steps in a part: their values of one series share a cache line.
 const STEPS_PER_PART: usize = 8;
+
+/// What putting an element of a heap in order takes: its place and its copy.
+const ORDERED_BYTES: usize = size_of::<usize>() + size_of::<Element>();
 
 /// Up to this many elements upstream's sort is an insertion sort, beyond it ties have no order.
 const INSERTION_SORT_MAX: usize = 12;
@@ -53,9 +57,7 @@ pub(crate) fn frame(
             .add(Annotation::ignored_in_aggregation(span, name));
     }
     let offsets = match node.op {
-        AggregateOp::LimitRatio => (0..input.len())
-            .map(|series| sample_offset(&input.labels(series)))
-            .collect(),
+        AggregateOp::LimitRatio => sample_offsets(&input, account)?,
         _ => Vec::new(),
     };
     let choice = Choice {
@@ -76,7 +78,7 @@ pub(crate) fn frame(
     in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
     let _copied = account.reserve(input.bytes())?;
     let mut out = match &chosen[..] {
-        [only] => input.select(only.iter().map(|series| *series as usize)),
+        [only] => input.select(only.iter().map(|series| *series as usize), account)?,
         _ => keep(&input, &chosen, account)?,
     };
     out.replace(input, account)?;
@@ -141,6 +143,7 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
     let _steps = account.reserve(bytes)?;
     let mut steps_of: Vec<Vec<u32>> = vec![Vec::new(); input.len()];
     for (step, series) in chosen.iter().enumerate() {
+        account.check()?;
         for one in series {
             steps_of[*one as usize].push(step as u32);
         }
@@ -160,6 +163,14 @@ fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Fra
         out.push_as(input, series, row.row());
     }
     Ok(out)
+}
+
+fn sample_offsets(input: &Frame, account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+    let offset = |series: usize| {
+        account.check()?;
+        Ok(sample_offset(&input.labels(series)))
+    };
+    (0..input.len()).map(offset).collect()
 }
 
 /// Where a label set falls between zero and one: upstream's hash of its form of the labels.
@@ -290,7 +301,7 @@ impl Choice<'_> {
         }
         let mut chosen = vec![Vec::new(); count];
         for (place, heap) in heaps.into_iter().enumerate() {
-            let order = heap.into_order();
+            let order = heap.into_order(account)?;
             chosen[place % count].extend(order.iter().map(|element| element.series));
         }
         Ok(chosen)
@@ -403,7 +414,7 @@ impl Heap {
     }
 
     /// The elements, the best first, NaN last.
-    fn into_order(mut self) -> Vec<Element> {
+    fn into_order(mut self, account: &Account<'_>) -> Result<Vec<Element>, QueryError> {
         if self.elements.len() <= INSERTION_SORT_MAX {
             for end in 1..self.elements.len() {
                 for at in (1..=end).rev() {
@@ -413,24 +424,28 @@ impl Heap {
                     self.elements.swap(at - 1, at);
                 }
             }
-        } else {
-            let greatest_first = self.greatest_first;
-            self.elements.sort_by(|a, b| {
-                let (x, y) = (a.value, b.value);
-                let by_value = match greatest_first {
-                    true => x.total_cmp(&y),
-                    false => y.total_cmp(&x),
-                };
-                x.is_nan().cmp(&y.is_nan()).then(by_value)
-            });
+            return Ok(self.elements);
         }
-        self.elements
+        let _order = account.reserve(self.elements.len() * ORDERED_BYTES)?;
+        let mut order: Vec<usize> = (0..self.elements.len()).collect();
+        ordered(&mut order, account, |a, b| {
+            let (x, y) = (self.elements[a].value, self.elements[b].value);
+            let by_value = match self.greatest_first {
+                true => x.total_cmp(&y),
+                false => y.total_cmp(&x),
+            };
+            x.is_nan().cmp(&y.is_nan()).then(by_value)
+        })?;
+        Ok(order.into_iter().map(|at| self.elements[at]).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::OPTIONS;
+    use firn_model::budget::Budget;
+    use firn_model::cancel::Cancel;
 
     fn check(greatest_first: bool, size: usize, values: &[f64], want: &[u32]) {
         let mut heap = Heap::new(greatest_first);
@@ -441,7 +456,9 @@ mod tests {
             };
             heap.offer(element, size);
         }
-        let order = heap.into_order();
+        let (budget, cancel) = (Budget::new("query", 1 << 20), Cancel::new());
+        let account = Account::new(&budget, &cancel, &OPTIONS);
+        let order = heap.into_order(&account).unwrap();
         let series: Vec<u32> = order.iter().map(|e| e.series).collect();
         assert_eq!(series, want, "{values:?}");
     }

@@ -1,7 +1,8 @@
 //! Reads a part of a source in stretches that fit memory, and accounts for each.
 //!
-//! Stretches adapt to how long the series before them were. Their bounds follow from the data
-//! alone, and whoever consumes them sees the same series in the same order.
+//! Stretches adapt to how long the series before them were, and as much is reserved for one before
+//! it is read; the first of a part is a single series, of which nothing is known yet. Their bounds
+//! follow from the data alone, and whoever consumes them sees the same series in the same order.
 
 use crate::eval::account::Account;
 use crate::eval::frame::histogram_bytes as histogram_bytes_of;
@@ -15,7 +16,7 @@ use std::ops::Range;
 /// What a stretch is to take: a million floats.
 const STRETCH_BYTES: usize = 16 << 20;
 
-/// Series in the first stretch of a part, of which nothing is known yet.
+/// Series in the second stretch of a part, when one is known.
 const SERIES_AT_FIRST: usize = 32;
 
 /// A timestamp and a value.
@@ -48,27 +49,33 @@ impl ReadBuffer {
     ) -> Result<(), QueryError> {
         let plan_bytes = steps.saturating_mul(STEP_BYTES);
         let mut next = part.start;
-        let mut len = series_that_fit(plan_bytes).min(SERIES_AT_FIRST);
+        let (mut len, mut series_bytes, mut plans) = (1, 0, plan_bytes);
         while next < part.end {
             account.check()?;
             let stretch = next..next.saturating_add(len).min(part.end);
+            let expected = stretch.len().saturating_mul(series_bytes);
+            self.reserve(plans.saturating_add(expected), account)?;
             self.batch.clear();
             source.read(stretch.clone(), &mut self.batch)?;
             let histograms = histogram_bytes(&self.batch);
-            let plans = plan_bytes.saturating_mul(self.batch.time_column_count() + 1);
+            plans = plan_bytes.saturating_mul(self.batch.time_column_count() + 1);
             let copies = longest(&self.batch).saturating_mul(COPY_BYTES);
-            self.reserve(plans.saturating_add(histograms + copies), account)?;
+            let more = plans.saturating_add(histograms + copies);
+            self.reserve(self.batch.memory_bytes().saturating_add(more), account)?;
             let bytes = self.batch.sample_count() * SAMPLE_BYTES + histograms;
-            len = series_that_fit(plan_bytes.max(bytes / stretch.len()));
+            series_bytes = bytes.div_ceil(stretch.len());
+            len = series_that_fit(plan_bytes.max(series_bytes));
+            if stretch.start == part.start {
+                len = len.min(SERIES_AT_FIRST);
+            }
             next = stretch.end;
             each(stretch, &self.batch)?;
         }
         Ok(())
     }
 
-    /// Makes sure that the batch and `more` bytes are reserved.
-    fn reserve(&mut self, more: usize, account: &Account<'_>) -> Result<(), QueryError> {
-        let bytes = self.batch.memory_bytes().saturating_add(more);
+    /// Makes sure that so many bytes are reserved.
+    fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
         match &mut self.memory {
             Some(memory) => memory
                 .grow(bytes.saturating_sub(memory.bytes()))
@@ -101,6 +108,89 @@ fn histogram_bytes(batch: &SeriesBatch) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Options;
+    use crate::eval::heads::Origin;
+    use crate::script::OPTIONS;
+    use firn_model::budget::Budget;
+    use firn_model::cancel::Cancel;
+    use firn_model::columns::LabelColumn;
+    use firn_model::labels::Labels;
+
+    /// Series of equally many samples; a read beyond the first must have been reserved.
+    struct Reserved {
+        budget: Budget,
+        samples: usize,
+        series: usize,
+    }
+
+    impl Origin for Reserved {
+        fn len(&self) -> usize {
+            self.series
+        }
+
+        fn labels(&self, _series: usize) -> Labels {
+            Labels::empty()
+        }
+
+        fn label_column(
+            &self,
+            _name: &str,
+            _account: &Account<'_>,
+            _memory: &mut Reservation,
+        ) -> Result<LabelColumn, QueryError> {
+            Ok(LabelColumn::default())
+        }
+
+        fn drops_name(&self, _series: usize) -> bool {
+            false
+        }
+    }
+
+    impl Source for Reserved {
+        fn has_one_name(&self) -> bool {
+            true
+        }
+
+        fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+            let bytes = series.len() * self.samples * SAMPLE_BYTES;
+            let used = self.budget.used_bytes();
+            assert!(series == (0..1) || used >= bytes, "{series:?}: {used}");
+            for _ in series {
+                // Columns of their own, so that each takes what it has.
+                let first = into.len() as i64 * 10_000_000;
+                let times: Vec<i64> = (first..first + self.samples as i64).collect();
+                into.push(&times, &vec![1.0; self.samples], &[], []);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn read_buffer_reserves_all_but_the_first_series_before_it_reads_them() {
+        let options = Options {
+            samples_max: u64::MAX,
+            ..OPTIONS
+        };
+        for (samples, series) in [(1, 600), (5_000, 100), (100_000, 40), (1_000_000, 3)] {
+            let (budget, cancel) = (Budget::new("query", 1 << 30), Cancel::new());
+            let account = Account::new(&budget, &cancel, &options);
+            let source = Reserved {
+                budget: budget.clone(),
+                samples,
+                series,
+            };
+            let mut seen = 0;
+            let count = |stretch: Range<usize>, batch: &SeriesBatch| {
+                assert_eq!(stretch.start, seen);
+                assert_eq!(batch.len(), stretch.len());
+                seen = stretch.end;
+                Ok(())
+            };
+            let mut buffer = ReadBuffer::default();
+            buffer.read(&source, 0..series, 1, &account, count).unwrap();
+            assert_eq!(seen, series, "{samples} samples");
+        }
+    }
 
     #[test]
     fn series_that_fit_are_one_at_least_and_a_part_at_most() {

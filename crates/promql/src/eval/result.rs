@@ -71,7 +71,8 @@ fn without_names(
     }
     let mut frame = evaluator.own_frame(node, grid)?;
     let mut memory = evaluator.account.reserve(0)?;
-    for head in frame.heads_mut().iter_mut().filter(|h| h.drops_name) {
+    let heads = frame.heads_mut(evaluator.account, &mut memory)?;
+    for head in heads.iter_mut().filter(|h| h.drops_name) {
         evaluator.account.check()?;
         grow(&mut memory, head.labels.as_bytes().len())?;
         head.labels = without_metadata(head.labels.as_ref());

@@ -1,10 +1,11 @@
 //! Where leaves of a plan read samples: a selection of the store, or the rows of a subquery.
 
-use crate::eval::account::storage_error;
+use crate::eval::account::{Account, storage_error};
 use crate::eval::frame::{Frame, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::heads::Origin;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
@@ -50,8 +51,14 @@ impl Origin for Selected {
         self.selection.labels(series)
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
-        self.selection.label_column(name)
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        let column = self.selection.label_column(name, account.cancel(), memory);
+        column.map_err(storage_error)
     }
 
     fn drops_name(&self, _series: usize) -> bool {
@@ -94,8 +101,13 @@ impl Origin for Resampled {
         self.frame.labels(series)
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
-        self.frame.label_column(name)
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        self.frame.label_column(name, account, memory)
     }
 
     fn drops_name(&self, series: usize) -> bool {

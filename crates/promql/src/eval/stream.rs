@@ -15,6 +15,7 @@ use crate::eval::label_sets::{is_metadata, without_metadata};
 use crate::eval::leaf::{Each, Leaf, LeafKind};
 use crate::eval::ranges::{SERIES_PER_PART, in_parts};
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::columns::LabelColumn;
 use firn_model::env::Compute;
 use firn_model::labels::Labels;
@@ -137,14 +138,19 @@ impl Stream {
         }
     }
 
-    /// One label of all series.
-    pub(crate) fn label_column(&self, name: &str) -> LabelColumn {
+    /// One label of all series; what it takes is reserved in `memory` first.
+    pub(crate) fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
         if self.strips_names.is_some() && is_metadata(name) {
-            return no_label(self.len());
+            return no_label(self.len(), memory);
         }
         match &self.base {
-            Base::Leaf(leaf) => leaf.source.label_column(name),
-            Base::Frame(frame) => frame.label_column(name),
+            Base::Leaf(leaf) => leaf.source.label_column(name, account, memory),
+            Base::Frame(frame) => frame.label_column(name, account, memory),
         }
     }
 
@@ -192,7 +198,7 @@ impl Stream {
         account: &Account<'_>,
         notes: &mut Annotations,
     ) -> Result<Self, QueryError> {
-        if self.is_certainly_distinct() || self.has_distinct_labels(account)? {
+        if self.is_certainly_distinct(account)? || self.has_distinct_labels(account)? {
             return Ok(self);
         }
         self.into_frame(compute, account, notes).map(Stream::from)
@@ -223,8 +229,8 @@ impl Stream {
         {
             return Ok(frame);
         }
-        let doubtful = self.strips_names.filter(|_| !self.is_certainly_distinct());
-        let Some(collision) = doubtful else {
+        let is_distinct = self.is_certainly_distinct(account)?;
+        let Some(collision) = self.strips_names.filter(|_| !is_distinct) else {
             return self.all_rows(compute, account, notes).map(Arc::new);
         };
         // Series collide where names go, whatever later operations leave of them.
@@ -311,16 +317,20 @@ impl Stream {
     }
 
     /// Whether series are distinct without looking at each.
-    fn is_certainly_distinct(&self) -> bool {
+    fn is_certainly_distinct(&self, account: &Account<'_>) -> Result<bool, QueryError> {
         if self.strips_names.is_none() {
-            return true;
+            return Ok(true);
         }
         let Base::Leaf(leaf) = &self.base else {
-            return self.len() <= 1;
+            return Ok(self.len() <= 1);
         };
-        let is_one = |name: &str| leaf.source.label_column(name).values.len() <= 1;
-        let one_name = leaf.source.has_one_name() || is_one("__name__");
-        one_name && is_one("__type__") && is_one("__unit__")
+        let is_one = |name: &str| {
+            let mut memory = account.reserve(0)?;
+            let column = leaf.source.label_column(name, account, &mut memory)?;
+            Ok::<_, QueryError>(column.values.len() <= 1)
+        };
+        let one_name = leaf.source.has_one_name() || is_one("__name__")?;
+        Ok(one_name && is_one("__type__")? && is_one("__unit__")?)
     }
 
     fn has_distinct_labels(&self, account: &Account<'_>) -> Result<bool, QueryError> {
@@ -355,14 +365,17 @@ pub(crate) fn merge_equal(
     // the order.
     const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
     let mut places = account.reserve(frame.len() * PLACE_BYTES)?;
-    let labels: Vec<Labels> = (0..frame.len())
-        .map(|series| frame.labels(series))
-        .collect();
+    let mut labels = Vec::with_capacity(frame.len());
+    for series in 0..frame.len() {
+        account.check()?;
+        let of_series = frame.labels(series);
+        grow(&mut places, of_series.as_bytes().len())?;
+        labels.push(of_series);
+    }
     let mut members: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     let mut order = Vec::new();
     for (series, labels) in labels.iter().enumerate() {
         account.check()?;
-        grow(&mut places, labels.as_bytes().len())?;
         let group = members.entry(labels.as_bytes()).or_default();
         if group.is_empty() {
             order.push(series);
@@ -384,6 +397,7 @@ pub(crate) fn merge_equal(
         account.check()?;
         row.copy_from(frame.row(first));
         for other in &members[labels[first].as_bytes()][1..] {
+            account.check()?;
             merge_rows(&mut row, &frame, *other, collision)?;
         }
         out.push_as(&frame, first, row.row());

@@ -38,6 +38,7 @@ const OPTIONS: Options = Options {
     lookback_ms: 60_000,
     default_subquery_step_ms: 60_000,
     samples_max: 1_000_000,
+    series_max: usize::MAX,
 };
 
 /// Does the tasks backwards.
@@ -204,6 +205,7 @@ fn refused(text: &str, options: &Options, limit_bytes: usize, stop: Option<Reaso
 fn query_beyond_a_limit_fails_with_its_kind() {
     let few = Options {
         samples_max: 100,
+        series_max: usize::MAX,
         ..OPTIONS
     };
     for text in [

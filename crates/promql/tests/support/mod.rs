@@ -2,7 +2,9 @@
 
 pub mod random;
 
-use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
@@ -87,8 +89,10 @@ fn column_of(series: &[Series], name: &str) -> LabelColumn {
 
 impl Select for MemoryStore {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        let found = self.matching(request.matchers);
+        request.series.count(found.len())?;
         Ok(Arc::new(Found {
-            found: self.matching(request.matchers),
+            found,
             range: request.range,
             series: self.series.clone(),
             columns: self.columns.clone(),
@@ -132,17 +136,26 @@ impl Selection for Found {
         self.series[self.found[series]].labels.clone()
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        cancel.check()?;
+        memory.grow(self.found.len() * size_of::<u32>())?;
         let Some(column) = self.columns.get(name) else {
-            return LabelColumn {
+            return Ok(LabelColumn {
                 ids: vec![0; self.found.len()],
                 values: vec![[].into()],
-            };
+            });
         };
-        LabelColumn {
+        let values = column.values.iter().map(|v| v.len() + COLUMN_VALUE_BYTES);
+        memory.grow(values.sum())?;
+        Ok(LabelColumn {
             ids: self.found.iter().map(|at| column.ids[*at]).collect(),
             values: column.values.clone(),
-        }
+        })
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {

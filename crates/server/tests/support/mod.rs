@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, Request};
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
-use firn_model::budget::Budget;
-use firn_model::cancel::Reason;
+use firn_model::budget::{Budget, Reservation};
+use firn_model::cancel::{Cancel, Reason};
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::real;
 use firn_model::error::{Error, ErrorKind};
@@ -122,8 +122,13 @@ impl Selection for FakeSelection {
         self.0[series].clone()
     }
 
-    fn label_column(&self, _name: &str) -> LabelColumn {
-        LabelColumn::default()
+    fn label_column(
+        &self,
+        _name: &str,
+        _cancel: &Cancel,
+        _memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        Ok(LabelColumn::default())
     }
 
     fn read(&self, _series: Range<usize>, _into: &mut SeriesBatch) -> Result<(), Error> {
@@ -388,6 +393,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             features: Features::default(),
             lookback_ms: 300_000,
             samples_max: 50_000_000,
+            series_max: Arc::new(|| usize::MAX),
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
         multitenancy: false,

@@ -7,12 +7,15 @@ use super::lookup::CANCEL_EACH;
 use super::membership::Members;
 use super::postings::Postings;
 use super::{Index, Label, Runs, SeriesCursor};
+use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
-use firn_model::columns::LabelColumn;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
+use firn_model::order::ordered;
 use firn_model::sample::TimeRange;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +30,17 @@ struct TermColumn {
     /// `None` for series without the label.
     terms: Vec<Option<u32>>,
 }
+
+/// What is reserved at a time for the values of a column: some hundred of them.
+const ROOM_BYTES: usize = 16 << 10;
+
+/// What a series takes while a column is made: its number within its part, and a term, in a list
+/// that may have room for twice as many.
+const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<u32>>();
+
+/// What the number of a value takes while a column is made, in a map that may have room for twice
+/// as many.
+const NUMBER_BYTES: usize = 2 * size_of::<(Option<u32>, u32)>();
 
 /// The series that are asked for their labels.
 enum Asked {
@@ -118,8 +132,11 @@ impl Index {
         };
         let value = |id| self.with_term(id, |term| term.value.to_vec());
         let mut values: Vec<Vec<u8>> = terms.into_iter().filter_map(value).collect();
-        values.sort_unstable();
-        Ok(values)
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        let compare = |a: usize, b: usize| values[a].cmp(&values[b]);
+        ordered(&mut order, || cancel.check(), compare)?;
+        let in_order = order.into_iter().map(|at| std::mem::take(&mut values[at]));
+        Ok(in_order.collect())
     }
 
     fn asked(
@@ -157,12 +174,20 @@ impl Index {
         name: &str,
         slots: &[u32],
         compute: &dyn Compute,
-    ) -> LabelColumn {
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        memory.grow(size_of_val(slots))?;
+        let passing = slots.len() * PASSING_BYTES;
+        memory.grow(passing)?;
         let label = self.label(name).map(|(id, _)| id);
         let parts: Vec<&[u32]> = slots.chunks(COLUMN_PART).collect();
-        let read: Vec<Mutex<TermColumn>> = parts.iter().map(|_| Mutex::default()).collect();
+        let read: Vec<Mutex<Result<_, Error>>> = parts
+            .iter()
+            .map(|_| Mutex::new(Ok(TermColumn::default())))
+            .collect();
         let read_part = |part: usize| {
-            let column = self.term_column(label, parts[part]);
+            let column = self.term_column(label, parts[part], cancel);
             *read[part].lock().unwrap_or_else(PoisonError::into_inner) = column;
         };
         match parts.len() {
@@ -174,23 +199,36 @@ impl Index {
             values: Vec::new(),
         };
         let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
+        let mut room = Room { memory, bytes: 0 };
         for part in read {
-            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let mut number_of = |term: &Option<u32>| {
-                *numbers.entry(*term).or_insert_with(|| {
-                    column.values.push(self.term_value(*term));
-                    column.values.len() as u32 - 1
-                })
-            };
-            let ids: Vec<u32> = part.terms.iter().map(&mut number_of).collect();
+            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+            let mut ids = Vec::with_capacity(part.terms.len());
+            for term in part.terms {
+                ids.push(match numbers.entry(term) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(place) => {
+                        let value = self.term_value(term, &mut room)?;
+                        column.values.push(value);
+                        *place.insert(column.values.len() as u32 - 1)
+                    }
+                });
+            }
             let of_part = part.ids.iter().map(|id| ids[*id as usize]);
             column.ids.extend(of_part);
         }
-        column
+        room.give_back();
+        memory.shrink_to(memory.bytes() - passing);
+        Ok(column)
     }
 
     /// The terms of one label of series, in the order in which they first occur.
-    fn term_column(&self, label: Option<u32>, slots: &[u32]) -> TermColumn {
+    fn term_column(
+        &self,
+        label: Option<u32>,
+        slots: &[u32],
+        cancel: &Cancel,
+    ) -> Result<TermColumn, Error> {
+        cancel.check()?;
         let mut column = TermColumn {
             ids: Vec::with_capacity(slots.len()),
             terms: Vec::new(),
@@ -211,13 +249,36 @@ impl Index {
             before = Some((term, id));
             column.ids.push(id);
         }
-        column
+        Ok(column)
     }
 
-    fn term_value(&self, term: Option<u32>) -> Arc<[u8]> {
-        match term.and_then(|id| self.term(id)) {
-            Some(term) => (*term.value).into(),
-            None => Arc::new([]),
+    fn term_value(&self, term: Option<u32>, room: &mut Room<'_>) -> Result<Arc<[u8]>, Error> {
+        let term = term.and_then(|id| self.term(id));
+        let value = term.as_ref().map_or(&[][..], |term| &term.value[..]);
+        room.take(COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
+        Ok(value.into())
+    }
+}
+
+/// Memory that is reserved a piece at a time, because the counters are shared by all threads.
+struct Room<'a> {
+    memory: &'a mut Reservation,
+    /// Reserved and not taken.
+    bytes: usize,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.bytes < bytes {
+            let more = bytes.max(ROOM_BYTES);
+            self.memory.grow(more)?;
+            self.bytes += more;
         }
+        self.bytes -= bytes;
+        Ok(())
+    }
+
+    fn give_back(self) {
+        self.memory.shrink_to(self.memory.bytes() - self.bytes);
     }
 }

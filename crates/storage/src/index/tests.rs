@@ -1,7 +1,9 @@
 //! The index against brute force: planned look-ups find what a scan of all series finds.
 
 use super::*;
+use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
+use firn_model::columns::COLUMN_VALUE_BYTES;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Inline, SimRng};
 use firn_model::matcher::{MatchOp, Matcher};
@@ -164,7 +166,11 @@ fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64
             values.into_iter().collect::<Vec<_>>(),
             "{matchers:?}, seed {seed}"
         );
-        let column = index.label_column("le", &slots, &Inline);
+        let mut memory = Budget::new("query", usize::MAX).hold();
+        let column = index.label_column("le", &slots, &Inline, &cancel, &mut memory);
+        let column = column.unwrap();
+        let values = column.values.iter().map(|v| v.len() + COLUMN_VALUE_BYTES);
+        assert!(memory.bytes() >= slots.len() * 4 + values.sum::<usize>());
         for ((_, labels), id) in expected.iter().zip(&column.ids) {
             assert_eq!(
                 *column.values[*id as usize],

@@ -10,6 +10,7 @@ use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, Sim};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
 use shuttle::thread::{spawn, yield_now};
@@ -67,6 +68,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     let selection = store.select(request).unwrap();
     let mut columns = SeriesBatch::default();

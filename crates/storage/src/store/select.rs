@@ -15,6 +15,8 @@ use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
 use crate::trial::{self, Flaw};
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
 use firn_model::error::{Error, ErrorKind};
@@ -75,6 +77,7 @@ impl Store {
         let found = self
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
+        request.series.count(found.len())?;
         let slots: Vec<u32> = found.slots().collect();
         let early = trial::has(Flaw::ReadsPagesFirst);
         let too_early = early.then(|| self.pages_of(&slots, request.range));
@@ -110,8 +113,15 @@ impl Selection for HeadSelection {
         self.index.series_labels(self.slots[series])
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
-        self.index.label_column(name, &self.slots, &*self.compute)
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        let compute = &*self.compute;
+        self.index
+            .label_column(name, &self.slots, compute, cancel, memory)
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {

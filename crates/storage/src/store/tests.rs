@@ -21,6 +21,7 @@ use firn_model::env::sim::{self, Sim};
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Appended, Rejection};
 
 const ALWAYS: AppendBounds = AppendBounds { time_max: i64::MAX };
@@ -60,6 +61,7 @@ fn select(store: &Store, matchers: &[Matcher], range: TimeRange) -> Arc<dyn Sele
         range,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     store.select(request).unwrap()
 }
@@ -215,6 +217,7 @@ fn store_of_one_tenant_keeps_no_other() {
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     assert!(store.select(request).unwrap().is_empty());
     assert!(store.label_names(request).unwrap().is_empty());
@@ -237,6 +240,7 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
             range: TimeRange::ALL,
             cancel: &Cancel::new(),
             budget,
+            series: &SeriesLimit::none(),
         })
     };
     let budget = Budget::new("query", usize::MAX);
@@ -348,7 +352,9 @@ fn selection_made_before_a_removal_still_knows_its_series() {
     assert_eq!(store.stats(0).series, 1);
     assert!(select(&store, std::slice::from_ref(&matcher), TimeRange::ALL).is_empty());
     assert_eq!(before.labels(0), labels("old"));
-    assert_eq!(*before.label_column("job").values[0], *b"test");
+    let mut memory = Budget::new("query", usize::MAX).hold();
+    let jobs = before.label_column("job", &Cancel::new(), &mut memory);
+    assert_eq!(*jobs.unwrap().values[0], *b"test");
     append(&store, &batch(&[("old", &[(24 * HOUR, 2.0)])]), ALWAYS);
     let names: Vec<_> = contents(&store, TimeRange::ALL)
         .into_iter()

@@ -65,16 +65,20 @@ impl Signatures {
             let mut refined: FxHashMap<(u32, u32), u32> = FxHashMap::default();
             let mut series = ids.iter_mut();
             let _refined = account.reserve(series_count * REFINED_BYTES)?;
+            let mut values_memory = account.reserve(0)?;
             for side in [left, right] {
-                account.check()?;
-                let mut passing = account.reserve(2 * side.len() * size_of::<u32>())?;
-                let column = side.label_column(name);
-                let values_bytes = column.values.iter().map(|v| Dictionary::entry_bytes(v));
-                grow(&mut passing, values_bytes.sum())?;
-                let bytes = column.values.iter();
-                let shared: Vec<u32> = bytes.map(|value| values.intern(value).0).collect();
+                let mut passing = account.reserve(0)?;
+                let column = side.label_column(name, account, &mut passing)?;
+                grow(&mut passing, column.values.len() * size_of::<u32>())?;
+                let mut shared = Vec::with_capacity(column.values.len());
+                for value in &column.values {
+                    account.check()?;
+                    grow(&mut values_memory, Dictionary::entry_bytes(value))?;
+                    shared.push(values.intern(value).0);
+                }
                 // The column first: a zip takes from its first side once too often.
                 for (value, id) in column.ids.iter().zip(series.by_ref()) {
+                    account.check()?;
                     let next = refined.len() as u32;
                     let key = (*id, shared[*value as usize]);
                     *id = *refined.entry(key).or_insert(next);
@@ -215,17 +219,34 @@ impl LabelRule {
 
     /// Whether results of distinct series of one side are distinct for certain: nothing of their
     /// labels goes but what they all have alike, and what is added they have not.
-    pub(super) fn keeps_apart(&self, many: &Frame) -> bool {
-        let column = |name: &str| many.label_column(name);
-        // The list of values may hold some that no series here has.
-        let is_one = |name: &&str| column(name).ids.windows(2).all(|pair| pair[0] == pair[1]);
-        let has_none = |name: &String| {
-            let LabelColumn { ids, values } = column(name);
-            ids.iter().all(|id| values[*id as usize].is_empty())
+    pub(super) fn keeps_apart(
+        &self,
+        many: &Frame,
+        account: &Account<'_>,
+    ) -> Result<bool, QueryError> {
+        if self.is_one_to_one() {
+            return Ok(false);
+        }
+        let lost = match self.drops {
+            true => &["__name__", "__type__", "__unit__"][..],
+            false => &[],
         };
-        let metadata = ["__name__", "__type__", "__unit__"];
-        let loses_nothing = !self.drops || metadata.iter().all(is_one);
-        !self.is_one_to_one() && loses_nothing && self.matching.include.iter().all(has_none)
+        for name in lost {
+            let mut memory = account.reserve(0)?;
+            let LabelColumn { ids, .. } = many.label_column(name, account, &mut memory)?;
+            // The list of values may hold some that no series here has.
+            if ids.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Ok(false);
+            }
+        }
+        for name in &self.matching.include {
+            let mut memory = account.reserve(0)?;
+            let LabelColumn { ids, values } = many.label_column(name, account, &mut memory)?;
+            if ids.iter().any(|id| !values[*id as usize].is_empty()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -254,16 +275,19 @@ impl Origin for Paired {
         self.rule.labels(&of(&self.many), &of(&self.one))
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
-        let of =
-            |(origin, members): &Side| gather(origin.label_column(name), members.iter().copied());
-        if self.rule.matching.include.iter().any(|label| label == name) {
-            return of(&self.one);
-        }
-        match self.rule.keeps(name) {
-            true => of(&self.many),
-            false => no_label(self.len()),
-        }
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        let is_included = self.rule.matching.include.iter().any(|label| label == name);
+        let (origin, members) = match (is_included, self.rule.keeps(name)) {
+            (true, _) => &self.one,
+            (false, true) => &self.many,
+            (false, false) => return no_label(self.len(), memory),
+        };
+        gather((&**origin, &members[..]), name, account, memory)
     }
 
     fn drops_name(&self, _pair: usize) -> bool {

@@ -20,7 +20,7 @@ pub(super) fn frame(
     let _presence = account.reserve(signatures.count.saturating_mul(steps))?;
     match op {
         BinaryOp::Or => {
-            let taken = Presence::of(&left, &signatures.left, signatures.count);
+            let taken = Presence::of(&left, &signatures.left, signatures.count, account)?;
             let mut rest = taken.filter(&right, &signatures.right, false, account)?;
             rest.replace(right, account)?;
             let mut out = Arc::try_unwrap(left).or_else(|left| left.duplicate(account))?;
@@ -31,7 +31,7 @@ pub(super) fn frame(
             Ok(out)
         }
         _ => {
-            let other = Presence::of(&right, &signatures.right, signatures.count);
+            let other = Presence::of(&right, &signatures.right, signatures.count, account)?;
             let mut out = other.filter(&left, &signatures.left, op == BinaryOp::And, account)?;
             out.replace(left, account)?;
             Ok(out)
@@ -46,10 +46,16 @@ struct Presence {
 }
 
 impl Presence {
-    fn of(frame: &Frame, ids: &[u32], count: usize) -> Self {
+    fn of(
+        frame: &Frame,
+        ids: &[u32],
+        count: usize,
+        account: &Account<'_>,
+    ) -> Result<Self, QueryError> {
         let steps = frame.steps();
         let mut present = vec![false; count * steps];
         for (series, id) in ids.iter().enumerate() {
+            account.check()?;
             let row = frame.row(series);
             let at = *id as usize * steps;
             for (present, value) in present[at..at + steps].iter_mut().zip(row.values) {
@@ -59,7 +65,7 @@ impl Presence {
                 present[at + *step as usize] = true;
             }
         }
-        Self { steps, present }
+        Ok(Self { steps, present })
     }
 
     /// The elements of `frame` at those steps at which their signature's presence is `wanted`.

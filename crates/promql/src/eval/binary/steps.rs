@@ -49,6 +49,7 @@ pub(super) fn frame(
     let copied = output.rows.len() * (steps * size_of::<f64>() + size_of::<Head>());
     frame.keep(account.reserve(2 * copied)?);
     for (labels, row) in output.rows {
+        account.check()?;
         let head = Head {
             labels,
             drops_name: pairing.operation.returns_bool,
@@ -91,7 +92,11 @@ impl Element {
     }
 }
 
-fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
+fn elements(
+    (frame, ids): (&Frame, &[u32]),
+    step: usize,
+    account: &Account<'_>,
+) -> Result<Vec<Element>, QueryError> {
     let element = |series: usize| {
         let row = frame.row(series);
         let histogram = row.histogram(step).cloned();
@@ -104,14 +109,19 @@ fn elements((frame, ids): (&Frame, &[u32]), step: usize) -> Vec<Element> {
             histogram,
         })
     };
-    (0..frame.len()).filter_map(element).collect()
+    let mut elements = Vec::new();
+    for series in 0..frame.len() {
+        account.check()?;
+        elements.extend(element(series));
+    }
+    Ok(elements)
 }
 
 impl Output<'_> {
     fn step(&mut self, step: usize) -> Result<(), QueryError> {
         let matching = self.pairing.matching();
-        let many = elements(self.pairing.many(), step);
-        let one = elements(self.pairing.one(), step);
+        let many = elements(self.pairing.many(), step, self.account)?;
+        let one = elements(self.pairing.one(), step, self.account)?;
         let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
         if (many.is_empty() && one.is_empty()) || (!fills && (many.is_empty() || one.is_empty())) {
             return Ok(());
@@ -144,6 +154,7 @@ impl Output<'_> {
     fn index(&self, one: &[Element]) -> Result<FxHashMap<u32, usize>, QueryError> {
         let mut one_of = FxHashMap::default();
         for (at, element) in one.iter().enumerate() {
+            self.account.check()?;
             if let Some(known) = one_of.insert(element.signature, at) {
                 let known: &Element = &one[known];
                 return Err(self.duplicate(element.series, known.series));

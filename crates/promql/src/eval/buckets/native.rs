@@ -80,11 +80,11 @@ impl Histograms {
         let account = evaluator.account;
         let steps = self.frame.steps();
         let task = |part: Range<usize>| {
-            account.check()?;
             let (mut frame, mut notes) = (Frame::new(steps), Annotations::default());
             frame.keep(account.reserve(part.len() * self.row_bytes())?);
             let mut values = Vec::new();
             for native in &self.natives[part] {
+                account.check()?;
                 self.answer_native(native, question, &mut values, |remark| {
                     notes.add(Annotation::nan_observations(span, &native.name, remark));
                 });

@@ -1,21 +1,22 @@
 //! Which info series `info` looks for, and when their samples were written.
 
-use crate::eval::account::storage_error;
+use crate::eval::account::{Account, grow, storage_error};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::Frame;
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::heads::ALLOCATION_BYTES;
 use crate::eval::info::IDENTIFYING;
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::{Selected, Source};
 use crate::eval::window::Newest;
 use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
-use firn_model::columns::SeriesColumns;
+use firn_model::budget::Reservation;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesColumns};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::store::SelectRequest;
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The info metric if no other is asked for.
@@ -87,9 +88,10 @@ pub(crate) fn select(
     arg: &Node,
     (base, ignored): (&Frame, &[bool]),
     wanted: &Wanted,
-    grid: Grid,
+    (grid, memory): (Grid, &mut Reservation),
 ) -> Result<Vec<InfoSeries>, QueryError> {
-    let mut matchers = identifying_matchers(base, ignored);
+    let mut passing = evaluator.account.reserve(0)?;
+    let mut matchers = identifying_matchers((base, ignored), evaluator.account, &mut passing)?;
     if matchers.is_empty() {
         return Ok(Vec::new());
     }
@@ -102,6 +104,7 @@ pub(crate) fn select(
         range,
         cancel: evaluator.ctx.cancel,
         budget: evaluator.ctx.budget,
+        series: evaluator.account.series(),
     };
     let selection = evaluator.ctx.store.select(request).map_err(storage_error)?;
     let source = Selected::new(selection, &matchers);
@@ -110,26 +113,40 @@ pub(crate) fn select(
         offset_ms: 0,
         at: None,
     };
-    read(evaluator, &source, range, (&grid, &reach))
+    read(evaluator, &source, range, (&grid, &reach), memory)
 }
 
 /// One matcher for each identifying label that some series has, on all of its values.
-fn identifying_matchers(base: &Frame, ignored: &[bool]) -> Vec<Matcher> {
-    let all: Vec<Labels> = (0..base.len()).map(|series| base.labels(series)).collect();
+fn identifying_matchers(
+    (base, ignored): (&Frame, &[bool]),
+    account: &Account<'_>,
+    memory: &mut Reservation,
+) -> Result<Vec<Matcher>, QueryError> {
+    // Once in the column, twice as it is written in the pattern, and once in what that is read to.
+    const COPIES: usize = 4;
     let mut matchers = Vec::new();
     for name in IDENTIFYING {
-        let series = (0..base.len()).filter(|series| !ignored[*series]);
-        let values: BTreeSet<&[u8]> = series
-            .map(|series| all[series].get(name))
-            .filter(|value| !value.is_empty())
-            .collect();
-        let literals: Vec<Vec<u8>> = values.into_iter().map(literal).collect();
+        let LabelColumn { ids, values } = base.label_column(name, account, memory)?;
+        let mut is_asked = vec![false; values.len()];
+        for (id, _) in ids.iter().zip(ignored).filter(|(_, ignored)| !**ignored) {
+            is_asked[*id as usize] = true;
+        }
+        let asked = values
+            .iter()
+            .zip(is_asked)
+            .filter(|(_, is_asked)| *is_asked);
+        let mut literals = Vec::new();
+        for (value, _) in asked.filter(|(value, _)| !value.is_empty()) {
+            account.check()?;
+            grow(memory, COPIES * (value.len() + COLUMN_VALUE_BYTES))?;
+            literals.push(literal(value));
+        }
         if !literals.is_empty() {
             let pattern = literals.join(&b'|');
             matchers.extend(Matcher::new(name, MatchOp::Regex, &pattern));
         }
     }
-    matchers
+    Ok(matchers)
 }
 
 /// The pattern that only `value` matches.
@@ -180,13 +197,18 @@ fn read(
     source: &dyn Source,
     range: TimeRange,
     (grid, reach): (&Grid, &Reach),
+    memory: &mut Reservation,
 ) -> Result<Vec<InfoSeries>, QueryError> {
     let account = evaluator.account;
     let mut plan = Newest::default();
     let mut infos = Vec::new();
     let all = 0..source.len();
+    // The list may have room for twice as many.
+    let info_bytes = grid.count * size_of::<TimestampMs>() + 2 * size_of::<InfoSeries>();
     ReadBuffer::default().read(source, all, grid.count, account, |stretch, batch| {
         for (at, series) in stretch.enumerate() {
+            account.check()?;
+            grow(memory, info_bytes)?;
             let columns = batch.series(at);
             let Range { start, end } = range.indexes(columns.times);
             plan.fill(&columns.times[start..end], grid, reach);
@@ -201,6 +223,7 @@ fn read(
             account.count_read(seen);
             if seen > 0 {
                 let labels = source.labels(series);
+                grow(memory, labels.as_bytes().len() + ALLOCATION_BYTES)?;
                 infos.push(InfoSeries { labels, times });
             }
         }

@@ -32,6 +32,7 @@ const OPTIONS: Options = Options {
     lookback_ms: 60_000,
     default_subquery_step_ms: 30_000,
     samples_max: 1_000_000,
+    series_max: usize::MAX,
 };
 const RANGE: EvalTime = EvalTime::range(60_000, 200_000, 20_000);
 
@@ -194,6 +195,7 @@ fn random_queries_of_equal_parts_show_nothing_of_sharing() {
     };
     let tight = Options {
         samples_max: 600,
+        series_max: usize::MAX,
         ..OPTIONS
     };
     let (mut saved, mut answered, mut remarked, mut limited) = (0, 0, 0, 0);

@@ -3,6 +3,8 @@
 use super::super::ScriptStore;
 use crate::value::PointValue;
 use firn_model::batch::Batch;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
 use firn_model::error::Error;
 use firn_model::histogram::Histogram;
@@ -135,7 +137,12 @@ impl Selection for Found {
         self.series[series].labels.clone()
     }
 
-    fn label_column(&self, name: &str) -> LabelColumn {
+    fn label_column(
+        &self,
+        name: &str,
+        _cancel: &Cancel,
+        _memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
         let mut column = LabelColumn::default();
         for series in &self.series {
             let value = series.labels.get(name);
@@ -146,7 +153,7 @@ impl Selection for Found {
             }
             column.ids.push(id as u32);
         }
-        column
+        Ok(column)
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {

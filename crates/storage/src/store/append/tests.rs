@@ -7,6 +7,7 @@ use firn_model::env::sim;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, Select, SelectRequest};
 use firn_model::tenant::TenantId;
 
@@ -44,6 +45,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
         range: TimeRange::ALL,
         cancel: &Default::default(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     assert_eq!(open().select(request).unwrap().len(), names.len());
 }

@@ -20,6 +20,7 @@ use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
 use firn_model::env::{Compute, Work};
 use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
 use std::cell::RefCell;
@@ -471,6 +472,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
         range: TimeRange::ALL,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
     };
     let selection = store.select(request).map_err(|e| e.message)?;
     let mut columns = SeriesBatch::default();

@@ -1,0 +1,117 @@
+//! Sorting that can be stopped.
+//!
+//! Invariant: stable, as `slice::sort_by`. Runs are sorted one by one and merged pair by pair;
+//! whoever sorts is asked whether to go on between pieces that take well under a millisecond.
+
+use std::cmp::Ordering;
+
+/// Elements in a run, and those merged between two questions.
+const RUN: usize = 1024;
+
+/// Bytes that [`ordered`] takes beside the list.
+pub fn bytes_beside(order: &[usize]) -> usize {
+    match order.len() > RUN {
+        true => size_of_val(order),
+        false => 0,
+    }
+}
+
+/// Sorts the numbers in `order` by `compare`; stops with the first error of `check`.
+pub fn ordered<E>(
+    order: &mut Vec<usize>,
+    check: impl Fn() -> Result<(), E>,
+    compare: impl Fn(usize, usize) -> Ordering,
+) -> Result<(), E> {
+    for run in order.chunks_mut(RUN) {
+        check()?;
+        run.sort_by(|a, b| compare(*a, *b));
+    }
+    if order.len() <= RUN {
+        return Ok(());
+    }
+    let mut merged = Vec::with_capacity(order.len());
+    let mut run = RUN;
+    while run < order.len() {
+        for pair in order.chunks(2 * run) {
+            let (left, right) = pair.split_at(run.min(pair.len()));
+            merge(left, right, &check, &compare, &mut merged)?;
+        }
+        std::mem::swap(order, &mut merged);
+        merged.clear();
+        run *= 2;
+    }
+    Ok(())
+}
+
+/// Appends both sorted lists to `out` as one; of equals the left one first.
+fn merge<E>(
+    mut left: &[usize],
+    mut right: &[usize],
+    check: impl Fn() -> Result<(), E>,
+    compare: impl Fn(usize, usize) -> Ordering,
+    out: &mut Vec<usize>,
+) -> Result<(), E> {
+    let mut taken = 0usize;
+    while let ([l, left_rest @ ..], [r, right_rest @ ..]) = (left, right) {
+        if taken.is_multiple_of(RUN) {
+            check()?;
+        }
+        taken += 1;
+        if compare(*r, *l).is_lt() {
+            out.push(*r);
+            right = right_rest;
+        } else {
+            out.push(*l);
+            left = left_rest;
+        }
+    }
+    out.extend_from_slice(left);
+    out.extend_from_slice(right);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(count: usize, keys: impl Fn(usize) -> usize) {
+        let mut order: Vec<usize> = (0..count).collect();
+        let go_on = || Ok::<_, ()>(());
+        ordered(&mut order, go_on, |a, b| keys(a).cmp(&keys(b))).unwrap();
+        let mut want: Vec<usize> = (0..count).collect();
+        want.sort_by_key(|i| keys(*i));
+        assert!(order == want, "{count}");
+    }
+
+    #[test]
+    fn ordered_is_stable_at_any_length() {
+        for count in [0, 1, RUN, RUN + 1, 3 * RUN - 1, 10 * RUN + 17] {
+            check(count, |i| i);
+            check(count, |i| usize::MAX - i);
+            check(count, |i| i.wrapping_mul(0x9e37_79b9) % 97);
+        }
+    }
+
+    #[test]
+    fn ordered_stops_at_any_question() {
+        let mut questions = 0;
+        loop {
+            let left = std::cell::Cell::new(questions);
+            let go_on = || match left.get() {
+                0 => Err("stopped"),
+                more => {
+                    left.set(more - 1);
+                    Ok(())
+                }
+            };
+            let mut order: Vec<usize> = (0..4 * RUN).collect();
+            match ordered(&mut order, go_on, |a, b| b.cmp(&a)) {
+                Ok(()) => break,
+                Err(why) => assert_eq!(why, "stopped"),
+            }
+            questions += 1;
+        }
+        // Four runs, two merges of two of them, and one of all in two pieces.
+        assert_eq!(questions, 8);
+    }
+}
