@@ -33,3 +33,4 @@ pub mod series_limit;
 pub mod store;
 pub mod tenant;
 pub mod units;
+pub mod value_set;

@@ -6,6 +6,7 @@
 
 use crate::error::Error;
 use crate::regex::Regex;
+use crate::value_set::ValueSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl MatchOp {
 /// What the value is compared with, whatever the sign.
 enum Accepts {
     /// One value.
-    Value([Box<[u8]>; 1]),
+    Value(ValueSet),
     /// What a pattern says.
     Pattern(Regex),
 }
@@ -51,7 +52,7 @@ enum Accepts {
 struct Condition {
     name: Box<str>,
     op: MatchOp,
-    value: Box<[u8]>,
+    value: Arc<[u8]>,
     accepts: Accepts,
 }
 
@@ -71,7 +72,9 @@ impl Matcher {
     /// ```
     pub fn new(name: &str, op: MatchOp, value: &[u8]) -> Result<Self, Error> {
         let accepts = match op {
-            MatchOp::Equal | MatchOp::NotEqual => Accepts::Value([value.into()]),
+            MatchOp::Equal | MatchOp::NotEqual => {
+                Accepts::Value([value.to_vec()].into_iter().collect())
+            }
             MatchOp::Regex | MatchOp::NotRegex => Accepts::Pattern(Regex::new(value)?),
         };
         Ok(Self(Arc::new(Condition {
@@ -97,10 +100,15 @@ impl Matcher {
         &self.0.value
     }
 
+    /// The same, for whoever keeps it longer than the matcher.
+    pub fn shared_value(&self) -> &Arc<[u8]> {
+        &self.0.value
+    }
+
     /// Whether `value` satisfies the matcher; an absent label has the empty value.
     pub fn matches(&self, value: &[u8]) -> bool {
         let accepted = match &self.0.accepts {
-            Accepts::Value([wanted]) => **wanted == *value,
+            Accepts::Value(_) => *self.0.value == *value,
             Accepts::Pattern(regex) => regex.is_match(value),
         };
         accepted != self.0.op.is_negative()
@@ -111,19 +119,18 @@ impl Matcher {
         self.matches(b"")
     }
 
-    /// The values that satisfy the matcher, sorted and unique, if they can be listed; never for a
-    /// negative one.
-    pub fn literal_set(&self) -> Option<&[Box<[u8]>]> {
+    /// The values that satisfy the matcher, if they can be listed; never for a negative one.
+    pub fn literal_set(&self) -> Option<&ValueSet> {
         self.listed().filter(|_| !self.0.op.is_negative())
     }
 
-    /// The values that a negative matcher turns away, sorted and unique, if they can be listed;
-    /// never for a positive one.
-    pub fn excluded_set(&self) -> Option<&[Box<[u8]>]> {
+    /// The values that a negative matcher turns away, if they can be listed; never for a positive
+    /// one.
+    pub fn excluded_set(&self) -> Option<&ValueSet> {
         self.listed().filter(|_| self.0.op.is_negative())
     }
 
-    fn listed(&self) -> Option<&[Box<[u8]>]> {
+    fn listed(&self) -> Option<&ValueSet> {
         match &self.0.accepts {
             Accepts::Value(value) => Some(value),
             Accepts::Pattern(regex) => regex.literal_set(),
@@ -150,7 +157,7 @@ impl Matcher {
     pub fn matches_any_non_empty(&self) -> bool {
         match &self.0.accepts {
             Accepts::Pattern(regex) if !self.0.op.is_negative() => regex.matches_any_non_empty(),
-            _ => matches!(self.excluded_set(), Some([value]) if value.is_empty()),
+            _ => self.excluded_set().is_some_and(ValueSet::is_only_empty),
         }
     }
 }
@@ -193,7 +200,7 @@ mod tests {
     /// What an index may learn from a matcher, as text.
     fn facts(op: MatchOp, value: &str) -> String {
         let m = Matcher::new("a", op, value.as_bytes()).unwrap();
-        let list = |set: Option<&[Box<[u8]>]>| {
+        let list = |set: Option<&ValueSet>| {
             set.map(|s| s.iter().map(|v| String::from_utf8_lossy(v).into_owned()))
                 .map(|s| s.collect::<Vec<_>>().join(","))
         };

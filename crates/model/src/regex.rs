@@ -28,6 +28,7 @@ mod unicode;
 pub use stepper::{State, Stepper};
 
 use crate::error::{Error, ErrorKind};
+use crate::value_set::ValueSet;
 use regex_automata::Input;
 use regex_automata::meta;
 use std::ops::Range;
@@ -64,7 +65,7 @@ impl Regex {
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let text = text(pattern)?;
         if let Some(choices) = plain::choices(text) {
-            let strategy = Strategy::of_values(choices);
+            let strategy = Strategy::Set(choices);
             return Ok(Self { strategy });
         }
         let strategy = Strategy::new(parse(text)?).map_err(|_| too_large(pattern))?;
@@ -76,8 +77,8 @@ impl Regex {
         self.strategy.is_match(value)
     }
 
-    /// The values that match, sorted and unique, if they are few enough to be listed.
-    pub fn literal_set(&self) -> Option<&[Box<[u8]>]> {
+    /// The values that match, if they are few enough to be listed.
+    pub fn literal_set(&self) -> Option<&ValueSet> {
         self.strategy.literal_set()
     }
 

@@ -15,6 +15,7 @@
 //! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
 //! others: samples, durability.
 
+mod answers;
 mod dictionary;
 mod id_table;
 mod interning;
@@ -46,6 +47,7 @@ pub(crate) use writer::Births;
 use crate::fingerprint::HashKeys;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use answers::Answers;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use dictionary::Dictionary;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
@@ -122,6 +124,7 @@ pub(crate) struct Index {
     generation: ArcSwap<Generation>,
     writer: Mutex<Writer>,
     costs: Costs,
+    answers: Answers,
     work: LookupWork,
 }
 
@@ -143,6 +146,7 @@ impl Index {
             generation: ArcSwap::default(),
             writer: Mutex::default(),
             costs: Costs::MEASURED,
+            answers: Answers::default(),
             work: LookupWork::default(),
         }
     }

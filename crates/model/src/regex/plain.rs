@@ -6,32 +6,47 @@
 
 use super::TREE_BYTES_MAX;
 use super::parser::NODE_BYTES;
+use crate::value_set::{ValueList, ValueSet};
 
-/// The choices of `pattern` in their order, escapes resolved; `None` if it is not of that form.
-pub(super) fn choices(pattern: &str) -> Option<Vec<Box<[u8]>>> {
+/// The bytes that do not stand for themselves.
+const IS_SPECIAL: [bool; 256] = {
+    let special = br"|\.*+?()[]{}^$";
+    let mut is_special = [false; 256];
+    let mut at = 0;
+    while at < special.len() {
+        is_special[special[at] as usize] = true;
+        at += 1;
+    }
+    is_special
+};
+
+/// The choices of `pattern`, escapes resolved; `None` if it is not of that form.
+pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
     let bare = pattern.bytes().filter(|byte| *byte == b'|').count();
     if (bare + 2) * NODE_BYTES + pattern.len() > TREE_BYTES_MAX {
         return None;
     }
     let inside = without_group(pattern);
-    let mut choices = Vec::with_capacity(bare + 1);
-    let mut text = Vec::new();
-    let mut bytes = inside.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'|' => {
-                choices.push(text.as_slice().into());
-                text.clear();
+    let mut choices = ValueList::with_capacity(bare + 1, inside.len());
+    let mut rest = inside.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| IS_SPECIAL[*byte as usize]) {
+        let (text, special) = rest.split_at(at);
+        choices.extend(text);
+        rest = match special {
+            [b'|', rest @ ..] => {
+                choices.end();
+                rest
             }
-            b'\\' => text.push(bytes.next().filter(u8::is_ascii_punctuation)?),
-            b'.' | b'*' | b'+' | b'?' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'^' | b'$' => {
-                return None;
+            [b'\\', escaped, rest @ ..] if escaped.is_ascii_punctuation() => {
+                choices.extend(&[*escaped]);
+                rest
             }
-            _ => text.push(byte),
-        }
+            _ => return None,
+        };
     }
-    choices.push(text.as_slice().into());
-    Some(choices)
+    choices.extend(rest);
+    choices.end();
+    Some(choices.into_set())
 }
 
 /// What stands in the one group that is the whole pattern, or the pattern.

@@ -8,6 +8,7 @@ mod values;
 
 use super::compile::{self, TooLarge};
 use super::tree::Node;
+use crate::value_set::ValueSet;
 use glob::Glob;
 use regex_automata::meta;
 use regex_syntax::hir::Look;
@@ -15,8 +16,8 @@ use regex_syntax::hir::Look;
 /// The way in which values are compared.
 #[derive(Debug)]
 pub(super) enum Strategy {
-    /// These values match and no others; sorted and unique.
-    Set(Vec<Box<[u8]>>),
+    /// These values match and no others.
+    Set(ValueSet),
     /// Literals with anything between.
     Glob(Glob),
     /// Whatever the automaton says; all matching values start with `prefix`.
@@ -31,7 +32,7 @@ impl Strategy {
     /// The cheapest way for `tree`; fails if it is an automaton and that gets too large.
     pub fn new(tree: Node) -> Result<Self, TooLarge> {
         if let Some(values) = values::of(&tree) {
-            return Ok(Self::of_values(values));
+            return Ok(Strategy::Set(values));
         }
         let mut parts = Vec::new();
         flatten(&tree, &mut parts);
@@ -52,19 +53,10 @@ impl Strategy {
         })
     }
 
-    /// These values, in any order.
-    pub fn of_values(mut values: Vec<Box<[u8]>>) -> Self {
-        values.sort_unstable();
-        values.dedup();
-        Strategy::Set(values)
-    }
-
     /// Whether `value` matches.
     pub fn is_match(&self, value: &[u8]) -> bool {
         match self {
-            Strategy::Set(values) => values
-                .binary_search_by(|candidate| (**candidate).cmp(value))
-                .is_ok(),
+            Strategy::Set(values) => values.contains(value),
             Strategy::Glob(glob) => glob.is_match(value),
             Strategy::Automaton { automaton, .. } => automaton.is_match(value),
         }
@@ -79,7 +71,7 @@ impl Strategy {
     }
 
     /// All values that match, if they can be listed.
-    pub fn literal_set(&self) -> Option<&[Box<[u8]>]> {
+    pub fn literal_set(&self) -> Option<&ValueSet> {
         match self {
             Strategy::Set(values) => Some(values),
             _ => None,
@@ -89,10 +81,7 @@ impl Strategy {
     /// What all matching values start with, as far as it is known.
     pub fn prefix(&self) -> &[u8] {
         match self {
-            Strategy::Set(values) => match (values.first(), values.last()) {
-                (Some(first), Some(last)) => &first[..common_prefix_bytes(first, last)],
-                _ => &[],
-            },
+            Strategy::Set(values) => values.shared_prefix(),
             Strategy::Glob(glob) => glob.prefix(),
             Strategy::Automaton { prefix, .. } => prefix,
         }

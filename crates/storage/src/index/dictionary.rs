@@ -2,16 +2,18 @@
 //! asked, and kept.
 //!
 //! A value lies somewhere in memory, and to look at a million of them is to wait for it a million
-//! times. So they are put in order, one behind the other. Those that came later are put in order
-//! once they are many, and lists of like length joined, so that a value is copied a logarithmic
-//! number of times; till then they are looked at where they are. Nobody waits for a list: who finds
-//! another reader at it looks at the values where they are.
+//! times. So they are put in order, one behind the other: a share with each look-up, that none of
+//! them takes long. Those that came later are put in order once they are many, and lists of like
+//! length joined, so that a value is copied a logarithmic number of times; till then they are
+//! looked at where they are. Nobody waits for a list: who finds another reader at it looks at the
+//! values where they are.
 //!
 //! Invariant: a term that was there before a reader began is in one list or has a number behind all
 //! that were put in order. Values that were removed may be in a list still; their terms have no
 //! postings. Where a quarter is gone, the lists are made anew when they are asked, and where more
 //! than half is, they go.
 
+use super::lookup::CANCEL_EACH;
 use super::sorted_values::{Question, SortedValues};
 use super::{Index, Label};
 use crate::sync::atomic::Ordering;
@@ -26,11 +28,9 @@ use std::sync::{Arc, TryLockError};
 /// than that takes.
 const SORTED_MIN: usize = 256;
 
-/// Values that are sorted together, some 3 MB of them: what the processor's cache holds.
+/// Values that one look-up puts in order, some 3 MB of them: what the processor's cache holds, and
+/// less work than looking at a million where they are.
 const SORTED_MAX: usize = 1 << 16;
-
-/// Values between two looks at the cancel flag: some 100 us.
-const CANCEL_EACH: usize = 1_024;
 
 /// The lists of a label.
 #[derive(Debug, Default)]
@@ -117,8 +117,7 @@ impl Index {
         let mut terms = Vec::new();
         let mut looked_at = behind.len();
         for list in &lists.lists {
-            cancel.check()?;
-            looked_at += list.ask(&question, &mut terms);
+            looked_at += list.ask(&question, &mut terms, cancel)?;
         }
         for ids in behind.chunks(CANCEL_EACH) {
             cancel.check()?;
@@ -154,15 +153,16 @@ impl Index {
                 made.as_deref().cloned().unwrap_or_default()
             }
         };
-        let behind = self.terms_from(lists.terms_end, id, label);
-        for ids in behind.chunks(SORTED_MAX) {
-            cancel.check()?;
-            let (list, end) = self.sorted(ids);
+        let mut share = self.terms_from(lists.terms_end, id, label);
+        let rest = share.split_off(share.len().min(SORTED_MAX));
+        cancel.check()?;
+        if !share.is_empty() {
+            let (list, end) = self.sorted(&share);
             lists.push(list, end);
-            let made = Arc::new(lists.clone());
-            label.dictionary.lists.store(Some(made));
         }
-        Ok((Arc::new(lists), Vec::new()))
+        let lists = Arc::new(lists);
+        label.dictionary.lists.store(Some(lists.clone()));
+        Ok((lists, rest))
     }
 
     fn sorted(&self, ids: &[u32]) -> (SortedValues, u32) {
@@ -176,7 +176,7 @@ impl Index {
             });
         }
         let end = ids.last().map_or(0, |id| id + 1);
-        (SortedValues::sort(&arena, values), end)
+        (SortedValues::sort(&arena, &values), end)
     }
 
     /// The terms of a label with this number or a larger one, ascending.

@@ -54,11 +54,11 @@ impl Asked {
     /// Whether one of them is in `postings`.
     fn meet(&self, postings: &Postings, limit: u32) -> bool {
         match self {
-            Self::Members(members) => postings.any(limit, |run| members.any(run)),
+            Self::Members(members) => postings.any(0..limit, |run| members.any(run)),
             Self::Found(found) => {
                 let mut beside = found.beside();
                 let mut meets = false;
-                postings.any(limit, |run| {
+                postings.any(0..limit, |run| {
                     meets = beside.meets(run);
                     meets || beside.is_over()
                 });
@@ -79,7 +79,7 @@ impl Index {
         let asked = self.asked(matchers, range, cancel)?;
         let mut names = BTreeSet::new();
         let reading = || {
-            let runs = self.all_labels().map(|(_, l)| l.present.sizes().1);
+            let runs = self.all_labels().map(|(_, l)| l.present.sizes(0).1);
             runs.sum::<usize>() * self.costs.run
         };
         match &asked {

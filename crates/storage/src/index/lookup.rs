@@ -1,12 +1,15 @@
 //! Look-ups: matchers to slots.
 //!
-//! The list with the fewest series is read first, and what has no sample in the range goes. Then
-//! come the others, the next step of each being to read postings or to find out whose they are: it
-//! is done where it costs less than asking the candidates that are left. What is put off is asked
-//! of each candidate, in one pass over their terms. Postings are laid beside the candidates while
-//! they are read, so that no list is ever held that is longer than the answer so far. Invariant: no
-//! order changes the answer.
+//! What was asked before is looked for among the series that were born since (module `answers`).
+//! The list with the fewest series is read first, and what has no sample in the range goes, where
+//! that is much. Then come the others, the next step of each being to read postings or to find out
+//! whose they are: it is done where it costs less than asking the candidates that are left. What is
+//! put off is asked of each candidate, in one pass over their terms. Postings are laid beside the
+//! candidates while they are read, so that no list is ever held that is longer than the answer so
+//! far. Invariant: neither order nor what was asked before changes the answer.
 
+use super::answers::joined;
+use super::membership::Members;
 use super::planner::{Condition, List, Plan};
 use super::postings::Postings;
 use super::runs::Run;
@@ -17,7 +20,7 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
-use std::collections::HashMap;
+use std::ops::Range;
 
 /// Values or series between two looks at the cancel flag: some 100 us.
 pub(super) const CANCEL_EACH: usize = 1_024;
@@ -33,14 +36,20 @@ pub(crate) struct LookupWork {
     pub(crate) series: Counter,
 }
 
+/// Series without a sample in the range that are looked up none the less, so that the answer can be
+/// kept: as many as there are with one, and some.
+const KEPT_WITHOUT_SAMPLES: usize = 256;
+
 /// A look-up under way.
 struct Lookup<'a> {
     index: &'a Index,
     cancel: &'a Cancel,
-    /// Slots from here on do not exist for it.
-    limit: u32,
+    /// The slots that are looked for.
+    slots: Range<u32>,
     /// What satisfies all conditions so far.
     candidates: Runs,
+    /// Whether those without a sample are among them.
+    has_all: bool,
     /// Conditions that are asked of each candidate.
     filters: Vec<Filter<'a>>,
 }
@@ -55,41 +64,85 @@ impl Index {
     ) -> Result<Runs, Error> {
         // Before any term is looked up: series below have theirs.
         let limit = self.published();
-        let Plan::All(mut conditions) = Plan::new(self, matchers) else {
-            return Ok(Runs::default());
-        };
         let members = self.membership.of_range(range);
+        let known = self.answers.get(self, matchers);
+        let known = known.as_deref();
+        let first = known.map_or(0, |answer| answer.limit);
+        if let Some(answer) = known.filter(|_| first >= limit) {
+            return Ok(members.filter(&answer.found));
+        }
+        let (mut found, is_all) = self.search(matchers, first..limit, &members, cancel)?;
+        if let Some(answer) = known {
+            found = joined(&answer.found, &found);
+        }
+        if is_all && !matchers.is_empty() {
+            self.answers.keep(self, matchers, limit, &found);
+        }
+        Ok(members.filter(&found))
+    }
+
+    /// The series among `slots` that match: all of them, or only those with a sample.
+    fn search(
+        &self,
+        matchers: &[Matcher],
+        slots: Range<u32>,
+        members: &Members,
+        cancel: &Cancel,
+    ) -> Result<(Runs, bool), Error> {
+        let Plan::All(mut conditions) = Plan::new(self, matchers, slots.clone()) else {
+            return Ok((Runs::default(), true));
+        };
         let mut lookup = Lookup {
             index: self,
             cancel,
-            limit,
-            candidates: Runs::span(0, limit),
+            candidates: Runs::span(slots.start, slots.end),
+            slots,
+            has_all: true,
             filters: Vec::new(),
         };
         if let Some(first) = lookup.first(&mut conditions)? {
             lookup.narrow(conditions.swap_remove(first))?;
         }
-        lookup.candidates = members.filter(&lookup.candidates);
-        let runs = lookup.candidates.as_slice().len();
-        conditions.sort_by_key(|c| c.rank(self.costs, runs, limit as usize));
+        lookup.drop_without_samples(members, !conditions.is_empty());
+        let (runs, all) = (lookup.candidates.as_slice().len(), lookup.slots.len());
+        conditions.sort_by_key(|c| c.rank(self.costs, runs, all));
         for condition in conditions {
             lookup.narrow(condition)?;
         }
-        lookup.filtered()
+        let has_all = lookup.has_all;
+        Ok((lookup.filtered()?, has_all))
     }
 }
 
 impl<'a> Lookup<'a> {
+    /// Leaves out candidates without a sample, unless they are few beside those that have one, or
+    /// cost nothing because no condition is left.
+    fn drop_without_samples(&mut self, members: &Members, is_checked: bool) {
+        if !is_checked {
+            return;
+        }
+        let with_samples = members.filter(&self.candidates);
+        if self.candidates.len() > with_samples.len() * 2 + KEPT_WITHOUT_SAMPLES {
+            self.candidates = with_samples;
+            self.has_all = false;
+        }
+    }
+
     /// Which of the conditions leaves the fewest series, as far as finding that out takes less than
-    /// reading what is known so far.
+    /// reading what is known so far. None of a few slots, which are asked one by one.
     fn first(&self, conditions: &mut [Condition<'a>]) -> Result<Option<usize>, Error> {
+        let costs = self.index.costs;
+        let count = self.slots.len();
+        let checks = conditions.iter().map(|c| c.check_nanos(costs, count));
+        let asking = checks.sum::<usize>() + count * costs.series;
         loop {
             let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
             let known = numbered().filter(|(_, c)| c.is_known());
             let best = known.min_by_key(|(_, c)| c.series_max);
-            let reading = best.map_or(usize::MAX, |(_, c)| c.first_nanos(self.index.costs));
+            let reading = best.map_or(asking, |(_, c)| c.first_nanos(costs).min(asking));
             let unknown = numbered().filter(|(_, c)| !c.is_known() && c.nanos < reading);
             let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| c.nanos) else {
+                let best = best.filter(|(_, c)| c.first_nanos(costs) < asking);
                 return Ok(best.map(|(i, _)| i));
             };
             self.look_up(&mut conditions[cheapest])?;
@@ -149,7 +202,7 @@ impl<'a> Lookup<'a> {
     fn read(&self, postings: &Postings, both: &mut Vec<Run>) {
         let mut beside = self.candidates.beside();
         let mut runs = 0;
-        postings.any(self.limit, |run| {
+        postings.any(self.slots.clone(), |run| {
             runs += 1;
             !beside.and(run, both)
         });
@@ -177,6 +230,9 @@ impl<'a> Lookup<'a> {
     }
 }
 
+/// Verdicts on values that a filter remembers.
+const VERDICTS: usize = 256;
+
 /// A condition that is asked of candidates.
 struct Filter<'a> {
     condition: Condition<'a>,
@@ -184,8 +240,9 @@ struct Filter<'a> {
     place: usize,
     /// The last verdict: neighbours mostly share the value.
     newest: Option<(u32, bool)>,
-    /// Verdicts on values that were asked already.
-    verdicts: HashMap<u32, bool>,
+    /// Verdicts on values that were asked already, each where its term's number says; a value that
+    /// finds another there is asked again. Made when a second value comes.
+    verdicts: Vec<Option<(u32, bool)>>,
 }
 
 impl<'a> Filter<'a> {
@@ -194,7 +251,7 @@ impl<'a> Filter<'a> {
             condition,
             place: 0,
             newest: None,
-            verdicts: HashMap::new(),
+            verdicts: Vec::new(),
         }
     }
 
@@ -222,12 +279,16 @@ impl<'a> Filter<'a> {
         {
             return verdict;
         }
+        if self.newest.is_some() && self.verdicts.is_empty() {
+            self.verdicts.resize(VERDICTS, None);
+        }
         let matcher = self.condition.matcher;
-        let ask = || index.with_term(term, |term| matcher.matches(&term.value));
-        let verdict = *self
-            .verdicts
-            .entry(term)
-            .or_insert_with(|| ask() == Some(true));
+        let ask = || index.with_term(term, |term| matcher.matches(&term.value)) == Some(true);
+        let verdict = match self.verdicts.get_mut(term as usize % VERDICTS) {
+            Some(Some((known, verdict))) if *known == term => *verdict,
+            Some(place) => place.insert((term, ask())).1,
+            None => ask(),
+        };
         self.newest = Some((term, verdict));
         verdict
     }

@@ -10,6 +10,8 @@ use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
+use firn_model::value_set::ValueSet;
+use std::ops::Range;
 
 /// What parts of a look-up take, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,8 @@ pub(super) struct Condition<'a> {
     pub(super) nanos: usize,
     /// Series in the list, at most.
     pub(super) series_max: usize,
+    /// The slots that are looked for.
+    slots: Range<u32>,
 }
 
 /// Whose postings answer a condition.
@@ -65,7 +69,7 @@ pub(super) enum List<'a> {
     /// Those of these terms, ascending.
     Terms(Vec<u32>),
     /// Those of the terms with these values, which nobody has looked up yet.
-    Values(&'a [Box<[u8]>]),
+    Values(&'a ValueSet),
     /// Those of terms whose values match, or do not unless `wants_match`; nobody has asked yet.
     Expression { regex: &'a Regex, wants_match: bool },
 }
@@ -82,7 +86,7 @@ pub(super) enum Plan<'a> {
 impl<'a> Plan<'a> {
     /// Turns matchers into conditions. An absent label has the empty value, so a matcher that
     /// accepts it accepts series without the label.
-    pub(super) fn new(index: &'a Index, matchers: &'a [Matcher]) -> Self {
+    pub(super) fn new(index: &'a Index, matchers: &'a [Matcher], slots: Range<u32>) -> Self {
         let mut conditions = Vec::with_capacity(matchers.len());
         for matcher in matchers {
             let or_absent = matcher.matches_empty();
@@ -98,7 +102,8 @@ impl<'a> Plan<'a> {
                         list: List::of(matcher, or_absent),
                         is_in: !or_absent,
                         nanos: 0,
-                        series_max: label.present.count(),
+                        series_max: label.present.count().min(slots.len()),
+                        slots: slots.clone(),
                     };
                     condition.nanos = condition.first_step_nanos(index.costs);
                     conditions.push(condition);
@@ -119,15 +124,16 @@ impl<'a> List<'a> {
         let tells_presence = |regex: &Regex| regex.matches_any_non_empty();
         match (matcher.pattern(), values) {
             _ if matcher.matches_any_non_empty() => Self::Presence,
-            (_, Some([only])) if only.is_empty() => Self::Presence,
+            (_, Some(values)) if values.is_only_empty() => Self::Presence,
             (Some(regex), _) if tells_presence(regex) => Self::Presence,
             (_, Some(values)) if is_negative || !or_absent => Self::Values(values),
             (Some(regex), _) => Self::Expression {
                 regex,
                 wants_match: is_negative == or_absent,
             },
-            // Only `!=` and `=` have no pattern, and their values are listed.
-            (None, values) => Self::Values(values.unwrap_or_default()),
+            // Only `=` and `!=` have no pattern: a value of theirs was listed above, and that it is
+            // empty is told by presence.
+            (None, _) => Self::Presence,
         }
     }
 }
@@ -154,10 +160,11 @@ impl Condition<'_> {
                 index.terms_by_expression(label, (regex, wants_match), cancel)?
             }
         };
-        let sizes = |id: &u32| index.with_term(*id, |t| t.postings.sizes());
+        let first = self.slots.start;
+        let sizes = |id: &u32| index.with_term(*id, |t| t.postings.sizes(first));
         let sizes = terms.iter().filter_map(sizes);
         let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        self.series_max = series;
+        self.series_max = series.min(self.slots.len());
         self.nanos = terms.len() * index.costs.term + runs * index.costs.run;
         self.list = List::Terms(terms);
         Ok(looked_at)
@@ -166,7 +173,7 @@ impl Condition<'_> {
     /// What finding out whose postings the list is takes, or reading them if that is known.
     fn first_step_nanos(&self, costs: Costs) -> usize {
         match &self.list {
-            List::Presence => self.label.present.sizes().1 * costs.run,
+            List::Presence => self.label.present.sizes(self.slots.start).1 * costs.run,
             List::Terms(terms) => terms.len() * costs.term,
             List::Values(values) => values.len() * costs.term,
             List::Expression { regex, wants_match } => {

@@ -14,6 +14,7 @@ use crate::codec::cursor::Cursor;
 use crate::codec::push_uvarint;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer
@@ -34,7 +35,6 @@ struct More {
     /// Set by a rewrite: the first run is in here too and the field is void.
     is_whole: bool,
     sealed: Vec<Sealed>,
-    sealed_end: u32,
     tail: Box<[AtomicU64]>,
     tail_len: AtomicU32,
 }
@@ -43,6 +43,8 @@ struct More {
 #[derive(Clone, Debug)]
 struct Sealed {
     runs: u32,
+    /// Where the last of them ends.
+    end: u32,
     bytes: Arc<[u8]>,
 }
 
@@ -63,10 +65,12 @@ impl Postings {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// How many series the list has, and how many runs reading it goes through: known without that.
-    pub(crate) fn sizes(&self) -> (usize, usize) {
+    /// How many series the list has, and how many runs reading it from slot `first` on goes
+    /// through: known without that.
+    pub(crate) fn sizes(&self, first: u32) -> (usize, usize) {
         let runs = self.more.load().as_ref().map_or(1, |more| {
-            let sealed: u32 = more.sealed.iter().map(|s| s.runs).sum();
+            let sealed = more.sealed.iter().filter(|sealed| sealed.end > first);
+            let sealed: u32 = sealed.map(|sealed| sealed.runs).sum();
             (1 + sealed + more.tail_len.load(Ordering::Relaxed)) as usize
         });
         (self.count(), runs)
@@ -111,26 +115,28 @@ impl Postings {
     /// The slots below `limit`.
     pub(crate) fn read(&self, limit: u32) -> Runs {
         let mut runs = Runs::default();
-        self.any(limit, |run| {
+        self.any(0..limit, |run| {
             runs.push(run);
             false
         });
         runs
     }
 
-    /// Whether `is_it` says so of any run below `limit`; stops at the first.
-    pub(crate) fn any(&self, limit: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
+    /// Whether `is_it` says so of any run with one of `slots`; stops at the first. Runs may begin
+    /// in front of those, and some may lie there.
+    pub(crate) fn any(&self, slots: Range<u32>, mut is_it: impl FnMut(Run) -> bool) -> bool {
         // Before the first run: once the list is whole, that field is never to be looked at again.
         let more = self.more.load();
         let mut is_it_below = |run: Run| {
-            let end = run.end.min(limit);
+            let end = run.end.min(slots.end);
             run.start < end && is_it(Run { end, ..run })
         };
         let begins_before = more.as_ref().is_none_or(|m| !m.is_whole);
         if begins_before && is_it_below(unpack(self.first.load(Ordering::Acquire))) {
             return true;
         }
-        more.as_ref().is_some_and(|more| more.any(is_it_below))
+        more.as_ref()
+            .is_some_and(|more| more.any(slots.start, is_it_below))
     }
 
     /// Takes the slots of `gone` out. Readers see the list before or after.
@@ -161,7 +167,6 @@ impl More {
         Self {
             is_whole,
             sealed: Vec::new(),
-            sealed_end: 0,
             tail,
             tail_len: AtomicU32::new(1),
         }
@@ -212,24 +217,21 @@ impl More {
                 .store(self.tail.len() as u32 + 1, Ordering::Relaxed);
             return Self {
                 sealed: self.sealed.clone(),
-                sealed_end: self.sealed_end,
                 ..more
             };
         }
-        let (newest, sealed_end) = self.seal_tail();
         let mut sealed = self.sealed.clone();
-        sealed.push(newest);
+        sealed.push(self.seal_tail());
         merge_equals(&mut sealed);
         Self {
             sealed,
-            sealed_end,
             ..Self::new(self.is_whole, TAIL_RUNS, run)
         }
     }
 
-    fn seal_tail(&self) -> (Sealed, u32) {
+    fn seal_tail(&self) -> Sealed {
         let mut bytes = Vec::with_capacity(self.tail.len() * 3);
-        let mut end = self.sealed_end;
+        let mut end = self.sealed.last().map_or(0, |sealed| sealed.end);
         for word in &self.tail {
             let run = unpack(word.load(Ordering::Relaxed));
             let len = run.end - run.start;
@@ -242,16 +244,21 @@ impl More {
             }
             end = run.end;
         }
-        let sealed = Sealed {
+        Sealed {
             runs: self.tail.len() as u32,
+            end,
             bytes: bytes.into(),
-        };
-        (sealed, end)
+        }
     }
 
-    fn any(&self, mut is_it: impl FnMut(Run) -> bool) -> bool {
+    /// As [`Postings::any`] of runs that end behind `first`, and perhaps of some before it.
+    fn any(&self, first: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
         let mut end = 0u32;
         for sealed in &self.sealed {
+            if sealed.end <= first {
+                end = sealed.end;
+                continue;
+            }
             let mut cursor = Cursor::new(&sealed.bytes);
             while let Ok(code) = cursor.uvarint() {
                 let start = end + (code >> 1) as u32;
@@ -280,6 +287,7 @@ fn merge_equals(sealed: &mut Vec<Sealed>) {
     {
         let joined = Sealed {
             runs: before.runs + last.runs,
+            end: last.end,
             bytes: [&before.bytes[..], &last.bytes[..]].concat().into(),
         };
         sealed.truncate(sealed.len() - 2);
@@ -322,7 +330,7 @@ mod tests {
             postings.extend(waiting);
             assert_eq!(postings.read(u32::MAX), expected, "seed {seed}");
             assert_eq!(postings.count(), expected.len(), "seed {seed}");
-            let (counted, runs) = (postings.sizes().1, expected.as_slice().len());
+            let (counted, runs) = (postings.sizes(0).1, expected.as_slice().len());
             assert!(
                 (runs..=runs + 2).contains(&counted),
                 "{counted}, seed {seed}"
@@ -331,12 +339,23 @@ mod tests {
             let below = expected.and(&Runs::span(0, limit));
             assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");
             let slot = (rng.next_u64() % u64::from(next + 1)) as u32;
-            let has_slot = postings.any(limit, |run| (run.start..run.end).contains(&slot));
+            let has_slot = postings.any(0..limit, |run| (run.start..run.end).contains(&slot));
             let expected = below.slots().any(|s| s == slot);
             assert_eq!(
                 has_slot, expected,
                 "slot {slot}, limit {limit}, seed {seed}"
             );
+            let mut behind = Runs::default();
+            let mut read = 0;
+            postings.any(slot..limit, |run| {
+                read += 1;
+                let start = run.start.max(slot);
+                behind.push(Run { start, ..run });
+                false
+            });
+            let expected = below.and(&Runs::span(slot, u32::MAX));
+            assert_eq!(behind, expected, "slot {slot}, limit {limit}, seed {seed}");
+            assert!(read <= postings.sizes(slot).1, "slot {slot}, seed {seed}");
         }
     }
 }

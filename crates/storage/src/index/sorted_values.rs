@@ -10,6 +10,9 @@
 
 use crate::codec::cursor::Cursor;
 use crate::codec::push_uvarint;
+use crate::index::lookup::CANCEL_EACH;
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
 use firn_model::regex::{Regex, State, Stepper};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -59,11 +62,21 @@ pub(super) struct SortedValues {
 
 impl SortedValues {
     /// Values in one piece of memory, at their places there, with their terms; in any order.
-    pub(super) fn sort(arena: &[u8], mut values: Vec<(Range<usize>, u32)>) -> Self {
-        values.sort_unstable_by(|(a, _), (b, _)| arena[a.clone()].cmp(&arena[b.clone()]));
+    pub(super) fn sort(arena: &[u8], values: &[(Range<usize>, u32)]) -> Self {
+        let value = |number: u32| &arena[values[number as usize].0.clone()];
+        let shared = (1..values.len() as u32).fold(usize::MAX, |shared, number| {
+            let first = value(0);
+            shared_bytes(&first[..shared.min(first.len())], value(number))
+        });
+        let key = |number: u32| key(value(number).get(shared..).unwrap_or_default());
+        let numbers = 0..values.len() as u32;
+        let mut order: Vec<(u128, u32)> = numbers.map(|number| (key(number), number)).collect();
+        order.sort_unstable_by(|(a_key, a), (b_key, b)| {
+            a_key.cmp(b_key).then_with(|| value(*a).cmp(value(*b)))
+        });
         let mut list = Packer::default();
-        for (at, term) in values {
-            list.push(&arena[at], term);
+        for (_, number) in order {
+            list.push(value(number), values[number as usize].1);
         }
         list.finish()
     }
@@ -129,7 +142,12 @@ impl SortedValues {
     }
 
     /// Adds the terms of the values that are wanted. Returns how many values were looked at.
-    pub(super) fn ask(&self, question: &Question<'_>, terms: &mut Vec<u32>) -> usize {
+    pub(super) fn ask(
+        &self,
+        question: &Question<'_>,
+        terms: &mut Vec<u32>,
+        cancel: &Cancel,
+    ) -> Result<usize, Error> {
         let reach = self.blocks_with(question.regex.prefix());
         let out_of_reach = [0..reach.start, reach.end..self.starts.len()];
         if !question.wants_match {
@@ -138,25 +156,34 @@ impl SortedValues {
             }
         }
         match &question.stepper {
-            Some(stepper) => Walk::new(self, stepper).over(reach, question, terms),
-            None => self.ask_each(reach, question, terms),
+            Some(stepper) => Walk::new(self, stepper).over(reach, question, terms, cancel),
+            None => self.ask_each(reach, question, terms, cancel),
         }
     }
 
-    fn ask_each(&self, reach: Range<usize>, question: &Question<'_>, into: &mut Vec<u32>) -> usize {
+    fn ask_each(
+        &self,
+        reach: Range<usize>,
+        question: &Question<'_>,
+        into: &mut Vec<u32>,
+        cancel: &Cancel,
+    ) -> Result<usize, Error> {
         let mut reader = Reader::new(self);
         reader.turn_to(reach.start);
         let end = self.terms.len().min(reach.end * BLOCK);
-        let mut count = 0;
+        let mut count = 0usize;
         while reader.number < end
             && let Some((_, term)) = reader.next()
         {
+            if count.is_multiple_of(CANCEL_EACH) {
+                cancel.check()?;
+            }
             count += 1;
             if question.wants(&reader.value) {
                 into.push(term);
             }
         }
-        count
+        Ok(count)
     }
 }
 
@@ -191,6 +218,15 @@ impl Packer {
         self.list.terms.shrink_to_fit();
         self.list
     }
+}
+
+/// The first sixteen bytes as a number, ordered as they are but for zeros behind the end: whole
+/// values are compared where these are equal.
+fn key(bytes: &[u8]) -> u128 {
+    let mut first = [0; 16];
+    let len = bytes.len().min(16);
+    first[..len].copy_from_slice(&bytes[..len]);
+    u128::from_be_bytes(first)
 }
 
 fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
@@ -260,11 +296,22 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn over(mut self, reach: Range<usize>, question: &Question<'_>, into: &mut Vec<u32>) -> usize {
+    fn over(
+        mut self,
+        reach: Range<usize>,
+        question: &Question<'_>,
+        into: &mut Vec<u32>,
+        cancel: &Cancel,
+    ) -> Result<usize, Error> {
         let list = self.reader.list;
         let mut count = 0;
+        let mut visited = 0usize;
         let mut block = reach.start;
         while block < reach.end {
+            if visited.is_multiple_of(CANCEL_EACH / BLOCK) {
+                cancel.check()?;
+            }
+            visited += 1;
             self.reader.turn_to(block);
             let end = list.terms.len().min((block + 1) * BLOCK);
             while self.reader.number < end
@@ -281,7 +328,7 @@ impl<'a> Walk<'a> {
             }
             block = next;
         }
-        count
+        Ok(count)
     }
 
     /// Whether the value that was just read matches.
@@ -374,8 +421,8 @@ mod tests {
             arena.extend_from_slice(value);
             (start..arena.len(), *term)
         };
-        let placed = values.iter().map(place).collect();
-        SortedValues::sort(&arena, placed)
+        let placed: Vec<_> = values.iter().map(place).collect();
+        SortedValues::sort(&arena, &placed)
     }
 
     fn check(list: &SortedValues, values: &[(Vec<u8>, u32)], pattern: &str, seed: u64) {
@@ -383,7 +430,7 @@ mod tests {
         for (wants_match, count) in [(true, 1 << 20), (false, 1 << 20), (true, 0), (false, 0)] {
             let question = Question::new(&regex, wants_match, count);
             let mut found = Vec::new();
-            let looked_at = list.ask(&question, &mut found);
+            let looked_at = list.ask(&question, &mut found, &Cancel::new()).unwrap();
             found.sort_unstable();
             let wanted = |value: &[u8]| regex.is_match(value) == wants_match;
             let expected = values.iter().filter(|(value, _)| wanted(value));
@@ -437,7 +484,8 @@ mod tests {
         for (pattern, matching, most) in cases {
             let regex = Regex::new(pattern.as_bytes()).unwrap();
             let mut terms = Vec::new();
-            let looked_at = list.ask(&Question::new(&regex, true, values.len()), &mut terms);
+            let question = Question::new(&regex, true, values.len());
+            let looked_at = list.ask(&question, &mut terms, &Cancel::new()).unwrap();
             assert_eq!(terms.len(), matching, "{pattern}");
             assert!(looked_at <= most, "{pattern} looked at {looked_at}");
         }

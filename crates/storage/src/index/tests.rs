@@ -7,6 +7,7 @@ use firn_model::columns::COLUMN_VALUE_BYTES;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Inline, SimRng};
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::regex::Regex;
 use firn_model::sample::TimeRange;
 use std::collections::BTreeSet;
 
@@ -181,6 +182,102 @@ fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64
     }
 }
 
+/// A series that is there: its slot, its labels, the epochs in which it has samples.
+type Alive = (u32, Labels, BTreeSet<i64>);
+
+/// Asks one of `sets` about some epochs.
+fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng: &SimRng) {
+    let matchers = &sets[rng.below(sets.len() as u64) as usize];
+    let (first, last) = (rng.below(4) as i64, rng.below(4) as i64);
+    let epochs = first.min(last)..=first.max(last);
+    let in_range = |of: &BTreeSet<i64>| of.range(epochs.clone()).next().is_some();
+    let matching = alive
+        .iter()
+        .filter(|(_, labels, of)| matches(labels, matchers) && in_range(of));
+    let expected: Vec<u32> = matching.map(|(slot, ..)| *slot).collect();
+    let range = TimeRange::new(epochs.start() * EPOCH_MS, epochs.end() * EPOCH_MS);
+    let found = index.lookup(matchers, range, &Cancel::new()).unwrap();
+    let found: Vec<u32> = found.slots().collect();
+    assert_eq!(found, expected, "{matchers:?} in {epochs:?}");
+}
+
+#[test]
+fn index_lookup_asked_again_after_births_and_removals_equals_filtering_all_series() {
+    for seed in 0..40 {
+        let rng = SimRng::new(seed);
+        let mut index = index();
+        if rng.one_in(2) {
+            index.costs = random_costs(&rng);
+        }
+        let set = |_| (0..rng.below(4)).map(|_| random_matcher(&rng)).collect();
+        let sets: Vec<Vec<Matcher>> = (0..6).map(set).collect();
+        let mut alive: Vec<Alive> = Vec::new();
+        for _ in 0..60 {
+            match rng.below(6) {
+                0 => {
+                    let start = index.published();
+                    let epoch = rng.below(4) as i64;
+                    // Some more than are looked up although they have no sample.
+                    let count = 1 + rng.below(if rng.one_in(4) { 2_000 } else { 60 });
+                    let mut births = index.births();
+                    for slot in start..start + count as u32 {
+                        let labels = random_labels(&rng, u64::from(slot));
+                        births.add(labels.as_ref(), Place(slot)).unwrap();
+                        index.mark(slot, epoch);
+                        alive.push((slot, labels, BTreeSet::from([epoch])));
+                    }
+                }
+                1 => {
+                    let one_in = 2 + rng.below(8);
+                    let (gone, left) = alive.into_iter().partition(|_| rng.one_in(one_in));
+                    alive = left;
+                    let gone: Vec<u32> = gone.iter().map(|(slot, ..): &Alive| *slot).collect();
+                    let garbage = index.remove(&gone);
+                    assert!(index.sweep(garbage).is_none(), "nobody reads, seed {seed}");
+                }
+                2 => {
+                    let epoch = rng.below(4) as i64;
+                    for (slot, _, epochs) in alive.iter_mut().filter(|_| rng.one_in(3)) {
+                        index.mark(*slot, epoch);
+                        epochs.insert(epoch);
+                    }
+                }
+                _ => check_asked_again(&index, &alive, &sets, &rng),
+            }
+        }
+    }
+}
+
+#[test]
+fn index_lookup_asked_again_reads_what_was_born_since() {
+    use MatchOp::{Equal, NotRegex, Regex};
+    let index = index();
+    let series = |i: u32| {
+        let (pod, number) = (format!("app-{}", i / 20), format!("{}", i % 20));
+        Labels::from_pairs([
+            ("__name__", "m"),
+            ("number", number.as_str()),
+            ("pod", pod.as_str()),
+        ])
+    };
+    let asked = [
+        ("__name__", Equal, "m"),
+        ("number", Regex, "1[0-9]*"),
+        ("pod", NotRegex, "app-(3|5)"),
+    ];
+    birth(&index, &(0..10_000).map(series).collect::<Vec<_>>());
+    let (found, anew) = work_of(&index, &asked);
+    let expected = 11 * (500 - 2);
+    assert_eq!(found, expected);
+    assert!(anew.iter().sum::<u64>() > 500, "{anew:?}");
+    assert_eq!(work_of(&index, &asked), (expected, [0; 3]));
+    birth(&index, &(10_000..10_020).map(series).collect::<Vec<_>>());
+    let (found, [runs, values, series]) = work_of(&index, &asked);
+    assert_eq!(found, expected + 11);
+    assert!(runs + values < 40, "{runs} runs, {values} values");
+    assert!(series <= 20, "{series} series");
+}
+
 /// What a look-up went through: runs of postings, values, series.
 fn work_of(index: &Index, matchers: &[(&str, MatchOp, &str)]) -> (usize, [u64; 3]) {
     let matchers = matchers.iter().map(|(name, op, value)| {
@@ -279,6 +376,36 @@ fn index_lookup_by_expression_over_many_values_follows_births_and_removals() {
                 assert_eq!(found, expected, "{op:?} {pattern}, seed {seed}");
             }
         }
+    }
+}
+
+#[test]
+fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_time() {
+    const SHARE: usize = 1 << 16;
+    const COUNT: usize = 2 * SHARE + 5_000;
+    let index = index();
+    let labels = |i: usize| Labels::from_pairs([("id", format!("{:06}", i * 7 % 1_000_000))]);
+    birth(&index, &(0..COUNT).map(labels).collect::<Vec<_>>());
+    let in_order = |index: &Index| {
+        let (_, label) = index.label("id").unwrap();
+        COUNT
+            - label
+                .dictionary
+                .in_reach(&Regex::new(b"x?").unwrap(), false, COUNT)
+                .1
+    };
+    for (round, sorted) in [SHARE, 2 * SHARE, COUNT, COUNT].into_iter().enumerate() {
+        // Another one each time: what was asked before would be known.
+        let ending = format!("7{round}");
+        let matcher = Matcher::new("id", MatchOp::Regex, format!(".*{ending}").as_bytes());
+        let found = index.lookup(&[matcher.unwrap()], TimeRange::ALL, &Cancel::new());
+        let ends = |i: &usize| labels(*i).get("id").ends_with(ending.as_bytes());
+        assert_eq!(
+            found.unwrap().len(),
+            (0..COUNT).filter(ends).count(),
+            "{ending}"
+        );
+        assert_eq!(in_order(&index), sorted, "{ending}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The finite set of values that a tree matches, where there is one and it is small.
 
 use crate::regex::tree::{Node, Repeat};
+use crate::value_set::ValueSet;
 use regex_syntax::hir::{ClassUnicode, Look};
 
 /// Values that choices one behind the other may multiply to: an index looks each of them up, and a
@@ -12,14 +13,13 @@ const PRODUCT_BYTES_MAX: usize = 1 << 20;
 
 type Values = Vec<Vec<u8>>;
 
-/// The values that match `tree`, in any order; `None` if they are too many or not known.
-pub(super) fn of(tree: &Node) -> Option<Vec<Box<[u8]>>> {
+/// The values that match `tree`; `None` if they are too many or not known.
+pub(super) fn of(tree: &Node) -> Option<ValueSet> {
     let edges = Edges {
         start: true,
         end: true,
     };
-    let values = node_values(tree, edges)?.into_iter();
-    Some(values.map(Vec::into_boxed_slice).collect())
+    Some(node_values(tree, edges)?.into_iter().collect())
 }
 
 /// Whether a part stands at the start and at the end of the pattern, where `^` and `$` hold.
