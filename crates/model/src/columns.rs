@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// The float value at a place where the sample is a histogram.
 pub const HISTOGRAM_PLACEHOLDER: f64 = 0.0;
 
-/// Time columns that a series may share: a request's targets come one after the other in each shard
-/// of a store, and a column is told from another by its first time.
-const COLUMNS_COMPARED: usize = 16;
+/// Time columns that a series may share, the newest ones: a request's targets come one after the other
+/// in each shard of a store, and a column is told from another by its first time.
+pub const COLUMNS_SHARED: usize = 16;
 
 /// Samples of consecutive series of a selection. Reuse one with [`SeriesBatch::clear`].
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,8 @@ struct SeriesRanges {
 /// One series of a [`SeriesBatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesColumns<'a> {
-    /// The number of the time column; equal numbers mean equal timestamps.
+    /// The number of the time column; equal numbers mean equal timestamps. One of the newest
+    /// [`COLUMNS_SHARED`] that there were when the series was added.
     pub time_column: usize,
     /// The timestamps.
     pub times: &'a [TimestampMs],
@@ -114,7 +115,7 @@ impl SeriesBatch {
     /// The column with these times: one of the newest that are there, or a new one.
     fn time_column(&mut self, times: &[TimestampMs]) -> usize {
         let columns = self.time_columns.iter().enumerate().rev();
-        let mut newest = columns.take(COLUMNS_COMPARED);
+        let mut newest = columns.take(COLUMNS_SHARED);
         if let Some((known, _)) = newest.find(|(_, at)| self.times[(*at).clone()] == *times) {
             return known;
         }

@@ -38,6 +38,11 @@ pub(crate) fn is_absent(value: f64) -> bool {
 /// How many places are without a float.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn count_absent(values: &[f64]) -> usize {
+    count_absent_plainly(values)
+}
+
+#[inline(always)]
+fn count_absent_plainly(values: &[f64]) -> usize {
     let absent = values.iter().map(|v| u64::from(is_absent(*v)));
     absent.sum::<u64>() as usize
 }
@@ -466,4 +471,26 @@ fn copy_of(values: &[f64], account: &Account<'_>) -> Result<Vec<f64>, QueryError
         copy.extend_from_slice(piece);
     }
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn places_without_a_float_are_counted_alike_on_every_processor() {
+        for seed in 0..300 {
+            let rng = SimRng::new(seed);
+            let value = |_| match rng.below(4) {
+                0 => ABSENT,
+                1 => f64::NAN,
+                n => n as f64,
+            };
+            let values: Vec<f64> = (0..rng.below(90)).map(value).collect();
+            let absent = values.iter().filter(|v| is_absent(**v)).count();
+            let found = [count_absent(&values), count_absent_plainly(&values)];
+            assert_eq!(found, [absent; 2], "seed {seed}");
+        }
+    }
 }

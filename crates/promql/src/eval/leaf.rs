@@ -181,10 +181,9 @@ impl Leaf {
         let mut memory = account.reserve(0)?;
         let steps = self.grid.count;
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
-            let columns = batch.time_column_count();
-            newest.reset(columns);
-            windows.reset(columns);
-            rates.reset(columns);
+            newest.reset();
+            windows.reset();
+            rates.reset();
             for (at, series) in stretch.enumerate() {
                 row.reset(steps);
                 let mut worker = Worker {
@@ -385,8 +384,6 @@ impl Worker<'_> {
                 starts: self.starts,
             };
             let mut own = (Plans::default(), Plans::default());
-            own.0.reset(1);
-            own.1.reset(1);
             let counts = fill_floats(self.leaf, call, &samples, 0, (&mut own.0, &mut own.1), row);
             return self.count(counts, call, notes);
         }

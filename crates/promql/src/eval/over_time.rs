@@ -17,7 +17,6 @@ use crate::eval::rate::{Extrapolation, Started};
 use crate::eval::window::Windows;
 use firn_model::cancel::Cancel;
 use firn_model::sample::TimestampMs;
-use std::ops::Range;
 
 /// A function of a range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,26 +238,20 @@ fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
 
 /// Resets or changes among the samples of a window.
 pub(crate) fn events(function: RangeFunction, window: &Floats<'_>) -> f64 {
-    count_events(function, window, 1..window.values.len()) as f64
+    let places = 1..window.values.len();
+    places.filter(|at| is_event(function, window, *at)).count() as f64
 }
 
-/// How many of the samples `places` are a reset or a change since the one before.
-fn count_events(function: RangeFunction, samples: &Floats<'_>, places: Range<usize>) -> usize {
-    let values = samples.values;
-    let started = samples.started();
-    let is_reset =
-        |at: &usize| values[*at] < values[*at - 1] || started.is_some_and(|s| s.restarted(*at));
-    let is_change = |at: &usize| {
-        let (before, now) = (values[*at - 1], values[*at]);
-        before != now && !(before.is_nan() && now.is_nan())
-    };
+/// Whether a sample is a reset or a change since the one before.
+fn is_event(function: RangeFunction, samples: &Floats<'_>, at: usize) -> bool {
+    let (before, now) = (samples.values[at - 1], samples.values[at]);
     match function {
-        RangeFunction::Resets => places.filter(is_reset).count(),
-        _ => places.filter(is_change).count(),
+        RangeFunction::Resets => now < before || samples.started().is_some_and(|s| s.restarted(at)),
+        _ => before != now && !(before.is_nan() && now.is_nan()),
     }
 }
 
-/// Resets or changes of all windows: what leaves is taken off, what enters added.
+/// Resets or changes of all windows: differences of how many there are from the first sample on.
 fn fill_events(
     function: RangeFunction,
     windows: &Windows,
@@ -266,19 +259,18 @@ fn fill_events(
     pace: &mut Pace<'_>,
     out: &mut [f64],
 ) {
-    let count = |places| count_events(function, samples, places);
-    let (mut first, mut after, mut events) = (0, 0, 0);
+    if pace.is_stopped(samples.values.len()) {
+        return;
+    }
+    let mut count = 0u32;
+    let up_to = |at| {
+        count += u32::from(at > 0 && is_event(function, samples, at));
+        count
+    };
+    let counts: Vec<u32> = (0..samples.values.len()).map(up_to).collect();
     for (step, start, end) in windows.iter() {
-        if pace.is_stopped(end - after.min(end)) {
-            return;
-        }
         // The first sample of a window is none of its events.
-        events = match start < after {
-            true => events + count(after..end) - count(first + 1..start + 1),
-            false => count(start + 1..end),
-        };
-        (first, after) = (start, end);
-        out[step] = events as f64;
+        out[step] = f64::from(counts[end - 1] - counts[start]);
     }
 }
 

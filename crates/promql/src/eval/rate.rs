@@ -1,20 +1,20 @@
 //! `rate`, `increase`, `delta`: the change of a window, extrapolated to its edges.
 //!
-//! What depends on times alone is planned once for a time column: for every step the first and the
-//! last sample, and the factor of the extrapolation. A counter that never fell is then `(last -
+//! What depends on times alone is planned once for a time column ([`plan`]): for every step the first
+//! and the last sample, and the factor of the extrapolation. A counter that never fell is then `(last -
 //! first) * factor`, in a loop over steps that the compiler vectorises. The rule that a counter is
 //! not extrapolated below zero needs values: the plan holds a bound, slightly too large, below
 //! which the rule may apply, and a row where it may is done again exactly.
 //!
 //! Results equal upstream's bit for bit: the order of operations is the same on both ways.
 
+mod plan;
+
 use crate::eval::grid::{Grid, Reach, seconds};
-use crate::eval::window::Windows;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use multiversion::multiversion;
-
-/// Makes the bound of the zero rule err on the safe side of rounding.
-const BOUND_SLACK: f64 = 1.0 + 1e-9;
+pub(crate) use plan::RatePlan;
+use plan::Spread;
 
 /// Which of the three functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,149 +23,6 @@ pub(crate) struct Extrapolation {
     pub(crate) counter: bool,
     /// Whether the result is per second.
     pub(crate) per_second: bool,
-}
-
-/// Times of one window, in seconds.
-#[derive(Clone, Copy, Debug)]
-struct Spread {
-    sampled: f64,
-    to_start: f64,
-    to_end: f64,
-}
-
-impl Spread {
-    /// Of `count` samples from `first` to `last` in the window that ends at `end`.
-    fn of(
-        first: TimestampMs,
-        last: TimestampMs,
-        count: usize,
-        end: TimestampMs,
-        range: i64,
-    ) -> Self {
-        let sampled = (last - first) as f64 / 1000.0;
-        let average = sampled / (count - 1) as f64;
-        let threshold = average * 1.1;
-        let near = |distance: f64| {
-            if distance >= threshold {
-                average / 2.0
-            } else {
-                distance
-            }
-        };
-        Self {
-            sampled,
-            to_start: near((first - (end - range)) as f64 / 1000.0),
-            to_end: near((end - last) as f64 / 1000.0),
-        }
-    }
-
-    fn factor(&self, to_start: f64, divisor: f64) -> f64 {
-        (self.sampled + to_start + self.to_end) / self.sampled / divisor
-    }
-
-    /// The factor for a counter that was `first` and grew by `change`.
-    fn factor_above_zero(&self, first: f64, change: f64, divisor: f64) -> f64 {
-        let mut to_start = self.to_start;
-        if change > 0.0 && first >= 0.0 {
-            let to_zero = self.sampled * (first / change);
-            if to_zero < to_start {
-                to_start = to_zero;
-            }
-        }
-        self.factor(to_start, divisor)
-    }
-}
-
-/// Steps whose windows move on by equal strides.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    step: usize,
-    len: usize,
-    first: usize,
-    last: usize,
-    stride: usize,
-}
-
-impl Run {
-    /// Takes in the step after the run if its window continues it.
-    fn continues(&mut self, step: usize, first: usize, last: usize) -> bool {
-        let end = self.len - 1;
-        let (Some(by_first), Some(by_last)) = (
-            first.checked_sub(self.first + end * self.stride),
-            last.checked_sub(self.last + end * self.stride),
-        ) else {
-            return false;
-        };
-        let fits = step == self.step + self.len && by_first == by_last;
-        if fits && (self.len == 1 || by_first == self.stride) {
-            self.stride = by_first;
-            self.len += 1;
-            return true;
-        }
-        false
-    }
-}
-
-/// The plan of a time column.
-#[derive(Debug, Default)]
-pub(crate) struct RatePlan {
-    windows: Windows,
-    runs: Vec<Run>,
-    /// By step; meaningful where a run covers it.
-    factors: Vec<f64>,
-    /// By step: the zero rule can apply only if `first < change * bound`.
-    bounds: Vec<f64>,
-    spreads: Vec<Spread>,
-}
-
-impl RatePlan {
-    /// Plans all steps of `grid` for samples at `times`.
-    pub(crate) fn fill(&mut self, times: &[i64], grid: &Grid, reach: &Reach, how: Extrapolation) {
-        self.windows.fill(times, grid, reach);
-        self.runs.clear();
-        self.factors.clear();
-        self.bounds.clear();
-        self.spreads.clear();
-        let idle = Spread {
-            sampled: 0.0,
-            to_start: 0.0,
-            to_end: 0.0,
-        };
-        self.factors.resize(grid.count, 0.0);
-        self.bounds.resize(grid.count, 0.0);
-        self.spreads.resize(grid.count, idle);
-        let divisor = how.divisor(reach);
-        for (step, start, end) in self.windows.iter() {
-            if end - start < 2 {
-                continue;
-            }
-            let edge = reach.end(grid.time(step));
-            let (first, last) = (times[start], times[end - 1]);
-            let spread = Spread::of(first, last, end - start, edge, reach.range_ms);
-            self.factors[step] = spread.factor(spread.to_start, divisor);
-            self.bounds[step] = spread.to_start / spread.sampled * BOUND_SLACK;
-            self.spreads[step] = spread;
-            let run = Run {
-                step,
-                len: 1,
-                first: start,
-                last: end - 1,
-                stride: 1,
-            };
-            let continued = match self.runs.last_mut() {
-                Some(known) => known.continues(step, run.first, run.last),
-                None => false,
-            };
-            if !continued {
-                self.runs.push(run);
-            }
-        }
-    }
-
-    /// The windows.
-    pub(crate) fn windows(&self) -> &Windows {
-        &self.windows
-    }
 }
 
 impl Extrapolation {
@@ -210,14 +67,14 @@ impl Extrapolation {
             return fill_with_resets(plan, values, divisor, out);
         }
         if self.counter && stands_still(values) {
-            for run in &plan.runs {
+            for run in plan.runs() {
                 out[run.step..run.step + run.len].fill(0.0);
             }
             return;
         }
         let near_zero = fill_runs(plan, values, out);
         if self.counter && near_zero {
-            for (step, start, end) in plan.windows.iter() {
+            for (step, start, end) in plan.windows().iter() {
                 if end - start >= 2 {
                     let change = values[end - 1] - values[start];
                     out[step] = exact(plan, step, values[start], change, divisor);
@@ -237,7 +94,7 @@ impl Extrapolation {
         out: &mut [f64],
     ) -> Vec<usize> {
         let mut overlaps = Vec::new();
-        for (step, start, end) in plan.windows.iter() {
+        for (step, start, end) in plan.windows().iter() {
             let edge = reach.end(grid.time(step));
             let window = samples.slice(start, end);
             if window.overlaps() {
@@ -254,6 +111,11 @@ impl Extrapolation {
 /// Whether no value is less than the one before; a NaN counts as a fall.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn never_falls(values: &[f64]) -> bool {
+    never_falls_plainly(values)
+}
+
+#[inline(always)]
+fn never_falls_plainly(values: &[f64]) -> bool {
     let next = values.get(1..).unwrap_or(&[]);
     values
         .iter()
@@ -274,7 +136,7 @@ fn stands_still(values: &[f64]) -> bool {
 /// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
 fn fill_runs(plan: &RatePlan, values: &[f64], out: &mut [f64]) -> bool {
     let mut near_zero = false;
-    for run in &plan.runs {
+    for run in plan.runs() {
         let steps = run.step..run.step + run.len;
         let out = &mut out[steps.clone()];
         let factors = &plan.factors[steps.clone()];
@@ -326,14 +188,14 @@ fn fill_run<'a>(
 
 /// The exact result of a counter's step.
 fn exact(plan: &RatePlan, step: usize, first: f64, change: f64, divisor: f64) -> f64 {
-    change * plan.spreads[step].factor_above_zero(first, change, divisor)
+    change * plan.spread(step).factor_above_zero(first, change, divisor)
 }
 
 /// A counter that fell: what was lost at each fall inside a window is added, oldest first.
 fn fill_with_resets(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) {
     let next = values.get(1..).unwrap_or(&[]);
     let falls: Vec<usize> = (0..next.len()).filter(|i| next[*i] < values[*i]).collect();
-    for (step, start, end) in plan.windows.iter() {
+    for (step, start, end) in plan.windows().iter() {
         if end - start < 2 {
             continue;
         }
@@ -446,6 +308,8 @@ impl<'a> Started<'a> {
 mod tests {
     use super::*;
     use crate::eval::frame::{ABSENT, is_absent};
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
 
     const RATE: Extrapolation = Extrapolation {
         counter: true,
@@ -513,6 +377,36 @@ mod tests {
             for (step_ms, range_ms) in [(1000, 10_000), (700, 5_000), (3000, 9_500), (10, 2_500)] {
                 check(&times, &values, step_ms, range_ms);
             }
+        }
+    }
+
+    #[test]
+    fn loops_of_this_processor_give_the_bits_of_the_portable_ones() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let mut sum = 0.0;
+            let mut value = || match rng.below(60) {
+                0 => f64::NAN,
+                1 => 0.0,
+                2 => f64::from_bits(rng.next_u64() >> 2),
+                n => {
+                    sum += n as f64 / 7.0;
+                    sum
+                }
+            };
+            let count = rng.below(40) as usize;
+            let [firsts, lasts, factors, bounds] =
+                [(); 4].map(|()| (0..count).map(|_| value()).collect::<Vec<f64>>());
+            let falls = [never_falls(&firsts), never_falls_plainly(&firsts)];
+            assert_eq!(falls[0], falls[1], "seed {seed}");
+            let (mut out, mut plain) = (vec![ABSENT; count], vec![ABSENT; count]);
+            let near = fill_dense_run(&firsts, &lasts, &factors, &bounds, &mut out);
+            let ends = (firsts.iter(), lasts.iter());
+            let plain_near = fill_run(ends.0, ends.1, &factors, &bounds, &mut plain);
+            assert_eq!(near, plain_near, "seed {seed}");
+            let one_nan = |v: &f64| if v.is_nan() { f64::NAN } else { *v };
+            let bits = |row: &[f64]| row.iter().map(|v| one_nan(v).to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&out), bits(&plain), "seed {seed}");
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::eval::ranges::SERIES_PER_PART;
 use crate::eval::source::Source;
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
-use firn_model::columns::SeriesBatch;
+use firn_model::columns::{COLUMNS_SHARED, SeriesBatch};
+use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
 /// What a stretch is to take: a million floats.
@@ -23,11 +24,12 @@ const SERIES_AT_FIRST: usize = 32;
 const SAMPLE_BYTES: usize = 16;
 
 /// What functions of windows keep a sample of the series at hand: copies of times, values and start
-/// timestamps without staleness markers, and the extremes of stretches that begin there, twice.
+/// timestamps without staleness markers, and the extremes of stretches that begin there, twice. The
+/// plan of a column has its times.
 const COPY_BYTES: usize = 40;
 
 /// What a window plan and a row keep a step.
-const STEP_BYTES: usize = 16;
+const STEP_BYTES: usize = 40;
 
 /// A batch and the memory that is reserved for it; never shrinks, as the batch keeps its columns.
 #[derive(Debug, Default)]
@@ -58,9 +60,11 @@ impl ReadBuffer {
             self.batch.clear();
             source.read(stretch.clone(), &mut self.batch)?;
             let histograms = histogram_bytes(&self.batch);
-            plans = plan_bytes.saturating_mul(self.batch.time_column_count() + 1);
-            let copies = longest(&self.batch).saturating_mul(COPY_BYTES);
-            let more = plans.saturating_add(histograms + copies);
+            let columns = self.batch.time_column_count().min(COLUMNS_SHARED);
+            plans = plan_bytes.saturating_mul(columns + 1);
+            let copied = COPY_BYTES + columns * size_of::<TimestampMs>();
+            let copies = longest(&self.batch).saturating_mul(copied);
+            let more = plans.saturating_add(histograms).saturating_add(copies);
             self.reserve(self.batch.memory_bytes().saturating_add(more), account)?;
             let bytes = self.batch.sample_count() * SAMPLE_BYTES + histograms;
             series_bytes = bytes.div_ceil(stretch.len());

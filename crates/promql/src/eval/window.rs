@@ -2,6 +2,7 @@
 //! column.
 
 use crate::eval::grid::{Grid, Reach};
+use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 
@@ -24,14 +25,7 @@ impl Windows {
         let oldest = |step| reach.end(grid.time(step)).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
         count_until(times, grid, oldest, &mut self.starts);
-        self.samples = 0;
-        self.samples_max = 0;
-        for (start, end) in self.starts.iter_mut().zip(&self.ends) {
-            *start = (*start).min(*end);
-            let samples = u64::from(end - *start);
-            self.samples += samples;
-            self.samples_max = self.samples_max.max(samples);
-        }
+        (self.samples, self.samples_max) = cap(&mut self.starts, &self.ends);
     }
 
     /// The windows that hold samples: the step and the range of indexes.
@@ -58,6 +52,25 @@ impl Windows {
     }
 }
 
+/// Makes empty windows of those that end before they start; returns how many samples all windows
+/// hold, and the largest.
+#[multiversion(targets("x86_64+avx2"))]
+fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
+    cap_plainly(starts, ends)
+}
+
+#[inline(always)]
+fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
+    let (mut all, mut most) = (0, 0);
+    for (start, end) in starts.iter_mut().zip(ends) {
+        *start = u32::min(*start, *end);
+        let samples = *end - *start;
+        all += u64::from(samples);
+        most = u32::max(most, samples);
+    }
+    (all, u64::from(most))
+}
+
 /// Steps at a time of which it is looked at whether each sees a sample more than the one before.
 const STEPS_AT_ONCE: usize = 8;
 
@@ -78,6 +91,7 @@ fn count_until(
     let span = grid.step_ms.checked_mul(last as i64);
     let is_even = span.and_then(|span| first.checked_add(span)) == Some(bound(last));
     let mut count = times.partition_point(|t| *t <= first);
+    counts.reserve(grid.count);
     counts.push(count as u32);
     while counts.len() < grid.count {
         let left = grid.count - counts.len();
@@ -130,21 +144,18 @@ fn one_more_each_plainly(
 /// For each step, the newest sample that an instant selector sees.
 #[derive(Debug, Default)]
 pub(crate) struct Newest {
+    windows: Windows,
     indexes: Vec<u32>,
 }
 
 impl Newest {
     /// Works out the newest samples within `reach` for all steps of `grid`.
     pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
-        let newest = |step| reach.end(grid.time(step));
-        count_until(times, grid, newest, &mut self.indexes);
-        for (step, index) in self.indexes.iter_mut().enumerate() {
-            let oldest = newest(step).saturating_sub(reach.range_ms);
-            *index = match (*index as usize).checked_sub(1) {
-                Some(at) if times[at] > oldest => at as u32,
-                _ => NONE,
-            };
-        }
+        self.windows.fill(times, grid, reach);
+        self.indexes.clear();
+        let ends = self.windows.starts.iter().zip(&self.windows.ends);
+        let newest = ends.map(|(start, end)| if start < end { end - 1 } else { NONE });
+        self.indexes.extend(newest);
     }
 
     /// The steps that see a sample: the step and the sample's index.
@@ -165,34 +176,37 @@ impl Newest {
     }
 }
 
-/// Plans by time column, with the memory of earlier ones.
+/// Plans of the time columns that a series may still point at, with the memory of earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Plans<P> {
-    plans: Vec<P>,
-    /// For each time column of the batch its plan.
-    places: Vec<u32>,
-    used: usize,
+    plans: Vec<Planned<P>>,
+}
+
+#[derive(Debug, Default)]
+struct Planned<P> {
+    /// The time column; none if it is that of another batch.
+    column: Option<usize>,
+    plan: P,
 }
 
 impl<P: Default> Plans<P> {
-    /// Forgets what was planned and expects `columns` time columns.
-    pub(crate) fn reset(&mut self, columns: usize) {
-        self.places.clear();
-        self.places.resize(columns, NONE);
-        self.used = 0;
+    /// Forgets what was planned: another batch has other columns.
+    pub(crate) fn reset(&mut self) {
+        self.plans.iter_mut().for_each(|plan| plan.column = None);
     }
 
     /// The plan of a time column; `fill` makes it the first time.
     pub(crate) fn of(&mut self, column: usize, fill: impl FnOnce(&mut P)) -> &P {
-        if self.places[column] == NONE {
-            if self.used == self.plans.len() {
-                self.plans.push(P::default());
-            }
-            fill(&mut self.plans[self.used]);
-            self.places[column] = self.used as u32;
-            self.used += 1;
+        let place = column % COLUMNS_SHARED;
+        if place >= self.plans.len() {
+            self.plans.resize_with(place + 1, Planned::default);
         }
-        &self.plans[self.places[column] as usize]
+        let planned = &mut self.plans[place];
+        if planned.column != Some(column) {
+            fill(&mut planned.plan);
+            planned.column = Some(column);
+        }
+        &planned.plan
     }
 }
 
@@ -285,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_with_one_sample_more_each_are_found_alike_on_every_processor() {
+    fn loops_of_this_processor_give_the_windows_of_the_portable_ones() {
         for seed in 0..500 {
             let rng = SimRng::new(seed);
             let step_ms = 1 + rng.below(20) as i64;
@@ -297,6 +311,12 @@ mod tests {
             let found = one_more_each(&times, bound, step_ms, steps);
             let plain = one_more_each_plainly(&times, bound, step_ms, steps);
             assert_eq!(found, plain, "seed {seed}");
+            let ends: Vec<u32> = times.iter().map(|t| *t as u32).collect();
+            let mut starts: Vec<u32> = ends.iter().map(|_| rng.below(900) as u32).collect();
+            let mut plain_starts = starts.clone();
+            let plain = cap_plainly(&mut plain_starts, &ends);
+            assert_eq!(cap(&mut starts, &ends), plain, "seed {seed}");
+            assert_eq!(starts, plain_starts, "seed {seed}");
         }
     }
 

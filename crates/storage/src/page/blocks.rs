@@ -5,6 +5,7 @@
 //! column = { length of block varint }* for all blocks but the last | blocks
 //! ```
 
+use super::bits::VECTOR;
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 use std::ops::Range;
@@ -44,6 +45,13 @@ pub(super) struct Block {
     pub(super) count: usize,
     /// Those of them that are wanted.
     pub(super) wanted: Range<usize>,
+}
+
+impl Block {
+    /// Places that its integers are unpacked to: whole vectors.
+    pub(super) fn room(&self) -> usize {
+        self.count.next_multiple_of(VECTOR)
+    }
 }
 
 /// The blocks that hold the samples `wanted` of a column of `count` samples.

@@ -15,7 +15,7 @@
 //! wraps, so every sequence of i64 is representable.
 
 use super::bits::VECTOR;
-use super::blocks::{self, BLOCK};
+use super::blocks::{self, Block};
 use super::instructions::Instructions;
 use super::planner::Planner;
 use super::vector;
@@ -52,19 +52,16 @@ pub(super) fn read_column(
     into: &mut Vec<i64>,
 ) -> Result<(), Malformed> {
     let with = Instructions::best();
-    let mut values = [0; BLOCK];
     for block in blocks::covering(count, wanted) {
         let mut cursor = cursor;
         blocks::seek(&mut cursor, count, block.index)?;
         let tag = read_tag(&mut cursor)?;
-        read(
-            &mut cursor,
-            tag,
-            block.count,
-            block.wanted.clone(),
-            (with, &mut values),
-        )?;
-        into.extend_from_slice(&values[block.wanted]);
+        let base = into.len();
+        into.resize(base + block.room(), 0);
+        let values = &mut into[base..];
+        read(&mut cursor, tag, &block, (with, &mut *values))?;
+        values.copy_within(block.wanted.clone(), 0);
+        into.truncate(base + block.wanted.len());
     }
     Ok(())
 }
@@ -124,16 +121,16 @@ impl Head {
     }
 }
 
-/// Reads a block of `count` values, whose tag has been read, and puts the `wanted` ones of them in
-/// their places in `out`; other places may change too.
+/// Reads a block whose tag has been read, and puts the wanted values of it in their places in `out`,
+/// which has room for all; other places may change too.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     tag: u8,
-    count: usize,
-    wanted: Range<usize>,
-    (with, out): (Instructions, &mut [i64; BLOCK]),
+    block: &Block,
+    (with, out): (Instructions, &mut [i64]),
 ) -> Result<(), Malformed> {
+    let (count, wanted) = (block.count, block.wanted.clone());
     let head = Head::read(cursor, tag)?;
     if head.transform == LINE {
         let mut value = head

@@ -10,6 +10,7 @@
 //! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
 
 use super::SAMPLES_MAX;
+use super::bits::VECTOR;
 use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
@@ -186,7 +187,7 @@ pub(super) fn read_base(
 fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs>, Malformed> {
     let step = unzigzag(cursor.uvarint()?);
     debug_assert!(entry.count <= SAMPLES_MAX);
-    let mut times = Vec::with_capacity(entry.count);
+    let mut times = Vec::with_capacity(entry.count.next_multiple_of(VECTOR));
     ints::read_column(cursor, entry.count, 0..entry.count, &mut times)?;
     let mut line = entry.first;
     for time in &mut times {

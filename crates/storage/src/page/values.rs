@@ -77,8 +77,9 @@ pub(super) fn read_alone(
     into: &mut Vec<f64>,
 ) -> Result<(), Malformed> {
     let with = Instructions::best();
-    let mut values = [0; BLOCK];
+    let mut values = Vec::new();
     for block in blocks::covering(count, wanted) {
+        make_room(&mut values, &block);
         let head = read_block(cursor, count, &block, (with, &mut values))?;
         if head.has_sibling() {
             return Err(Malformed("sibling of a column that has none"));
@@ -93,7 +94,7 @@ pub(super) fn read_alone(
 struct Read {
     /// Which column of the page: stripe, place and what of it. None while they are read.
     column: Option<(usize, usize, Range<usize>)>,
-    blocks: Vec<[i64; BLOCK]>,
+    blocks: Vec<Vec<i64>>,
     scales: Vec<u8>,
 }
 
@@ -104,7 +105,7 @@ pub(super) struct FloatReader {
     page: Option<Arc<[u8]>>,
     now: Read,
     last: Read,
-    sibling: Vec<[i64; BLOCK]>,
+    sibling: Vec<i64>,
     with: Instructions,
 }
 
@@ -165,9 +166,10 @@ impl FloatReader {
         self.now.scales.clear();
         for (i, block) in blocks::covering(count, wanted.clone()).enumerate() {
             if self.now.blocks.len() == i {
-                self.now.blocks.push([0; BLOCK]);
+                self.now.blocks.push(Vec::new());
             }
             let values = &mut self.now.blocks[i];
+            make_room(values, &block);
             let head = read_block(cursor, count, &block, (self.with, &mut *values))?;
             self.now.scales.push(head.scale);
             if head.has_sibling() {
@@ -176,10 +178,12 @@ impl FloatReader {
                     .last
                     .block((stripe.index, sibling, &wanted), i, head.scale)
                 {
-                    Some(of_sibling) => add(values, of_sibling, &block.wanted),
-                    None => {
+                    Some(of_sibling) if of_sibling.len() >= block.wanted.end => {
+                        add(values, of_sibling, &block.wanted);
+                    }
+                    _ => {
                         let chain = (sibling, head.scale);
-                        let sum = (self.with, &mut *values, &mut self.sibling);
+                        let sum = (self.with, &mut values[..], &mut self.sibling);
                         add_chain(&stripe, chain, count, &block, sum)?;
                     }
                 }
@@ -199,11 +203,11 @@ impl Read {
         (stripe, at, wanted): (usize, usize, &Range<usize>),
         nth: usize,
         scale: u8,
-    ) -> Option<&[i64; BLOCK]> {
+    ) -> Option<&[i64]> {
         let column = self.column.as_ref()?;
         let is_it = (column.0, column.1, &column.2) == (stripe, at, wanted)
             && self.scales.get(nth) == Some(&scale);
-        self.blocks.get(nth).filter(|_| is_it)
+        self.blocks.get(nth).filter(|_| is_it).map(Vec::as_slice)
     }
 }
 
@@ -213,16 +217,16 @@ fn add_chain(
     (mut at, scale): (usize, u8),
     count: usize,
     block: &Block,
-    (with, values, of_sibling): (Instructions, &mut [i64; BLOCK], &mut Vec<[i64; BLOCK]>),
+    (with, values, of_sibling): (Instructions, &mut [i64], &mut Vec<i64>),
 ) -> Result<(), Malformed> {
-    of_sibling.resize(1, [0; BLOCK]);
+    make_room(of_sibling, block);
     for _ in 1..CHAIN_MAX {
         let (distance, cursor) = stripe.column(at)?;
-        let head = read_block(cursor, count, block, (with, &mut of_sibling[0]))?;
+        let head = read_block(cursor, count, block, (with, &mut *of_sibling))?;
         if head.scale != scale {
             return Err(Malformed("sibling with another scale"));
         }
-        add(values, &of_sibling[0], &block.wanted);
+        add(values, of_sibling, &block.wanted);
         if !head.has_sibling() {
             return Ok(());
         }
@@ -231,7 +235,15 @@ fn add_chain(
     Err(Malformed("chain of siblings too long"))
 }
 
-fn add(values: &mut [i64; BLOCK], more: &[i64; BLOCK], wanted: &Range<usize>) {
+/// Grows memory to the places that a block's integers take. What is there already stays: readers go
+/// from block to block, and to clear it took longer than to read few values.
+fn make_room(values: &mut Vec<i64>, block: &Block) {
+    if values.len() < block.room() {
+        values.resize(block.room(), 0);
+    }
+}
+
+fn add(values: &mut [i64], more: &[i64], wanted: &Range<usize>) {
     let pairs = values[wanted.clone()].iter_mut().zip(&more[wanted.clone()]);
     for (value, more) in pairs {
         *value = value.wrapping_add(*more);
@@ -244,25 +256,19 @@ fn read_block<'a>(
     mut cursor: Cursor<'a>,
     count: usize,
     block: &Block,
-    (with, values): (Instructions, &mut [i64; BLOCK]),
+    (with, values): (Instructions, &mut [i64]),
 ) -> Result<Head<'a>, Malformed> {
     blocks::seek(&mut cursor, count, block.index)?;
     let head = Head::read(&mut cursor)?;
     let tag = head.tag_of_ints();
-    ints::read(
-        &mut cursor,
-        tag,
-        block.count,
-        block.wanted.clone(),
-        (with, values),
-    )?;
+    ints::read(&mut cursor, tag, block, (with, values))?;
     Ok(head)
 }
 
 #[inline]
 fn append(
     head: &Head<'_>,
-    values: &[i64; BLOCK],
+    values: &[i64],
     block: &Block,
     (with, into): (Instructions, &mut Vec<f64>),
 ) -> Result<(), Malformed> {

@@ -2,8 +2,8 @@
 //!
 //! Upstream adds a window up from its first sample to its last, compensated. Two ways here are
 //! shorter and give the same bits. Where all values are integers whose sums are integers that a
-//! float holds, nothing is ever rounded and nothing lost, so that the sum of a window follows from
-//! that of the one before. Elsewhere windows are added up side by side, each in its own order.
+//! float holds, nothing is ever rounded and nothing lost, so that the sum of a window is the
+//! difference of two. Elsewhere windows are added up side by side, each in its own order.
 
 use super::Pace;
 use super::abreast::{Abreast, LANES};
@@ -24,8 +24,8 @@ pub(super) enum Of {
     Deviation,
 }
 
-/// Half of the integers that a float holds: the difference of two of them is one, too.
-const INTEGERS: f64 = (1u64 << 52) as f64;
+/// The integers that a float holds.
+const INTEGERS: f64 = (1u64 << 53) as f64;
 
 /// Computes all windows that hold samples.
 pub(super) fn fill(
@@ -38,7 +38,7 @@ pub(super) fn fill(
     let is_sum = matches!(of, Of::Sum | Of::Mean);
     let longest = windows.samples_max() as f64;
     if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= INTEGERS) {
-        return slide(of, windows, values, pace, out);
+        return of_integers(of, windows, values, pace, out);
     }
     for abreast in Abreast::all(windows) {
         if pace.is_stopped(abreast.samples()) {
@@ -131,21 +131,25 @@ fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
     (differs == 0 && greatest.is_finite()).then_some(greatest)
 }
 
-/// Sums and means of integers: what leaves the window is subtracted, what enters it added.
-fn slide(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, out: &mut [f64]) {
-    let sum_of = |values: &[f64]| values.iter().sum::<f64>();
-    let (mut first, mut after, mut sum) = (0, 0, 0.0);
+/// Sums and means of integers: differences of sums from the first sample on. Those may wrap around,
+/// and their differences come back.
+fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, out: &mut [f64]) {
+    if pace.is_stopped(values.len()) {
+        return;
+    }
+    let mut sum = 0i64;
+    let mut sums = Vec::with_capacity(values.len() + 1);
+    sums.push(sum);
+    sums.extend(values.iter().map(|value| {
+        sum = sum.wrapping_add(*value as i64);
+        sum
+    }));
     for (step, start, end) in windows.iter() {
-        if pace.is_stopped(end - after.min(end)) {
-            return;
-        }
-        if start < after {
-            sum += sum_of(&values[after..end]) - sum_of(&values[first..start]);
-        } else {
-            sum = sum_of(&values[start..end]);
-        }
-        (first, after) = (start, end);
-        out[step] = of.sum(Kahan { sum, lost: 0.0 }, end - start);
+        let sum = sums[end].wrapping_sub(sums[start]) as f64;
+        out[step] = match of {
+            Of::Mean => sum / (end - start) as f64,
+            _ => sum,
+        };
     }
 }
 

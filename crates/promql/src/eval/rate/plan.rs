@@ -1,0 +1,273 @@
+//! What rates need that depends on times alone, planned once for a time column: for every step the
+//! first and the last sample and the factor of the extrapolation.
+
+use crate::eval::grid::{Grid, Reach};
+use crate::eval::rate::Extrapolation;
+use crate::eval::window::Windows;
+use firn_model::sample::TimestampMs;
+use multiversion::multiversion;
+
+/// Makes the bound of the zero rule err on the safe side of rounding.
+const BOUND_SLACK: f64 = 1.0 + 1e-9;
+
+/// Times of one window, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    pub(super) sampled: f64,
+    pub(super) to_start: f64,
+    pub(super) to_end: f64,
+}
+
+impl Spread {
+    /// Of `count` samples from `first` to `last` in the window that ends at `end`.
+    #[inline(always)]
+    pub(super) fn of(
+        first: TimestampMs,
+        last: TimestampMs,
+        count: usize,
+        end: TimestampMs,
+        range: i64,
+    ) -> Self {
+        let sampled = (last - first) as f64 / 1000.0;
+        let average = sampled / (count - 1) as f64;
+        let threshold = average * 1.1;
+        let near = |distance: f64| {
+            if distance >= threshold {
+                average / 2.0
+            } else {
+                distance
+            }
+        };
+        Self {
+            sampled,
+            to_start: near((first - (end - range)) as f64 / 1000.0),
+            to_end: near((end - last) as f64 / 1000.0),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn factor(&self, to_start: f64, divisor: f64) -> f64 {
+        (self.sampled + to_start + self.to_end) / self.sampled / divisor
+    }
+
+    /// The factor for a counter that was `first` and grew by `change`.
+    pub(super) fn factor_above_zero(&self, first: f64, change: f64, divisor: f64) -> f64 {
+        let mut to_start = self.to_start;
+        if change > 0.0 && first >= 0.0 {
+            let to_zero = self.sampled * (first / change);
+            if to_zero < to_start {
+                to_start = to_zero;
+            }
+        }
+        self.factor(to_start, divisor)
+    }
+}
+
+/// Steps whose windows move on by equal strides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) step: usize,
+    pub(super) len: usize,
+    /// The first sample of the first window, and the last one.
+    pub(super) first: usize,
+    pub(super) last: usize,
+    pub(super) stride: usize,
+}
+
+impl Run {
+    /// Takes in the step after the run if its window continues it.
+    fn continues(&mut self, step: usize, first: usize, last: usize) -> bool {
+        let end = self.len - 1;
+        let (Some(by_first), Some(by_last)) = (
+            first.checked_sub(self.first + end * self.stride),
+            last.checked_sub(self.last + end * self.stride),
+        ) else {
+            return false;
+        };
+        let fits = step == self.step + self.len && by_first == by_last;
+        if fits && (self.len == 1 || by_first == self.stride) {
+            self.stride = by_first;
+            self.len += 1;
+            return true;
+        }
+        false
+    }
+}
+
+/// The plan of a time column.
+#[derive(Debug, Default)]
+pub(crate) struct RatePlan {
+    windows: Windows,
+    runs: Vec<Run>,
+    /// By step; meaningful where a run covers it.
+    pub(super) factors: Vec<f64>,
+    /// By step: the zero rule can apply only if `first < change * bound`.
+    pub(super) bounds: Vec<f64>,
+    /// By step: the newest time that it sees.
+    edges: Vec<TimestampMs>,
+    times: Vec<TimestampMs>,
+    range_ms: i64,
+}
+
+impl RatePlan {
+    /// Plans all steps of `grid` for samples at `times`.
+    pub(crate) fn fill(&mut self, times: &[i64], grid: &Grid, reach: &Reach, how: Extrapolation) {
+        self.windows.fill(times, grid, reach);
+        self.range_ms = reach.range_ms;
+        self.times.clear();
+        self.times.extend_from_slice(times);
+        self.edges.clear();
+        self.edges.extend(grid.times().map(|time| reach.end(time)));
+        self.find_runs();
+        self.factors.resize(grid.count, 0.0);
+        self.bounds.resize(grid.count, 0.0);
+        let divisor = how.divisor(reach);
+        for run in &self.runs {
+            let steps = run.step..run.step + run.len;
+            let of_run = OfRun {
+                count: run.last - run.first + 1,
+                range_ms: reach.range_ms,
+                divisor,
+            };
+            let (edges, factors) = (&self.edges[steps.clone()], &mut self.factors[steps.clone()]);
+            let bounds = &mut self.bounds[steps];
+            if run.stride == 1 {
+                let firsts = &times[run.first..run.first + run.len];
+                let lasts = &times[run.last..run.last + run.len];
+                fill_dense(of_run, firsts, lasts, edges, factors, bounds);
+            } else {
+                let every = |from: usize| {
+                    let places = (0..run.len).map(move |i| from + i * run.stride);
+                    places.map(|at| &times[at])
+                };
+                let ends = every(run.first).zip(every(run.last));
+                of_run.fill(ends, edges, factors, bounds);
+            }
+        }
+    }
+
+    /// Finds the steps with two samples at least.
+    fn find_runs(&mut self) {
+        self.runs.clear();
+        for (step, start, end) in self.windows.iter() {
+            if end - start < 2 {
+                continue;
+            }
+            let run = Run {
+                step,
+                len: 1,
+                first: start,
+                last: end - 1,
+                stride: 1,
+            };
+            let continued = match self.runs.last_mut() {
+                Some(known) => known.continues(step, run.first, run.last),
+                None => false,
+            };
+            if !continued {
+                self.runs.push(run);
+            }
+        }
+    }
+
+    /// The windows.
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// The steps whose windows hold two samples at least.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The times of the window of a step that a run covers.
+    pub(super) fn spread(&self, step: usize) -> Spread {
+        let (start, end) = self.windows.at(step);
+        let (first, last) = (self.times[start], self.times[end - 1]);
+        Spread::of(first, last, end - start, self.edges[step], self.range_ms)
+    }
+}
+
+/// What all windows of a run have in common.
+#[derive(Clone, Copy, Debug)]
+struct OfRun {
+    count: usize,
+    range_ms: i64,
+    divisor: f64,
+}
+
+impl OfRun {
+    /// Writes factors and bounds of windows with these first and last times.
+    #[inline(always)]
+    fn fill<'a>(
+        self,
+        ends: impl Iterator<Item = (&'a TimestampMs, &'a TimestampMs)>,
+        edges: &[TimestampMs],
+        factors: &mut [f64],
+        bounds: &mut [f64],
+    ) {
+        let windows = ends.zip(edges);
+        for ((factor, bound), ((first, last), edge)) in factors.iter_mut().zip(bounds).zip(windows)
+        {
+            let spread = Spread::of(*first, *last, self.count, *edge, self.range_ms);
+            *factor = spread.factor(spread.to_start, self.divisor);
+            *bound = spread.to_start / spread.sampled * BOUND_SLACK;
+        }
+    }
+}
+
+/// A run whose windows move on by a sample each: all loads are of neighbours.
+#[multiversion(targets("x86_64+avx2"))]
+fn fill_dense(
+    of_run: OfRun,
+    firsts: &[TimestampMs],
+    lasts: &[TimestampMs],
+    edges: &[TimestampMs],
+    factors: &mut [f64],
+    bounds: &mut [f64],
+) {
+    of_run.fill(firsts.iter().zip(lasts), edges, factors, bounds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn loops_of_this_processor_give_the_factors_of_the_portable_ones() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let count = 2 + rng.below(40) as usize;
+            let of_run = OfRun {
+                count,
+                range_ms: 1 + rng.below(1 << 40) as i64,
+                divisor: [1.0, 300.0][seed as usize % 2],
+            };
+            let len = rng.below(30) as usize;
+            let mut time = -(rng.below(90_000) as i64);
+            let times: Vec<i64> = std::iter::repeat_with(|| {
+                time += 1 + rng.below(20_000) as i64;
+                time
+            })
+            .take(len + count)
+            .collect();
+            let (firsts, lasts) = (&times[..len], &times[count - 1..count - 1 + len]);
+            let late = |last: &i64| last + rng.below(30_000) as i64;
+            let edges: Vec<i64> = lasts.iter().map(late).collect();
+            let filled = |dense: bool| {
+                let (mut factors, mut bounds) = (vec![0.0; len], vec![0.0; len]);
+                match dense {
+                    true => fill_dense(of_run, firsts, lasts, &edges, &mut factors, &mut bounds),
+                    false => {
+                        let ends = firsts.iter().zip(lasts);
+                        of_run.fill(ends, &edges, &mut factors, &mut bounds);
+                    }
+                }
+                let all = factors.into_iter().chain(bounds);
+                all.map(f64::to_bits).collect::<Vec<_>>()
+            };
+            assert_eq!(filled(true), filled(false), "seed {seed}");
+        }
+    }
+}
