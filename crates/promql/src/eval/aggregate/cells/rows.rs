@@ -44,6 +44,11 @@ pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
 /// Adds sums with what they lost to others, where both have a value at every step.
 #[multiversion(targets("x86_64+avx2"))]
 pub(super) fn merge_sums(sums: &mut [f64], lost: &mut [f64], more: &[f64], more_lost: &[f64]) {
+    merge_sums_plainly(sums, lost, more, more_lost);
+}
+
+#[inline(always)]
+fn merge_sums_plainly(sums: &mut [f64], lost: &mut [f64], more: &[f64], more_lost: &[f64]) {
     let more = more.iter().zip(more_lost);
     for ((sum, lost), (more, more_lost)) in sums.iter_mut().zip(lost).zip(more) {
         let known = Kahan {
@@ -76,6 +81,11 @@ pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<u
 /// Adds a row to sums where both have a value at every step.
 #[multiversion(targets("x86_64+avx2"))]
 fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+    sum_full_plainly(sums, lost, row);
+}
+
+#[inline(always)]
+fn sum_full_plainly(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     if is_zero(row) {
         // Nothing is rounded, and only a negative zero changes: half of all rates are those of
         // counters that stand still.
@@ -94,6 +104,11 @@ fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 /// Whether all values are the positive zero.
 #[multiversion(targets("x86_64+avx2"))]
 fn is_zero(row: &[f64]) -> bool {
+    is_zero_plainly(row)
+}
+
+#[inline(always)]
+fn is_zero_plainly(row: &[f64]) -> bool {
     let ends = row.first().map_or(0, |v| v.to_bits()) | row.last().map_or(0, |v| v.to_bits());
     ends == 0 && row.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
 }
@@ -121,6 +136,11 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 /// Counts the values.
 #[multiversion(targets("x86_64+avx2"))]
 pub(super) fn count(counts: &mut [f64], row: &[f64]) {
+    count_plainly(counts, row);
+}
+
+#[inline(always)]
+fn count_plainly(counts: &mut [f64], row: &[f64]) {
     for (count, value) in counts.iter_mut().zip(row) {
         *count += f64::from(u8::from(!is_absent(*value)));
     }
@@ -231,6 +251,46 @@ mod tests {
                 assert_eq!(bits(&sums), bits(&plain_sums), "seed {seed}");
                 assert_eq!(bits(&lost), bits(&plain_lost), "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn loops_of_this_processor_give_the_bits_of_the_portable_ones() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let value = |_| match rng.below(if seed % 5 == 0 { 1 } else { 9 }) {
+                0 => 0.0,
+                1 => -0.0,
+                2 => f64::INFINITY,
+                3 => 1e300,
+                n => n as f64 / 7.0,
+            };
+            let len = rng.below(40) as usize;
+            let [cells, row, lost, more_lost] =
+                [(); 4].map(|()| (0..len).map(value).collect::<Vec<f64>>());
+            let one_nan = |v: &f64| if v.is_nan() { f64::NAN } else { *v };
+            let bits = |(sums, lost): (Vec<f64>, Vec<f64>)| {
+                let all = sums.iter().chain(&lost);
+                all.map(|v| one_nan(v).to_bits()).collect::<Vec<u64>>()
+            };
+            let with = |f: &dyn Fn(&mut [f64], &mut [f64])| {
+                let (mut sums, mut lost) = (cells.clone(), lost.clone());
+                f(&mut sums, &mut lost);
+                bits((sums, lost))
+            };
+            assert_eq!(is_zero(&row), is_zero_plainly(&row), "seed {seed}");
+            let summed = with(&|sums, lost| sum_full(sums, lost, &row));
+            let plain = with(&|sums, lost| sum_full_plainly(sums, lost, &row));
+            assert_eq!(summed, plain, "seed {seed}");
+            let counted = with(&|counts, _| count(counts, &row));
+            assert_eq!(
+                counted,
+                with(&|counts, _| count_plainly(counts, &row)),
+                "seed {seed}"
+            );
+            let merged = with(&|sums, lost| merge_sums(sums, lost, &row, &more_lost));
+            let plain = with(&|sums, lost| merge_sums_plainly(sums, lost, &row, &more_lost));
+            assert_eq!(merged, plain, "seed {seed}");
         }
     }
 }
