@@ -1,7 +1,7 @@
 //! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and their kin.
 //!
-//! Each window has the result of upstream's operations in upstream's order, from its first sample to
-//! its last, so that results agree bit for bit. Windows overlap, so what they share is done once
+//! Each window has the result of upstream's operations in upstream's order, from its first sample
+//! to its last, so that results agree bit for bit. Windows overlap, so what they share is done once
 //! where that makes no difference to the bits: counts, and those of [`sums`] and [`extremes`].
 
 mod abreast;

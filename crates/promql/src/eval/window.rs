@@ -75,8 +75,8 @@ fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
 const STEPS_AT_ONCE: usize = 8;
 
 /// Writes for each step how many of `times` are not later than its `bound`. The bounds are those of
-/// a reach over `grid`: they never fall, and rise by a step at most; by less with `@` and at the ends
-/// of time, so that they are even if the last one is where as many steps lead.
+/// a reach over `grid`: they never fall, and rise by a step at most; by less with `@` and at the
+/// ends of time, so that they are even if the last one is where as many steps lead.
 fn count_until(
     times: &[TimestampMs],
     grid: &Grid,
@@ -110,8 +110,8 @@ fn count_until(
     }
 }
 
-/// How many steps, at most `steps`, see exactly one of `times` more than the step before each; found
-/// for [`STEPS_AT_ONCE`] at a time. The first one sees up to `bound`.
+/// How many steps, at most `steps`, see exactly one of `times` more than the step before each;
+/// found for [`STEPS_AT_ONCE`] at a time. The first one sees up to `bound`.
 #[multiversion(targets("x86_64+avx2"))]
 fn one_more_each(times: &[TimestampMs], bound: TimestampMs, step_ms: i64, steps: usize) -> usize {
     one_more_each_plainly(times, bound, step_ms, steps)

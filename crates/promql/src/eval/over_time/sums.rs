@@ -109,8 +109,8 @@ fn total(sum: Kahan, values: &[f64]) -> Kahan {
     values.iter().fold(sum, |sum, value| sum.add(*value))
 }
 
-/// The greatest magnitude of `values` if all of them are integers. No integers here are the odd ones
-/// beyond 2^51, and the negative zero.
+/// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
+/// ones beyond 2^51, and the negative zero.
 #[multiversion(targets("x86_64+avx2"))]
 fn greatest_integer(values: &[f64]) -> Option<f64> {
     greatest_integer_plainly(values)
