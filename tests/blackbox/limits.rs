@@ -5,8 +5,8 @@ use crate::harness::write::{Series, body};
 use std::io::Write;
 use std::net::TcpStream;
 
-/// Billions of additions over one series.
-const SLOW: &str = "max_over_time(sum_over_time(vector(time())[1d:1s])[20h:1s])";
+/// Billions of values of one series put in order.
+const SLOW: &str = "max_over_time(quantile_over_time(0.5,vector(time())[1d:1s])[20h:1s])";
 
 /// Series with a sample at the time of the queries, one more than a query may select.
 const SERIES: usize = 11;
