@@ -1,8 +1,8 @@
 //! Judged answers: what a reference system says to given expressions over given data, kept in a
 //! file, and how another system is held against it.
 //!
-//! Remote write 1.0 carries no start timestamps, so data that has some is shown to the system, which
-//! scrapes it.
+//! Remote write 1.0 carries no start timestamps, so data that has some is shown to the system,
+//! which scrapes it.
 //!
 //! A line of the file is `{"ask": {endpoint, query, times}, "answer": the reference's JSON}`; the
 //! lines are compressed with gzip.

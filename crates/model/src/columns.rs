@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// The float value at a place where the sample is a histogram.
 pub const HISTOGRAM_PLACEHOLDER: f64 = 0.0;
 
-/// Time columns that a series may share, the newest ones: a request's targets come one after the other
-/// in each shard of a store, and a column is told from another by its first time.
+/// Time columns that a series may share, the newest ones: a request's targets come one after the
+/// other in each shard of a store, and a column is told from another by its first time.
 pub const COLUMNS_SHARED: usize = 16;
 
 /// Samples of consecutive series of a selection. Reuse one with [`SeriesBatch::clear`].

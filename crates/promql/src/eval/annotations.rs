@@ -1,7 +1,7 @@
 //! What an evaluation has to say beside its value: warnings and infos with upstream's texts.
 //!
-//! Annotations of equal text are one. The position of the last one stays, as upstream; of those that
-//! add up to something that of the first. They keep the order in which they first arose.
+//! Annotations of equal text are one. The position of the last one stays, as upstream; of those
+//! that add up to something that of the first. They keep the order in which they first arose.
 
 use crate::ast::Span;
 use crate::eval::go_format::{format_g, format_rfc3339};

@@ -8,8 +8,8 @@
 //!
 //! Invariants: a place without a float holds [`ABSENT`], which no operator produces as a value
 //! (selectors drop staleness markers, and arithmetic makes quiet NaNs); a place that has a
-//! histogram has no float, but for rows that [`Frame::holds_both`] tells of. So a function of floats
-//! passes over histograms by itself. In a [`Frame`] no row is empty.
+//! histogram has no float, but for rows that [`Frame::holds_both`] tells of. So a function of
+//! floats passes over histograms by itself. In a [`Frame`] no row is empty.
 
 use crate::eval::account::Account;
 use crate::eval::heads::{Head, Heads, Origin};

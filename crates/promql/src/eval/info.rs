@@ -28,8 +28,8 @@ use selection::{InfoSeries, Wanted, never_seen};
 /// The labels that say which info series belongs to a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
 
-/// What an info series takes while it is joined, beside its identity: its name, the numbers of both,
-/// and those of the newest at a step, in maps that may have room for twice as many.
+/// What an info series takes while it is joined, beside its identity: its name, the numbers of
+/// both, and those of the newest at a step, in maps that may have room for twice as many.
 const INFO_BYTES: usize = 2 * size_of::<([Vec<u8>; 2], &[u8], [(u32, u32); 2], [u32; 2])>();
 
 /// What a row takes beside its labels and values: its place, its head, and lists and maps that may

@@ -1,10 +1,10 @@
 //! `rate`, `increase`, `delta`: the change of a window, extrapolated to its edges.
 //!
-//! What depends on times alone is planned once for a time column ([`plan`]): for every step the first
-//! and the last sample, and the factor of the extrapolation. A counter that never fell is then `(last -
-//! first) * factor`, in a loop over steps that the compiler vectorises. The rule that a counter is
-//! not extrapolated below zero needs values: the plan holds a bound, slightly too large, below
-//! which the rule may apply, and a row where it may is done again exactly.
+//! What depends on times alone is planned once for a time column ([`plan`]): for every step the
+//! first and the last sample, and the factor of the extrapolation. A counter that never fell is
+//! then `(last - first) * factor`, in a loop over steps that the compiler vectorises. The rule that
+//! a counter is not extrapolated below zero needs values: the plan holds a bound, slightly too
+//! large, below which the rule may apply, and a row where it may is done again exactly.
 //!
 //! Results equal upstream's bit for bit: the order of operations is the same on both ways.
 

@@ -8,7 +8,8 @@ use crate::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Series for which [`Shard::warm`] and [`Shard::warm_chunks`] pay best: as many as the processor waits for at a time.
+/// Series for which [`Shard::warm`] and [`Shard::warm_chunks`] pay best: as many as the processor
+/// waits for at a time.
 pub(crate) const WARM: usize = 12;
 
 /// Samples that a batch appended to one series.

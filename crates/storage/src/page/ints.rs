@@ -121,8 +121,8 @@ impl Head {
     }
 }
 
-/// Reads a block whose tag has been read, and puts the wanted values of it in their places in `out`,
-/// which has room for all; other places may change too.
+/// Reads a block whose tag has been read, and puts the wanted values of it in their places in
+/// `out`, which has room for all; other places may change too.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
