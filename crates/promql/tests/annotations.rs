@@ -68,6 +68,11 @@ fn annotation_of_a_window_stands_at_the_first_argument_or_for_a_subquery_at_the_
         ("1 + max_over_time(rate(cores[1m])[5m:1m])", "(1:24)"),
         ("1 + quantile_over_time(2, cores[5m])", "(1:24)"),
         ("1 + quantile_over_time(2, cores[5m:1m])", "(1:24)"),
+        // What a call says of itself comes after what its arguments say.
+        (
+            "histogram_quantile(2, histogram_quantile(2, none))",
+            "(1:20)",
+        ),
     ];
     for (text, position) in cases {
         check(text, EvalTime::Instant(400_000), position);

@@ -54,8 +54,9 @@ pub(crate) fn vector(
 ) -> Result<Stream, QueryError> {
     let frame = match function.id {
         FunctionId::HistogramQuantile => {
-            let quantiles = quantiles(evaluator, &args[0], grid)?;
+            let quantiles = evaluator.scalar(&args[0], grid)?;
             let histograms = Histograms::read(evaluator, &args[1], grid)?;
+            remark_quantiles(evaluator, &args[0], &quantiles);
             let question = Question::Quantile(quantiles);
             let (frame, log) = histograms.answer(evaluator, &question, args[0].span)?;
             log.remark(args[1].span, &mut evaluator.notes);
@@ -77,18 +78,12 @@ pub(crate) fn vector(
     Ok(merge_equal(frame, Collision::Merged, evaluator.account)?.into())
 }
 
-fn quantiles(
-    evaluator: &mut Evaluator<'_>,
-    arg: &Node,
-    grid: Grid,
-) -> Result<Vec<f64>, QueryError> {
-    let quantiles = evaluator.scalar(arg, grid)?;
+/// Says which quantiles are none, after what the arguments had to say.
+fn remark_quantiles(evaluator: &mut Evaluator<'_>, arg: &Node, quantiles: &[f64]) {
     for quantile in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
-        evaluator
-            .notes
-            .add(Annotation::invalid_quantile(arg.span, *quantile));
+        let remark = Annotation::invalid_quantile(arg.span, *quantile);
+        evaluator.notes.add(remark);
     }
-    Ok(quantiles)
 }
 
 /// `histogram_quantiles(v, label, q...)`
@@ -107,9 +102,12 @@ fn many_quantiles(
     };
     let mut asked = Vec::new();
     for arg in &args[2..] {
-        asked.push(quantiles(evaluator, arg, grid)?);
+        asked.push(evaluator.scalar(arg, grid)?);
     }
     let histograms = Histograms::read(evaluator, &args[0], grid)?;
+    for (arg, quantiles) in args[2..].iter().zip(&asked) {
+        remark_quantiles(evaluator, arg, quantiles);
+    }
     let (mut out, mut log) = (Frame::new(grid.count), RepairLog::default());
     for quantiles in asked {
         let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
