@@ -16,6 +16,9 @@
 //!
 //! The systems must be empty and take remote write. Those of `starts` scrape as `starts.yml` says, and
 //! are started once this program shows the data: behind a failed scrape it is too old.
+//! Prometheus keeps starts with the features `st-storage`, `xor2-encoding` and
+//! `histograms-st-encoding`, and its series in order if no block ends before the data does
+//! (`--storage.tsdb.min-block-duration=1500d --storage.tsdb.max-block-duration=1500d`).
 
 use firn_mirror::answers::data::Data;
 use firn_mirror::answers::expressions::Dialect;
