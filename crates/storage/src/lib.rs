@@ -16,6 +16,7 @@ pub mod log;
 pub(crate) mod log_block;
 pub(crate) mod neighbours;
 pub mod page;
+pub(crate) mod parts;
 pub(crate) mod sealed;
 #[cfg(test)]
 #[path = "../tests/seeds/mod.rs"]

@@ -7,6 +7,7 @@ use super::lookup::CANCEL_EACH;
 use super::membership::Members;
 use super::postings::Postings;
 use super::{Index, Label, Runs, SeriesCursor};
+use crate::parts::in_parts;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
@@ -17,14 +18,13 @@ use firn_model::order::ordered;
 use firn_model::sample::TimeRange;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Series whose label one thread reads: to wake another for fewer takes as long. Tests have few
 /// series.
 const COLUMN_PART: usize = if cfg!(test) { 4 } else { 2_048 };
 
 /// One label of some series, as numbers into a list of terms.
-#[derive(Default)]
 struct TermColumn {
     ids: Vec<u32>,
     /// `None` for series without the label.
@@ -182,18 +182,9 @@ impl Index {
         memory.grow(passing)?;
         let label = self.label(name).map(|(id, _)| id);
         let parts: Vec<&[u32]> = slots.chunks(COLUMN_PART).collect();
-        let read: Vec<Mutex<Result<_, Error>>> = parts
-            .iter()
-            .map(|_| Mutex::new(Ok(TermColumn::default())))
-            .collect();
-        let read_part = |part: usize| {
-            let column = self.term_column(label, parts[part], cancel);
-            *read[part].lock().unwrap_or_else(PoisonError::into_inner) = column;
-        };
-        match parts.len() {
-            ..=1 => (0..parts.len()).for_each(read_part),
-            count => compute.for_each(count, &read_part),
-        }
+        let read = in_parts(compute, &parts, |_, slots| {
+            self.term_column(label, slots, cancel)
+        })?;
         let mut column = LabelColumn {
             ids: Vec::with_capacity(slots.len()),
             values: Vec::new(),
@@ -201,7 +192,6 @@ impl Index {
         let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
         let mut room = Room { memory, bytes: 0 };
         for part in read {
-            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner)?;
             let mut ids = Vec::with_capacity(part.terms.len());
             for term in part.terms {
                 ids.push(match numbers.entry(term) {

@@ -7,11 +7,10 @@ use super::{Store, lock};
 use crate::head::copies::{Copied, Copies};
 use crate::head::shard::WARM;
 use crate::index::SeriesCursor;
-use crate::sync::Mutex;
+use crate::parts::in_parts;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::SelectRequest;
-use std::sync::PoisonError;
 
 /// Series that a thread copies in one go: to wake another for fewer takes as long. Tests have few
 /// series.
@@ -39,12 +38,11 @@ pub(super) struct Visible {
 }
 
 /// What the head holds of the series of a part.
-#[derive(Default)]
 struct PartCopies {
     copies: Copies,
     /// For each series its copy's number.
     numbers: Vec<u32>,
-    memory: Option<Reservation>,
+    memory: Reservation,
 }
 
 /// A series of a part that a shard may hold.
@@ -75,20 +73,9 @@ impl Store {
     ) -> Result<Visible, Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
         let parts: Vec<&[u32]> = slots.chunks(PART).collect();
-        let empty = || Mutex::new(Ok(PartCopies::default()));
-        let copied: Vec<Mutex<Result<_, Error>>> = parts.iter().map(|_| empty()).collect();
-        let copy = |part: usize| {
-            let of_part = self.copy_part(part, parts[part], request, watermark);
-            *lock(&copied[part]) = of_part;
-        };
-        match parts.len() {
-            ..=1 => (0..parts.len()).for_each(copy),
-            count => self.env.compute.for_each(count, &copy),
-        }
-        let copied = copied.into_iter();
-        let copied = copied.map(|c| c.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let copy = |part: usize, slots: &[u32]| self.copy_part(part, slots, request, watermark);
         Ok(Visible {
-            parts: copied.collect::<Result<_, Error>>()?,
+            parts: in_parts(&*self.env.compute, &parts, copy)?,
             _memory: Some(memory),
         })
     }
@@ -115,9 +102,9 @@ impl Store {
             });
         }
         let mut of_part = PartCopies {
+            copies: Copies::default(),
             numbers: vec![NO_COPY; slots.len()],
-            memory: Some(request.budget.reserve(0)?),
-            ..PartCopies::default()
+            memory: request.budget.reserve(0)?,
         };
         // Parts begin with different shards, so that they do not wait for each other.
         for shard in (0..shards).map(|i| (part + i) % shards) {
@@ -175,16 +162,11 @@ impl PartCopies {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
-        match &mut self.memory {
-            Some(memory) => memory.grow(bytes.saturating_sub(memory.bytes())),
-            None => Ok(()),
-        }
+        self.memory.grow(bytes.saturating_sub(self.memory.bytes()))
     }
 
     /// Gives back what was expected and did not come.
     fn settle(&mut self) {
-        if let Some(memory) = &mut self.memory {
-            memory.shrink_to(self.copies.memory_bytes());
-        }
+        self.memory.shrink_to(self.copies.memory_bytes());
     }
 }
