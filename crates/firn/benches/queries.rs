@@ -3,8 +3,8 @@
 //! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
 //! all, what that is for each series and step, and, as the floor, what a plain loop over columns
 //! that are decoded already takes for the same rates. Words after `--` choose queries that contain
-//! one of them; `--profile` repeats the chosen ones without measuring, and `--series=N` makes
-//! another fleet.
+//! one of them; `--profile` repeats the chosen ones without measuring, on one thread or, with
+//! `--shared`, on all, and `--series=N` makes another fleet.
 
 use firn_mirror::fleet::{Fleet, FleetOptions};
 use firn_model::batch::Batch;
@@ -38,7 +38,7 @@ const RANGE_MS: i64 = 300_000;
 /// As many as a sender puts in a request.
 const BATCH_SAMPLES: usize = 2_000;
 const RUNS: usize = 15;
-const PROFILED_RUNS: usize = 50;
+const PROFILED: Duration = Duration::from_secs(3);
 
 /// Queries with what they select.
 const QUERIES: [(&str, &str); 13] = [
@@ -273,7 +273,8 @@ fn plain_rates(columns: &SeriesBatch, steps: usize) -> f64 {
 #[allow(clippy::print_stdout)]
 fn main() {
     let mut wanted: Vec<String> = std::env::args().skip(1).collect();
-    let profiled = wanted.iter().any(|word| word == "--profile");
+    let has = |flag: &str| wanted.iter().any(|word| word == flag);
+    let (profiled, shared) = (has("--profile"), has("--shared"));
     let series = wanted
         .iter()
         .find_map(|word| word.strip_prefix("--series="));
@@ -290,8 +291,11 @@ fn main() {
             continue;
         }
         if profiled {
-            bench.compute.alone.store(true, Ordering::Relaxed);
-            (0..PROFILED_RUNS).for_each(|_| bench.query(text));
+            bench.compute.alone.store(!shared, Ordering::Relaxed);
+            let end = bench.env.clock.monotonic() + PROFILED;
+            while bench.env.clock.monotonic() < end {
+                bench.query(text);
+            }
             continue;
         }
         let columns = bench.columns(selector);

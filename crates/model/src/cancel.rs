@@ -39,6 +39,7 @@ impl Cancel {
     }
 
     /// Why the flag is set, if it is.
+    #[inline]
     pub fn reason(&self) -> Option<Reason> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
@@ -48,6 +49,7 @@ impl Cancel {
     }
 
     /// Fails with [`ErrorKind::Canceled`] or [`ErrorKind::Timeout`] once the flag is set.
+    #[inline]
     pub fn check(&self) -> Result<(), Error> {
         match self.reason() {
             None => Ok(()),

@@ -19,6 +19,7 @@ mod answers;
 mod dictionary;
 mod id_table;
 mod interning;
+mod known_terms;
 mod label_values;
 mod lookup;
 mod membership;
@@ -52,6 +53,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use dictionary::Dictionary;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use id_table::IdTable;
+use known_terms::KnownTerms;
 use membership::Membership;
 use planner::Costs;
 use postings::Postings;
@@ -125,6 +127,7 @@ pub(crate) struct Index {
     writer: Mutex<Writer>,
     costs: Costs,
     answers: Answers,
+    known_terms: KnownTerms,
     work: LookupWork,
 }
 
@@ -147,6 +150,7 @@ impl Index {
             writer: Mutex::default(),
             costs: Costs::MEASURED,
             answers: Answers::default(),
+            known_terms: KnownTerms::default(),
             work: LookupWork::default(),
         }
     }

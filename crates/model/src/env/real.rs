@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -252,7 +252,11 @@ const BACKGROUND_NICENESS: i32 = 10;
 /// plain threads: a pool's thread that waits for another pool would meanwhile begin some other job,
 /// inside the one that waits.
 struct Threads {
+    /// Those that compute, with whoever asks for it.
+    threads: usize,
     compute: rayon::ThreadPool,
+    /// Helpers that were asked for and have not come yet.
+    awaited: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
 }
@@ -260,14 +264,17 @@ struct Threads {
 impl Threads {
     fn new(threads: usize) -> io::Result<Self> {
         let compute = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
+            // Callers help: a thread more than there are cores would look for work at their cost.
+            .num_threads(threads.saturating_sub(1).max(1))
             .thread_name(|i| format!("firn-compute-{i}"))
             // A job that panics has said so on the standard error; it must not end the process.
             .panic_handler(|_| {})
             .build()
             .map_err(io::Error::other)?;
         Ok(Self {
+            threads,
             compute,
+            awaited: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
         })
@@ -304,21 +311,40 @@ impl Compute for Threads {
             .expect("a worker ends only after its sender was dropped");
     }
 
+    /// Tasks are begun in order, so that whoever joins their results in order has little to keep.
+    /// The caller begins at once and does not wait for a thread to wake up.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        use rayon::prelude::*;
-        self.compute
-            .install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(task));
+        let next = AtomicUsize::new(0);
+        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|task| *task < tasks);
+        let help = || {
+            self.awaited.fetch_sub(1, Ordering::Relaxed);
+            while let Some(at) = take() {
+                task(at);
+                // Somebody else waits for a helper, if only to hear that none is needed any more;
+                // both callers go on, which is work enough for the cores.
+                if self.awaited.load(Ordering::Relaxed) > 0 {
+                    return;
+                }
+            }
+        };
+        self.compute.in_place_scope(|scope| {
+            let helpers = tasks.min(self.threads()).saturating_sub(1);
+            self.awaited.fetch_add(helpers, Ordering::Relaxed);
+            (0..helpers).for_each(|_| scope.spawn(|_| help()));
+            while let Some(at) = take() {
+                task(at);
+            }
+        });
     }
 
     fn threads(&self) -> usize {
-        self.compute.current_num_threads()
+        self.threads
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn for_each_within_a_task_of_for_each_ends() {

@@ -171,7 +171,7 @@ fn folded(
     in_parts(
         evaluator.ctx.compute,
         stream.len(),
-        SERIES_PER_PART,
+        fold.series_per_part(stream.len(), grid.count),
         |part| folding.part(part),
         merge,
     )?;

@@ -17,7 +17,7 @@ use crate::eval::frame::{ABSENT, Frame, Row, RowBuffer, is_absent};
 use crate::eval::grid::Grid;
 use crate::eval::heads::Origin;
 use crate::eval::kinds::{Combined, Operand, StepRemarks, combine, incompatible};
-use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::ranges::{in_parts, series_per_part};
 use crate::eval::stream::Stream;
 use crate::plan::{Binary, Node};
 use crate::value::{PointValue, QueryError};
@@ -236,7 +236,7 @@ impl Pairing<'_> {
         in_parts(
             evaluator.ctx.compute,
             pairs.len(),
-            SERIES_PER_PART,
+            series_per_part(pairs.len(), many.steps()),
             task,
             merge,
         )?;

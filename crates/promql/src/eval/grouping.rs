@@ -164,10 +164,19 @@ impl Groups {
 /// Splits groups by one more label; returns how many there are now.
 fn refine(of_series: &mut [u32], ids: &[u32], account: &Account<'_>) -> Result<usize, QueryError> {
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut before = None;
     for (group, id) in of_series.iter_mut().zip(ids) {
         account.check()?;
-        let next = known.len() as u32;
-        *group = *known.entry((*group, *id)).or_insert(next);
+        let key = (*group, *id);
+        // Neighbours are mostly of one group.
+        *group = match before {
+            Some((same, number)) if same == key => number,
+            _ => {
+                let next = known.len() as u32;
+                *known.entry(key).or_insert(next)
+            }
+        };
+        before = Some((key, *group));
     }
     Ok(known.len())
 }

@@ -11,7 +11,7 @@ mod sums;
 mod tests;
 
 use crate::eval::frame::ABSENT;
-use crate::eval::go_math::quantile;
+use crate::eval::go_math::{Rank, quantile};
 use crate::eval::kahan::Kahan;
 use crate::eval::rate::{Extrapolation, Started};
 use crate::eval::window::Windows;
@@ -197,7 +197,7 @@ fn of_samples(
     function: RangeFunction,
     window: &Floats<'_>,
     arguments: StepArguments,
-    scratch: &mut Vec<f64>,
+    scratch: &mut Vec<Rank>,
 ) -> f64 {
     use RangeFunction as F;
     let values = window.values;
@@ -214,7 +214,7 @@ fn of_samples(
         F::Smoothing => smoothing(values, arguments.scalars[0], arguments.scalars[1]),
         F::Quantile => {
             scratch.clear();
-            scratch.extend_from_slice(values);
+            scratch.extend(values.iter().map(|value| Rank::of(*value)));
             quantile(arguments.scalars[0], scratch)
         }
         F::MedianDeviation => median_deviation(values, scratch),
@@ -295,17 +295,17 @@ fn last_change(window: &Floats<'_>, counter: bool) -> f64 {
 }
 
 /// The median of the distances from the median.
-fn median_deviation(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
+fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
     if values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
     }
-    scratch.clear();
-    scratch.extend_from_slice(values);
-    let median = quantile(0.5, scratch);
-    for value in scratch.iter_mut() {
-        *value = (*value - median).abs();
-    }
-    quantile(0.5, scratch)
+    let mut median_of = |value: &dyn Fn(f64) -> f64| {
+        scratch.clear();
+        scratch.extend(values.iter().map(|v| Rank::of(value(*v))));
+        quantile(0.5, scratch)
+    };
+    let median = median_of(&|value| value);
+    median_of(&|value| (value - median).abs())
 }
 
 /// Slope, and value at `origin`, of the line of least squares.

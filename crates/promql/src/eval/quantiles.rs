@@ -4,7 +4,7 @@ use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::frame::{ABSENT, Frame, Row, is_absent};
-use crate::eval::go_math::{self, quantile};
+use crate::eval::go_math::{self, Rank, quantile};
 use crate::eval::grid::Grid;
 use crate::eval::grouping::Groups;
 use crate::eval::heads::Head;
@@ -15,8 +15,8 @@ use crate::value::QueryError;
 use firn_model::budget::Reservation;
 use std::ops::Range;
 
-/// Groups in a part: few, because a group may be large.
-const GROUPS_PER_PART: usize = 4;
+/// Steps in a part: their values of one series share a cache line.
+const STEPS_PER_PART: usize = 8;
 
 /// The extremes of a parameter over all steps.
 #[derive(Clone, Copy, Debug)]
@@ -71,33 +71,38 @@ pub(crate) fn frame(
     remark(evaluator, node, &params, &input);
     let _members = account.reserve(groups.members_bytes())?;
     let members = groups.members();
-    let mut out = Frame::new(grid.count);
-    let task = |part: Range<usize>| {
-        // Rows, and their copies in the result, which may have room for as many again.
-        let memory = account.reserve(3 * part.len() * grid.count * size_of::<f64>())?;
-        let mut rows = Vec::with_capacity(part.len());
-        for group in part {
-            rows.push((group, of_group(&input, &members[group], &params, account)?));
-        }
-        Ok((rows, memory))
+    let choice = Choice {
+        input: &input,
+        members: &members,
+        params: &params,
+        account,
     };
-    let merge = |(rows, memory): (Vec<(usize, Vec<f64>)>, Reservation)| {
-        out.keep(memory);
-        for (group, values) in rows {
-            let drops_name = |series: &u32| input.drops_name(*series as usize);
-            let head = Head {
-                labels: groups.labels[group].clone(),
-                drops_name: members[group].iter().any(drops_name),
-            };
-            let row = Row {
-                values: &values,
-                histograms: &[],
-            };
-            out.push(head, row);
+    // All rows, and their copies in the result, which may have room for as many again.
+    let memory = account.reserve(3 * groups.len() * grid.count * size_of::<f64>())?;
+    let mut rows = vec![ABSENT; groups.len() * grid.count];
+    let merge = |part: Part| {
+        for (row, values) in rows.chunks_mut(grid.count).zip(part.of_groups()) {
+            row[part.steps.clone()].copy_from_slice(values);
         }
         Ok(())
     };
-    in_parts(compute, groups.len(), GROUPS_PER_PART, task, merge)?;
+    let task = |steps| choice.of_steps(steps);
+    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    let mut out = Frame::new(grid.count);
+    out.keep(memory);
+    for (group, values) in rows.chunks(grid.count).enumerate() {
+        account.check()?;
+        let drops_name = |series: &u32| input.drops_name(*series as usize);
+        let head = Head {
+            labels: groups.labels[group].clone(),
+            drops_name: members[group].iter().any(drops_name),
+        };
+        let row = Row {
+            values,
+            histograms: &[],
+        };
+        out.push(head, row);
+    }
     Ok(out)
 }
 
@@ -122,28 +127,61 @@ fn remark(evaluator: &mut Evaluator<'_>, node: &Aggregate, params: &[f64], input
     }
 }
 
-fn of_group(
-    input: &Frame,
-    members: &[u32],
-    params: &[f64],
-    account: &Account<'_>,
-) -> Result<Vec<f64>, QueryError> {
-    let place_bytes = size_of::<f64>() + size_of::<&[f64]>();
-    let _values = account.reserve(members.len() * place_bytes)?;
-    let rows: Vec<&[f64]> = members
-        .iter()
-        .map(|m| input.row(*m as usize).values)
-        .collect();
-    let mut values = Vec::with_capacity(members.len());
-    let at_step = |(step, param): (usize, &f64)| {
-        account.check()?;
-        values.clear();
-        let of_members = rows.iter().map(|row| row[step]);
-        values.extend(of_members.filter(|value| !is_absent(*value)));
-        if values.is_empty() {
-            return Ok(ABSENT);
+/// What quantiles are of.
+struct Choice<'a> {
+    input: &'a Frame,
+    members: &'a [Vec<u32>],
+    params: &'a [f64],
+    account: &'a Account<'a>,
+}
+
+/// The quantiles of all groups at some steps.
+struct Part {
+    steps: Range<usize>,
+    /// By group, and within by step.
+    values: Vec<f64>,
+    _memory: Reservation,
+}
+
+impl Part {
+    fn of_groups(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks(self.steps.len())
+    }
+}
+
+impl Choice<'_> {
+    /// Reads each member once for all of the steps.
+    fn of_steps(&self, steps: Range<usize>) -> Result<Part, QueryError> {
+        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        let columns_bytes = steps.len() * largest * size_of::<Rank>();
+        let _columns = self.account.reserve(columns_bytes)?;
+        let values_bytes = self.members.len() * steps.len() * size_of::<f64>();
+        let memory = self.account.reserve(values_bytes)?;
+        let mut columns = vec![Vec::with_capacity(largest); steps.len()];
+        let mut values = Vec::with_capacity(self.members.len() * steps.len());
+        for members in self.members {
+            columns.iter_mut().for_each(Vec::clear);
+            for member in members {
+                self.account.check()?;
+                let row = &self.input.row(*member as usize).values[steps.clone()];
+                for (column, value) in columns.iter_mut().zip(row) {
+                    if !is_absent(*value) {
+                        column.push(Rank::of(*value));
+                    }
+                }
+            }
+            for (column, param) in columns.iter_mut().zip(&self.params[steps.clone()]) {
+                self.account.check()?;
+                values.push(match column.is_empty() {
+                    true => ABSENT,
+                    false => quantile(*param, column),
+                });
+            }
         }
-        Ok(quantile(*param, &mut values))
-    };
-    params.iter().enumerate().map(at_step).collect()
+        Ok(Part {
+            steps,
+            values,
+            _memory: memory,
+        })
+    }
 }

@@ -14,6 +14,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// second-level cache (512 series of 100 samples are 400 kB).
 pub(crate) const SERIES_PER_PART: usize = 512;
 
+/// Values that a part computes at least, where there are so many: some 60 us, twice what another
+/// thread takes to wake up.
+const VALUES_PER_PART_MIN: usize = 4_096;
+
+/// Parts that are better than fewer, larger ones: threads that began late or were held up find
+/// something to do.
+const PARTS_WANTED: usize = 8;
+
+/// Series in a part where so many are evaluated at so many steps. It depends on nothing else.
+pub(crate) fn series_per_part(series: usize, steps: usize) -> usize {
+    let least = VALUES_PER_PART_MIN / steps.max(1);
+    let wanted = series.div_ceil(PARTS_WANTED);
+    wanted.max(least).clamp(1, SERIES_PER_PART)
+}
+
 /// Computes parts of `0..len` on the compute threads and merges their results in order.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,

@@ -13,7 +13,7 @@ use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
 use crate::eval::heads::{Origin, Renamed, no_label};
 use crate::eval::label_sets::{is_metadata, without_metadata};
 use crate::eval::leaf::{Each, Leaf, LeafKind};
-use crate::eval::ranges::{SERIES_PER_PART, in_parts};
+use crate::eval::ranges::{in_parts, series_per_part};
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
 use firn_model::columns::LabelColumn;
@@ -259,7 +259,8 @@ impl Stream {
             notes.merge(part_notes);
             Ok(())
         };
-        in_parts(compute, self.len(), SERIES_PER_PART, task, merge)?;
+        let part_len = series_per_part(self.len(), self.steps());
+        in_parts(compute, self.len(), part_len, task, merge)?;
         if let Base::Frame(input) = &self.base {
             account.release(input.samples());
         }

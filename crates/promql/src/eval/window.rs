@@ -36,6 +36,11 @@ impl Windows {
             .map(|(step, (start, end))| (step, *start as usize, *end as usize))
     }
 
+    /// Of each step the first sample that it sees and the one behind its last.
+    pub(crate) fn bounds(&self) -> (&[u32], &[u32]) {
+        (&self.starts, &self.ends)
+    }
+
     /// The range of indexes that a step sees; empty if it sees none.
     pub(crate) fn at(&self, step: usize) -> (usize, usize) {
         (self.starts[step] as usize, self.ends[step] as usize)

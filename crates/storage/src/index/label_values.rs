@@ -16,8 +16,9 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::order::ordered;
 use firn_model::sample::TimeRange;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Series whose label one thread reads: to wake another for fewer takes as long. Tests have few
@@ -189,7 +190,7 @@ impl Index {
             ids: Vec::with_capacity(slots.len()),
             values: Vec::new(),
         };
-        let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
+        let mut numbers: FxHashMap<Option<u32>, u32> = FxHashMap::default();
         let mut room = Room { memory, bytes: 0 };
         for part in read {
             let mut ids = Vec::with_capacity(part.terms.len());
@@ -223,11 +224,14 @@ impl Index {
             ids: Vec::with_capacity(slots.len()),
             terms: Vec::new(),
         };
-        let mut numbers: HashMap<Option<u32>, u32> = HashMap::new();
+        let mut numbers: FxHashMap<Option<u32>, u32> = FxHashMap::default();
         let mut cursor = SeriesCursor::new(self);
+        let mut known = label.map(|label| (label, self.known_terms.reader(label)));
         let mut before = None;
         for slot in slots {
-            let term = label.and_then(|label| cursor.term_of(*slot, label));
+            let term = known
+                .as_mut()
+                .and_then(|(label, known)| known.term_of(*slot, || cursor.term_of(*slot, *label)));
             // Neighbours in birth order mostly share the value.
             let id = match before {
                 Some((same, id)) if same == term => id,

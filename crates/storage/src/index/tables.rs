@@ -61,7 +61,7 @@ impl Index {
     /// Bytes of memory, to within the allocator's rounding.
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.retired.memory_bytes();
-        bytes += self.answers.memory_bytes();
+        bytes += self.answers.memory_bytes() + self.known_terms.memory_bytes();
         for (_, label) in self.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();

@@ -9,6 +9,7 @@ mod rows;
 use super::histograms::{HistogramCells, Outcome, Remarks};
 use crate::eval::frame::{ABSENT, Row, is_absent};
 use crate::eval::kahan::Kahan;
+use crate::eval::ranges::{SERIES_PER_PART, series_per_part};
 use crate::histogram::Of;
 use rows::{
     count, dense_stretch, extreme, greatest, joined, least, merge_sums, overlap, sum, variance,
@@ -42,6 +43,15 @@ impl Fold {
     /// Whether histograms are passed over with a remark.
     pub(crate) fn ignores_histograms(self) -> bool {
         matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
+    }
+
+    /// Series that are folded one after the other before they are merged with others.
+    pub(crate) fn series_per_part(self, series: usize, steps: usize) -> usize {
+        match self {
+            // Merged variances differ in their last digits from those of one pass, as upstream's.
+            Fold::Variance { .. } => SERIES_PER_PART,
+            _ => series_per_part(series, steps),
+        }
     }
 
     /// Columns beside the first.
