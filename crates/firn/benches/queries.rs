@@ -243,6 +243,7 @@ impl Bench {
             tenant: &self.tenant,
             matchers: &matchers,
             range: TimeRange::new(i64::MIN, i64::MAX),
+            newest_only: false,
             cancel: &self.cancel,
             budget: &self.budget,
             series: &SeriesLimit::none(),

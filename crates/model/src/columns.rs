@@ -98,6 +98,7 @@ impl SeriesBatch {
 
     /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
     /// are as many. Of both the samples in `range` are kept.
+    #[inline]
     pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) {
         let Range { start, end } = range.indexes(times);
         let first = self.values.len() - times.len();
@@ -140,6 +141,17 @@ impl SeriesBatch {
         self.time_columns.len()
     }
 
+    /// Samples of the longest series.
+    pub fn longest_series(&self) -> usize {
+        let lens = self.series.iter().map(|ranges| ranges.values.len());
+        lens.max().unwrap_or(0)
+    }
+
+    /// The histograms of all series, each with its index in the times of its series.
+    pub fn histograms(&self) -> &[(u32, Arc<Histogram>)] {
+        &self.histograms
+    }
+
     /// Samples of all series together.
     pub fn sample_count(&self) -> usize {
         self.values.len()
@@ -156,6 +168,7 @@ impl SeriesBatch {
     }
 
     /// The series with number `index`; panics past the end.
+    #[inline]
     pub fn series(&self, index: usize) -> SeriesColumns<'_> {
         let ranges = &self.series[index];
         SeriesColumns {

@@ -56,11 +56,20 @@ impl TimeRange {
         self.min <= other.max && other.min <= self.max
     }
 
-    /// Where the times that lie in the range stand among `times`, which never fall. Two binary
-    /// searches.
+    /// Where the times that lie in the range stand among `times`, which never fall. A binary search
+    /// at each end beyond which there are any.
+    #[inline]
     pub fn indexes(&self, times: &[TimestampMs]) -> Range<usize> {
-        let end = times.partition_point(|time| *time <= self.max);
-        let start = times[..end].partition_point(|time| *time < self.min);
+        let end = match times.last() {
+            Some(last) if *last > self.max => times.partition_point(|time| *time <= self.max),
+            _ => times.len(),
+        };
+        let start = match times[..end].first() {
+            Some(first) if *first < self.min => {
+                times[..end].partition_point(|time| *time < self.min)
+            }
+            _ => 0,
+        };
         start..end
     }
 }

@@ -107,6 +107,9 @@ pub struct SelectRequest<'a> {
     pub matchers: &'a [Matcher],
     /// Series without a sample in here may be left out; samples outside are.
     pub range: TimeRange,
+    /// Whether of each series nothing is wanted but its newest sample in the range: those before it
+    /// may be left out.
+    pub newest_only: bool,
     /// Checked while working.
     pub cancel: &'a Cancel,
     /// What the selection holds is reserved here before it is there.

@@ -98,6 +98,7 @@ impl Lookup {
                 tenant: &self.tenant,
                 matchers,
                 range: self.range,
+                newest_only: false,
                 cancel,
                 budget: &self.budget,
                 series: &SeriesLimit::none(),

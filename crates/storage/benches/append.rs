@@ -137,6 +137,7 @@ fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, us
         tenant: &TenantId::anonymous(),
         matchers: matcher.map_or(&[], std::slice::from_ref),
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),

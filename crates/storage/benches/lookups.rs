@@ -211,6 +211,7 @@ fn ask(store: &Store, matchers: &[Matcher]) -> (Duration, u64, usize) {
         tenant: &TenantId::anonymous(),
         matchers,
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),

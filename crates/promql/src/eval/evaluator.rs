@@ -324,7 +324,7 @@ impl<'a> Evaluator<'a> {
         let source = match &node.shared {
             Some(shared) if shared.of_samples => {
                 let value = self.once(shared, grid, |evaluator| {
-                    let source = evaluator.select(selector, &reach, &grid)?;
+                    let source = evaluator.select(selector, &reach, &grid, false)?;
                     Ok(SharedValue::Series(source))
                 })?;
                 match value {
@@ -332,7 +332,12 @@ impl<'a> Evaluator<'a> {
                     _ => return Err(not_a_vector(node)),
                 }
             }
-            _ => self.select(selector, &reach, &grid)?,
+            _ => {
+                let is_newest = matches!(kind, LeafKind::Newest | LeafKind::NewestTime);
+                // All steps see the same sample.
+                let newest_only = is_newest && grid.count == 1 && reach.at.is_none();
+                self.select(selector, &reach, &grid, newest_only)?
+            }
         };
         if matches!(kind, LeafKind::NewestTime | LeafKind::NewestStart) && reach.at.is_some() {
             // Upstream looks at the time of `@`, among the samples that the offset leaves in reach.
@@ -356,11 +361,13 @@ impl<'a> Evaluator<'a> {
         selector: &Selector,
         reach: &Reach,
         grid: &Grid,
+        newest_only: bool,
     ) -> Result<Arc<dyn Source>, QueryError> {
         let request = SelectRequest {
             tenant: self.ctx.tenant,
             matchers: &selector.matchers,
             range: reach.time_range(grid),
+            newest_only,
             cancel: self.ctx.cancel,
             budget: self.ctx.budget,
             series: self.account.series(),
@@ -395,7 +402,8 @@ impl<'a> Evaluator<'a> {
                 if let Some(overhang) = overhang {
                     reach = overhang.widen(reach);
                 }
-                Ok((self.select(selector, &reach, &grid)?, reach, overhang))
+                let source = self.select(selector, &reach, &grid, false)?;
+                Ok((source, reach, overhang))
             }
             NodeKind::Subquery(subquery) => {
                 let before = self.account.total();

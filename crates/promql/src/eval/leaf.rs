@@ -14,7 +14,7 @@ use crate::eval::go_format::format_fixed;
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::mixed;
 use crate::eval::over_time::{self, Floats, RangeFunction, StepArguments};
-use crate::eval::rate::{RatePlan, Started};
+use crate::eval::rate::{RatePlan, Started, rises};
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::statistics::Reading;
@@ -375,8 +375,10 @@ impl Worker<'_> {
             true => columns.start_times,
             false => &[],
         };
+        // Then no value is a NaN, and a staleness marker is one.
+        let rising = call.function.is_growth() && rises(columns.values);
         // A staleness marker has the bits of a place without a float.
-        if count_absent(columns.values) > 0 {
+        if !rising && count_absent(columns.values) > 0 {
             self.compact(columns, starts);
             let samples = Floats {
                 times: self.times,
@@ -384,7 +386,9 @@ impl Worker<'_> {
                 starts: self.starts,
             };
             let mut own = (Plans::default(), Plans::default());
-            let counts = fill_floats(self.leaf, call, &samples, 0, (&mut own.0, &mut own.1), row);
+            let rising = rises(samples.values);
+            let plans = (&mut own.0, &mut own.1);
+            let counts = fill_floats(self.leaf, call, (&samples, rising), 0, plans, row);
             return self.count(counts, call, notes);
         }
         let samples = Floats {
@@ -393,7 +397,8 @@ impl Worker<'_> {
             starts,
         };
         let plans = (&mut *self.windows, &mut *self.rates);
-        let counts = fill_floats(self.leaf, call, &samples, columns.time_column, plans, row);
+        let column = columns.time_column;
+        let counts = fill_floats(self.leaf, call, (&samples, rising), column, plans, row);
         self.count(counts, call, notes)
     }
 
@@ -437,11 +442,11 @@ struct Counts {
     steps: Vec<usize>,
 }
 
-/// Computes the row of a series of floats.
+/// Computes the row of a series of floats; of a counter's it is known whether they rise.
 fn fill_floats(
     leaf: &Leaf,
     call: &RangeCall,
-    samples: &Floats<'_>,
+    (samples, rising): (&Floats<'_>, bool),
     column: usize,
     (windows, rates): (&mut Plans<Windows>, &mut Plans<RatePlan>),
     row: &mut RowBuffer,
@@ -459,7 +464,7 @@ fn fill_floats(
             };
             overlaps = how.fill_with_starts(plan, &started, grid, reach, out).len();
         } else {
-            how.fill(plan, samples.values, reach, out);
+            how.fill(plan, (samples.values, rising), reach, out);
         }
         plan.windows()
     } else {

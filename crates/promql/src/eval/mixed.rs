@@ -12,7 +12,7 @@ use crate::eval::grid::{Grid, Reach};
 use crate::eval::histogram_remarks::Remarks;
 use crate::eval::leaf::RangeCall;
 use crate::eval::over_time::{self, Floats, RangeFunction};
-use crate::eval::rate::{RatePlan, Started};
+use crate::eval::rate::{RatePlan, Started, rises};
 use crate::eval::window::Windows;
 use crate::histogram::{Accumulator, FloatHistogram, Of};
 use crate::value::QueryError;
@@ -275,7 +275,8 @@ fn fill_from_floats(
             how.fill_with_starts(&plan, &started, view.grid, view.reach, &mut row.values)
         }
         None => {
-            how.fill(&plan, floats.values, view.reach, &mut row.values);
+            let values = (floats.values, rises(floats.values));
+            how.fill(&plan, values, view.reach, &mut row.values);
             Vec::new()
         }
     }

@@ -78,6 +78,11 @@ impl RangeFunction {
         matches!(self, RangeFunction::First | RangeFunction::Last)
     }
 
+    /// Whether it extrapolates the growth of a counter.
+    pub(crate) fn is_growth(self) -> bool {
+        matches!(self, RangeFunction::Extrapolated(how) if how.counter)
+    }
+
     /// Whether start timestamps matter.
     pub(crate) fn uses_starts(self) -> bool {
         match self {

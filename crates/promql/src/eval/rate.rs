@@ -60,10 +60,17 @@ impl Extrapolation {
         }
     }
 
-    /// Writes the results of all steps that have one. No value is a staleness marker.
-    pub(crate) fn fill(self, plan: &RatePlan, values: &[f64], reach: &Reach, out: &mut [f64]) {
+    /// Writes the results of all steps that have one. No value is a staleness marker, and of a
+    /// counter's it is known whether they rise, as [`rises`] says.
+    pub(crate) fn fill(
+        self,
+        plan: &RatePlan,
+        (values, rising): (&[f64], bool),
+        reach: &Reach,
+        out: &mut [f64],
+    ) {
         let divisor = self.divisor(reach);
-        if self.counter && !never_falls(values) {
+        if self.counter && !rising {
             return fill_with_resets(plan, values, divisor, out);
         }
         if self.counter && stands_still(values) {
@@ -108,9 +115,14 @@ impl Extrapolation {
     }
 }
 
-/// Whether no value is less than the one before; a NaN counts as a fall.
+/// Whether no value is less than the one before and none is a NaN.
+pub(crate) fn rises(values: &[f64]) -> bool {
+    !values.first().is_some_and(|first| first.is_nan()) && never_falls(values)
+}
+
+/// Whether no value is less than the one before; a NaN next to another value counts as a fall.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn never_falls(values: &[f64]) -> bool {
+fn never_falls(values: &[f64]) -> bool {
     never_falls_plainly(values)
 }
 
@@ -357,7 +369,7 @@ mod tests {
         let mut plan = RatePlan::default();
         plan.fill(times, &grid, &reach, RATE);
         let mut got = vec![ABSENT; grid.count];
-        RATE.fill(&plan, values, &reach, &mut got);
+        RATE.fill(&plan, (values, rises(values)), &reach, &mut got);
         for (time, got) in grid.times().zip(got) {
             match plain(times, values, time, range_ms) {
                 None => assert!(is_absent(got), "at {time}: {got}"),

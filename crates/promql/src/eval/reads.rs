@@ -5,7 +5,7 @@
 //! follow from the data alone, and whoever consumes them sees the same series in the same order.
 
 use crate::eval::account::Account;
-use crate::eval::frame::histogram_bytes as histogram_bytes_of;
+use crate::eval::frame::histogram_bytes;
 use crate::eval::ranges::SERIES_PER_PART;
 use crate::eval::source::Source;
 use crate::value::QueryError;
@@ -59,11 +59,12 @@ impl ReadBuffer {
             self.reserve(plans.saturating_add(expected), account)?;
             self.batch.clear();
             source.read(stretch.clone(), &mut self.batch)?;
-            let histograms = histogram_bytes(&self.batch);
+            // As many again for the form that functions calculate with.
+            let histograms = 2 * histogram_bytes(self.batch.histograms());
             let columns = self.batch.time_column_count().min(COLUMNS_SHARED);
             plans = plan_bytes.saturating_mul(columns + 1);
             let copied = COPY_BYTES + columns * size_of::<TimestampMs>();
-            let copies = longest(&self.batch).saturating_mul(copied);
+            let copies = self.batch.longest_series().saturating_mul(copied);
             let more = plans.saturating_add(histograms).saturating_add(copies);
             self.reserve(self.batch.memory_bytes().saturating_add(more), account)?;
             let bytes = self.batch.sample_count() * SAMPLE_BYTES + histograms;
@@ -95,18 +96,6 @@ impl ReadBuffer {
 /// How many series of so many bytes a stretch has.
 fn series_that_fit(series_bytes: usize) -> usize {
     (STRETCH_BYTES / series_bytes.max(1)).clamp(1, SERIES_PER_PART)
-}
-
-/// Samples of the longest series.
-fn longest(batch: &SeriesBatch) -> usize {
-    let lens = (0..batch.len()).map(|series| batch.series(series).values.len());
-    lens.max().unwrap_or(0)
-}
-
-/// The bytes of the histograms, and as many again for the form that functions calculate with.
-fn histogram_bytes(batch: &SeriesBatch) -> usize {
-    let lists = (0..batch.len()).map(|series| batch.series(series).histograms);
-    2 * lists.map(histogram_bytes_of).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -226,6 +226,12 @@ impl OpenChunk {
         }
     }
 
+    /// Bytes from both ends of the body, for who reads all of it soon.
+    pub(crate) fn ends(&self) -> TimestampMs {
+        let last = self.used_body().last().copied().unwrap_or(0);
+        self.first_time() ^ TimestampMs::from(last)
+    }
+
     /// Whether a sample was ever appended.
     pub(crate) fn has_newest(&self) -> bool {
         self.known != Known::Nothing
@@ -474,6 +480,22 @@ impl OpenChunk {
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes).then(|| Chunk(bytes.into()))
+    }
+
+    /// Appends a chunk of nothing but the newest sample, for [`super::ChunkView::new`]. `false`, and
+    /// nothing is appended, if there is more to it than a float.
+    pub(crate) fn write_newest_to(&self, out: &mut Vec<u8>) -> bool {
+        let Newest::Float(value) = self.newest() else {
+            return false;
+        };
+        if !self.is_plain() {
+            return false;
+        }
+        let time = self.time.time;
+        super::write(1, time, (&time.to_le_bytes(), &[]), out);
+        TimeState::starting_at(time).push(out, &mut 0, time);
+        ValueState::default().push_known(out, &mut 0, value, self.newest_decimal());
+        true
     }
 
     /// Appends a copy of what the chunk holds now, for [`super::ChunkView::new`]. `false`, and

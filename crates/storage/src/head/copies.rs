@@ -39,6 +39,21 @@ pub(crate) struct Copied<'a> {
 }
 
 impl Copies {
+    /// Copies the newest sample of `series` alone; `false`, and nothing is added, if it does not lie
+    /// in `range` or is more than a float.
+    pub(crate) fn add_newest(&mut self, series: &Series, range: TimeRange) -> bool {
+        let open = &series.open;
+        let added = range.contains(open.last_time()) && open.write_newest_to(&mut self.open);
+        if added {
+            self.ends.push(End {
+                closed: self.closed.len() as u32,
+                last_samples: 1,
+                open: self.open.len(),
+            });
+        }
+        added
+    }
+
     /// Copies what overlaps `range` of `series` without its newest `hidden` samples; whether that
     /// is anything. If not, nothing is added.
     pub(crate) fn add(&mut self, series: &Series, range: TimeRange, mut hidden: usize) -> bool {
@@ -81,6 +96,7 @@ impl Copies {
     }
 
     /// The copy with this number.
+    #[inline]
     pub(crate) fn get(&self, number: usize) -> Copied<'_> {
         let before = number.checked_sub(1).map(|i| self.ends[i]);
         let (start, end) = (before.unwrap_or_default(), self.ends[number]);
@@ -119,13 +135,14 @@ impl<'a> Copied<'a> {
     }
 
     /// The chunk and how many samples may be read of it, if there is only one.
+    #[inline]
     pub(crate) fn sole_chunk(self) -> Option<(ChunkView<'a>, usize)> {
-        let mut chunks = self.chunks();
-        let first = chunks.next()?;
-        chunks
-            .next()
-            .is_none()
-            .then_some((first, self.last_samples))
+        let chunk = match (self.closed, self.open) {
+            ([], open) => open?,
+            ([closed], None) => closed.view(),
+            _ => return None,
+        };
+        Some((chunk, self.last_samples))
     }
 
     /// Appends its samples to `into`.

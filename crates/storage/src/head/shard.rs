@@ -71,12 +71,12 @@ impl Shard {
         })
     }
 
-    /// Reads the first bytes of the open chunks of these series, which lie all over: the processor
-    /// waits for all of them together, instead of for one copy after the other.
+    /// Reads the first and the last bytes of the open chunks of these series, which lie all over:
+    /// the processor waits for all of them together, instead of for one copy after the other.
     pub(crate) fn warm_chunks(&self, locals: impl Iterator<Item = u32>) {
         let series = locals.filter_map(|local| self.series(local));
-        let times = series.map(|series| series.open.first_time());
-        std::hint::black_box(times.fold(0, |all, time| all ^ time));
+        let ends = series.map(|series| series.open.ends());
+        std::hint::black_box(ends.fold(0, |all, ends| all ^ ends));
     }
 
     /// Prepares looking for series that are not there, which takes the table's memory from all

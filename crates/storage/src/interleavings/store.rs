@@ -66,6 +66,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
         tenant: &TenantId::anonymous(),
         matchers: &[],
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),

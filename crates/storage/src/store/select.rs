@@ -5,8 +5,8 @@
 //! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
 //! copied chunks is read.
 
-use super::Store;
 use super::visible::Visible;
+use super::{Store, lock};
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::head::copies::Copied;
@@ -14,6 +14,7 @@ use crate::index::{Generation, Index};
 use crate::page::{Page, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
+use crate::sync::Mutex;
 use crate::trial::{self, Flaw};
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -34,6 +35,7 @@ struct HeadSelection {
     /// While it is held, nothing that the index knew is forgotten.
     _generation: Arc<Generation>,
     range: TimeRange,
+    newest_only: bool,
     slots: Vec<u32>,
     /// What the head held of the series that were asked for.
     visible: Visible,
@@ -41,15 +43,24 @@ struct HeadSelection {
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
     pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
+    /// Memory of reads that are done.
+    idle: Mutex<Vec<Memory>>,
 }
 
-/// The pages that were opened for a group: those of neighbouring series are the same.
+/// What a read works in: a series at a time.
 #[derive(Default)]
-struct OpenGroup {
+struct Memory {
+    columns: Columns,
+    page: Scratch,
+}
+
+/// The pages of a group: those of neighbouring series are the same.
+#[derive(Default)]
+struct OpenGroup<'a> {
     group: Option<u32>,
-    /// As many as the group has; opened when a series needs them.
+    entries: &'a [Arc<PageEntry>],
+    /// As many as there are entries; opened when a series needs them.
     pages: Vec<Option<Arc<Page>>>,
-    scratch: Scratch,
 }
 
 impl Store {
@@ -64,10 +75,12 @@ impl Store {
             sealed: self.sealed.clone(),
             _generation: generation,
             range: request.range,
+            newest_only: request.newest_only,
             slots: Vec::new(),
             visible: Visible::default(),
             asked: None,
             pages: Vec::new(),
+            idle: Mutex::default(),
         };
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(selection));
@@ -125,20 +138,37 @@ impl Selection for HeadSelection {
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
-        let mut columns = Columns::default();
+        let mut memory = lock(&self.idle).pop().unwrap_or_default();
+        let outcome = self.read_in(&mut memory, series, into);
+        lock(&self.idle).push(memory);
+        outcome
+    }
+}
+
+impl HeadSelection {
+    fn read_in(
+        &self,
+        memory: &mut Memory,
+        series: Range<usize>,
+        into: &mut SeriesBatch,
+    ) -> Result<(), Error> {
+        let Memory { columns, page } = memory;
         let mut open = OpenGroup::default();
         for i in series {
-            if !self.read_plain(i, &mut columns, into)? {
+            let slot = self.slots[i];
+            let group = group_of(slot);
+            if open.group != Some(group) {
+                open.turn_to(group, self.pages(slot));
+            }
+            if self.needs_pages(i, &open) || !self.read_plain(i, columns, into)? {
                 columns.clear();
-                self.decode(i, &mut open, &mut columns)?;
+                self.decode(i, (&mut open, page), columns)?;
                 columns.push_range(self.range, into);
             }
         }
         Ok(())
     }
-}
 
-impl HeadSelection {
     /// Leaves out the series of which neither head nor pages hold anything.
     fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
         let is_there = |(number, slot): &(usize, &u32)| {
@@ -179,8 +209,15 @@ impl HeadSelection {
         Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
     }
 
-    /// Decodes a series of floats in one chunk straight into the batch; `false`, and nothing is
-    /// added, if it is more than that.
+    /// Whether pages hold something that is wanted of a series, whose group is open: they are older
+    /// than what the head holds.
+    fn needs_pages(&self, series: usize, open: &OpenGroup<'_>) -> bool {
+        let is_enough = self.newest_only && self.copy(series).is_some();
+        !is_enough && open.has(self.slots[series])
+    }
+
+    /// Decodes a series of floats in one chunk and no page straight into the batch; `false`, and
+    /// nothing is added, if it is more than that.
     fn read_plain(
         &self,
         series: usize,
@@ -190,9 +227,6 @@ impl HeadSelection {
         let Some((chunk, samples)) = self.copy(series).and_then(Copied::sole_chunk) else {
             return Ok(false);
         };
-        if self.has_page(self.slots[series]) {
-            return Ok(false);
-        }
         let times = &mut scratch.times;
         let decoded = chunk
             .decode_plain(samples, times, into.values_mut())
@@ -204,11 +238,15 @@ impl HeadSelection {
         Ok(true)
     }
 
-    fn decode(&self, series: usize, open: &mut OpenGroup, into: &mut Columns) -> Result<(), Error> {
+    /// Decodes a series whose group is open.
+    fn decode(
+        &self,
+        series: usize,
+        (open, scratch): (&mut OpenGroup<'_>, &mut Scratch),
+        into: &mut Columns,
+    ) -> Result<(), Error> {
         let slot = self.slots[series];
-        let pages = self.pages(slot);
-        open.turn_to(group_of(slot), pages.len());
-        for (entry, opened) in pages.iter().zip(&mut open.pages) {
+        for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
             if entry.has(slot) {
                 let page = match opened {
                     Some(page) => page,
@@ -217,7 +255,6 @@ impl HeadSelection {
                 let damaged = |e| self.sealed.cache.damage(entry, e);
                 if let Some(column) = page.find(slot).map_err(damaged)? {
                     let before = into.times.len();
-                    let scratch = &mut open.scratch;
                     page.decode(&column, self.range, scratch, into)
                         .map_err(damaged)?;
                     into.drop_repeated(before);
@@ -234,13 +271,16 @@ impl HeadSelection {
     }
 }
 
-impl OpenGroup {
-    /// Goes on with `group`, which has `count` pages.
-    fn turn_to(&mut self, group: u32, count: usize) {
-        if self.group != Some(group) {
-            self.group = Some(group);
-            self.pages.clear();
-            self.pages.resize(count, None);
-        }
+impl<'a> OpenGroup<'a> {
+    /// Goes on with another group and its pages.
+    fn turn_to(&mut self, group: u32, entries: &'a [Arc<PageEntry>]) {
+        self.group = Some(group);
+        self.entries = entries;
+        self.pages.clear();
+        self.pages.resize(entries.len(), None);
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        self.entries.iter().any(|entry| entry.has(slot))
     }
 }

@@ -55,10 +55,20 @@ fn append(store: &Store, batch: &Batch, bounds: AppendBounds) -> Appended {
 }
 
 fn select(store: &Store, matchers: &[Matcher], range: TimeRange) -> Arc<dyn Selection> {
+    select_of(store, matchers, (range, false))
+}
+
+/// The same of all samples or of the newest ones.
+fn select_of(
+    store: &Store,
+    matchers: &[Matcher],
+    (range, newest_only): (TimeRange, bool),
+) -> Arc<dyn Selection> {
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
         matchers,
         range,
+        newest_only,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
@@ -215,6 +225,7 @@ fn store_of_one_tenant_keeps_no_other() {
         tenant: &other,
         matchers: &[],
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
@@ -238,6 +249,7 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
             tenant: &TenantId::anonymous(),
             matchers: &[],
             range: TimeRange::ALL,
+            newest_only: false,
             cancel: &Cancel::new(),
             budget,
             series: &SeriesLimit::none(),

@@ -12,9 +12,9 @@ use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::SelectRequest;
 
-/// Series that a thread copies in one go: to wake another for fewer takes as long. Tests have few
-/// series.
-const PART: usize = if cfg!(test) { 4 } else { 1_024 };
+/// Series that a thread copies in one go, some 100 us: to wake another for fewer takes as long.
+/// Tests have few series.
+const PART: usize = if cfg!(test) { 4 } else { 512 };
 
 /// Series copied under one lock: some 20 us, less than a batch holds it.
 const COPY_SLICE: usize = 256;
@@ -127,7 +127,7 @@ impl Store {
             into.expect(slice.len())?;
             let shard = lock(&self.shards[shard]);
             for (i, one) in slice.iter().enumerate() {
-                if i.is_multiple_of(WARM) {
+                if !request.newest_only && i.is_multiple_of(WARM) {
                     let soon = &slice[i..slice.len().min(i + WARM)];
                     shard.warm_chunks(soon.iter().map(|one| one.local));
                 }
@@ -136,7 +136,11 @@ impl Store {
                 };
                 let hidden = shard.hidden(one.local, series, watermark);
                 let number = into.copies.len() as u32;
-                if into.copies.add(series, request.range, hidden) {
+                let copies = &mut into.copies;
+                let is_newest_enough = request.newest_only && hidden == 0;
+                if is_newest_enough && copies.add_newest(series, request.range)
+                    || copies.add(series, request.range, hidden)
+                {
                     into.numbers[one.place as usize] = number;
                 }
             }

@@ -82,6 +82,8 @@ pub(crate) struct Cells {
     steps: usize,
     /// The slots of groups by number: a part sees few of all groups, so this is no table.
     slot_of: FxHashMap<u32, u32>,
+    /// The group that was asked for last, and its slot.
+    newest: Option<(u32, u32)>,
     slots: Vec<Slot>,
     /// Sum, count, extreme; or the sum of squares for a variance.
     first: Vec<f64>,
@@ -101,6 +103,7 @@ impl Cells {
             fold,
             steps,
             slot_of: FxHashMap::default(),
+            newest: None,
             slots: Vec::new(),
             first: Vec::new(),
             second: Vec::new(),
@@ -149,7 +152,12 @@ impl Cells {
 
     fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
         let slot = self.slots.len();
-        let known = *self.slot_of.entry(group).or_insert(slot as u32) as usize;
+        // Neighbours are mostly of one group.
+        let known = match self.newest {
+            Some((same, known)) if same == group => known as usize,
+            _ => *self.slot_of.entry(group).or_insert(slot as u32) as usize,
+        };
+        self.newest = Some((group, known as u32));
         if let Some(known_slot) = self.slots.get_mut(known) {
             known_slot.first = known_slot.first.min(series);
             known_slot.drops_name |= drops_name;

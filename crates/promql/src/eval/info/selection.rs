@@ -102,6 +102,7 @@ pub(crate) fn select(
         tenant: evaluator.ctx.tenant,
         matchers: &matchers,
         range,
+        newest_only: false,
         cancel: evaluator.ctx.cancel,
         budget: evaluator.ctx.budget,
         series: evaluator.account.series(),

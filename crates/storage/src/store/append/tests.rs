@@ -43,6 +43,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
         tenant: &TenantId::anonymous(),
         matchers: &matchers,
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Default::default(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),

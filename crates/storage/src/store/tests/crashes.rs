@@ -470,6 +470,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
         tenant: &TenantId::anonymous(),
         matchers: &[],
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
