@@ -316,15 +316,20 @@ impl<'a> Evaluator<'a> {
             offset_ms: selector.offset_ms,
             at: selector.at,
         };
-        if let LeafKind::Smoothed(_) = kind {
+        let ahead_ms = match selector.edges {
             // As far ahead as back.
-            reach.range_ms = lookback_ms.saturating_mul(2);
-            reach.offset_ms = reach.offset_ms.saturating_sub(lookback_ms);
-        }
+            Edges::Smoothed => lookback_ms,
+            _ => 0,
+        };
+        let loaded = Reach {
+            range_ms: lookback_ms.saturating_add(ahead_ms),
+            offset_ms: reach.offset_ms.saturating_sub(ahead_ms),
+            ..reach
+        };
         let source = match &node.shared {
             Some(shared) if shared.of_samples => {
                 let value = self.once(shared, grid, |evaluator| {
-                    let source = evaluator.select(selector, &reach, &grid, false)?;
+                    let source = evaluator.select(selector, &loaded, &grid, false)?;
                     Ok(SharedValue::Series(source))
                 })?;
                 match value {
@@ -335,16 +340,21 @@ impl<'a> Evaluator<'a> {
             _ => {
                 let is_newest = matches!(kind, LeafKind::Newest | LeafKind::NewestTime);
                 // All steps see the same sample.
-                let newest_only = is_newest && grid.count == 1 && reach.at.is_none();
-                self.select(selector, &reach, &grid, newest_only)?
+                let newest_only =
+                    is_newest && grid.count == 1 && loaded == reach && reach.at.is_none();
+                self.select(selector, &loaded, &grid, newest_only)?
             }
         };
-        if matches!(kind, LeafKind::NewestTime | LeafKind::NewestStart) && reach.at.is_some() {
-            // Upstream looks at the time of `@`, among the samples that the offset leaves in reach.
-            reach.range_ms = lookback_ms
-                .saturating_sub(reach.offset_ms.saturating_abs())
-                .max(0);
-            reach.offset_ms = reach.offset_ms.max(0);
+        match kind {
+            LeafKind::Smoothed(_) => reach = loaded,
+            LeafKind::NewestTime | LeafKind::NewestStart if reach.at.is_some() => {
+                // Upstream looks at the time of `@`, among the samples that the offset leaves.
+                let later_ms = reach.offset_ms.saturating_neg().max(0);
+                reach.offset_ms = loaded.offset_ms.max(0);
+                let range_ms = lookback_ms.saturating_sub(reach.offset_ms);
+                reach.range_ms = range_ms.saturating_sub(later_ms).max(0);
+            }
+            _ => {}
         }
         Ok(Leaf {
             source,

@@ -482,8 +482,8 @@ impl OpenChunk {
         self.write_to(&mut bytes).then(|| Chunk(bytes.into()))
     }
 
-    /// Appends a chunk of nothing but the newest sample, for [`super::ChunkView::new`]. `false`, and
-    /// nothing is appended, if there is more to it than a float.
+    /// Appends a chunk of nothing but the newest sample, for [`super::ChunkView::new`]. `false`,
+    /// and nothing is appended, if there is more to it than a float.
     pub(crate) fn write_newest_to(&self, out: &mut Vec<u8>) -> bool {
         let Newest::Float(value) = self.newest() else {
             return false;

@@ -39,8 +39,8 @@ pub(crate) struct Copied<'a> {
 }
 
 impl Copies {
-    /// Copies the newest sample of `series` alone; `false`, and nothing is added, if it does not lie
-    /// in `range` or is more than a float.
+    /// Copies the newest sample of `series` alone; `false`, and nothing is added, if it does not
+    /// lie in `range` or is more than a float.
     pub(crate) fn add_newest(&mut self, series: &Series, range: TimeRange) -> bool {
         let open = &series.open;
         let added = range.contains(open.last_time()) && open.write_newest_to(&mut self.open);
