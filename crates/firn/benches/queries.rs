@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
 //! all, what that is for each series and step, and, as the floor, what a plain loop over columns
-//! that are decoded already takes for the same rates. Words after `--` choose queries that contain
+//! that are decoded already takes for the same rates. Before that it prints how much more such
+//! loops get done on all threads than on one: cores that share their parts do not do twice as much. Words after `--` choose queries that contain
 //! one of them; `--profile` repeats the chosen ones without measuring, on one thread or, with
 //! `--shared`, on all, and `--series=N` makes another fleet.
 
@@ -216,6 +217,20 @@ impl Bench {
         })
     }
 
+    /// How many times the work of one thread all of them do that go through `columns` at once.
+    fn ceiling(&self, columns: &SeriesBatch) -> f64 {
+        let threads = &*self.compute.threads;
+        let alone = self.median(&mut || {
+            black_box(plain_rates(columns, STEPS as usize));
+        });
+        let together = self.median(&mut || {
+            threads.for_each(threads.threads(), &|_| {
+                black_box(plain_rates(columns, STEPS as usize));
+            });
+        });
+        threads.threads() as f64 * alone.as_secs_f64() / together.as_secs_f64()
+    }
+
     fn query(&self, text: &str) {
         let context = Context {
             store: &*self.store,
@@ -287,6 +302,10 @@ fn main() {
     let bench = Bench::new();
     bench.fill(series);
     println!("{series} series, {ROUNDS} samples each, {STEPS} steps, medians of {RUNS}");
+    if !profiled {
+        let ceiling = bench.ceiling(&bench.columns(QUERIES[0].1));
+        println!("plain loops on all threads: {ceiling:.2}x");
+    }
     for (text, selector) in QUERIES {
         if !wanted.is_empty() && !wanted.iter().any(|part| text.contains(part)) {
             continue;

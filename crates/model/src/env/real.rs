@@ -359,6 +359,27 @@ mod tests {
     }
 
     #[test]
+    fn for_each_begins_tasks_in_order_on_each_thread_and_does_each_once() {
+        let threads = Threads::new(4).unwrap();
+        for tasks in [0, 1, 3, 1_000] {
+            let done = Mutex::new(Vec::new());
+            threads.for_each(tasks, &|task| {
+                done.lock()
+                    .unwrap()
+                    .push((std::thread::current().id(), task));
+            });
+            let done = done.into_inner().unwrap();
+            let mut all: Vec<usize> = done.iter().map(|(_, task)| *task).collect();
+            for (thread, _) in &done {
+                let of_thread = done.iter().filter(|(other, _)| other == thread);
+                assert!(of_thread.map(|(_, task)| task).is_sorted(), "{done:?}");
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..tasks).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn worker_after_a_panicking_job_runs_the_next_one() {
         let threads = Threads::new(1).unwrap();
         let (sender, receiver) = mpsc::channel();

@@ -24,7 +24,18 @@ impl Windows {
         let newest = |step| reach.end(grid.time(step));
         let oldest = |step| reach.end(grid.time(step)).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
-        count_until(times, grid, oldest, &mut self.starts);
+        let lag = lag(grid, reach).filter(|lag| {
+            let last = grid.count.saturating_sub(1);
+            oldest(*lag) == newest(0) && oldest(last) == newest(last - lag)
+        });
+        // What a window leaves behind is what another one had seen that ended there.
+        let own = Grid {
+            count: lag.unwrap_or(grid.count),
+            ..*grid
+        };
+        count_until(times, &own, oldest, &mut self.starts);
+        self.starts
+            .extend_from_slice(&self.ends[..grid.count - own.count]);
         (self.samples, self.samples_max) = cap(&mut self.starts, &self.ends);
     }
 
@@ -55,6 +66,18 @@ impl Windows {
     pub(crate) fn samples_max(&self) -> u64 {
         self.samples_max
     }
+}
+
+/// How many steps after the first a window begins where the first one ends, if it is a step that
+/// does and windows move on by the same at all steps.
+fn lag(grid: &Grid, reach: &Reach) -> Option<usize> {
+    let steps = reach.range_ms.checked_div(grid.step_ms)?;
+    let is_whole = reach.at.is_none() && steps.checked_mul(grid.step_ms) == Some(reach.range_ms);
+    let steps = usize::try_from(steps).ok().filter(|_| is_whole)?;
+    let last = grid.count.checked_sub(1)?;
+    let [first, end] = [0, last].map(|step| reach.end(grid.time(step)));
+    let is_even = grid.step_ms.checked_mul(last as i64) == end.checked_sub(first);
+    (steps <= last && is_even).then_some(steps)
 }
 
 /// Makes empty windows of those that end before they start; returns how many samples all windows
@@ -276,7 +299,11 @@ mod tests {
                 ..Grid::between(start[seed as usize % 3], i64::MAX, step_ms)
             };
             let reach = Reach {
-                range_ms: [below(90), i64::MAX][usize::from(rng.one_in(9))],
+                range_ms: match rng.below(9) {
+                    0 => i64::MAX,
+                    1..5 => below(9).saturating_mul(step_ms),
+                    _ => below(90),
+                },
                 offset_ms: [below(100) - 50, i64::MIN, i64::MAX - 9][rng.below(9) as usize / 4],
                 at: rng.one_in(9).then(|| below(900)),
             };

@@ -90,6 +90,12 @@ impl Copies {
         true
     }
 
+    /// Makes room for the chunks of some more series, of so many bytes each.
+    pub(crate) fn make_room(&mut self, series: usize, bytes_each: usize) {
+        self.ends.reserve(series);
+        self.open.reserve(series.saturating_mul(bytes_each));
+    }
+
     /// How many.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

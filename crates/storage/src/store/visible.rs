@@ -26,6 +26,9 @@ const SERIES_BYTES: usize = 40;
 /// What the copy of a series is expected to take before one was made: a chunk of some samples.
 const COPIED_BYTES: usize = 256;
 
+/// What there is room for at once: the chunk of a series that has few samples.
+const ROOM_BYTES: usize = 48;
+
 /// The number of a copy that was not made.
 const NO_COPY: u32 = u32::MAX;
 
@@ -157,7 +160,9 @@ impl PartCopies {
     fn expect(&mut self, series: usize) -> Result<(), Error> {
         let bytes = self.copies.memory_bytes();
         let each = bytes.checked_div(self.copies.len());
-        self.reserve(bytes + series * each.unwrap_or(COPIED_BYTES))
+        self.reserve(bytes + series * each.unwrap_or(COPIED_BYTES))?;
+        self.copies.make_room(series, ROOM_BYTES);
+        Ok(())
     }
 
     /// Reserves what the copies take.

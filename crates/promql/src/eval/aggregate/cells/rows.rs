@@ -146,6 +146,17 @@ fn count_plainly(counts: &mut [f64], row: &[f64]) {
     }
 }
 
+/// Whether a value is infinite.
+#[multiversion(targets("x86_64+avx2"))]
+pub(super) fn any_infinite(values: &[f64]) -> bool {
+    any_infinite_plainly(values)
+}
+
+#[inline(always)]
+fn any_infinite_plainly(values: &[f64]) -> bool {
+    values.iter().fold(false, |any, v| any | v.is_infinite())
+}
+
 /// Folds values that need nothing beside the cell itself.
 pub(super) fn extreme(
     cells: &mut [f64],
@@ -279,6 +290,8 @@ mod tests {
                 bits((sums, lost))
             };
             assert_eq!(is_zero(&row), is_zero_plainly(&row), "seed {seed}");
+            let infinite = [any_infinite(&row), any_infinite_plainly(&row)];
+            assert_eq!(infinite[0], infinite[1], "seed {seed}");
             let summed = with(&|sums, lost| sum_full(sums, lost, &row));
             let plain = with(&|sums, lost| sum_full_plainly(sums, lost, &row));
             assert_eq!(summed, plain, "seed {seed}");
