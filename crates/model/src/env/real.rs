@@ -255,6 +255,8 @@ struct Threads {
     /// Those that compute, with whoever asks for it.
     threads: usize,
     compute: rayon::ThreadPool,
+    /// Whoever has work done at the moment.
+    callers: AtomicUsize,
     /// Helpers that were asked for and have not come yet.
     awaited: AtomicUsize,
     log: mpsc::Sender<Job>,
@@ -274,10 +276,31 @@ impl Threads {
         Ok(Self {
             threads,
             compute,
+            callers: AtomicUsize::new(0),
             awaited: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
         })
+    }
+}
+
+/// One of those whom a counter counts, as long as it lives.
+struct Counted<'a> {
+    counter: &'a AtomicUsize,
+    /// How many there are with it.
+    count: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        let count = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { counter, count }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -320,15 +343,17 @@ impl Compute for Threads {
             self.awaited.fetch_sub(1, Ordering::Relaxed);
             while let Some(at) = take() {
                 task(at);
-                // Somebody else waits for a helper, if only to hear that none is needed any more;
-                // both callers go on, which is work enough for the cores.
+                // Somebody else waits for a helper, if only to hear that none is needed any more.
                 if self.awaited.load(Ordering::Relaxed) > 0 {
                     return;
                 }
             }
         };
+        let callers = Counted::new(&self.callers);
+        // Where there are as many callers as cores, a helper would only take turns with them.
+        let idle = self.threads.saturating_sub(callers.count);
+        let helpers = tasks.saturating_sub(1).min(idle);
         self.compute.in_place_scope(|scope| {
-            let helpers = tasks.min(self.threads()).saturating_sub(1);
             self.awaited.fetch_add(helpers, Ordering::Relaxed);
             (0..helpers).for_each(|_| scope.spawn(|_| help()));
             while let Some(at) = take() {
