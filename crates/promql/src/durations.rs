@@ -8,6 +8,7 @@ use crate::ast::{
 };
 use crate::eval::grid::seconds;
 use crate::parser::DURATION_SECONDS_MAX;
+use crate::powers;
 use crate::value::QueryError;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -102,7 +103,7 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
                 BinaryOp::Mul => left * right,
                 BinaryOp::Div => left / right,
                 BinaryOp::Mod => left % right,
-                BinaryOp::Pow => left.powf(right),
+                BinaryOp::Pow => powers::pow(left, right),
                 // The parser builds arithmetic only.
                 _ => return refuse(expr, "duration expression has an unknown operator"),
             }

@@ -15,6 +15,7 @@ mod lexer;
 mod mutation;
 pub mod parser;
 mod plan;
+mod powers;
 pub mod printer;
 mod quote;
 pub mod script;

@@ -12,6 +12,7 @@ use crate::eval::grid::Grid;
 use crate::eval::kinds::{Combined, Operand, combine, incompatible};
 use crate::functions::FunctionId;
 use crate::histogram::FloatHistogram;
+use crate::powers;
 use crate::value::QueryError;
 use firn_model::histogram::Histogram;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Opt
         BinaryOp::Mul => f.run(|a, b| a * b),
         BinaryOp::Div => f.run(|a, b| a / b),
         BinaryOp::Mod => f.run(|a, b| a % b),
-        BinaryOp::Pow => f.run(f64::powf),
+        BinaryOp::Pow => f.run(powers::pow),
         BinaryOp::Atan2 => f.run(f64::atan2),
         _ => return None,
     })
@@ -284,9 +285,9 @@ pub(crate) fn float_function(function: FunctionId) -> Option<fn(f64) -> f64> {
         F::Floor => f64::floor,
         F::Exp => f64::exp,
         F::Sqrt => f64::sqrt,
-        F::Ln => f64::ln,
-        F::Log2 => f64::log2,
-        F::Log10 => f64::log10,
+        F::Ln => powers::ln,
+        F::Log2 => powers::log2,
+        F::Log10 => powers::log10,
         F::Sin => f64::sin,
         F::Cos => f64::cos,
         F::Tan => f64::tan,

@@ -1,5 +1,6 @@
 //! Float functions where Go's answer is not the standard library's, and order among floats.
 
+use crate::powers::ln;
 use std::f64::consts::LN_2;
 
 /// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.
@@ -29,9 +30,9 @@ const LARGE: f64 = (1u64 << 28) as f64;
 pub(crate) fn asinh(x: f64) -> f64 {
     let size = x.abs();
     let value = if size > LARGE {
-        size.ln() + LN_2
+        ln(size) + LN_2
     } else if size > 2.0 {
-        (2.0 * size + 1.0 / ((size * size + 1.0).sqrt() + size)).ln()
+        ln(2.0 * size + 1.0 / ((size * size + 1.0).sqrt() + size))
     } else {
         (size + size * size / (1.0 + (1.0 + size * size).sqrt())).ln_1p()
     };
@@ -43,9 +44,9 @@ pub(crate) fn acosh(x: f64) -> f64 {
     if x.is_nan() || x < 1.0 {
         f64::NAN
     } else if x >= LARGE {
-        x.ln() + LN_2
+        ln(x) + LN_2
     } else if x > 2.0 {
-        (2.0 * x - 1.0 / (x + (x * x - 1.0).sqrt())).ln()
+        ln(2.0 * x - 1.0 / (x + (x * x - 1.0).sqrt()))
     } else {
         let above = x - 1.0;
         (above + (2.0 * above + above * above).sqrt()).ln_1p()

@@ -3,6 +3,7 @@
 use super::FloatHistogram;
 use super::bounds::bound;
 use super::side::Side;
+use crate::powers::log2;
 
 /// A bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,7 +23,7 @@ impl Bucket {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
         }
-        let [lower, upper, at] = [self.lower, self.upper, value].map(|v| v.abs().log2());
+        let [lower, upper, at] = [self.lower, self.upper, value].map(|v| log2(v.abs()));
         if value > 0.0 {
             (at - lower) / (upper - lower)
         } else {

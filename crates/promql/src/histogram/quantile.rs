@@ -5,6 +5,7 @@
 //! bucket; they stand above all others.
 
 use super::{Bucket, FloatHistogram};
+use crate::powers::{exp2, log2};
 
 /// What observations of NaN did to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +98,11 @@ impl FloatHistogram {
         if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
             return lower + (upper - lower) * fraction;
         }
-        let (log_lower, log_upper) = (lower.abs().log2(), upper.abs().log2());
+        let (log_lower, log_upper) = (log2(lower.abs()), log2(upper.abs()));
         if lower > 0.0 {
-            return (log_lower + (log_upper - log_lower) * fraction).exp2();
+            return exp2(log_lower + (log_upper - log_lower) * fraction);
         }
-        -(log_upper + (log_lower - log_upper) * (1.0 - fraction)).exp2()
+        -exp2(log_upper + (log_lower - log_upper) * (1.0 - fraction))
     }
 
     /// The share of the observations between two values.
