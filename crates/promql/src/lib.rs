@@ -5,6 +5,7 @@
 //! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP,
 //! JSON or a store's inside: samples come through [`firn_model::store::Select`].
 
+mod arcs;
 pub mod ast;
 pub mod durations;
 mod eval;

@@ -3,6 +3,7 @@
 //! They need no labels and no other series, so they run on a row while it is in the cache, one
 //! after the other, before the row goes to whoever consumes it.
 
+use crate::arcs;
 use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::Annotations;
 use crate::eval::dates::Date;
@@ -157,7 +158,7 @@ pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Opt
         BinaryOp::Div => f.run(|a, b| a / b),
         BinaryOp::Mod => f.run(|a, b| a % b),
         BinaryOp::Pow => f.run(powers::pow),
-        BinaryOp::Atan2 => f.run(f64::atan2),
+        BinaryOp::Atan2 => f.run(arcs::atan2),
         _ => return None,
     })
 }
@@ -291,9 +292,9 @@ pub(crate) fn float_function(function: FunctionId) -> Option<fn(f64) -> f64> {
         F::Sin => f64::sin,
         F::Cos => f64::cos,
         F::Tan => f64::tan,
-        F::Asin => f64::asin,
-        F::Acos => f64::acos,
-        F::Atan => f64::atan,
+        F::Asin => arcs::asin,
+        F::Acos => arcs::acos,
+        F::Atan => arcs::atan,
         F::Sinh => f64::sinh,
         F::Cosh => f64::cosh,
         F::Tanh => f64::tanh,
