@@ -157,7 +157,8 @@ impl Choice<'_> {
         let _columns = self.account.reserve(columns_bytes)?;
         let values_bytes = self.members.len() * steps.len() * size_of::<f64>();
         let memory = self.account.reserve(values_bytes)?;
-        let mut columns = vec![Vec::with_capacity(largest); steps.len()];
+        let column = |_| Vec::with_capacity(largest);
+        let mut columns: Vec<Vec<Rank>> = steps.clone().map(column).collect();
         let mut values = Vec::with_capacity(self.members.len() * steps.len());
         for members in self.members {
             columns.iter_mut().for_each(Vec::clear);

@@ -65,8 +65,8 @@ impl Fold {
     }
 }
 
-/// Groups for which there is room from the first one on.
-const GROUPS_AT_FIRST: usize = 8;
+/// Cells for which there is room from the first group on: eight kilobytes.
+const CELLS_AT_FIRST: usize = 1 << 10;
 
 /// The place of a group.
 #[derive(Clone, Debug)]
@@ -174,7 +174,7 @@ impl Cells {
             full: 0..0,
         });
         if self.first.capacity() == 0 {
-            self.first.reserve(GROUPS_AT_FIRST * self.steps);
+            self.first.reserve(self.steps.max(CELLS_AT_FIRST));
         }
         self.first.resize(self.first.len() + self.steps, ABSENT);
         if self.fold.columns() > 0 {
