@@ -217,11 +217,7 @@ fn of_samples(
             slope * arguments.scalars[0] + intercept
         }
         F::Smoothing => smoothing(values, arguments.scalars[0], arguments.scalars[1]),
-        F::Quantile => {
-            scratch.clear();
-            scratch.extend(values.iter().map(|value| Rank::of(*value)));
-            quantile(arguments.scalars[0], scratch)
-        }
+        F::Quantile => quantile_of(arguments.scalars[0], values.iter().copied(), scratch),
         F::MedianDeviation => median_deviation(values, scratch),
         F::FirstTime => seconds(window.times[0]),
         F::LastTime => seconds(window.times[window.times.len() - 1]),
@@ -304,13 +300,19 @@ fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
     if values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
     }
-    let mut median_of = |value: &dyn Fn(f64) -> f64| {
-        scratch.clear();
-        scratch.extend(values.iter().map(|v| Rank::of(value(*v))));
-        quantile(0.5, scratch)
-    };
-    let median = median_of(&|value| value);
-    median_of(&|value| (value - median).abs())
+    let median = quantile_of(0.5, values.iter().copied(), scratch);
+    quantile_of(
+        0.5,
+        values.iter().map(|value| (value - median).abs()),
+        scratch,
+    )
+}
+
+/// A quantile of values, which are ranked in `scratch`.
+fn quantile_of(q: f64, values: impl Iterator<Item = f64>, scratch: &mut Vec<Rank>) -> f64 {
+    scratch.clear();
+    scratch.extend(values.map(Rank::of));
+    quantile(q, scratch)
 }
 
 /// Slope, and value at `origin`, of the line of least squares.

@@ -24,10 +24,7 @@ impl Windows {
         let newest = |step| reach.end(grid.time(step));
         let oldest = |step| reach.end(grid.time(step)).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
-        let lag = lag(grid, reach).filter(|lag| {
-            let last = grid.count.saturating_sub(1);
-            oldest(*lag) == newest(0) && oldest(last) == newest(last - lag)
-        });
+        let lag = lag(grid, reach, newest, oldest);
         // What a window leaves behind is what another one had seen that ended there.
         let own = Grid {
             count: lag.unwrap_or(grid.count),
@@ -68,16 +65,27 @@ impl Windows {
     }
 }
 
-/// How many steps after the first a window begins where the first one ends, if it is a step that
-/// does and windows move on by the same at all steps.
-fn lag(grid: &Grid, reach: &Reach) -> Option<usize> {
-    let steps = reach.range_ms.checked_div(grid.step_ms)?;
-    let is_whole = reach.at.is_none() && steps.checked_mul(grid.step_ms) == Some(reach.range_ms);
-    let steps = usize::try_from(steps).ok().filter(|_| is_whole)?;
+/// How many steps after the first a window begins where the first one ends, if each one after it
+/// begins where another one ended.
+fn lag(
+    grid: &Grid,
+    reach: &Reach,
+    newest: impl Fn(usize) -> TimestampMs,
+    oldest: impl Fn(usize) -> TimestampMs,
+) -> Option<usize> {
     let last = grid.count.checked_sub(1)?;
-    let [first, end] = [0, last].map(|step| reach.end(grid.time(step)));
-    let is_even = grid.step_ms.checked_mul(last as i64) == end.checked_sub(first);
-    (steps <= last && is_even).then_some(steps)
+    let steps = usize::try_from(reach.range_ms / grid.step_ms).ok()?;
+    let meets = steps <= last && oldest(steps) == newest(0);
+    (meets && is_even(grid, &newest) && is_even(grid, &oldest)).then_some(steps)
+}
+
+/// Whether bounds rise by a step from each step of `grid` to the next. They are those of a reach:
+/// they never fall, and rise by a step at most; by less with `@` and at the ends of time, so that
+/// they are even if the last one is where as many steps lead.
+fn is_even(grid: &Grid, bound: impl Fn(usize) -> TimestampMs) -> bool {
+    let last = grid.count.saturating_sub(1);
+    let span = grid.step_ms.checked_mul(last as i64);
+    span.and_then(|span| bound(0).checked_add(span)) == Some(bound(last))
 }
 
 /// Makes empty windows of those that end before they start; returns how many samples all windows
@@ -99,12 +107,11 @@ fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
     (all, u64::from(most))
 }
 
-/// Steps at a time of which it is looked at whether each sees a sample more than the one before.
-const STEPS_AT_ONCE: usize = 8;
+/// Steps at a time of which it is looked at whether each goes a sample on from the one before.
+pub(crate) const STEPS_AT_ONCE: usize = 8;
 
-/// Writes for each step how many of `times` are not later than its `bound`. The bounds are those of
-/// a reach over `grid`: they never fall, and rise by a step at most; by less with `@` and at the
-/// ends of time, so that they are even if the last one is where as many steps lead.
+/// Writes for each step how many of `times` are not later than its `bound`, those of a reach over
+/// `grid`.
 fn count_until(
     times: &[TimestampMs],
     grid: &Grid,
@@ -112,12 +119,10 @@ fn count_until(
     counts: &mut Vec<u32>,
 ) {
     counts.clear();
-    let Some(last) = grid.count.checked_sub(1) else {
+    if grid.count == 0 {
         return;
-    };
-    let first = bound(0);
-    let span = grid.step_ms.checked_mul(last as i64);
-    let is_even = span.and_then(|span| first.checked_add(span)) == Some(bound(last));
+    }
+    let (first, is_even) = (bound(0), is_even(grid, &bound));
     let mut count = times.partition_point(|t| *t <= first);
     counts.reserve(grid.count);
     counts.push(count as u32);

@@ -3,7 +3,7 @@
 
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::rate::Extrapolation;
-use crate::eval::window::Windows;
+use crate::eval::window::{STEPS_AT_ONCE, Windows};
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 use std::ops::Range;
@@ -212,9 +212,6 @@ fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
         runs.push(run);
     }
 }
-
-/// Steps that are looked at together.
-const STEPS_AT_ONCE: usize = 8;
 
 /// How many steps, after the first one, begin and end a sample later than the one before each;
 /// found for [`STEPS_AT_ONCE`] at a time.
