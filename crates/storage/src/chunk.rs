@@ -5,17 +5,19 @@
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
-//! body  = first time i64 | { [start] time value }*    codes of `codec`; time and value only where
-//! no run covers them
+//! body  = first time i64 | [packs] | { [start] time value }*    codes of `codec`; time and value
+//! only where no run covers them
 //! ```
 //!
 //! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.
 
 mod decode;
 mod open;
+mod pack;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use decode::TimesKnown;
 pub use decode::{Columns, Sample};
 pub(crate) use open::{Newest, OpenChunk};
 
@@ -30,6 +32,9 @@ const SAMPLES: u16 = 480;
 /// Chunks close at `SAMPLES` minus up to this, by series, so that series born together do not close
 /// their chunks together.
 const SAMPLES_SPREAD: u16 = 128;
+
+/// Series that pack together: as many as are sealed together, so that their chunks begin together.
+const NEIGHBOURS: u32 = 512;
 
 /// Bytes after which a chunk is closed whatever it counts: what a reader copies of an open chunk
 /// while it holds the shard, some 30 ns. Beside it the 58 bytes around a closed chunk (pointer,
@@ -57,6 +62,13 @@ impl Chunk {
         // Fibonacci hashing: neighbours in birth order land far apart.
         let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
+    }
+
+    /// When the series with this slot packs what it holds: with its neighbours, which are scraped
+    /// together, and apart from others.
+    #[inline]
+    pub(crate) fn phase(slot: u32) -> u32 {
+        slot / NEIGHBOURS
     }
 
     /// The bytes.
@@ -88,7 +100,8 @@ impl Chunk {
 
     /// Appends the first `samples_max` samples to `into`.
     pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
-        self.view().decode(samples_max, into)
+        let known = &mut TimesKnown::default();
+        self.view().decode(samples_max, known, into)
     }
 
     /// The same chunk without the samples up to `time`, of which it has newer ones.
@@ -130,21 +143,26 @@ impl<'a> ChunkView<'a> {
     }
 
     /// Appends the first `samples_max` samples to `into`.
-    pub(crate) fn decode(self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
-        let samples = samples_max.min(self.sample_count());
-        decode::body(self.body(), samples, into)
-    }
-
-    /// The same for a chunk that holds floats and nothing else: values are appended, times put into
-    /// the first places of `times`. Returns how many; `None` if it holds more.
-    pub(crate) fn decode_plain(
+    pub(crate) fn decode(
         self,
         samples_max: usize,
-        times: &mut Vec<TimestampMs>,
-        values: &mut Vec<f64>,
-    ) -> Result<Option<usize>, Malformed> {
+        known: &mut TimesKnown,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
         let samples = samples_max.min(self.sample_count());
-        decode::plain(self.body(), samples, times, values)
+        decode::body(self.body(), samples, known, into)
+    }
+
+    /// The same for a chunk that holds floats and nothing else: values are appended, times are
+    /// returned. `None`, and nothing is appended, if it holds more.
+    pub(crate) fn decode_plain<'k>(
+        self,
+        samples_max: usize,
+        known: &'k mut TimesKnown,
+        values: &mut Vec<f64>,
+    ) -> Result<Option<&'k [TimestampMs]>, Malformed> {
+        let samples = samples_max.min(self.sample_count());
+        decode::plain(self.body(), samples, known, values)
     }
 
     fn body(self) -> &'a [u8] {

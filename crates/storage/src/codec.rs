@@ -69,6 +69,62 @@ impl Sink for Vec<u8> {
     }
 }
 
+/// Bytes of a fixed number at most, and the slack of a move of eight: whoever writes knows that they
+/// do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffer<const BYTES: usize> {
+    bytes: [u8; BYTES],
+    /// From one on, so that a run never stands at zero, which says that there is none.
+    end: usize,
+}
+
+impl<const BYTES: usize> Default for Buffer<BYTES> {
+    fn default() -> Self {
+        Self {
+            bytes: [0; BYTES],
+            end: 1,
+        }
+    }
+}
+
+impl<const BYTES: usize> Buffer<BYTES> {
+    /// What was written.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[1..self.end]
+    }
+
+    /// Appends the first `len` of `bytes`.
+    #[inline]
+    pub(crate) fn put_first<const MOST: usize>(&mut self, bytes: [u8; MOST], len: usize) {
+        self.bytes[self.end..self.end + MOST].copy_from_slice(&bytes);
+        self.end += len;
+    }
+}
+
+impl<const BYTES: usize> Sink for Buffer<BYTES> {
+    #[inline]
+    fn position(&self) -> usize {
+        self.end
+    }
+
+    #[inline]
+    fn put(&mut self, byte: u8) {
+        self.bytes[self.end] = byte;
+        self.end += 1;
+    }
+
+    #[inline]
+    fn put_low(&mut self, n: u64, len: usize) {
+        self.put_first(n.to_le_bytes(), len);
+    }
+
+    #[inline]
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        increment(&mut self.bytes, position, last)
+    }
+}
+
 /// [`Sink::increment`] of bytes in memory.
 #[inline]
 pub(crate) fn increment(bytes: &mut [u8], position: usize, last: u8) -> bool {

@@ -1,5 +1,6 @@
 //! From a chunk's body to columns, many samples at a time where runs allow it.
 
+use super::pack::{self, Packs};
 use super::{HISTOGRAM, START};
 use crate::codec::cursor::Cursor;
 use crate::codec::time::TimeState;
@@ -114,46 +115,119 @@ impl Columns {
     }
 }
 
+/// The times of the packs that were read last. Series that were scraped together have the same, one
+/// after the other: they are followed once. Reuse one to keep its memory.
+#[derive(Debug, Default)]
+pub(crate) struct TimesKnown {
+    first: TimestampMs,
+    bytes: Vec<u8>,
+    /// Behind the times of the packs there may be others.
+    times: Vec<TimestampMs>,
+    samples: usize,
+    /// Behind the last of the packs.
+    state: TimeState,
+}
+
+impl TimesKnown {
+    /// Makes sure that the times of packs are known; returns the state behind them.
+    #[inline]
+    fn know(
+        &mut self,
+        first: TimestampMs,
+        bytes: &[u8],
+        samples: usize,
+    ) -> Result<TimeState, Malformed> {
+        let is_known = (self.first, self.samples) == (first, samples) && self.bytes == bytes;
+        if !is_known {
+            self.follow(first, bytes, samples)?;
+        }
+        Ok(self.state)
+    }
+
+    fn follow(
+        &mut self,
+        first: TimestampMs,
+        bytes: &[u8],
+        samples: usize,
+    ) -> Result<(), Malformed> {
+        self.samples = 0;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.first = first;
+        self.state = TimeState::starting_at(first);
+        self.make_room(samples);
+        pack::times(bytes, &mut self.state, &mut self.times[..samples])?;
+        self.samples = samples;
+        Ok(())
+    }
+
+    fn make_room(&mut self, samples: usize) {
+        if self.times.len() < samples {
+            self.times.resize(samples, 0);
+        }
+    }
+}
+
 /// Appends up to `samples_max` samples of `body` to `into`, which takes memory for so many.
-pub(super) fn body(body: &[u8], samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
+pub(super) fn body(
+    body: &[u8],
+    samples_max: usize,
+    known: &mut TimesKnown,
+    into: &mut Columns,
+) -> Result<(), Malformed> {
     let mut walk = Walk::new(body)?;
+    let packs = Packs::find(body)?;
     let base = into.times.len();
     // Made at their full length: a push for each sample would look at the capacity each time.
-    into.times.resize(base + samples_max, 0);
-    into.values
-        .resize(base + samples_max, HISTOGRAM_PLACEHOLDER);
-    let mut rest = Rest::default();
-    let decoded = samples(&mut walk, &mut rest, base, into);
-    let end = *decoded.as_ref().unwrap_or(&base);
+    let room = samples_max.max(packs.samples);
+    into.times.resize(base + room, 0);
+    into.values.resize(base + room, HISTOGRAM_PLACEHOLDER);
+    let decoded = walk
+        .packed(body, packs, known, &mut into.values[base..])
+        .and_then(|()| {
+            let start = base + packs.samples;
+            into.times[base..start].copy_from_slice(&known.times[..packs.samples]);
+            let mut rest = Rest::default();
+            let end = samples(&mut walk, &mut rest, start, into)?;
+            Ok((rest, end.min(base + samples_max)))
+        });
+    let end = decoded.as_ref().map_or(base, |(_, end)| *end);
     into.times.truncate(end);
     into.values.truncate(end);
-    decoded?;
+    let (rest, _) = decoded?;
     into.fill_starts(rest.start, end);
     Ok(())
 }
 
-/// Appends up to `samples_max` values of `body` to `values` and puts their times into `times`,
-/// from its first place on; returns how many. `None`, and nothing is appended, if there is more to
-/// its samples than that: then [`body`] is to be asked.
-pub(super) fn plain(
+/// Appends up to `samples_max` values of `body` to `values` and returns their times. `None`, and
+/// nothing is appended, if there is more to its samples than that: then [`body`] is to be asked.
+pub(super) fn plain<'k>(
     body: &[u8],
     samples_max: usize,
-    times: &mut Vec<TimestampMs>,
+    known: &'k mut TimesKnown,
     values: &mut Vec<f64>,
-) -> Result<Option<usize>, Malformed> {
+) -> Result<Option<&'k [TimestampMs]>, Malformed> {
     let mut walk = Walk::new(body)?;
+    let packs = Packs::find(body)?;
     let base = values.len();
-    values.resize(base + samples_max, 0.0);
-    if times.len() < samples_max {
-        times.resize(samples_max, 0);
-    }
-    let outcome = walk.floats(times, &mut values[base..]);
+    let room = samples_max.max(packs.samples);
+    values.resize(base + room, 0.0);
+    let mut decode = || {
+        walk.packed(body, packs, known, &mut values[base..])?;
+        known.make_room(room);
+        let (times, values) = (
+            &mut known.times[packs.samples..room],
+            &mut values[base + packs.samples..],
+        );
+        walk.floats(times, values)
+    };
+    let outcome = decode();
     let count = match outcome {
-        Ok((count, Stop::End)) => Some(count),
+        Ok((count, Stop::End)) => Some((packs.samples + count).min(samples_max)),
         _ => None,
     };
     values.truncate(base + count.unwrap_or(0));
-    outcome.map(|_| count)
+    outcome.map(|_| count.map(|count| &known.times[..count]))
 }
 
 /// What only some series have.
@@ -224,6 +298,24 @@ impl<'a> Walk<'a> {
             time_repeats: 0,
             value_repeats: 0,
         })
+    }
+
+    /// Goes on behind the packs: their times are known then, their values the first of `values`.
+    #[inline]
+    fn packed(
+        &mut self,
+        body: &'a [u8],
+        packs: Packs,
+        known: &mut TimesKnown,
+        values: &mut [f64],
+    ) -> Result<(), Malformed> {
+        if packs.samples > 0 {
+            let (times, packed) = packs.bytes(body)?;
+            self.time = known.know(self.time.time, times, packs.samples)?;
+            pack::values(packed, &mut self.value, &mut values[..packs.samples])?;
+            self.cursor = Cursor::new(&body[packs.end()..]);
+        }
+        Ok(())
     }
 
     /// Fills the columns with floats as far as there is nothing else; returns how many.

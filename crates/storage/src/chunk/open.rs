@@ -5,11 +5,12 @@
 //! grows as long as it lies in there; behind a flush the next repeat begins a new one.
 
 use super::decode::Sample;
+use super::pack::{self, Pack, Packs};
 use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
 use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
 use crate::codec::value::{Form, ValueState};
-use crate::codec::{Sink, histogram, increment, push_uvarint, zigzag};
+use crate::codec::{Buffer, Sink, histogram, push_uvarint, zigzag};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ const WHOLE: u16 = u16::MAX;
 /// tells.
 struct Word {
     bits: u128,
-    /// From one on, as in [`Buffer`].
+    /// From one on, as in [`TailBuffer`].
     end: usize,
 }
 
@@ -129,35 +130,7 @@ impl Sink for Word {
 
 /// A buffer for a tail and all that one sample adds to it: a first time, a start, a time and a
 /// value, and the slack of a move of eight bytes.
-struct Buffer {
-    bytes: [u8; 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8],
-    /// From one on, so that a run never stands at zero, which says that there is none.
-    end: usize,
-}
-
-impl Sink for Buffer {
-    #[inline]
-    fn position(&self) -> usize {
-        self.end
-    }
-
-    #[inline]
-    fn put(&mut self, byte: u8) {
-        self.bytes[self.end] = byte;
-        self.end += 1;
-    }
-
-    #[inline]
-    fn put_low(&mut self, n: u64, len: usize) {
-        self.bytes[self.end..self.end + 8].copy_from_slice(&n.to_le_bytes());
-        self.end += len;
-    }
-
-    #[inline]
-    fn increment(&mut self, position: usize, last: u8) -> bool {
-        increment(&mut self.bytes, position, last)
-    }
-}
+type TailBuffer = Buffer<{ 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8 }>;
 
 /// What is known of the newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -339,7 +312,7 @@ impl OpenChunk {
         let mut buffer = self.begin_sample(time, start);
         buffer.put(HISTOGRAM);
         let rare = self.rare.get_or_insert_default();
-        let mut bytes = buffer.bytes[1..buffer.end].to_vec();
+        let mut bytes = buffer.as_bytes().to_vec();
         // The first one of a body says its shape, so that the body decodes from itself.
         histogram::push(&mut bytes, rare.histogram.as_deref(), histogram, hint);
         histogram::replace(&mut rare.histogram, histogram, hint);
@@ -349,7 +322,7 @@ impl OpenChunk {
     }
 
     /// Begins a sample and the chunk if it is the first: all but the value.
-    fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> Buffer {
+    fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> TailBuffer {
         let mut buffer = self.take_tail();
         if self.count == 0 {
             self.begin(&mut buffer, time);
@@ -379,13 +352,13 @@ impl OpenChunk {
         (self.bits, self.int, self.form) = (value.bits, value.int, value.form);
     }
 
-    fn push_time(&mut self, buffer: &mut Buffer, time: TimestampMs) {
+    fn push_time(&mut self, buffer: &mut TailBuffer, time: TimestampMs) {
         let (mut time_run, value_run) = self.runs();
         self.time.push(buffer, &mut time_run, time);
         self.set_runs(time_run, value_run);
     }
 
-    fn push_value(&mut self, buffer: &mut Buffer, float: f64) {
+    fn push_value(&mut self, buffer: &mut TailBuffer, float: f64) {
         let mut value = self.value();
         let (time_run, mut value_run) = self.runs();
         value.push(buffer, &mut value_run, float);
@@ -393,22 +366,20 @@ impl OpenChunk {
         self.set_value(value);
     }
 
-    fn take_tail(&self) -> Buffer {
-        let mut buffer = Buffer {
-            bytes: [0; _],
-            end: 1 + self.tail.len(),
-        };
-        buffer.bytes[1..2 + TAIL_BYTES].copy_from_slice(&self.tail.bytes());
+    fn take_tail(&self) -> TailBuffer {
+        let mut buffer = TailBuffer::default();
+        buffer.put_first(self.tail.bytes(), self.tail.len());
         buffer
     }
 
-    fn put_tail(&mut self, buffer: &Buffer) {
-        if buffer.end > 1 + TAIL_BYTES {
-            return self.flush(&buffer.bytes[1..buffer.end]);
+    fn put_tail(&mut self, buffer: &TailBuffer) {
+        let written = buffer.as_bytes();
+        if written.len() > TAIL_BYTES {
+            return self.flush(written);
         }
         let mut bytes = [0; TAIL_BYTES + 1];
-        bytes[..buffer.end - 1].copy_from_slice(&buffer.bytes[1..buffer.end]);
-        self.tail = Tail::new(u128::from_le_bytes(bytes), buffer.end - 1);
+        bytes[..written.len()].copy_from_slice(written);
+        self.tail = Tail::new(u128::from_le_bytes(bytes), written.len());
     }
 
     /// Puts `bytes` behind the body, and nothing into the tail.
@@ -416,6 +387,13 @@ impl OpenChunk {
     fn flush(&mut self, bytes: &[u8]) {
         let used = self.used_body().len();
         let needed = used + bytes.len();
+        self.make_room(needed);
+        self.body[used..needed].copy_from_slice(bytes);
+        self.end_body(needed);
+    }
+
+    /// Makes the body hold so many bytes.
+    fn make_room(&mut self, needed: usize) {
         if needed > self.body.len() {
             // Bodies are most of a head's memory: half as much again, in steps that allocators
             // serve without waste.
@@ -428,10 +406,43 @@ impl OpenChunk {
             body.resize(wanted, 0);
             self.body = body.into_boxed_slice();
         }
-        self.body[used..needed].copy_from_slice(bytes);
-        self.used = u16::try_from(needed).unwrap_or(WHOLE);
+    }
+
+    /// The body holds all that there is, in its first `used` bytes.
+    fn end_body(&mut self, used: usize) {
+        self.used = u16::try_from(used).unwrap_or(WHOLE);
         self.tail = Tail::default();
         self.runs_at = 0;
+    }
+
+    /// Packs the samples behind the last pack if it is time to: see [`pack::is_due`].
+    #[inline]
+    pub(crate) fn pack_if_due(&mut self, phase: u32) {
+        if pack::is_due(self.sample_count(), phase) && self.rare.is_none() {
+            self.pack();
+        }
+    }
+
+    /// If it cannot be done now, it is not done in this chunk again: there are too many samples
+    /// behind the last pack from then on.
+    #[inline(never)]
+    fn pack(&mut self) {
+        let tail = self.tail.bytes();
+        self.flush(&tail[..self.tail.len()]);
+        let Ok(before) = Packs::find(self.used_body()) else {
+            return;
+        };
+        let samples = self.sample_count() - before.samples;
+        let loose = &self.used_body()[before.end()..];
+        let Some(pack) = Pack::of(before, loose, samples) else {
+            return;
+        };
+        let Some(after) = before.with(&pack, self.value().is_raw()) else {
+            return;
+        };
+        self.make_room(after.end());
+        after.insert(before, &pack, &mut self.body);
+        self.end_body(after.end());
     }
 
     fn used_body(&self) -> &[u8] {
@@ -442,7 +453,7 @@ impl OpenChunk {
     }
 
     /// Begins a body at `time`.
-    fn begin(&mut self, buffer: &mut Buffer, time: TimestampMs) {
+    fn begin(&mut self, buffer: &mut TailBuffer, time: TimestampMs) {
         buffer.put_low(time as u64, 8);
         self.time = TimeState::starting_at(time);
         self.known = Known::Sample;
@@ -455,7 +466,7 @@ impl OpenChunk {
     }
 
     #[cold]
-    fn push_start(&mut self, buffer: &mut Buffer, start: TimestampMs) {
+    fn push_start(&mut self, buffer: &mut TailBuffer, start: TimestampMs) {
         let rare = self.rare.get_or_insert_default();
         buffer.put(START);
         push_uvarint(buffer, zigzag(start.wrapping_sub(rare.start)));

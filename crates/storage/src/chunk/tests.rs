@@ -35,12 +35,20 @@ fn push(open: &mut OpenChunk, sample: &Sample) {
     }
 }
 
-/// Encodes, decodes and compares bit for bit; also every prefix length in `limits`, and the half
-/// behind the middle. Returns the bytes.
+/// Encodes, decodes and compares bit for bit; also the first half, and the half behind the middle:
+/// as codes, and packed in several phases. Returns the bytes of the codes.
 fn check(samples: &[Sample], context: &str) -> Vec<u8> {
+    for phase in [0, 3, 10] {
+        check_packed(samples, Some(phase), &format!("{context}, phase {phase}"));
+    }
+    check_packed(samples, None, context)
+}
+
+fn check_packed(samples: &[Sample], phase: Option<u32>, context: &str) -> Vec<u8> {
     let mut open = OpenChunk::default();
     for sample in samples {
         push(&mut open, sample);
+        phase.inspect(|phase| open.pack_if_due(*phase));
     }
     let chunk = open.snapshot().unwrap();
     compare(&chunk, samples, samples.len(), context);
@@ -277,6 +285,98 @@ fn chunk_of_random_samples_returns_every_bit() {
     }
 }
 
+#[test]
+fn chunk_of_steady_series_packs_into_its_documented_bytes() {
+    let bytes = |value: fn(i64) -> f64| {
+        let samples: Vec<_> = (0..480)
+            .map(|i| (1_763_000_000_000 + i * 15_000, value(i)))
+            .collect();
+        check_packed(&floats(&samples), Some(0), "steady").len()
+    };
+    // Header, first time, what says that there are packs; two codes of times before they are a
+    // byte for 16.
+    let times = 10 + 8 + 7 + 4 + 30;
+    // A constant is a byte for 16 after the first step, a count two more of one bit each.
+    assert_eq!(bytes(|_| 7.0), times + 30 + 1);
+    assert_eq!(bytes(|i| i as f64), times + 30 * 3);
+    assert_eq!(bytes(|i| (i % 2) as f64), times + 30 * 5);
+    assert_eq!(bytes(|i| (i + 1) as f64 * 0.25), times + 30 * 11 + 2);
+}
+
+#[test]
+fn chunk_of_packs_is_damaged_and_nothing_panics() {
+    for seed in 0..2_000 {
+        let rng = SimRng::new(seed);
+        let mut open = OpenChunk::default();
+        let (kind, mut before) = (rng.next_u64() % 10, 0.0);
+        for i in 0..20 + rng.next_u64() % 80 {
+            let value = random_value(&rng, kind, before);
+            if let Value::Float(v) = value {
+                before = v;
+            }
+            let (time, start) = (i as i64 * 15_000, START_UNKNOWN);
+            push(&mut open, &Sample { time, start, value });
+            open.pack_if_due(0);
+        }
+        let mut bytes = open.snapshot().unwrap().as_bytes().to_vec();
+        for _ in 0..1 + rng.next_u64() % 4 {
+            let at = HEADER_BYTES + rng.next_u64() as usize % (bytes.len() - HEADER_BYTES);
+            bytes[at] = rng.next_u64() as u8;
+        }
+        if rng.next_u64().is_multiple_of(2) {
+            bytes.truncate(HEADER_BYTES + rng.next_u64() as usize % bytes.len());
+        }
+        let view = ChunkView::new(&bytes);
+        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
+        let decoded = view.decode(usize::MAX, &mut known, &mut columns);
+        assert_eq!(columns.times.len(), columns.values.len(), "seed {seed}");
+        let mut values = Vec::new();
+        let plain = view.decode_plain(usize::MAX, &mut known, &mut values);
+        if let (Ok(()), Ok(Some(times))) = (decoded, plain) {
+            assert_eq!(columns.times, times, "seed {seed}");
+            let bits = |v: &f64| v.to_bits();
+            assert!(columns.values.iter().map(bits).eq(values.iter().map(bits)));
+        }
+    }
+}
+
+#[test]
+fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
+    let of = |late: i64, count: i64, value: f64| {
+        let mut open = OpenChunk::default();
+        for i in 0..count {
+            let late = if i == 40 { late } else { 0 };
+            open.push_float(i * 15_000 + late, START_UNKNOWN, value * i as f64);
+            open.pack_if_due(5);
+        }
+        open.snapshot().unwrap()
+    };
+    let chunks = [
+        of(0, 60, 1.0),
+        of(0, 60, 2.0),
+        of(3, 60, 2.0),
+        of(3, 90, 2.5),
+        of(3, 8, 2.5),
+        of(3, 90, 0.0),
+        of(0, 61, 0.1),
+    ];
+    let mut known = TimesKnown::default();
+    for chunk in &chunks {
+        let (mut alone, mut values) = (Columns::default(), Vec::new());
+        chunk.decode(usize::MAX, &mut alone).unwrap();
+        let plain = chunk
+            .view()
+            .decode_plain(usize::MAX, &mut known, &mut values);
+        assert_eq!(plain.unwrap(), Some(&*alone.times));
+        assert_eq!(values, alone.values);
+        let mut columns = Columns::default();
+        chunk.view().decode(50, &mut known, &mut columns).unwrap();
+        let seen = alone.times.len().min(50);
+        assert_eq!(columns.times, alone.times[..seen]);
+        assert_eq!(columns.values, alone.values[..seen]);
+    }
+}
+
 /// Fails when the bytes change: `docs/format/chunk.md` goes with them.
 #[test]
 fn chunk_golden_bytes_stay() {
@@ -307,4 +407,43 @@ fn chunk_golden_bytes_stay() {
     ]
     .concat();
     assert_eq!(check(&samples, "golden"), golden);
+}
+
+/// Fails when the bytes change: `docs/format/chunk.md` goes with them.
+#[test]
+fn chunk_golden_bytes_of_packs_stay() {
+    let value = |i: i64| match i {
+        0..3 => 1_000.5,
+        3..16 => 1_000.5 + (i % 3) as f64,
+        18 => f64::NAN,
+        _ => 4.0,
+    };
+    let time = |i: i64| 1_000 + i * 15_000 + if i == 12 { 7 } else { 0 };
+    let samples: Vec<(i64, f64)> = (0..34).map(|i| (time(i), value(i))).collect();
+    let golden: Vec<u8> = [
+        // 34 samples and the time of the last.
+        &[34, 0][..],
+        &[0x80, 0x91, 7, 0, 0, 0, 0, 0],
+        // The first time; packs of 32 samples, bytes of their times and values.
+        &[0xe8, 3, 0, 0, 0, 0, 0, 0],
+        &[0xf9, 32, 0, 10, 0, 34, 0],
+        // No distance yet, then 15,000 for eleven times, a late one, and two that are not.
+        &[0xc0, 0xf1, 0x30, 0x75, 0xc9],
+        &[14, 27, 14, 0xc0],
+        // A pack without anything late.
+        &[0xcf],
+        // 10,005 / 10^1, and zigzags of six bits: steps of zero, ten and minus twenty.
+        &[0x39, 1, 0x80 | 0x40 | 6, 0xaa, 0x9c, 1],
+        &[
+            0, 0, 0, 0x14, 0x75, 0x52, 0xd4, 0x49, 0x51, 0x27, 0x45, 0x9d,
+        ],
+        // Codes: a step down, a repeat, NaN, the integer again and twelve repeats.
+        &[0x3a, 0xe1, 0xd9, 0x4d, 0xa0],
+        &[0xef, 0, 0, 0, 0, 0, 0, 0xe8, 0x3f, 0, 0xab],
+        // Two samples that are not packed.
+        &[0xc1, 0xa1],
+    ]
+    .concat();
+    let bytes = check_packed(&floats(&samples), Some(0), "golden");
+    assert_eq!(bytes, golden, "{bytes:02x?}");
 }

@@ -48,6 +48,17 @@ impl Scale {
         }
     }
 
+    /// The floats that as many integers stand for.
+    #[inline]
+    pub(crate) fn floats(self, ints: &[i64], floats: &mut [f64]) {
+        let power = self.exponent();
+        match self.0 {
+            0 => each(ints, floats, |float| float),
+            1..16 => each(ints, floats, |float| float / POWERS[power]),
+            _ => each(ints, floats, |float| float * INVERSES[power]),
+        }
+    }
+
     /// The integer that stands for `value`, if one does to the bit.
     #[inline]
     pub(crate) fn int(self, value: f64) -> Option<i64> {
@@ -66,6 +77,13 @@ impl Scale {
         (0..32)
             .filter_map(Scale::from_code)
             .find_map(|scale| Some((scale, scale.int(value)?)))
+    }
+}
+
+#[inline]
+fn each(ints: &[i64], floats: &mut [f64], scale: impl Fn(f64) -> f64) {
+    for (float, int) in floats.iter_mut().zip(ints) {
+        *float = scale(*int as f64);
     }
 }
 

@@ -20,6 +20,49 @@ const TWELVE_BITS: u8 = 0xe0;
 const BYTES: u8 = 0xf0;
 const BYTES_LAST: u8 = 0xf7;
 
+/// What an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    /// So many timestamps at the distance of the newest.
+    Repeats(u32),
+    /// The zigzag of what the distance changes by.
+    Change(u64),
+}
+
+impl Code {
+    /// What `op` says, with what follows on it.
+    #[inline(always)]
+    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Self::Change(match op {
+            ..RUN => u64::from(op),
+            RUN..TWELVE_BITS => return Ok(Self::Repeats(u32::from(op - RUN) + 1)),
+            TWELVE_BITS..BYTES => u64::from(op & 0x0f) << 8 | u64::from(cursor.byte()?),
+            BYTES..=BYTES_LAST => cursor.number(usize::from(op - BYTES) + 1)?,
+            _ => return Err(Malformed("unknown time code")),
+        }))
+    }
+}
+
+/// Appends the zigzag of a change of the distance. `run_at` is where the run that may grow stands
+/// in `out`, zero for none.
+#[inline]
+pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
+    if change == 0 {
+        return push_repeat(out, run_at, RUN, RUN_MAX);
+    }
+    *run_at = 0;
+    if change < u64::from(RUN) {
+        out.put(change as u8);
+    } else if change < 1 << 12 {
+        out.put(TWELVE_BITS | (change >> 8) as u8);
+        out.put(change as u8);
+    } else {
+        let len = byte_len(change);
+        out.put(BYTES + len as u8 - 1);
+        out.put_low(change, len);
+    }
+}
+
 /// What the next timestamp is measured against. An encoder and its decoder go through the same
 /// states.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,20 +85,7 @@ impl TimeState {
         let delta = time.wrapping_sub(self.time);
         let change = zigzag(delta.wrapping_sub(self.delta));
         *self = Self { time, delta };
-        if change == 0 {
-            return push_repeat(out, run_at, RUN, RUN_MAX);
-        }
-        *run_at = 0;
-        if change < u64::from(RUN) {
-            out.put(change as u8);
-        } else if change < 1 << 12 {
-            out.put(TWELVE_BITS | (change >> 8) as u8);
-            out.put(change as u8);
-        } else {
-            let len = byte_len(change);
-            out.put(BYTES + len as u8 - 1);
-            out.put_low(change, len);
-        }
+        push_change(out, run_at, change);
     }
 
     /// Goes one unchanged distance on.
@@ -69,16 +99,14 @@ impl TimeState {
     /// nothing is done yet; otherwise the state has moved on and it returns zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
-        let change = match op {
-            ..RUN => u64::from(op),
-            RUN..TWELVE_BITS => return Ok(u32::from(op - RUN) + 1),
-            TWELVE_BITS..BYTES => u64::from(op & 0x0f) << 8 | u64::from(cursor.byte()?),
-            BYTES..=BYTES_LAST => cursor.number(usize::from(op - BYTES) + 1)?,
-            _ => return Err(Malformed("unknown time code")),
-        };
-        self.delta = self.delta.wrapping_add(unzigzag(change));
-        self.repeat();
-        Ok(0)
+        match Code::read(op, cursor)? {
+            Code::Repeats(repeats) => Ok(repeats),
+            Code::Change(change) => {
+                self.delta = self.delta.wrapping_add(unzigzag(change));
+                self.repeat();
+                Ok(0)
+            }
+        }
     }
 }
 

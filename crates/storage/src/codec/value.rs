@@ -57,6 +57,42 @@ impl Form {
     }
 }
 
+/// What an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    /// So many times the newest bits.
+    Repeats(u32),
+    /// The zigzag of the integer's step.
+    Step(u64),
+    /// The newest bits but for these.
+    Xor(u64),
+    /// A scale and a step follow.
+    Scale,
+}
+
+impl Code {
+    /// What `op` says, with what follows on it.
+    #[inline(always)]
+    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match op {
+            ..RUN => Self::Step(u64::from(op)),
+            RUN..THIRTEEN_BITS => Self::Repeats(u32::from(op - RUN) + 1),
+            THIRTEEN_BITS..BYTES => {
+                Self::Step(u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?))
+            }
+            BYTES..XOR => Self::Step(cursor.number(usize::from(op - BYTES) + 1)?),
+            XOR..=XOR_LAST => Self::Xor(cursor.number(usize::from(op - XOR) + 1)?),
+            SCALE => Self::Scale,
+            _ => return Err(Malformed("unknown value code")),
+        })
+    }
+}
+
+/// Appends one more repeat. `run_at` is where the run that may grow stands in `out`, zero for none.
+pub(crate) fn push_run(out: &mut impl Sink, run_at: &mut u16) {
+    push_repeat(out, run_at, RUN, RUN_MAX);
+}
+
 impl ValueState {
     /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
     pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
@@ -174,45 +210,56 @@ impl ValueState {
     /// otherwise the state has moved on to the next value and it returns zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
-        let step = match op {
-            ..RUN => u64::from(op),
-            RUN..THIRTEEN_BITS => return Ok(u32::from(op - RUN) + 1),
-            THIRTEEN_BITS..BYTES => u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?),
-            BYTES..XOR => cursor.number(usize::from(op - BYTES) + 1)?,
-            XOR..=XOR_LAST => {
-                self.bits ^= cursor.number(usize::from(op - XOR) + 1)?;
+        match Code::read(op, cursor)? {
+            Code::Repeats(repeats) => return Ok(repeats),
+            Code::Step(step) => self.follow(step),
+            Code::Xor(bits) => {
+                self.bits ^= bits;
                 self.form.misses |= RAW;
-                return Ok(0);
             }
-            SCALE => {
-                (*self, *cursor) = self.rescaled(*cursor)?;
-                return Ok(0);
-            }
-            _ => return Err(Malformed("unknown value code")),
-        };
-        self.follow(step);
+            Code::Scale => (*self, *cursor) = self.rescaled(*cursor)?,
+        }
         Ok(0)
     }
 
+    /// Goes a zigzag step on.
     #[inline]
-    fn follow(&mut self, step: u64) {
+    pub(crate) fn follow(&mut self, step: u64) {
         self.int = self.int.wrapping_add(unzigzag(step));
         self.form.misses &= !RAW;
         self.bits = self.form.scale.float(self.int).to_bits();
+    }
+
+    /// Goes on to the last of `ints`, of which there is at least one; `floats` are what they and
+    /// those before it stand for.
+    #[inline]
+    pub(crate) fn follow_all(&mut self, ints: &[i64], floats: &mut [f64]) {
+        self.form.scale.floats(ints, floats);
+        if let (Some(int), Some(float)) = (ints.last(), floats.last()) {
+            (self.int, self.bits) = (*int, float.to_bits());
+            self.form.misses &= !RAW;
+        }
+    }
+
+    /// Whether the newest float is not what the integer and the scale say.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.form.is_raw()
+    }
+
+    /// Turns to the scale with this code; the integer before is 0 then.
+    pub(crate) fn rescale(&mut self, code: u8) -> Result<(), Malformed> {
+        self.form.scale = Scale::from_code(code).ok_or(Malformed("unknown scale"))?;
+        self.int = 0;
+        Ok(())
     }
 
     /// What follows on a change of the scale. By value, so that state and cursor of whoever calls
     /// can stay in registers.
     #[cold]
     fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
-        self.form.scale = Scale::from_code(cursor.byte()?).ok_or(Malformed("unknown scale"))?;
-        self.int = 0;
-        let op = cursor.byte()?;
-        let step = match op {
-            ..RUN => u64::from(op),
-            THIRTEEN_BITS..BYTES => u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?),
-            BYTES..XOR => cursor.number(usize::from(op - BYTES) + 1)?,
-            _ => return Err(Malformed("scale without an integer")),
+        self.rescale(cursor.byte()?)?;
+        let Code::Step(step) = Code::read(cursor.byte()?, &mut cursor)? else {
+            return Err(Malformed("scale without an integer"));
         };
         self.follow(step);
         Ok((self, cursor))

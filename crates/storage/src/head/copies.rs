@@ -5,7 +5,7 @@
 //! Invariant: a copy never changes, and samples that were hidden when it was made stay hidden.
 
 use super::series::Series;
-use crate::chunk::{Chunk, ChunkView, Columns};
+use crate::chunk::{Chunk, ChunkView, Columns, TimesKnown};
 use crate::codec::Malformed;
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -152,7 +152,11 @@ impl<'a> Copied<'a> {
     }
 
     /// Appends its samples to `into`.
-    pub(crate) fn decode(self, into: &mut Columns) -> Result<(), Malformed> {
+    pub(crate) fn decode(
+        self,
+        known: &mut TimesKnown,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
         let count = self.chunks().count();
         for (i, chunk) in self.chunks().enumerate() {
             let is_last = i + 1 == count;
@@ -161,7 +165,7 @@ impl<'a> Copied<'a> {
             } else {
                 usize::MAX
             };
-            chunk.decode(samples_max, into)?;
+            chunk.decode(samples_max, known, into)?;
         }
         Ok(())
     }

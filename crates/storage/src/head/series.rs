@@ -127,7 +127,10 @@ impl Series {
             self.close_chunk();
         }
         match value {
-            Value::Float(value) => self.open.push_float(time, start, value),
+            Value::Float(value) => {
+                self.open.push_float(time, start, value);
+                self.open.pack_if_due(Chunk::phase(self.slot));
+            }
             Value::Histogram(histogram) => {
                 let previous = match self.open.newest() {
                     Newest::Histogram(previous) => Some(previous),
@@ -149,6 +152,7 @@ impl Series {
         }
         let before = self.open.memory_bytes();
         self.open.push_sole(time, value);
+        self.open.pack_if_due(Chunk::phase(self.slot));
         Some(self.open.memory_bytes() - before)
     }
 
@@ -253,7 +257,10 @@ impl Series {
         let mut open = OpenChunk::default();
         for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
             match value {
-                Sample::Float(value) => open.push_float(at, start, value),
+                Sample::Float(value) => {
+                    open.push_float(at, start, value);
+                    open.pack_if_due(Chunk::phase(self.slot));
+                }
                 Sample::Histogram(histogram) => {
                     open.push_histogram(at, start, &histogram, histogram.reset_hint)
                 }

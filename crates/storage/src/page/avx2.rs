@@ -9,7 +9,6 @@
 
 #![allow(unsafe_code)]
 
-use super::bits::VECTOR;
 use super::floats::Scaling;
 use std::arch::x86_64::*;
 
@@ -30,13 +29,7 @@ impl Avx2 {
     /// As [`super::bits::unpack`], of the 1 to 64 bits wide numbers whose words are `rows`. Behind
     /// them there must be a row more, of anything; whatever lacks reads as zero.
     #[inline]
-    pub(super) fn unpack(
-        self,
-        rows: &[[u8; ROW]],
-        width: usize,
-        low: i64,
-        out: &mut [i64; VECTOR],
-    ) {
+    pub(super) fn unpack(self, rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe {
             match width {
@@ -48,7 +41,7 @@ impl Avx2 {
 
     /// As [`super::ints::add_up`].
     #[inline]
-    pub(super) fn add_up(self, before: i64, out: &mut [i64; VECTOR]) -> i64 {
+    pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe { add_up(before, out) }
     }
@@ -100,7 +93,7 @@ fn load_rows(rows: &[[u8; ROW]], first: usize, second: usize) -> (__m256i, __m25
 
 /// Eight numbers at a time.
 #[target_feature(enable = "avx2,fma")]
-fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64; VECTOR]) {
+fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
     let mask = _mm256_set1_epi32((u32::MAX >> (32 - width)) as i32);
     let low = _mm256_set1_epi64x(low);
     let mut bit = 0;
@@ -136,7 +129,7 @@ fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64; VEC
 
 /// Four numbers at a time.
 #[target_feature(enable = "avx2,fma")]
-fn unpack_wide(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64; VECTOR]) {
+fn unpack_wide(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
     let mask = _mm256_set1_epi64x((u64::MAX >> (64 - width)) as i64);
     let low = _mm256_set1_epi64x(low);
     let mut bit = 0;
@@ -155,7 +148,7 @@ fn unpack_wide(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64; VECTO
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn add_up(before: i64, out: &mut [i64; VECTOR]) -> i64 {
+fn add_up(before: i64, out: &mut [i64]) -> i64 {
     let mut sums = _mm256_set1_epi64x(before);
     for four in out.as_chunks_mut::<4>().0 {
         let n = load_four(four);

@@ -74,14 +74,15 @@ fn put(packed: &mut [u8], lanes: usize, lane: usize, done: usize, bytes: &[u8]) 
 }
 
 /// Reads `count` numbers of `width` bits, at most [`VECTOR`] and 64, adds `low` to each, wrapping,
-/// and puts them into the front of `out`; what lies behind them there may change.
+/// and puts those into `out` for which it has room, a multiple of eight; what lies behind them there
+/// may change.
 #[inline]
 pub(super) fn unpack(
     cursor: &mut Cursor<'_>,
     count: usize,
     width: usize,
     low: i64,
-    (with, out): (Instructions, &mut [i64; VECTOR]),
+    (with, out): (Instructions, &mut [i64]),
 ) -> Result<(), Malformed> {
     let rest = cursor.rest();
     let bytes = cursor.bytes(packed_bytes(count, width))?;
@@ -94,7 +95,7 @@ pub(super) fn unpack(
     Ok(())
 }
 
-fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64; VECTOR]) {
+fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     const LANES: usize = 4;
     // One word more than there is: the last number of a lane may look at it, and masks it out.
     let mut words = [[0u32; LANES]; NARROW + 1];
@@ -122,7 +123,7 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64; VECTOR]) 
     }
 }
 
-fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64; VECTOR]) {
+fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     const LANES: usize = 2;
     let mut words = [[0u64; LANES]; 65];
     let (full, rest) = bytes.as_chunks::<16>();

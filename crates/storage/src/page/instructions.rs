@@ -3,7 +3,6 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2::Avx2;
-use super::bits::VECTOR;
 use super::floats::Scaling;
 
 /// A choice of instructions.
@@ -55,12 +54,12 @@ impl Instructions {
         _bytes: &[u8],
         _width: usize,
         _low: i64,
-        _out: &mut [i64; VECTOR],
+        _out: &mut [i64],
     ) -> bool {
         false
     }
 
-    pub(super) fn add_up(self, _before: i64, _out: &mut [i64; VECTOR]) -> Option<i64> {
+    pub(super) fn add_up(self, _before: i64, _out: &mut [i64]) -> Option<i64> {
         None
     }
 
@@ -81,7 +80,7 @@ impl Instructions {
         bytes: &[u8],
         width: usize,
         low: i64,
-        out: &mut [i64; VECTOR],
+        out: &mut [i64],
     ) -> bool {
         let Some(avx2) = self.avx2 else {
             return false;
@@ -103,7 +102,7 @@ impl Instructions {
 
     /// Does what [`super::ints::add_up`] does.
     #[inline]
-    pub(super) fn add_up(self, before: i64, out: &mut [i64; VECTOR]) -> Option<i64> {
+    pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> Option<i64> {
         self.avx2.map(|avx2| avx2.add_up(before, out))
     }
 
@@ -149,6 +148,7 @@ fn whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; 16];
 
 #[cfg(test)]
 mod tests {
+    use super::super::bits::VECTOR;
     use super::super::floats::append_floats;
     use super::super::ints::add_up;
     use super::*;

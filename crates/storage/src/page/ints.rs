@@ -148,18 +148,21 @@ pub(super) fn read(
         if start >= wanted.end {
             break;
         }
+        // Loops go through eight at a time, and no further than somebody wants.
+        let needed = (wanted.end - start).next_multiple_of(8).min(VECTOR);
+        let out = &mut out[..needed];
         let count = (count - start).min(VECTOR);
         let low = if head.has_lows { cursor.uvarint()? } else { 0 };
         if head.transform == PLAIN && start + count <= wanted.start {
             vector::skip(cursor, count)?;
             continue;
         }
-        head.numbers(cursor, count, low as i64, (with, out))?;
+        head.numbers(cursor, count, low as i64, (with, &mut *out))?;
         match head.transform {
             PLAIN => (),
             DELTA => {
                 let (before, _) = state.unwrap_or((head.base.wrapping_sub(out[0]), 0));
-                state = Some((add_up(before, (with, out)), 0));
+                state = Some((add_up(before, (with, &mut *out)), 0));
             }
             _ => {
                 // What comes before the first two makes them the base and the first difference.
@@ -167,7 +170,7 @@ pub(super) fn read(
                 let first = second.wrapping_sub(out[0]);
                 let before = head.base.wrapping_sub(second);
                 let (before, difference) = state.unwrap_or((before, first));
-                let difference = add_up(difference, (with, out));
+                let difference = add_up(difference, (with, &mut *out));
                 state = Some((add_up(before, (with, out)), difference));
             }
         }
@@ -183,7 +186,7 @@ impl Head {
         cursor: &mut Cursor<'_>,
         count: usize,
         less: i64,
-        (with, out): (Instructions, &mut [i64; VECTOR]),
+        (with, out): (Instructions, &mut [i64]),
     ) -> Result<(), Malformed> {
         let low = match self.transform {
             PLAIN => self.base,
@@ -192,7 +195,7 @@ impl Head {
         if self.step == 1 && !self.is_folded {
             return vector::read(cursor, count, low.wrapping_add(less), (with, out));
         }
-        vector::read(cursor, count, less, (with, out))?;
+        vector::read(cursor, count, less, (with, &mut *out))?;
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
@@ -212,7 +215,7 @@ impl Head {
 
 /// Makes each difference the sum of all up to it and of `before`; returns the last one.
 #[inline]
-pub(super) fn add_up(before: i64, (with, out): (Instructions, &mut [i64; VECTOR])) -> i64 {
+pub(super) fn add_up(before: i64, (with, out): (Instructions, &mut [i64])) -> i64 {
     if let Some(last) = with.add_up(before, out) {
         return last;
     }

@@ -22,6 +22,8 @@ const TIMES_KEPT: usize = 8;
 /// through for each series of a family.
 const PAGES_KEPT: usize = 8;
 
+const LACKS_SAMPLES: Malformed = Malformed("column does not hold the samples it counts");
+
 /// An opened page. Header and directory are checked; a stripe is when it is first read.
 #[derive(Debug)]
 pub struct Page {
@@ -162,9 +164,32 @@ impl Page {
         self.decode_values(column, start..end, scratch, into)?;
         into.times.extend_from_slice(&times[start..end]);
         if into.values.len() != into.times.len() {
-            return Err(Malformed("column does not hold the samples it counts"));
+            return Err(LACKS_SAMPLES);
         }
         Ok(())
+    }
+
+    /// Appends the samples of a column that lie in `range` to `times` and `values`, if it holds
+    /// floats without start timestamps; `false`, and nothing is appended, if not.
+    pub(crate) fn decode_plain(
+        &self,
+        column: &Column,
+        range: TimeRange,
+        scratch: &mut Scratch,
+        (times, values): (&mut Vec<TimestampMs>, &mut Vec<f64>),
+    ) -> Result<bool, Malformed> {
+        if column.kind == Kind::Mixed || column.starts != 0 {
+            return Ok(false);
+        }
+        let kept = self.times(column, scratch)?;
+        let wanted = range.indexes(&kept);
+        let end = values.len() + wanted.len();
+        self.decode_floats(column, wanted.clone(), scratch, values)?;
+        if values.len() != end {
+            return Err(LACKS_SAMPLES);
+        }
+        times.extend_from_slice(&kept[wanted]);
+        Ok(true)
     }
 
     /// Appends the samples `wanted` of a column, counted from its first, to the values and
@@ -176,28 +201,37 @@ impl Page {
         scratch: &mut Scratch,
         into: &mut Columns,
     ) -> Result<(), Malformed> {
+        if column.kind != Kind::Mixed {
+            return self.decode_floats(column, wanted, scratch, &mut into.values);
+        }
+        let wanted = wanted.start.min(column.count)..wanted.end.min(column.count);
+        let cursor = self.stripe(column.offset)?.cursor(column.offset)?;
+        mixed::read(cursor, column.count, wanted, into)
+    }
+
+    /// Appends the values `wanted` of a column that holds floats alone.
+    fn decode_floats(
+        &self,
+        column: &Column,
+        wanted: Range<usize>,
+        scratch: &mut Scratch,
+        into: &mut Vec<f64>,
+    ) -> Result<(), Malformed> {
         let wanted = wanted.start.min(column.count)..wanted.end.min(column.count);
         let stripe = self.stripe(column.offset)?;
-        match column.kind {
-            Kind::Constant => {
-                let value = values::read_constant(stripe.cursor(column.offset)?)?;
-                let end = into.values.len() + wanted.len();
-                into.values.resize(end, value);
-                Ok(())
-            }
-            Kind::Floats => {
-                let at = column.offset.wrapping_sub(stripe.start);
-                let stripe = Stripe {
-                    page: &self.bytes,
-                    index: stripe.index,
-                    bytes: stripe.bytes,
-                };
-                let (count, values) = (column.count, &mut into.values);
-                let reader = scratch.reader_of(&self.bytes);
-                reader.read(stripe, at, count, wanted, values)
-            }
-            Kind::Mixed => mixed::read(stripe.cursor(column.offset)?, column.count, wanted, into),
+        if column.kind == Kind::Constant {
+            let value = values::read_constant(stripe.cursor(column.offset)?)?;
+            into.resize(into.len() + wanted.len(), value);
+            return Ok(());
         }
+        let at = column.offset.wrapping_sub(stripe.start);
+        let stripe = Stripe {
+            page: &self.bytes,
+            index: stripe.index,
+            bytes: stripe.bytes,
+        };
+        let reader = scratch.reader_of(&self.bytes);
+        reader.read(stripe, at, column.count, wanted, into)
     }
 
     /// Appends start timestamps, of which `into` has none or as many as times.

@@ -92,14 +92,14 @@ impl Layout {
     }
 }
 
-/// Reads `count` numbers, at most [`VECTOR`], adds `low` to each, wrapping, and puts them into the
-/// front of `out`; what lies behind them there may change.
+/// Reads `count` numbers, at most [`VECTOR`], adds `low` to each, wrapping, and puts those into
+/// `out` for which it has room, a multiple of eight; what lies behind them there may change.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     count: usize,
     low: i64,
-    (with, out): (Instructions, &mut [i64; VECTOR]),
+    (with, out): (Instructions, &mut [i64]),
 ) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     if exceptions == 0 {
@@ -110,13 +110,15 @@ pub(super) fn read(
     for _ in 0..exceptions {
         cursor.uvarint()?;
     }
-    bits::unpack(cursor, count, width, low, (with, out))?;
+    bits::unpack(cursor, count, width, low, (with, &mut *out))?;
     for position in positions {
         let high = highs.uvarint()?.checked_shl(width as u32).unwrap_or(0);
-        let n = out
-            .get_mut(usize::from(*position))
-            .ok_or(Malformed("exception beyond its vector"))?;
-        *n = n.wrapping_add(high as i64);
+        if usize::from(*position) >= count {
+            return Err(Malformed("exception beyond its vector"));
+        }
+        if let Some(n) = out.get_mut(usize::from(*position)) {
+            *n = n.wrapping_add(high as i64);
+        }
     }
     Ok(())
 }

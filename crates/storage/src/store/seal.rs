@@ -19,7 +19,7 @@ use super::coverage::Due;
 use super::options::Sealing;
 use super::upkeep::Upkeep;
 use super::{Store, SyncMode, lock};
-use crate::chunk::Columns;
+use crate::chunk::{Columns, TimesKnown};
 use crate::codec::Malformed;
 use crate::error::StorageError;
 use crate::head::copies::Copies;
@@ -254,10 +254,13 @@ impl Store {
             log_from: unsealed_after.next(),
             log_to: sealed_up_to,
         });
-        let mut columns = Columns::default();
+        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
         for series in &taken.series {
             columns.clear();
-            taken.copies.get(series.copy).decode(&mut columns)?;
+            taken
+                .copies
+                .get(series.copy)
+                .decode(&mut known, &mut columns)?;
             columns.truncate(columns.times.partition_point(|t| *t <= due.end));
             let family = self.index.family(series.slot).map(Family);
             while !columns.times.is_empty() && page.push(series.slot, family, &columns).is_err() {

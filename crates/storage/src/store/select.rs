@@ -7,7 +7,7 @@
 
 use super::visible::Visible;
 use super::{Store, lock};
-use crate::chunk::Columns;
+use crate::chunk::{Columns, TimesKnown};
 use crate::codec::Malformed;
 use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
@@ -22,7 +22,7 @@ use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{SelectRequest, Selection};
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ struct HeadSelection {
 #[derive(Default)]
 struct Memory {
     columns: Columns,
+    times: Vec<TimestampMs>,
+    known: TimesKnown,
     page: Scratch,
 }
 
@@ -152,7 +154,6 @@ impl HeadSelection {
         series: Range<usize>,
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
-        let Memory { columns, page } = memory;
         let mut open = OpenGroup::default();
         for i in series {
             let slot = self.slots[i];
@@ -160,9 +161,10 @@ impl HeadSelection {
             if open.group != Some(group) {
                 open.turn_to(group, self.pages(slot));
             }
-            if self.needs_pages(i, &open) || !self.read_plain(i, columns, into)? {
+            if !self.read_plain(i, &mut open, memory, into)? {
+                let columns = &mut memory.columns;
                 columns.clear();
-                self.decode(i, (&mut open, page), columns)?;
+                self.decode(i, (&mut open, &mut memory.page, &mut memory.known), columns)?;
                 columns.push_range(self.range, into);
             }
         }
@@ -209,32 +211,88 @@ impl HeadSelection {
         Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
     }
 
-    /// Whether pages hold something that is wanted of a series, whose group is open: they are older
-    /// than what the head holds.
-    fn needs_pages(&self, series: usize, open: &OpenGroup<'_>) -> bool {
-        let is_enough = self.newest_only && self.copy(series).is_some();
-        !is_enough && open.has(self.slots[series])
-    }
-
-    /// Decodes a series of floats in one chunk and no page straight into the batch; `false`, and
-    /// nothing is added, if it is more than that.
+    /// Decodes a series of floats, of which the head has one chunk at most, straight into the batch;
+    /// `false`, and nothing is added, if it is more than that. Its group is open.
     fn read_plain(
         &self,
         series: usize,
-        scratch: &mut Columns,
+        open: &mut OpenGroup<'_>,
+        memory: &mut Memory,
         into: &mut SeriesBatch,
     ) -> Result<bool, Error> {
-        let Some((chunk, samples)) = self.copy(series).and_then(Copied::sole_chunk) else {
+        let copy = self.copy(series);
+        let sole = copy.and_then(Copied::sole_chunk);
+        if copy.is_some() != sole.is_some() {
             return Ok(false);
+        }
+        let slot = self.slots[series];
+        // Pages are older than what the head holds.
+        let is_enough = self.newest_only && copy.is_some();
+        let has_pages = !is_enough && open.has(slot);
+        let values = into.values_mut();
+        let base = values.len();
+        memory.times.clear();
+        if has_pages {
+            let unsealed = sole.map(|(chunk, _)| chunk.range().min);
+            let columns = (&mut memory.times, &mut *values);
+            if !self.read_pages(slot, unsealed, (open, &mut memory.page), columns)? {
+                values.truncate(base);
+                return Ok(false);
+            }
+        }
+        let Some((chunk, samples)) = sole else {
+            into.end_floats(&memory.times, self.range);
+            return Ok(true);
         };
-        let times = &mut scratch.times;
         let decoded = chunk
-            .decode_plain(samples, times, into.values_mut())
+            .decode_plain(samples, &mut memory.known, values)
             .map_err(|e| self.corrupt(series, e))?;
-        let Some(count) = decoded else {
+        let Some(times) = decoded else {
+            values.truncate(base);
             return Ok(false);
         };
-        into.end_floats(&times[..count], self.range);
+        match memory.times.is_empty() {
+            true => into.end_floats(times, self.range),
+            false => {
+                memory.times.extend_from_slice(times);
+                into.end_floats(&memory.times, self.range);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Appends what the pages of a group hold of a series before `unsealed`; `false`, and what was
+    /// appended is of no use, if it is more than floats.
+    fn read_pages(
+        &self,
+        slot: u32,
+        unsealed: Option<TimestampMs>,
+        (open, scratch): (&mut OpenGroup<'_>, &mut Scratch),
+        (times, values): (&mut Vec<TimestampMs>, &mut Vec<f64>),
+    ) -> Result<bool, Error> {
+        let mut range = self.range;
+        if let Some(unsealed) = unsealed {
+            range.max = range.max.min(unsealed.saturating_sub(1));
+        }
+        for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
+            if !entry.has(slot) {
+                continue;
+            }
+            let page = self.sealed.opened(entry, opened)?;
+            let damaged = |e| self.sealed.cache.damage(entry, e);
+            let Some(column) = page.find(slot).map_err(damaged)? else {
+                continue;
+            };
+            let columns = (&mut *times, &mut *values);
+            let decoded = page.decode_plain(&column, range, scratch, columns);
+            if !decoded.map_err(damaged)? {
+                return Ok(false);
+            }
+            // What two of them hold is read of the first.
+            range.min = times
+                .last()
+                .map_or(range.min, |last| last.saturating_add(1));
+        }
         Ok(true)
     }
 
@@ -242,16 +300,13 @@ impl HeadSelection {
     fn decode(
         &self,
         series: usize,
-        (open, scratch): (&mut OpenGroup<'_>, &mut Scratch),
+        (open, scratch, known): (&mut OpenGroup<'_>, &mut Scratch, &mut TimesKnown),
         into: &mut Columns,
     ) -> Result<(), Error> {
         let slot = self.slots[series];
         for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
             if entry.has(slot) {
-                let page = match opened {
-                    Some(page) => page,
-                    None => opened.insert(self.sealed.cache.get(entry)?),
-                };
+                let page = self.sealed.opened(entry, opened)?;
                 let damaged = |e| self.sealed.cache.damage(entry, e);
                 if let Some(column) = page.find(slot).map_err(damaged)? {
                     let before = into.times.len();
@@ -267,7 +322,22 @@ impl HeadSelection {
         if let Some(unsealed) = copy.first_time() {
             into.truncate(into.times.partition_point(|t| *t < unsealed));
         }
-        copy.decode(into).map_err(|e| self.corrupt(series, e))
+        copy.decode(known, into)
+            .map_err(|e| self.corrupt(series, e))
+    }
+}
+
+impl Sealed {
+    /// The page of `entry`, which `opened` remembers.
+    fn opened<'a>(
+        &self,
+        entry: &PageEntry,
+        opened: &'a mut Option<Arc<Page>>,
+    ) -> Result<&'a Page, Error> {
+        Ok(match opened {
+            Some(page) => page,
+            None => opened.insert(self.cache.get(entry)?),
+        })
     }
 }
 

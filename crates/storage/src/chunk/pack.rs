@@ -1,0 +1,505 @@
+//! Packs: the codes of some sixteen consecutive floats, written again so that they decode many at a
+//! time.
+//!
+//! Times and values part. Times keep their codes, and as runs end where packs end, series that were
+//! scraped together have the same bytes: whoever decodes them one after the other follows them
+//! once. Values become steps of as many bits as the widest needs. Invariant: what was packed decodes
+//! to the same samples and leaves the decoder in the same state as the codes did.
+//!
+//! ```text
+//! packs  = f9 | samples u15, the newest is raw u1 | bytes of times u16 | bytes of values u16 | times | values
+//! values = one for each pack:
+//!   00..38       no step is negative, each of so many bits
+//!   40..78       the same for zigzags of steps
+//!   80 | these   behind it a uvarint, the zigzag of the first step, which is 0 among the others
+//!   39 SS        the scale is SS from here on and the integer before is 0; one of the above follows
+//!   3a           codes, a run for each value that repeats
+//! ```
+
+use crate::codec::cursor::Cursor;
+use crate::codec::time::{self, TimeState};
+use crate::codec::value::{self, ValueState};
+use crate::codec::{Buffer, Malformed, Sink, push_uvarint, unzigzag, zigzag};
+use firn_model::sample::TimestampMs;
+
+/// Samples of a pack, but for the first of a chunk.
+const SAMPLES: usize = 16;
+
+/// The first pack has at least so many: what comes with packs is paid for by then.
+const FIRST_MIN: usize = 9;
+
+/// And at most so many.
+const FIRST_MAX: usize = FIRST_MIN + SAMPLES - 1;
+
+const FIRST_TIME_BYTES: usize = 8;
+
+/// Operation behind the first time: packs follow.
+const PACKED: u8 = 0xf9;
+
+/// Bytes that say how much packs hold.
+const HEADER_BYTES: usize = 6;
+
+/// Bits of a step that a word of eight bytes holds wherever in a byte it begins.
+const WIDTH_MAX: usize = 56;
+
+const WIDTH: u8 = 0x3f;
+const ZIGZAG: u8 = 0x40;
+const FIRST_APART: u8 = 0x80;
+const SCALE: u8 = 0x39;
+const CODES: u8 = 0x3a;
+
+/// In the number of samples: the newest value is not what the integer and the scale say.
+const RAW: u16 = 1 << 15;
+
+/// How many more bytes than its codes a pack of steps may take: it decodes several times as fast.
+const DEARER_BYTES: usize = 8;
+
+/// What the packs of a body hold. They lie behind the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packs {
+    /// Samples; without any there are no packs, nor anything that says so.
+    pub(super) samples: usize,
+    /// Bytes of their times.
+    times: usize,
+    /// Bytes of their values.
+    values: usize,
+    is_raw: bool,
+}
+
+impl Packs {
+    /// Those of a body that is whole or none.
+    pub(super) fn find(body: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body.get(FIRST_TIME_BYTES..).unwrap_or(&[]));
+        match cursor.rest().first() {
+            Some(&PACKED) => {
+                cursor.byte()?;
+                Self::read(cursor.number(HEADER_BYTES)?)
+            }
+            _ => Ok(Self::default()),
+        }
+    }
+
+    fn read(word: u64) -> Result<Self, Malformed> {
+        let samples = word as u16;
+        let packs = Self {
+            samples: usize::from(samples & !RAW),
+            times: usize::from((word >> 16) as u16),
+            values: usize::from((word >> 32) as u16),
+            is_raw: samples & RAW != 0,
+        };
+        // Each pack has a byte of values: memory for samples is taken by this number.
+        match packs.samples.checked_sub(FIRST_MIN) {
+            Some(behind) if behind / SAMPLES < packs.values => Ok(packs),
+            _ => Err(Malformed("packs without their values")),
+        }
+    }
+
+    fn word(self) -> u64 {
+        let raw = if self.is_raw { RAW } else { 0 };
+        let samples = u64::from(self.samples as u16 | raw);
+        samples | (self.times as u64) << 16 | (self.values as u64) << 32
+    }
+
+    /// What there is with `pack` behind the others; `None` if that is too much.
+    pub(super) fn with(self, pack: &Pack, is_raw: bool) -> Option<Self> {
+        let with = Self {
+            samples: self.samples + pack.samples,
+            times: self.times + pack.times.as_bytes().len(),
+            values: self.values + pack.values.as_bytes().len(),
+            is_raw,
+        };
+        let most = with.samples.max(with.times).max(with.values);
+        (most < usize::from(RAW)).then_some(with)
+    }
+
+    fn values_at(self) -> usize {
+        FIRST_TIME_BYTES + 1 + HEADER_BYTES + self.times
+    }
+
+    /// Where the codes behind them begin in a body.
+    pub(super) fn end(self) -> usize {
+        match self.samples {
+            0 => FIRST_TIME_BYTES,
+            _ => self.values_at() + self.values,
+        }
+    }
+
+    /// Puts `pack` into `body`, which held `before` and is long enough for these.
+    pub(super) fn insert(self, before: Self, pack: &Pack, body: &mut [u8]) {
+        let (old, new) = (before.values_at(), self.values_at());
+        body.copy_within(old..old + before.values, new);
+        body[new + before.values..self.end()].copy_from_slice(pack.values.as_bytes());
+        body[old..new].copy_from_slice(pack.times.as_bytes());
+        body[FIRST_TIME_BYTES] = PACKED;
+        let word = &self.word().to_le_bytes()[..HEADER_BYTES];
+        body[FIRST_TIME_BYTES + 1..][..HEADER_BYTES].copy_from_slice(word);
+    }
+
+    /// The bytes of times and those of values, in the body in which they were found.
+    pub(super) fn bytes(self, body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+        let all = body.get(..self.end()).ok_or(Malformed("packs cut short"))?;
+        let (times, values) = all.split_at(self.values_at());
+        Ok((&times[self.values_at() - self.times..], values))
+    }
+}
+
+/// Whether it is time for a pack in a chunk of so many samples. Chunks of one `phase` have their
+/// packs end together, and only then times have the same bytes; others pack at other samples, so
+/// that not all of a fleet do at once.
+#[inline]
+pub(super) fn is_due(samples: usize, phase: u32) -> bool {
+    (samples + phase as usize).is_multiple_of(SAMPLES)
+}
+
+/// A pack, written.
+pub(super) struct Pack {
+    samples: usize,
+    times: Buffer<{ FIRST_MAX * 9 + 9 }>,
+    values: Buffer<{ FIRST_MAX * 11 + 9 }>,
+}
+
+impl Pack {
+    /// What `codes` behind `packs` hold, if they are `samples` floats and may be packed. Nothing in
+    /// them may depend on a run before.
+    pub(super) fn of(packs: Packs, codes: &[u8], samples: usize) -> Option<Self> {
+        let wanted = match packs.samples {
+            0 => FIRST_MIN..=FIRST_MAX,
+            _ => SAMPLES..=SAMPLES,
+        };
+        if !wanted.contains(&samples) {
+            return None;
+        }
+        let mut pack = Self {
+            samples,
+            times: Buffer::default(),
+            values: Buffer::default(),
+        };
+        let steps = pack.write_times(codes, packs.is_raw).ok()?;
+        let is_written = steps.is_some_and(|steps| steps.write(samples, &mut pack.values));
+        if !is_written {
+            pack.write_codes(codes).ok()?;
+        }
+        Some(pack)
+    }
+
+    /// Also returns the values as steps, if they are nothing else.
+    fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Option<Steps>, Malformed> {
+        let (mut walk, mut run) = (Walk::new(codes), 0);
+        let mut steps = Steps::default();
+        let mut are_all = true;
+        for i in 0..self.samples {
+            time::push_change(&mut self.times, &mut run, walk.change()?);
+            let left = walk.cursor.len();
+            match walk.value()? {
+                value::Code::Repeats(_) => continue,
+                value::Code::Step(step) => {
+                    // Repeats before it were not of the integer.
+                    are_all &= !(is_raw && steps.are_none && i > 0);
+                    steps.of[i] = unzigzag(step);
+                }
+                value::Code::Scale => {
+                    are_all &= i == 0;
+                    steps.scale = Some(walk.cursor.byte()?);
+                    let op = walk.cursor.byte()?;
+                    if let value::Code::Step(step) = value::Code::read(op, &mut walk.cursor)? {
+                        steps.of[i] = unzigzag(step);
+                    }
+                }
+                value::Code::Xor(_) => are_all = false,
+            }
+            steps.are_none = false;
+            steps.code_bytes += left - walk.cursor.len();
+        }
+        Ok(are_all.then_some(steps))
+    }
+
+    #[cold]
+    fn write_codes(&mut self, codes: &[u8]) -> Result<(), Malformed> {
+        let (mut walk, mut run) = (Walk::new(codes), 0);
+        self.values.put(CODES);
+        for _ in 0..self.samples {
+            walk.change()?;
+            let mut before = walk.cursor.rest();
+            match walk.value()? {
+                value::Code::Repeats(_) => {
+                    value::push_run(&mut self.values, &mut run);
+                    continue;
+                }
+                value::Code::Scale => {
+                    walk.cursor.byte()?;
+                    let op = walk.cursor.byte()?;
+                    value::Code::read(op, &mut walk.cursor)?;
+                }
+                _ => (),
+            }
+            run = 0;
+            before = &before[..before.len() - walk.cursor.len()];
+            before.iter().for_each(|byte| self.values.put(*byte));
+        }
+        Ok(())
+    }
+}
+
+/// Where in codes that are to be packed a reader stands.
+struct Walk<'a> {
+    cursor: Cursor<'a>,
+    time_repeats: u32,
+    value_repeats: u32,
+}
+
+impl<'a> Walk<'a> {
+    fn new(codes: &'a [u8]) -> Self {
+        Self {
+            cursor: Cursor::new(codes),
+            time_repeats: 0,
+            value_repeats: 0,
+        }
+    }
+
+    /// How the next distance differs.
+    #[inline]
+    fn change(&mut self) -> Result<u64, Malformed> {
+        if self.time_repeats == 0 {
+            match time::Code::read(self.cursor.byte()?, &mut self.cursor)? {
+                time::Code::Change(change) => return Ok(change),
+                time::Code::Repeats(repeats) => self.time_repeats = repeats,
+            }
+        }
+        self.time_repeats -= 1;
+        Ok(0)
+    }
+
+    /// The next value; runs one by one, and what follows on a scale is left to read.
+    #[inline]
+    fn value(&mut self) -> Result<value::Code, Malformed> {
+        if self.value_repeats == 0 {
+            let code = value::Code::read(self.cursor.byte()?, &mut self.cursor)?;
+            let value::Code::Repeats(repeats) = code else {
+                return Ok(code);
+            };
+            self.value_repeats = repeats;
+        }
+        self.value_repeats -= 1;
+        Ok(value::Code::Repeats(1))
+    }
+}
+
+/// The values of a pack, between codes and bytes.
+struct Steps {
+    /// Code of the scale that the first of them begins with.
+    scale: Option<u8>,
+    of: [i64; FIRST_MAX],
+    /// Whether all values repeat the newest one before.
+    are_none: bool,
+    code_bytes: usize,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self {
+            scale: None,
+            of: [0; FIRST_MAX],
+            are_none: true,
+            code_bytes: 0,
+        }
+    }
+}
+
+impl Steps {
+    /// Writes them, if that takes not much more than their codes.
+    fn write(mut self, samples: usize, out: &mut impl Sink) -> bool {
+        let first = zigzag(self.of[0]);
+        // Behind the last there are zeros.
+        let is_falling = self.of.iter().fold(0, |any, step| any | step) < 0;
+        if is_falling {
+            for step in &mut self.of {
+                *step = zigzag(*step) as i64;
+            }
+        }
+        let behind = self.of[1..].iter().fold(0, |any, step| any | step) as u64;
+        let whole = bit_len(behind | self.of[0] as u64);
+        let apart_saves = (whole - bit_len(behind)) * samples / 8;
+        let is_apart = apart_saves > bit_len(first).div_ceil(7) || whole == 0 && !self.are_none;
+        let width = if is_apart { bit_len(behind) } else { whole };
+        if width > WIDTH_MAX || (width * samples).div_ceil(8) > self.code_bytes + DEARER_BYTES {
+            return false;
+        }
+        if let Some(scale) = self.scale {
+            out.put(SCALE);
+            out.put(scale);
+        }
+        let zigzags = if is_falling { ZIGZAG } else { 0 };
+        let apart = if is_apart { FIRST_APART } else { 0 };
+        out.put(width as u8 | zigzags | apart);
+        if is_apart {
+            push_uvarint(out, first);
+            self.of[0] = 0;
+        }
+        push_bits(out, width, &self.of[..samples]);
+        true
+    }
+}
+
+fn bit_len(n: u64) -> usize {
+    (u64::BITS - n.leading_zeros()) as usize
+}
+
+/// Appends the low `width` bits of numbers that have no others, least significant first.
+fn push_bits(out: &mut impl Sink, width: usize, numbers: &[i64]) {
+    let (mut pending, mut bits) = (0u64, 0);
+    for number in numbers {
+        let number = *number as u64;
+        pending |= number << bits;
+        bits += width;
+        if bits >= 64 {
+            out.put_low(pending, 8);
+            bits -= 64;
+            // What had no room any more.
+            pending = number.unbounded_shr((width - bits) as u32);
+        }
+    }
+    if bits > 0 {
+        out.put_low(pending, bits.div_ceil(8));
+    }
+}
+
+/// Follows the times of packs, one for each place of `out`.
+pub(super) fn times(
+    bytes: &[u8],
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+) -> Result<(), Malformed> {
+    let (mut cursor, mut now, mut repeats) = (Cursor::new(bytes), *state, 0);
+    for out in out {
+        if repeats == 0 {
+            repeats = now.apply(cursor.byte()?, &mut cursor)?;
+        }
+        if repeats > 0 {
+            repeats -= 1;
+            now.repeat();
+        }
+        *out = now.time;
+    }
+    *state = now;
+    Ok(())
+}
+
+/// Follows the values of packs, one for each place of `out`.
+pub(super) fn values(
+    bytes: &[u8],
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let Some(behind) = out.len().checked_sub(FIRST_MIN) else {
+        return Err(Malformed("too few samples in packs"));
+    };
+    let (first, others) = out.split_at_mut(FIRST_MIN + behind % SAMPLES);
+    one(&mut cursor, state, first)?;
+    for sixteen in others.as_chunks_mut::<SAMPLES>().0 {
+        one(&mut cursor, state, sixteen)?;
+    }
+    Ok(())
+}
+
+#[inline]
+fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
+    let mut head = cursor.byte()?;
+    if head == SCALE {
+        state.rescale(cursor.byte()?)?;
+        head = cursor.byte()?;
+    }
+    if head == CODES {
+        return codes(cursor, state, out);
+    }
+    if head & FIRST_APART != 0 {
+        state.follow(cursor.uvarint()?);
+    }
+    let width = usize::from(head & WIDTH);
+    if width == 0 {
+        out.fill(f64::from_bits(state.bits));
+        return Ok(());
+    }
+    if width > WIDTH_MAX {
+        return Err(Malformed("unknown pack"));
+    }
+    let rest = cursor.rest();
+    let len = (width * out.len()).div_ceil(8);
+    cursor.bytes(len)?;
+    match rest.get(..len + 8) {
+        Some(bytes) => steps(bytes, width, head & ZIGZAG != 0, state, out),
+        None => {
+            let mut bytes = [0; FIRST_MAX * 7 + 8];
+            bytes[..len].copy_from_slice(&rest[..len]);
+            steps(&bytes[..len + 8], width, head & ZIGZAG != 0, state, out);
+        }
+    }
+    Ok(())
+}
+
+/// Steps of `width` bits, behind which there are eight bytes of anything.
+#[inline]
+fn steps(bytes: &[u8], width: usize, is_zigzag: bool, state: &mut ValueState, out: &mut [f64]) {
+    let mut ints = [0; FIRST_MAX];
+    let ints = &mut ints[..out.len()];
+    match is_zigzag {
+        true => add_up(bytes, width, state.int, ints, unzigzag),
+        false => add_up(bytes, width, state.int, ints, |step| step as i64),
+    }
+    state.follow_all(ints, out);
+}
+
+#[inline]
+fn add_up(bytes: &[u8], width: usize, before: i64, ints: &mut [i64], step: impl Fn(u64) -> i64) {
+    match width {
+        0..9 => add_up_by::<8>(bytes, width, before, ints, step),
+        9..16 => add_up_by::<4>(bytes, width, before, ints, step),
+        16..30 => add_up_by::<2>(bytes, width, before, ints, step),
+        _ => add_up_by::<1>(bytes, width, before, ints, step),
+    }
+}
+
+/// As many steps at a time as a word holds, if the first of `EACH` may begin at every bit of a byte
+/// that is a multiple of their number.
+#[inline]
+fn add_up_by<const EACH: usize>(
+    bytes: &[u8],
+    width: usize,
+    before: i64,
+    ints: &mut [i64],
+    step: impl Fn(u64) -> i64,
+) {
+    let mask = u64::MAX >> (64 - width);
+    let (mut int, mut bit) = (before, 0);
+    let mut add_up = |ints: &mut [i64]| {
+        let word = bytes.get(bit / 8..).and_then(<[u8]>::first_chunk);
+        let mut word = u64::from_le_bytes(*word.unwrap_or(&[0; 8])) >> (bit % 8);
+        for out in ints {
+            int = int.wrapping_add(step(word & mask));
+            *out = int;
+            word >>= width;
+        }
+        bit += EACH * width;
+    };
+    let (whole, rest) = ints.as_chunks_mut::<EACH>();
+    whole.iter_mut().for_each(|ints| add_up(ints));
+    add_up(rest);
+}
+
+#[cold]
+fn codes(
+    cursor: &mut Cursor<'_>,
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), Malformed> {
+    let mut repeats = 0;
+    for out in out {
+        if repeats == 0 {
+            let op = cursor.byte()?;
+            repeats = state.apply(op, cursor)?.max(1);
+        }
+        repeats -= 1;
+        *out = f64::from_bits(state.bits);
+    }
+    Ok(())
+}
