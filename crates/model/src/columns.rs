@@ -96,6 +96,17 @@ impl SeriesBatch {
         &mut self.values
     }
 
+    /// Makes room for so many more series like the newest, and as many time columns as they may
+    /// share.
+    pub fn make_room(&mut self, series: usize) {
+        let values = self.series.last().map_or(0, |last| last.values.len());
+        self.values.reserve(series.saturating_mul(values));
+        self.series.reserve(series);
+        let columns = series.min(COLUMNS_SHARED);
+        self.times.reserve(columns.saturating_mul(values));
+        self.time_columns.reserve(columns);
+    }
+
     /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
     /// are as many. Of both the samples in `range` are kept.
     #[inline]
@@ -117,7 +128,12 @@ impl SeriesBatch {
     fn time_column(&mut self, times: &[TimestampMs]) -> usize {
         let columns = self.time_columns.iter().enumerate().rev();
         let mut newest = columns.take(COLUMNS_SHARED);
-        if let Some((known, _)) = newest.find(|(_, at)| self.times[(*at).clone()] == *times) {
+        // Columns of other targets differ in their first time already.
+        let is_it = |at: &Range<usize>| {
+            let known = &self.times[at.clone()];
+            known.first() == times.first() && known == times
+        };
+        if let Some((known, _)) = newest.find(|(_, at)| is_it(at)) {
             return known;
         }
         let start = self.times.len();

@@ -77,7 +77,8 @@ type Folded = (Cells, Reservation, Annotations);
 impl Folding<'_> {
     fn part(&self, part: Range<usize>) -> Result<Folded, QueryError> {
         let mut notes = Annotations::default();
-        let mut cells = Cells::new(self.fold, self.steps);
+        let groups = self.groups.len().min(part.len());
+        let mut cells = Cells::new(self.fold, self.steps, groups);
         let mut memory = self.account.reserve(0)?;
         let (mut samples, mut ignored) = (0, false);
         let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
@@ -151,10 +152,11 @@ fn folded(
     let mut total: Option<Cells> = None;
     let mut reserved = Vec::new();
     let all_notes = &mut evaluator.notes;
-    let merge = |(cells, memory, notes): Folded| {
+    let merge = |(mut cells, memory, notes): Folded| {
         all_notes.merge(notes);
         match &mut total {
             None => {
+                cells.expect(groups.len());
                 total = Some(cells);
                 reserved.push(memory);
             }
@@ -222,9 +224,10 @@ fn means_one_by_one(
 }
 
 fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotations) -> Frame {
-    let mut frame = Frame::new(cells.steps());
+    let slots = cells.slots_in_order();
+    let mut frame = Frame::with_room(cells.steps(), slots.len());
     let mut row = Vec::new();
-    for slot in cells.slots_in_order() {
+    for slot in slots {
         cells.finish(slot, &mut row);
         let histograms = finish_histograms(cells, slot, &mut row, |remark| {
             notes.add(match remark {

@@ -193,6 +193,15 @@ impl Frame {
         }
     }
 
+    /// A frame without series, with room for so many rows.
+    pub(crate) fn with_room(steps: usize, rows: usize) -> Self {
+        Self {
+            steps,
+            chunks: vec![Vec::with_capacity(rows * steps)],
+            ..Self::default()
+        }
+    }
+
     /// A frame without series whose rows will be those of members of `origin`, `rows` at most.
     pub(crate) fn late(steps: usize, origin: Arc<dyn Origin>, rows: usize) -> Self {
         Self {

@@ -218,7 +218,7 @@ impl Choice<'_> {
         if matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK) {
             return self.best_of_steps(steps, params, account);
         }
-        let empty = || Heap::new(self.op == AggregateOp::BottomK);
+        let empty = || Heap::with_room(self.op == AggregateOp::BottomK, 0);
         let mut heaps: Vec<Vec<Heap>> = steps
             .clone()
             .map(|_| (0..self.groups.len()).map(|_| empty()).collect())
@@ -272,7 +272,11 @@ impl Choice<'_> {
     ) -> Result<Vec<Vec<u32>>, QueryError> {
         let (count, greatest_first) = (steps.len(), self.op == AggregateOp::BottomK);
         let places = self.groups.len() * count;
-        let mut heaps: Vec<Heap> = (0..places).map(|_| Heap::new(greatest_first)).collect();
+        let size = params[steps.clone()].iter().map(|k| self.size_of_heap(*k));
+        // Heaps of many groups may stay small.
+        let room = size.max().filter(|size| *size == self.kept_at_most(*size));
+        let heap = |_| Heap::with_room(greatest_first, room.unwrap_or(0));
+        let mut heaps: Vec<Heap> = (0..places).map(heap).collect();
         // A NaN is beaten by all, so that they are looked at.
         let mut bars = vec![f64::NAN; places];
         let params = &params[steps.clone()];
@@ -345,9 +349,9 @@ struct Heap {
 }
 
 impl Heap {
-    fn new(greatest_first: bool) -> Self {
+    fn with_room(greatest_first: bool, elements: usize) -> Self {
         Self {
-            elements: Vec::new(),
+            elements: Vec::with_capacity(elements),
             greatest_first,
         }
     }
@@ -448,7 +452,7 @@ mod tests {
     use firn_model::cancel::Cancel;
 
     fn check(greatest_first: bool, size: usize, values: &[f64], want: &[u32]) {
-        let mut heap = Heap::new(greatest_first);
+        let mut heap = Heap::with_room(greatest_first, 0);
         for (series, value) in values.iter().enumerate() {
             let element = Element {
                 value: *value,

@@ -107,8 +107,12 @@ fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
     (all, u64::from(most))
 }
 
-/// Steps at a time of which it is looked at whether each goes a sample on from the one before.
-pub(crate) const STEPS_AT_ONCE: usize = 8;
+/// Samples a step up to which each of them is asked for its step: a look at a sample is cheaper
+/// where there are many.
+const SAMPLES_ASKED: usize = 2;
+
+/// Its unit in the last place is one, so that what is added to it is rounded to an integer.
+const ROUNDING: f64 = (1u64 << 52) as f64;
 
 /// Writes for each step how many of `times` are not later than its `bound`, those of a reach over
 /// `grid`.
@@ -122,56 +126,48 @@ fn count_until(
     if grid.count == 0 {
         return;
     }
-    let (first, is_even) = (bound(0), is_even(grid, &bound));
-    let mut count = times.partition_point(|t| *t <= first);
-    counts.reserve(grid.count);
-    counts.push(count as u32);
-    while counts.len() < grid.count {
-        let left = grid.count - counts.len();
-        if is_even {
-            let next = bound(counts.len());
-            let one_more = one_more_each(&times[count..], next, grid.step_ms, left);
-            counts.extend((1..=one_more).map(|more| (count + more) as u32));
-            count += one_more;
-        }
-        for _ in 0..STEPS_AT_ONCE.min(grid.count - counts.len()) {
-            let later = &times[count..];
-            let bound = bound(counts.len());
-            count += later.iter().take_while(|t| **t <= bound).count();
-            counts.push(count as u32);
-        }
+    let (first, last) = (bound(0), bound(grid.count - 1));
+    let seen = times.partition_point(|t| *t <= first);
+    let times = &times[..seen + times[seen..].partition_point(|t| *t <= last)];
+    counts.resize(grid.count, seen as u32);
+    let are_few = (times.len() - seen).div_ceil(SAMPLES_ASKED) <= grid.count;
+    let is_exact = last.checked_sub(first).is_some_and(|span| span < 1 << 50);
+    if are_few && is_exact && is_even(grid, &bound) {
+        return count_by_sample(times, seen, (first, grid.step_ms), counts);
+    }
+    let mut count = seen;
+    for (step, of_step) in counts.iter_mut().enumerate().skip(1) {
+        let bound = bound(step);
+        count += times[count..].iter().take_while(|t| **t <= bound).count();
+        *of_step = count as u32;
     }
 }
 
-/// How many steps, at most `steps`, see exactly one of `times` more than the step before each;
-/// found for [`STEPS_AT_ONCE`] at a time. The first one sees up to `bound`.
-#[multiversion(targets("x86_64+avx2"))]
-fn one_more_each(times: &[TimestampMs], bound: TimestampMs, step_ms: i64, steps: usize) -> usize {
-    one_more_each_plainly(times, bound, step_ms, steps)
-}
-
-#[inline(always)]
-fn one_more_each_plainly(
+/// The same for bounds that rise by as much from each step to the next, the first of which sees
+/// `seen` of `times`, and the last all. Each sample says from which step on it is seen: no branch
+/// depends on where samples lie, as some always come a little later than others.
+fn count_by_sample(
     times: &[TimestampMs],
-    bound: TimestampMs,
-    step_ms: i64,
-    steps: usize,
-) -> usize {
-    let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
-    let hidden = times.get(1..).unwrap_or(&[]).as_chunks::<STEPS_AT_ONCE>().0;
-    let (mut seen, mut bound) = (0, bound);
-    for (newest, hidden) in newest.iter().zip(hidden) {
-        let mut fits = steps - seen >= STEPS_AT_ONCE;
-        for (newest, hidden) in newest.iter().zip(hidden) {
-            fits &= (*newest <= bound) & (bound < *hidden);
-            bound = bound.wrapping_add(step_ms);
+    seen: usize,
+    (first, step_ms): (TimestampMs, i64),
+    counts: &mut [u32],
+) {
+    let steps_each_ms = 1.0 / step_ms as f64;
+    for (time, count) in times[seen..].iter().zip(seen as u32 + 1..) {
+        // The quotient of small integers, rounded to the nearest and, if that is up, down again.
+        let behind = time - first - 1;
+        let nearest = behind as f64 * steps_each_ms + ROUNDING;
+        let nearest = (nearest.to_bits() - ROUNDING.to_bits()) as i64;
+        let step = nearest + i64::from(nearest * step_ms <= behind);
+        if let Some(of_step) = counts.get_mut(step as usize) {
+            *of_step = count;
         }
-        if !fits {
-            break;
-        }
-        seen += STEPS_AT_ONCE;
     }
-    seen
+    let mut most = 0;
+    for count in counts {
+        most = most.max(*count);
+        *count = most;
+    }
 }
 
 /// For each step, the newest sample that an instant selector sees.
@@ -339,16 +335,7 @@ mod tests {
     fn loops_of_this_processor_give_the_windows_of_the_portable_ones() {
         for seed in 0..500 {
             let rng = SimRng::new(seed);
-            let step_ms = 1 + rng.below(20) as i64;
-            let late = |at: i64| if rng.one_in(50) { at % 7 } else { 0 };
-            let times: Vec<i64> = (0..rng.below(60) as i64)
-                .map(|at| at * step_ms + late(at))
-                .collect();
-            let (bound, steps) = (rng.below(20) as i64, rng.below(70) as usize);
-            let found = one_more_each(&times, bound, step_ms, steps);
-            let plain = one_more_each_plainly(&times, bound, step_ms, steps);
-            assert_eq!(found, plain, "seed {seed}");
-            let ends: Vec<u32> = times.iter().map(|t| *t as u32).collect();
+            let ends: Vec<u32> = (0..rng.below(60) as u32).map(|end| end * 20).collect();
             let mut starts: Vec<u32> = ends.iter().map(|_| rng.below(900) as u32).collect();
             let mut plain_starts = starts.clone();
             let plain = cap_plainly(&mut plain_starts, &ends);

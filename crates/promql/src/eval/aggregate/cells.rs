@@ -65,8 +65,12 @@ impl Fold {
     }
 }
 
-/// Cells for which there is room from the first group on: eight kilobytes.
-const CELLS_AT_FIRST: usize = 1 << 10;
+/// Cells for which there is room from the first group on, and at most: 8 kB and 256 kB. A part sees
+/// few of many groups.
+const CELLS_AT_FIRST: Range<usize> = 1 << 10..1 << 15;
+
+/// Cells for which there is room at most before the groups of other parts are there: a megabyte.
+const CELLS_AHEAD: usize = 1 << 17;
 
 /// The place of a group.
 #[derive(Clone, Debug)]
@@ -84,6 +88,8 @@ struct Slot {
 pub(crate) struct Cells {
     fold: Fold,
     steps: usize,
+    /// Groups that there may be.
+    groups: usize,
     /// The slots of groups by number: a part sees few of all groups, so this is no table.
     slot_of: FxHashMap<u32, u32>,
     /// The group that was asked for last, and its slot.
@@ -101,11 +107,12 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// No cells yet.
-    pub(crate) fn new(fold: Fold, steps: usize) -> Self {
+    /// No cells yet; `groups` is how many there may be.
+    pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
         Self {
             fold,
             steps,
+            groups,
             slot_of: FxHashMap::default(),
             newest: None,
             slots: Vec::new(),
@@ -174,7 +181,9 @@ impl Cells {
             full: 0..0,
         });
         if self.first.capacity() == 0 {
-            self.first.reserve(self.steps.max(CELLS_AT_FIRST));
+            let cells = self.groups.saturating_mul(self.steps);
+            let room = cells.clamp(CELLS_AT_FIRST.start, CELLS_AT_FIRST.end);
+            self.make_room(room.max(self.steps));
         }
         self.first.resize(self.first.len() + self.steps, ABSENT);
         if self.fold.columns() > 0 {
@@ -184,6 +193,22 @@ impl Cells {
             self.third.resize(self.first.len(), 0.0);
         }
         slot
+    }
+
+    /// Makes room for the groups of other parts, if there are `groups` in all.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        let more = groups.saturating_sub(self.slots.len());
+        self.make_room(more.saturating_mul(self.steps).min(CELLS_AHEAD));
+    }
+
+    fn make_room(&mut self, cells: usize) {
+        self.first.reserve(cells);
+        if self.fold.columns() > 0 {
+            self.second.reserve(cells);
+        }
+        if self.fold.columns() > 1 {
+            self.third.reserve(cells);
+        }
     }
 
     /// Folds a row with so many values in.
@@ -410,7 +435,7 @@ mod tests {
     /// Folds rows of one group, in one go and split in two.
     fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
         for split in 0..=rows.len() {
-            let (mut cells, mut rest) = (Cells::new(fold, 3), Cells::new(fold, 3));
+            let (mut cells, mut rest) = (Cells::new(fold, 3, 2), Cells::new(fold, 3, 2));
             for (series, values) in rows.iter().enumerate() {
                 let part = if series < split {
                     &mut cells
@@ -459,7 +484,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let fold = [Fold::Sum, Fold::Mean][seed as usize % 2];
             let part = || {
-                let mut cells = Cells::new(fold, STEPS);
+                let mut cells = Cells::new(fold, STEPS, 1);
                 for series in 0..rng.below(6) {
                     let gap = rng.below(2 * STEPS as u64) as usize;
                     let value = |step: usize| match step == gap {
@@ -490,7 +515,7 @@ mod tests {
 
     #[test]
     fn cells_of_means_note_an_infinite_sum() {
-        let mut cells = Cells::new(Fold::Mean, 1);
+        let mut cells = Cells::new(Fold::Mean, 1, 1);
         cells.add(0, 0, row(&[f64::MAX]), false);
         assert!(!cells.overflowed());
         cells.add(0, 1, row(&[f64::MAX]), false);

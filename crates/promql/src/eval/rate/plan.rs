@@ -3,13 +3,16 @@
 
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::rate::Extrapolation;
-use crate::eval::window::{STEPS_AT_ONCE, Windows};
+use crate::eval::window::Windows;
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 use std::ops::Range;
 
 /// Makes the bound of the zero rule err on the safe side of rounding.
 const BOUND_SLACK: f64 = 1.0 + 1e-9;
+
+/// Steps at a time of which it is looked at whether each goes a sample on from the one before.
+const STEPS_AT_ONCE: usize = 8;
 
 /// Times of one window, in seconds.
 #[derive(Clone, Copy, Debug)]
