@@ -27,6 +27,12 @@ pub(crate) fn unzigzag(z: u64) -> i64 {
     (z >> 1) as i64 ^ -((z & 1) as i64)
 }
 
+/// Maps the bits of a float to an integer, so that integers are ordered as floats are, and back.
+#[inline]
+pub(crate) fn ordered(bits: u64) -> i64 {
+    (bits ^ ((bits as i64 >> 63) as u64 >> 1)) as i64
+}
+
 /// Bytes that `n` needs without its leading zero bytes; at least one.
 pub(crate) fn byte_len(n: u64) -> usize {
     (8 - (n | 1).leading_zeros() as usize / 8).max(1)
@@ -69,8 +75,8 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Bytes of a fixed number at most, and the slack of a move of eight: whoever writes knows that they
-/// do.
+/// Bytes of a fixed number at most, and the slack of a move of eight: whoever writes knows that
+/// they do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer<const BYTES: usize> {
     bytes: [u8; BYTES],

@@ -434,7 +434,7 @@ impl OpenChunk {
         };
         let samples = self.sample_count() - before.samples;
         let loose = &self.used_body()[before.end()..];
-        let Some(pack) = Pack::of(before, loose, samples) else {
+        let Some(pack) = Pack::of(before, loose, samples, self.bits) else {
             return;
         };
         let Some(after) = before.with(&pack, self.value().is_raw()) else {

@@ -3,23 +3,24 @@
 //!
 //! Times and values part. Times keep their codes, and as runs end where packs end, series that were
 //! scraped together have the same bytes: whoever decodes them one after the other follows them
-//! once. Values become steps of as many bits as the widest needs. Invariant: what was packed decodes
-//! to the same samples and leaves the decoder in the same state as the codes did.
+//! once. Values become steps of as many bits as the widest needs. Invariant: what was packed
+//! decodes to the same samples and leaves the decoder in the same state as the codes did.
 //!
 //! ```text
-//! packs  = f9 | samples u15, the newest is raw u1 | bytes of times u16 | bytes of values u16 | times | values
+//! packs  = f9 | samples u15, is raw u1 | bytes of times u16 | bytes of values u16 | times | values
 //! values = one for each pack:
 //!   00..38       no step is negative, each of so many bits
 //!   40..78       the same for zigzags of steps
-//!   80 | these   behind it a uvarint, the zigzag of the first step, which is 0 among the others
-//!   39 SS        the scale is SS from here on and the integer before is 0; one of the above follows
+//!   80 | these   behind it a uvarint, the zigzag of the first step, 0 among the others
+//!   39 SS        the scale is SS from here on, the integer before is 0; one of the above follows
 //!   3a           codes, a run for each value that repeats
+//!   3b           steps not of the integer but of the order of the bits; one of the above follows
 //! ```
 
 use crate::codec::cursor::Cursor;
 use crate::codec::time::{self, TimeState};
 use crate::codec::value::{self, ValueState};
-use crate::codec::{Buffer, Malformed, Sink, push_uvarint, unzigzag, zigzag};
+use crate::codec::{Buffer, Malformed, Sink, ordered, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 /// Samples of a pack, but for the first of a chunk.
@@ -47,6 +48,7 @@ const ZIGZAG: u8 = 0x40;
 const FIRST_APART: u8 = 0x80;
 const SCALE: u8 = 0x39;
 const CODES: u8 = 0x3a;
+const ORDERED: u8 = 0x3b;
 
 /// In the number of samples: the newest value is not what the integer and the scale say.
 const RAW: u16 = 1 << 15;
@@ -159,9 +161,9 @@ pub(super) struct Pack {
 }
 
 impl Pack {
-    /// What `codes` behind `packs` hold, if they are `samples` floats and may be packed. Nothing in
-    /// them may depend on a run before.
-    pub(super) fn of(packs: Packs, codes: &[u8], samples: usize) -> Option<Self> {
+    /// What `codes` behind `packs` hold, if they are `samples` floats and may be packed; `last` are
+    /// the bits of the last one. Nothing in them may depend on a run before.
+    pub(super) fn of(packs: Packs, codes: &[u8], samples: usize, last: u64) -> Option<Self> {
         let wanted = match packs.samples {
             0 => FIRST_MIN..=FIRST_MAX,
             _ => SAMPLES..=SAMPLES,
@@ -174,43 +176,48 @@ impl Pack {
             times: Buffer::default(),
             values: Buffer::default(),
         };
-        let steps = pack.write_times(codes, packs.is_raw).ok()?;
-        let is_written = steps.is_some_and(|steps| steps.write(samples, &mut pack.values));
-        if !is_written {
+        let mut steps = pack.write_times(codes, packs.is_raw).ok()?;
+        steps.find_order(samples, last);
+        if !steps.write(samples, &mut pack.values) {
             pack.write_codes(codes).ok()?;
         }
         Some(pack)
     }
 
-    /// Also returns the values as steps, if they are nothing else.
-    fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Option<Steps>, Malformed> {
+    /// Also returns the values.
+    fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Steps, Malformed> {
         let (mut walk, mut run) = (Walk::new(codes), 0);
         let mut steps = Steps::default();
-        let mut are_all = true;
         for i in 0..self.samples {
             time::push_change(&mut self.times, &mut run, walk.change()?);
             let left = walk.cursor.len();
-            match walk.value()? {
+            let kind = match walk.value()? {
                 value::Code::Repeats(_) => continue,
                 value::Code::Step(step) => {
-                    // Repeats before it were not of the integer.
-                    are_all &= !(is_raw && steps.are_none && i > 0);
                     steps.of[i] = unzigzag(step);
-                }
-                value::Code::Scale => {
-                    are_all &= i == 0;
-                    steps.scale = Some(walk.cursor.byte()?);
-                    let op = walk.cursor.byte()?;
-                    if let value::Code::Step(step) = value::Code::read(op, &mut walk.cursor)? {
-                        steps.of[i] = unzigzag(step);
+                    // Repeats before it were not of the integer.
+                    match is_raw && i > 0 && steps.kind == Kind::Repeats {
+                        true => Kind::Mixed,
+                        false => Kind::Integers,
                     }
                 }
-                value::Code::Xor(_) => are_all = false,
-            }
-            steps.are_none = false;
+                value::Code::Xor(bits) => {
+                    steps.of[i] = bits as i64;
+                    Kind::Bits
+                }
+                value::Code::Scale => {
+                    steps.scale = Some(walk.cursor.byte()?);
+                    steps.of[i] = walk.step_of_scale()?;
+                    match i {
+                        0 => Kind::Integers,
+                        _ => Kind::Mixed,
+                    }
+                }
+            };
+            steps.kind = steps.kind.with(kind);
             steps.code_bytes += left - walk.cursor.len();
         }
-        Ok(are_all.then_some(steps))
+        Ok(steps)
     }
 
     #[cold]
@@ -227,8 +234,7 @@ impl Pack {
                 }
                 value::Code::Scale => {
                     walk.cursor.byte()?;
-                    let op = walk.cursor.byte()?;
-                    value::Code::read(op, &mut walk.cursor)?;
+                    walk.step_of_scale()?;
                 }
                 _ => (),
             }
@@ -282,32 +288,79 @@ impl<'a> Walk<'a> {
         self.value_repeats -= 1;
         Ok(value::Code::Repeats(1))
     }
+
+    /// The step behind a scale.
+    fn step_of_scale(&mut self) -> Result<i64, Malformed> {
+        match value::Code::read(self.cursor.byte()?, &mut self.cursor)? {
+            value::Code::Step(step) => Ok(unzigzag(step)),
+            _ => Err(Malformed("scale without an integer")),
+        }
+    }
+}
+
+/// What the codes of a pack are, but for repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Nothing else.
+    Repeats,
+    /// Steps of the integer; where there are none, it is what it was.
+    Integers,
+    /// Bits, exclusive-or with those before.
+    Bits,
+    /// Neither alone.
+    Mixed,
+}
+
+impl Kind {
+    fn with(self, other: Self) -> Self {
+        match self {
+            Self::Repeats => other,
+            same if same == other => same,
+            _ => Self::Mixed,
+        }
+    }
 }
 
 /// The values of a pack, between codes and bytes.
 struct Steps {
+    kind: Kind,
     /// Code of the scale that the first of them begins with.
     scale: Option<u8>,
     of: [i64; FIRST_MAX],
-    /// Whether all values repeat the newest one before.
-    are_none: bool,
     code_bytes: usize,
 }
 
 impl Default for Steps {
     fn default() -> Self {
         Self {
+            kind: Kind::Repeats,
             scale: None,
             of: [0; FIRST_MAX],
-            are_none: true,
             code_bytes: 0,
         }
     }
 }
 
 impl Steps {
+    /// Makes bits, of which the last ones are known, steps of their order.
+    fn find_order(&mut self, samples: usize, last: u64) {
+        if self.kind != Kind::Bits {
+            return;
+        }
+        let of = &mut self.of[..samples];
+        let mut bits = of.iter().fold(last, |bits, xor| bits ^ *xor as u64);
+        for step in of {
+            let before = ordered(bits);
+            bits ^= *step as u64;
+            *step = ordered(bits).wrapping_sub(before);
+        }
+    }
+
     /// Writes them, if that takes not much more than their codes.
     fn write(mut self, samples: usize, out: &mut impl Sink) -> bool {
+        if self.kind == Kind::Mixed {
+            return false;
+        }
         let first = zigzag(self.of[0]);
         // Behind the last there are zeros.
         let is_falling = self.of.iter().fold(0, |any, step| any | step) < 0;
@@ -319,7 +372,8 @@ impl Steps {
         let behind = self.of[1..].iter().fold(0, |any, step| any | step) as u64;
         let whole = bit_len(behind | self.of[0] as u64);
         let apart_saves = (whole - bit_len(behind)) * samples / 8;
-        let is_apart = apart_saves > bit_len(first).div_ceil(7) || whole == 0 && !self.are_none;
+        let is_apart =
+            apart_saves > bit_len(first).div_ceil(7) || whole == 0 && self.kind != Kind::Repeats;
         let width = if is_apart { bit_len(behind) } else { whole };
         if width > WIDTH_MAX || (width * samples).div_ceil(8) > self.code_bytes + DEARER_BYTES {
             return false;
@@ -327,6 +381,9 @@ impl Steps {
         if let Some(scale) = self.scale {
             out.put(SCALE);
             out.put(scale);
+        }
+        if self.kind == Kind::Bits {
+            out.put(ORDERED);
         }
         let zigzags = if is_falling { ZIGZAG } else { 0 };
         let apart = if is_apart { FIRST_APART } else { 0 };
@@ -412,26 +469,57 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
     if head == CODES {
         return codes(cursor, state, out);
     }
-    if head & FIRST_APART != 0 {
-        state.follow(cursor.uvarint()?);
+    let is_ordered = head == ORDERED;
+    if is_ordered {
+        head = cursor.byte()?;
     }
+    let first = match head & FIRST_APART {
+        0 => None,
+        _ => Some(unzigzag(cursor.uvarint()?)),
+    };
+    let before = match is_ordered {
+        true => ordered(state.bits),
+        false => state.int,
+    };
+    let before = before.wrapping_add(first.unwrap_or(0));
     let width = usize::from(head & WIDTH);
-    if width == 0 {
+    if width == 0 && first.is_none() {
         out.fill(f64::from_bits(state.bits));
         return Ok(());
     }
+    let mut ints = [before; FIRST_MAX];
+    let ints = &mut ints[..out.len()];
+    if width > 0 {
+        read_steps(cursor, width, head & ZIGZAG != 0, before, ints)?;
+    }
+    match is_ordered {
+        true => state.follow_order(ints, out),
+        false => state.follow_all(ints, out),
+    }
+    Ok(())
+}
+
+/// Makes `ints` the sums of `before` and of so many steps.
+#[inline]
+fn read_steps(
+    cursor: &mut Cursor<'_>,
+    width: usize,
+    is_zigzag: bool,
+    before: i64,
+    ints: &mut [i64],
+) -> Result<(), Malformed> {
     if width > WIDTH_MAX {
         return Err(Malformed("unknown pack"));
     }
     let rest = cursor.rest();
-    let len = (width * out.len()).div_ceil(8);
+    let len = (width * ints.len()).div_ceil(8);
     cursor.bytes(len)?;
     match rest.get(..len + 8) {
-        Some(bytes) => steps(bytes, width, head & ZIGZAG != 0, state, out),
+        Some(bytes) => add_up(bytes, width, is_zigzag, before, ints),
         None => {
             let mut bytes = [0; FIRST_MAX * 7 + 8];
             bytes[..len].copy_from_slice(&rest[..len]);
-            steps(&bytes[..len + 8], width, head & ZIGZAG != 0, state, out);
+            add_up(&bytes[..len + 8], width, is_zigzag, before, ints);
         }
     }
     Ok(())
@@ -439,18 +527,15 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
 
 /// Steps of `width` bits, behind which there are eight bytes of anything.
 #[inline]
-fn steps(bytes: &[u8], width: usize, is_zigzag: bool, state: &mut ValueState, out: &mut [f64]) {
-    let mut ints = [0; FIRST_MAX];
-    let ints = &mut ints[..out.len()];
+fn add_up(bytes: &[u8], width: usize, is_zigzag: bool, before: i64, ints: &mut [i64]) {
     match is_zigzag {
-        true => add_up(bytes, width, state.int, ints, unzigzag),
-        false => add_up(bytes, width, state.int, ints, |step| step as i64),
+        true => add_up_of(bytes, width, before, ints, unzigzag),
+        false => add_up_of(bytes, width, before, ints, |step| step as i64),
     }
-    state.follow_all(ints, out);
 }
 
 #[inline]
-fn add_up(bytes: &[u8], width: usize, before: i64, ints: &mut [i64], step: impl Fn(u64) -> i64) {
+fn add_up_of(bytes: &[u8], width: usize, before: i64, ints: &mut [i64], step: impl Fn(u64) -> i64) {
     match width {
         0..9 => add_up_by::<8>(bytes, width, before, ints, step),
         9..16 => add_up_by::<4>(bytes, width, before, ints, step),

@@ -301,6 +301,10 @@ fn chunk_of_steady_series_packs_into_its_documented_bytes() {
     assert_eq!(bytes(|i| i as f64), times + 30 * 3);
     assert_eq!(bytes(|i| (i % 2) as f64), times + 30 * 5);
     assert_eq!(bytes(|i| (i + 1) as f64 * 0.25), times + 30 * 11 + 2);
+    // Full-precision floats are a byte for the order, two for how, and the bits of the largest
+    // step.
+    let third = bytes(|i| (i + 1_000) as f64 / 3.0);
+    assert!(third < times + 30 * (2 + 2 * 47), "{third}");
 }
 
 #[test]

@@ -96,6 +96,13 @@ impl Copies {
         self.open.reserve(series.saturating_mul(bytes_each));
     }
 
+    /// Gives back the room that was made, if most of it was not needed.
+    pub(crate) fn give_room_back(&mut self) {
+        if self.open.len() < self.open.capacity() / 2 {
+            self.open.shrink_to_fit();
+        }
+    }
+
     /// How many.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

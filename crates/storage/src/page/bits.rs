@@ -74,8 +74,8 @@ fn put(packed: &mut [u8], lanes: usize, lane: usize, done: usize, bytes: &[u8]) 
 }
 
 /// Reads `count` numbers of `width` bits, at most [`VECTOR`] and 64, adds `low` to each, wrapping,
-/// and puts those into `out` for which it has room, a multiple of eight; what lies behind them there
-/// may change.
+/// and puts those into `out` for which it has room, a multiple of eight; what lies behind them
+/// there may change.
 #[inline]
 pub(super) fn unpack(
     cursor: &mut Cursor<'_>,

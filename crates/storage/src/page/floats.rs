@@ -19,7 +19,7 @@ use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
 use crate::codec::decimal::Scale;
-use crate::codec::{Malformed, push_uvarint};
+use crate::codec::{Malformed, ordered, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 const SCALE: u8 = 1 << 4;
@@ -194,14 +194,8 @@ impl Scaled {
         self.misfit_bytes = 0;
         self.ints.clear();
         self.ints
-            .extend(values.iter().map(|v| ordered(v.to_bits()) as i64));
+            .extend(values.iter().map(|v| ordered(v.to_bits())));
     }
-}
-
-/// Maps the bits of floats to integers of the same order, and back.
-#[inline]
-fn ordered(bits: u64) -> u64 {
-    bits ^ ((bits as i64 >> 63) as u64 >> 1)
 }
 
 fn write(out: &mut Vec<u8>, planner: &Planner, scaled: &Scaled, tag: u8) {
@@ -379,7 +373,10 @@ pub(super) fn append_floats(
     }
     match scaling {
         Scaling::Ordered => {
-            into.extend(ints.iter().map(|int| f64::from_bits(ordered(*int as u64))));
+            into.extend(
+                ints.iter()
+                    .map(|int| f64::from_bits(ordered(*int as u64) as u64)),
+            );
         }
         Scaling::One => convert(ints, into, |float| float),
         Scaling::Divisor(divisor) => convert(ints, into, |float| float / divisor),

@@ -257,10 +257,8 @@ impl Store {
         let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
         for series in &taken.series {
             columns.clear();
-            taken
-                .copies
-                .get(series.copy)
-                .decode(&mut known, &mut columns)?;
+            let copy = taken.copies.get(series.copy);
+            copy.decode(&mut known, &mut columns)?;
             columns.truncate(columns.times.partition_point(|t| *t <= due.end));
             let family = self.index.family(series.slot).map(Family);
             while !columns.times.is_empty() && page.push(series.slot, family, &columns).is_err() {

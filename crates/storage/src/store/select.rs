@@ -155,7 +155,7 @@ impl HeadSelection {
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
         let mut open = OpenGroup::default();
-        for i in series {
+        for i in series.clone() {
             let slot = self.slots[i];
             let group = group_of(slot);
             if open.group != Some(group) {
@@ -166,6 +166,10 @@ impl HeadSelection {
                 columns.clear();
                 self.decode(i, (&mut open, &mut memory.page, &mut memory.known), columns)?;
                 columns.push_range(self.range, into);
+            }
+            if i == series.start {
+                // Those behind the first are like it more often than not.
+                into.make_room(series.len() - 1);
             }
         }
         Ok(())

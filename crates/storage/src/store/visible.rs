@@ -23,11 +23,9 @@ const COPY_SLICE: usize = 256;
 /// it is looked for, and the number of its copy.
 const SERIES_BYTES: usize = 40;
 
-/// What the copy of a series is expected to take before one was made: a chunk of some samples.
+/// What the copy of a series is expected to take before one was made, and has room for: a chunk of
+/// half an hour.
 const COPIED_BYTES: usize = 256;
-
-/// What there is room for at once: the chunk of a series that has few samples.
-const ROOM_BYTES: usize = 48;
 
 /// The number of a copy that was not made.
 const NO_COPY: u32 = u32::MAX;
@@ -161,7 +159,7 @@ impl PartCopies {
         let bytes = self.copies.memory_bytes();
         let each = bytes.checked_div(self.copies.len());
         self.reserve(bytes + series * each.unwrap_or(COPIED_BYTES))?;
-        self.copies.make_room(series, ROOM_BYTES);
+        self.copies.make_room(series, each.unwrap_or(COPIED_BYTES));
         Ok(())
     }
 
@@ -176,6 +174,7 @@ impl PartCopies {
 
     /// Gives back what was expected and did not come.
     fn settle(&mut self) {
+        self.copies.give_room_back();
         self.memory.shrink_to(self.copies.memory_bytes());
     }
 }
