@@ -215,8 +215,8 @@ impl HeadSelection {
         Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
     }
 
-    /// Decodes a series of floats, of which the head has one chunk at most, straight into the batch;
-    /// `false`, and nothing is added, if it is more than that. Its group is open.
+    /// Decodes a series of floats, of which the head has one chunk at most, straight into the
+    /// batch; `false`, and nothing is added, if it is more than that. Its group is open.
     fn read_plain(
         &self,
         series: usize,
