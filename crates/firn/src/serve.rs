@@ -127,6 +127,8 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
     warn_of_ignored(line, &config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // Its threads evaluate queries, with others' help.
+        .thread_stack_size(real::STACK_BYTES)
         .build()
         .map_err(ServeError::Threads)?;
     let outcome = runtime.block_on(run_server(line, config));

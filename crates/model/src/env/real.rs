@@ -263,12 +263,18 @@ struct Threads {
     background: mpsc::Sender<Job>,
 }
 
+/// Stack of a thread that computes. Queries nest 200 levels deep: without optimization that takes
+/// the usual 2 MiB, below which the allocator may want 40 kB more. What is not reached takes no
+/// memory.
+pub const STACK_BYTES: usize = 8 << 20;
+
 impl Threads {
     fn new(threads: usize) -> io::Result<Self> {
         let compute = rayon::ThreadPoolBuilder::new()
             // Callers help: a thread more than there are cores would look for work at their cost.
             .num_threads(threads.saturating_sub(1).max(1))
             .thread_name(|i| format!("firn-compute-{i}"))
+            .stack_size(STACK_BYTES)
             // A job that panics has said so on the standard error; it must not end the process.
             .panic_handler(|_| {})
             .build()
