@@ -126,3 +126,22 @@ fn limit_that_is_reached_is_named_with_the_number() {
     let text = "query timed out in query queue";
     check(&server, &(queued, 503, "timeout", text));
 }
+
+/// Below the limit of nesting no stack ends, without optimization either.
+#[test]
+fn query_that_nests_nearly_as_deep_as_it_may_has_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let nestings = [
+        ("(", ")"),
+        ("abs(", ")"),
+        ("sum(", ")"),
+        ("topk(1,", ")"),
+        ("max_over_time(", "[15s:1s])"),
+    ];
+    for (open, close) in nestings {
+        let query = format!("{}up{}", open.repeat(190), close.repeat(190));
+        let answer = server.http().get(&instant(&query));
+        assert_eq!(answer.status, 200, "{open}: {}", answer.body);
+    }
+}
