@@ -264,8 +264,8 @@ struct Threads {
 }
 
 /// Stack of a thread that computes. Queries nest 200 levels deep; a subquery, which takes most,
-/// needs 5 kB a level, or 17 kB without optimization: more than the usual 2 MiB. What is not reached
-/// takes no memory.
+/// needs 5 kB a level, or 17 kB without optimization: more than the usual 2 MiB. What is not
+/// reached takes no memory.
 pub const STACK_BYTES: usize = 8 << 20;
 
 impl Threads {
