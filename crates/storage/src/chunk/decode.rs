@@ -214,6 +214,8 @@ pub(super) fn plain<'k>(
     values.resize(base + room, 0.0);
     let mut decode = || {
         walk.packed(body, packs, known, &mut values[base..])?;
+        // Without packs the first times are written over, and nothing is known any more.
+        known.samples = packs.samples;
         known.make_room(room);
         let (times, values) = (
             &mut known.times[packs.samples..room],

@@ -348,7 +348,8 @@ fn chunk_of_packs_is_damaged_and_nothing_panics() {
 fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
     let of = |late: i64, count: i64, value: f64| {
         let mut open = OpenChunk::default();
-        for i in 0..count {
+        // A short one begins elsewhere.
+        for i in if count < 9 { 7..7 + count } else { 0..count } {
             let late = if i == 40 { late } else { 0 };
             open.push_float(i * 15_000 + late, START_UNKNOWN, value * i as f64);
             open.pack_if_due(5);
