@@ -152,6 +152,25 @@ pub(crate) fn push_uvarint(out: &mut impl Sink, mut n: u64) {
     out.put(n as u8);
 }
 
+/// Appends numbers that have no more than `width` bits, 64 at most, least significant first, and
+/// rounds up to bytes.
+pub(crate) fn push_bits(out: &mut impl Sink, width: usize, numbers: impl Iterator<Item = u64>) {
+    let (mut pending, mut bits) = (0u64, 0);
+    for number in numbers {
+        pending |= number << bits;
+        bits += width;
+        if bits >= 64 {
+            out.put_low(pending, 8);
+            bits -= 64;
+            // What had no room any more.
+            pending = number.unbounded_shr((width - bits) as u32);
+        }
+    }
+    if bits > 0 {
+        out.put_low(pending, bits.div_ceil(8));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -161,6 +161,14 @@ impl TimesKnown {
         Ok(())
     }
 
+    /// The places of the times behind the first `samples` of `room`. What was known of them is
+    /// forgotten: with no packs before them, that is all.
+    fn places_behind(&mut self, samples: usize, room: usize) -> &mut [TimestampMs] {
+        self.samples = samples;
+        self.make_room(room);
+        &mut self.times[samples..room]
+    }
+
     fn make_room(&mut self, samples: usize) {
         if self.times.len() < samples {
             self.times.resize(samples, 0);
@@ -214,14 +222,8 @@ pub(super) fn plain<'k>(
     values.resize(base + room, 0.0);
     let mut decode = || {
         walk.packed(body, packs, known, &mut values[base..])?;
-        // Without packs the first times are written over, and nothing is known any more.
-        known.samples = packs.samples;
-        known.make_room(room);
-        let (times, values) = (
-            &mut known.times[packs.samples..room],
-            &mut values[base + packs.samples..],
-        );
-        walk.floats(times, values)
+        let times = known.places_behind(packs.samples, room);
+        walk.floats(times, &mut values[base + packs.samples..])
     };
     let outcome = decode();
     let count = match outcome {

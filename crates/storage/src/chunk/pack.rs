@@ -20,7 +20,7 @@
 use crate::codec::cursor::Cursor;
 use crate::codec::time::{self, TimeState};
 use crate::codec::value::{self, ValueState};
-use crate::codec::{Buffer, Malformed, Sink, ordered, push_uvarint, unzigzag, zigzag};
+use crate::codec::{Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 /// Samples of a pack, but for the first of a chunk.
@@ -207,7 +207,7 @@ impl Pack {
                 }
                 value::Code::Scale => {
                     steps.scale = Some(walk.cursor.byte()?);
-                    steps.of[i] = walk.step_of_scale()?;
+                    steps.of[i] = unzigzag(value::Code::step_of_scale(&mut walk.cursor)?);
                     match i {
                         0 => Kind::Integers,
                         _ => Kind::Mixed,
@@ -226,7 +226,7 @@ impl Pack {
         self.values.put(CODES);
         for _ in 0..self.samples {
             walk.change()?;
-            let mut before = walk.cursor.rest();
+            let before = walk.cursor.rest();
             match walk.value()? {
                 value::Code::Repeats(_) => {
                     value::push_run(&mut self.values, &mut run);
@@ -234,13 +234,13 @@ impl Pack {
                 }
                 value::Code::Scale => {
                     walk.cursor.byte()?;
-                    walk.step_of_scale()?;
+                    value::Code::step_of_scale(&mut walk.cursor)?;
                 }
                 _ => (),
             }
             run = 0;
-            before = &before[..before.len() - walk.cursor.len()];
-            before.iter().for_each(|byte| self.values.put(*byte));
+            let code = &before[..before.len() - walk.cursor.len()];
+            code.iter().for_each(|byte| self.values.put(*byte));
         }
         Ok(())
     }
@@ -287,14 +287,6 @@ impl<'a> Walk<'a> {
         }
         self.value_repeats -= 1;
         Ok(value::Code::Repeats(1))
-    }
-
-    /// The step behind a scale.
-    fn step_of_scale(&mut self) -> Result<i64, Malformed> {
-        match value::Code::read(self.cursor.byte()?, &mut self.cursor)? {
-            value::Code::Step(step) => Ok(unzigzag(step)),
-            _ => Err(Malformed("scale without an integer")),
-        }
     }
 }
 
@@ -392,32 +384,14 @@ impl Steps {
             push_uvarint(out, first);
             self.of[0] = 0;
         }
-        push_bits(out, width, &self.of[..samples]);
+        let numbers = self.of[..samples].iter().map(|step| *step as u64);
+        push_bits(out, width, numbers);
         true
     }
 }
 
 fn bit_len(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
-}
-
-/// Appends the low `width` bits of numbers that have no others, least significant first.
-fn push_bits(out: &mut impl Sink, width: usize, numbers: &[i64]) {
-    let (mut pending, mut bits) = (0u64, 0);
-    for number in numbers {
-        let number = *number as u64;
-        pending |= number << bits;
-        bits += width;
-        if bits >= 64 {
-            out.put_low(pending, 8);
-            bits -= 64;
-            // What had no room any more.
-            pending = number.unbounded_shr((width - bits) as u32);
-        }
-    }
-    if bits > 0 {
-        out.put_low(pending, bits.div_ceil(8));
-    }
 }
 
 /// Follows the times of packs, one for each place of `out`.

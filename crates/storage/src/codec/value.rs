@@ -86,6 +86,14 @@ impl Code {
             _ => return Err(Malformed("unknown value code")),
         })
     }
+
+    /// The zigzag of the step behind a scale.
+    pub(crate) fn step_of_scale(cursor: &mut Cursor<'_>) -> Result<u64, Malformed> {
+        match Self::read(cursor.byte()?, cursor)? {
+            Self::Step(step) => Ok(step),
+            _ => Err(Malformed("scale without an integer")),
+        }
+    }
 }
 
 /// Appends one more repeat. `run_at` is where the run that may grow stands in `out`, zero for none.
@@ -282,9 +290,7 @@ impl ValueState {
     #[cold]
     fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
         self.rescale(cursor.byte()?)?;
-        let Code::Step(step) = Code::read(cursor.byte()?, &mut cursor)? else {
-            return Err(Malformed("scale without an integer"));
-        };
+        let step = Code::step_of_scale(&mut cursor)?;
         self.follow(step);
         Ok((self, cursor))
     }

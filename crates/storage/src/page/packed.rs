@@ -7,27 +7,15 @@
 //! The directory is made of them, so that it is as small on a heap as it is on a disk: a look-up
 //! reads the few numbers that it needs.
 
-use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_bits};
 
 /// Appends `numbers`.
 pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
     let width = 64 - all.leading_zeros();
     out.push(width as u8);
-    let (mut word, mut bits) = (0u128, 0);
-    for n in numbers {
-        word |= u128::from(*n) << bits;
-        bits += width;
-        while bits >= 8 {
-            out.push(word as u8);
-            word >>= 8;
-            bits -= 8;
-        }
-    }
-    if bits > 0 {
-        out.push(word as u8);
-    }
+    push_bits(out, width as usize, numbers.iter().copied());
 }
 
 /// Where numbers stand in the bytes that they were read from.
