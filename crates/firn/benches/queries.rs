@@ -1,4 +1,4 @@
-//! Range queries on the head in process: no HTTP, no disk, a fleet of 96 k series.
+//! Queries on the head in process: no HTTP, no disk, a fleet of 96 k series.
 //!
 //! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
 //! all, what that is for each series and step, and, as the floor, what a plain loop over columns
@@ -41,8 +41,8 @@ const BATCH_SAMPLES: usize = 2_000;
 const RUNS: usize = 15;
 const PROFILED: Duration = Duration::from_secs(3);
 
-/// Queries with what they select.
-const QUERIES: [(&str, &str); 13] = [
+/// Range queries with what they select, and the one that asks for the last step alone.
+const QUERIES: [(&str, &str); 14] = [
     (
         "sum by (namespace) (rate(http_requests_total[5m]))",
         "http_requests_total",
@@ -92,7 +92,10 @@ const QUERIES: [(&str, &str); 13] = [
         "sum by (namespace) (increase(container_network_receive_bytes_total[5m]))",
         "container_network_receive_bytes_total",
     ),
+    (INSTANT, "http_requests_total"),
 ];
+
+const INSTANT: &str = "sum by (code) (rate(http_requests_total[5m]))";
 
 /// All threads, or the one that asks.
 struct Switched {
@@ -247,7 +250,10 @@ impl Bench {
             series_max: usize::MAX,
         };
         let end = ROUNDS * INTERVAL_MS;
-        let time = EvalTime::range(end - (STEPS - 1) * INTERVAL_MS, end, INTERVAL_MS);
+        let time = match steps_of(text) {
+            1 => EvalTime::Instant(end),
+            steps => EvalTime::range(end - (steps - 1) * INTERVAL_MS, end, INTERVAL_MS),
+        };
         black_box(query(&context, text, time, &options).expect("the query is valid"));
     }
 
@@ -269,6 +275,10 @@ impl Bench {
         read.expect("chunks decode");
         batch
     }
+}
+
+fn steps_of(text: &str) -> i64 {
+    if text == INSTANT { 1 } else { STEPS }
 }
 
 /// The rates of every series at every step with all that can be known beforehand: windows, factors
@@ -319,9 +329,9 @@ fn main() {
             continue;
         }
         let columns = bench.columns(selector);
-        let cells = (columns.len() as i64 * STEPS) as f64;
+        let cells = (columns.len() as i64 * steps_of(text)) as f64;
         let floor = bench.median(&mut || {
-            black_box(plain_rates(&columns, STEPS as usize));
+            black_box(plain_rates(&columns, steps_of(text) as usize));
         });
         let [one, all] = bench.on_one_and_all(text);
         let per_cell = |time: Duration| time.as_nanos() as f64 / cells;

@@ -148,7 +148,9 @@ pub(crate) struct RowBuffer {
 impl RowBuffer {
     /// Empties the row and gives it `steps` steps.
     pub(crate) fn reset(&mut self, steps: usize) {
-        self.values.clear();
+        // Those that are there are overwritten several at a time.
+        self.values.truncate(steps);
+        self.values.fill(ABSENT);
         self.values.resize(steps, ABSENT);
         self.histograms.clear();
     }

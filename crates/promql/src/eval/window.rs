@@ -5,6 +5,7 @@ use crate::eval::grid::{Grid, Reach};
 use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
+use std::ops::Range;
 
 /// No sample.
 const NONE: u32 = u32::MAX;
@@ -44,6 +45,31 @@ impl Windows {
             .map(|(step, (start, end))| (step, *start as usize, *end as usize))
     }
 
+    /// The windows that hold samples, those together that move on by a sample from step to step.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+        let (mut step, mut apart) = (0, 0);
+        std::iter::from_fn(move || {
+            while let (Some(start), Some(end)) = (self.starts.get(step), self.ends.get(step)) {
+                let mut stretch = Stretch {
+                    step,
+                    len: 1,
+                    start: *start as usize,
+                    end: *end as usize,
+                };
+                // Where two windows do not, those behind them will not either.
+                if step >= apart {
+                    stretch.len += moves_by_one(&self.starts[step..], &self.ends[step..]);
+                    apart = step + STEPS_AT_ONCE * usize::from(stretch.len == 1);
+                }
+                step += stretch.len;
+                if start < end {
+                    return Some(stretch);
+                }
+            }
+            None
+        })
+    }
+
     /// Of each step the first sample that it sees and the one behind its last.
     pub(crate) fn bounds(&self) -> (&[u32], &[u32]) {
         (&self.starts, &self.ends)
@@ -63,6 +89,66 @@ impl Windows {
     pub(crate) fn samples_max(&self) -> u64 {
         self.samples_max
     }
+}
+
+/// Windows of consecutive steps, each of which begins and ends a sample later than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The first step.
+    pub(crate) step: usize,
+    /// How many steps.
+    pub(crate) len: usize,
+    /// The first sample of the first window.
+    pub(crate) start: usize,
+    /// The one behind its last.
+    pub(crate) end: usize,
+}
+
+impl Stretch {
+    /// The steps.
+    pub(crate) fn steps(&self) -> Range<usize> {
+        self.step..self.step + self.len
+    }
+
+    /// For each window the place so many behind its first sample.
+    pub(crate) fn behind_start(&self, samples: usize) -> Range<usize> {
+        let first = self.start + samples;
+        first..first + self.len
+    }
+
+    /// Samples in each window.
+    pub(crate) fn samples(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// How many steps, after the first one, begin and end a sample later than the one before each;
+/// found for [`STEPS_AT_ONCE`] at a time.
+#[multiversion(targets("x86_64+avx2"))]
+pub(crate) fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
+    moves_by_one_plainly(starts, ends)
+}
+
+#[inline(always)]
+fn moves_by_one_plainly(starts: &[u32], ends: &[u32]) -> usize {
+    let (before, after) = (blocks(starts, 0), blocks(starts, 1));
+    let of_ends = blocks(ends, 0).iter().zip(blocks(ends, 1));
+    let mut blocks = before.iter().zip(after).zip(of_ends);
+    let moves = |((s, s_next), (e, e_next)): ((&Block, &Block), (&Block, &Block))| {
+        (0..STEPS_AT_ONCE).fold(true, |moves, i| {
+            moves & (s_next[i].wrapping_sub(s[i]) == 1) & (e_next[i].wrapping_sub(e[i]) == 1)
+        })
+    };
+    let ends = blocks.position(|block| !moves(block));
+    ends.unwrap_or_else(|| after.len().min(before.len())) * STEPS_AT_ONCE
+}
+
+type Block = [u32; STEPS_AT_ONCE];
+
+/// The whole blocks from a place on.
+#[inline(always)]
+fn blocks(steps: &[u32], from: usize) -> &[Block] {
+    steps.get(from..).unwrap_or(&[]).as_chunks().0
 }
 
 /// How many steps after the first a window begins where the first one ends, if each one after it
@@ -114,6 +200,9 @@ const SAMPLES_ASKED: usize = 2;
 /// Its unit in the last place is one, so that what is added to it is rounded to an integer.
 const ROUNDING: f64 = (1u64 << 52) as f64;
 
+/// Steps at a time of which it is looked at whether each goes a sample on from the one before.
+pub(crate) const STEPS_AT_ONCE: usize = 8;
+
 /// Writes for each step how many of `times` are not later than its `bound`, those of a reach over
 /// `grid`.
 fn count_until(
@@ -130,11 +219,20 @@ fn count_until(
     let seen = times.partition_point(|t| *t <= first);
     let times = &times[..seen + times[seen..].partition_point(|t| *t <= last)];
     counts.resize(grid.count, seen as u32);
-    let are_few = (times.len() - seen).div_ceil(SAMPLES_ASKED) <= grid.count;
     let is_exact = last.checked_sub(first).is_some_and(|span| span < 1 << 50);
-    if are_few && is_exact && is_even(grid, &bound) {
-        return count_by_sample(times, seen, (first, grid.step_ms), counts);
+    match is_exact && is_even(grid, &bound) {
+        true => count_evenly(times, seen, (first, grid.step_ms), counts),
+        false => count_step_by_step(times, seen, bound, counts),
     }
+}
+
+/// Goes on from the first of `counts`, whose step sees `seen`.
+fn count_step_by_step(
+    times: &[TimestampMs],
+    seen: usize,
+    bound: impl Fn(usize) -> TimestampMs,
+    counts: &mut [u32],
+) {
     let mut count = seen;
     for (step, of_step) in counts.iter_mut().enumerate().skip(1) {
         let bound = bound(step);
@@ -143,8 +241,76 @@ fn count_until(
     }
 }
 
-/// The same for bounds that rise by as much from each step to the next, the first of which sees
-/// `seen` of `times`, and the last all. Each sample says from which step on it is seen: no branch
+/// The same for bounds that rise by as much from each step to the next. `counts` are all `seen`,
+/// and the last step sees all of `times`.
+///
+/// Steps are often as long as the interval of a scrape: then each sees one sample more than the one
+/// before, but where a scrape was late or failed.
+fn count_evenly(
+    times: &[TimestampMs],
+    mut seen: usize,
+    (mut first, step_ms): (TimestampMs, i64),
+    mut counts: &mut [u32],
+) {
+    loop {
+        let one_more = steps_of_one(&times[seen..], first, step_ms).min(counts.len() - 1);
+        for (count, more) in counts[1..=one_more].iter_mut().zip(1..) {
+            *count = seen as u32 + more;
+        }
+        first += step_ms * one_more as i64;
+        seen += one_more;
+        counts = &mut counts[one_more..];
+        if one_more == 0 || counts.len() == 1 {
+            break;
+        }
+        let others = STEPS_AT_ONCE.min(counts.len() - 1);
+        let bound = |step: usize| first + step_ms * step as i64;
+        count_step_by_step(times, seen, bound, &mut counts[..=others]);
+        first = bound(others);
+        seen = counts[others] as usize;
+        counts = &mut counts[others..];
+    }
+    counts.fill(seen as u32);
+    match (times.len() - seen).div_ceil(SAMPLES_ASKED) <= counts.len() {
+        true => count_by_sample(times, seen, (first, step_ms), counts),
+        false => {
+            let bound = |step| first + step_ms * step as i64;
+            count_step_by_step(times, seen, bound, counts);
+        }
+    }
+}
+
+/// How many steps after the one that ends at `first` see one more of `times` than the one before
+/// them; found for [`STEPS_AT_ONCE`] at a time. The first of `times` are behind `first`.
+#[multiversion(targets("x86_64+avx2"))]
+fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
+    steps_of_one_plainly(times, first, step_ms)
+}
+
+#[inline(always)]
+fn steps_of_one_plainly(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
+    let mut bounds: [TimestampMs; STEPS_AT_ONCE] =
+        std::array::from_fn(|i| first.wrapping_add(step_ms.wrapping_mul(i as i64 + 1)));
+    let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
+    let next = times.get(1..).unwrap_or(&[]).as_chunks().0;
+    let mut steps = 0;
+    for (newest, next) in newest.iter().zip(next) {
+        let next: &[TimestampMs; STEPS_AT_ONCE] = next;
+        let sees_one = (0..STEPS_AT_ONCE).fold(true, |all, i| {
+            all & (newest[i] <= bounds[i]) & (next[i] > bounds[i])
+        });
+        if !sees_one {
+            break;
+        }
+        steps += STEPS_AT_ONCE;
+        for bound in &mut bounds {
+            *bound = bound.wrapping_add(step_ms.wrapping_mul(STEPS_AT_ONCE as i64));
+        }
+    }
+    steps
+}
+
+/// The same, whatever the steps see. Each sample says from which step on it is seen: no branch
 /// depends on where samples lie, as some always come a little later than others.
 fn count_by_sample(
     times: &[TimestampMs],
@@ -281,11 +447,12 @@ mod tests {
             let rng = SimRng::new(seed);
             let below = |n: i64| rng.below(n as u64) as i64;
             let (interval, gaps) = (1 + below(20), 1 + rng.below(60));
+            let late = if rng.one_in(2) { interval } else { 1 };
             let mut time = below(50);
             let times: Vec<i64> = std::iter::repeat_with(|| {
                 let gap = if rng.one_in(gaps) { below(100) } else { 0 };
                 time += interval + gap;
-                time + below(interval)
+                time + below(late)
             })
             .take(rng.below(80) as usize)
             .collect();
@@ -323,6 +490,12 @@ mod tests {
                 assert_eq!(windows.at(step), (seen.start, seen.end), "seed {seed}");
                 assert_eq!(index, seen.last(), "seed {seed}");
             }
+            let of_stretch = |s: Stretch| {
+                let window = move |i: usize| (s.step + i, s.start + i, s.end + i);
+                (0..s.len).map(window)
+            };
+            let stretched: Vec<_> = windows.stretches().flat_map(of_stretch).collect();
+            assert_eq!(stretched, windows.iter().collect::<Vec<_>>(), "seed {seed}");
             assert_eq!(
                 (windows.samples(), windows.samples_max()),
                 (all, most),
@@ -341,6 +514,24 @@ mod tests {
             let plain = cap_plainly(&mut plain_starts, &ends);
             assert_eq!(cap(&mut starts, &ends), plain, "seed {seed}");
             assert_eq!(starts, plain_starts, "seed {seed}");
+            let late_from = rng.below(40) as i64;
+            let late = |at: i64| {
+                if at >= late_from {
+                    rng.below(20) as i64
+                } else {
+                    0
+                }
+            };
+            let times: Vec<i64> = (1..30).map(|at| at * 10 + late(at)).collect();
+            let plain = steps_of_one_plainly(&times, 5, 10);
+            assert_eq!(steps_of_one(&times, 5, 10), plain, "seed {seed}");
+            let some = rng.below(90) as u32;
+            let [starts, ends] = [10, 30].map(|from| {
+                let late = |at: u32| at + u32::from(at >= some);
+                (from..from + 60).map(late).collect::<Vec<u32>>()
+            });
+            let plain = moves_by_one_plainly(&starts, &ends);
+            assert_eq!(moves_by_one(&starts, &ends), plain, "seed {seed}");
         }
     }
 

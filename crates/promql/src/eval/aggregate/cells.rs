@@ -152,8 +152,12 @@ impl Cells {
         }
         let counted = !self.fold.ignores_histograms();
         if floats > 0 || counted {
+            let seen = self.slots.len();
             let slot = self.slot(group, series, drops_name);
-            self.fold_row(slot, row.values, floats);
+            match slot == seen {
+                true => self.begin_row(slot, row.values, floats),
+                false => self.fold_row(slot, row.values, floats),
+            }
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
             }
@@ -209,6 +213,22 @@ impl Cells {
         if self.fold.columns() > 1 {
             self.third.reserve(cells);
         }
+    }
+
+    /// Folds the first row of a group in.
+    fn begin_row(&mut self, slot: usize, row: &[f64], floats: usize) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        match self.fold {
+            Fold::Mean => {
+                count(&mut self.third[range.clone()], row);
+                self.overflowed |= any_infinite(row);
+            }
+            Fold::Sum | Fold::Min | Fold::Max => {}
+            _ => return self.fold_row(slot, row, floats),
+        }
+        // Places without a value are the same in both.
+        self.first[range].copy_from_slice(row);
+        self.slots[slot].full = dense_stretch(row, floats);
     }
 
     /// Folds a row with so many values in.

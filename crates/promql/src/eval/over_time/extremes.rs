@@ -62,15 +62,22 @@ pub(super) fn fill(
             None => return,
         }
     }
-    for (step, start, end) in windows.iter() {
-        let covered = end - start >= reach;
-        if pace.is_stopped(if covered { 1 } else { end - start }) {
+    for moving in windows.stretches() {
+        let Some(behind) = moving.samples().checked_sub(reach) else {
+            for (i, out) in out[moving.steps()].iter_mut().enumerate() {
+                if pace.is_stopped(moving.samples()) {
+                    return;
+                }
+                *out = of.window(&values[moving.start + i..moving.end + i]);
+            }
+            continue;
+        };
+        if pace.is_stopped(moving.len) {
             return;
         }
-        out[step] = match covered {
-            true => of.window(&[stretches[start], stretches[end - reach]]),
-            false => of.window(&values[start..end]),
-        };
+        let firsts = &stretches[moving.behind_start(0)];
+        let lasts = &stretches[moving.behind_start(behind)];
+        choose(of, firsts, lasts, &mut out[moving.steps()]);
     }
 }
 
@@ -99,26 +106,29 @@ fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Op
         if pace.is_stopped(stretches.len()) {
             return None;
         }
-        longer.clear();
-        lengthen(of, &stretches, reached, &mut longer);
+        // Of each place that of the stretch that begins there and of the one behind that.
+        longer.resize(stretches.len() - reached, 0.0);
+        choose(of, &stretches, &stretches[reached..], &mut longer);
         std::mem::swap(&mut stretches, &mut longer);
         reached *= 2;
     }
     Some(stretches)
 }
 
-/// Appends for each place the extreme of the stretch that begins there and the one `by` later.
+/// Writes the extreme of each pair.
 #[multiversion(targets("x86_64+avx2"))]
-fn lengthen(of: Of, stretches: &[f64], by: usize, longer: &mut Vec<f64>) {
-    lengthen_plainly(of, stretches, by, longer);
+fn choose(of: Of, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
+    choose_plainly(of, firsts, lasts, out);
 }
 
 #[inline(always)]
-fn lengthen_plainly(of: Of, stretches: &[f64], by: usize, longer: &mut Vec<f64>) {
-    let pairs = stretches.iter().zip(&stretches[by..]);
-    match of {
-        Of::Least => longer.extend(pairs.map(|(a, b)| if b < a { *b } else { *a })),
-        Of::Greatest => longer.extend(pairs.map(|(a, b)| if b > a { *b } else { *a })),
+fn choose_plainly(of: Of, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
+    for (out, (a, b)) in out.iter_mut().zip(firsts.iter().zip(lasts)) {
+        let is_second = match of {
+            Of::Least => b < a,
+            Of::Greatest => b > a,
+        };
+        *out = if is_second { *b } else { *a };
     }
 }
 
@@ -163,11 +173,12 @@ mod tests {
             assert_eq!(ordered, !values.iter().any(odd), "seed {seed}");
             let by = rng.below(values.len() as u64 + 1) as usize;
             for of in [Of::Least, Of::Greatest] {
-                let (mut longer, mut plain) = (vec![7.0], vec![7.0]);
-                lengthen(of, &values, by, &mut longer);
-                lengthen_plainly(of, &values, by, &mut plain);
+                let mut chosen = vec![7.0; values.len()];
+                let mut plain = chosen.clone();
+                choose(of, &values, &values[by..], &mut chosen);
+                choose_plainly(of, &values, &values[by..], &mut plain);
                 let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-                assert_eq!(bits(&longer), bits(&plain), "seed {seed}, {of:?} by {by}");
+                assert_eq!(bits(&chosen), bits(&plain), "seed {seed}, {of:?} by {by}");
             }
         }
     }

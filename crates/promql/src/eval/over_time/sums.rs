@@ -24,8 +24,8 @@ pub(super) enum Of {
     Deviation,
 }
 
-/// The integers that a float holds.
-const INTEGERS: f64 = (1u64 << 53) as f64;
+/// Integers up to here become floats, and floats integers, several at a time.
+const INTEGERS: f64 = (1u64 << 51) as f64;
 
 /// Computes all windows that hold samples.
 pub(super) fn fill(
@@ -118,11 +118,9 @@ fn greatest_integer(values: &[f64]) -> Option<f64> {
 
 #[inline(always)]
 fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
-    // Where a float's unit in the last place is one: to add it rounds what is smaller to integers.
-    const ROUNDS: f64 = (3u64 << 51) as f64;
     let (mut greatest, mut differs) = (0, 0);
     for value in values {
-        let rounded = (value + ROUNDS) - ROUNDS;
+        let rounded = (value + ROUNDING) - ROUNDING;
         differs |= rounded.to_bits() ^ value.to_bits();
         // Magnitudes are in the order of their bits.
         greatest = i64::max(greatest, value.abs().to_bits() as i64);
@@ -141,16 +139,49 @@ fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, o
     let mut sums = Vec::with_capacity(values.len() + 1);
     sums.push(sum);
     sums.extend(values.iter().map(|value| {
-        sum = sum.wrapping_add(*value as i64);
+        sum = sum.wrapping_add(to_integer(*value));
         sum
     }));
-    for (step, start, end) in windows.iter() {
-        let sum = sums[end].wrapping_sub(sums[start]) as f64;
-        out[step] = match of {
-            Of::Mean => sum / (end - start) as f64,
-            _ => sum,
+    for stretch in windows.stretches() {
+        let ends = &sums[stretch.behind_start(stretch.samples())];
+        let starts = &sums[stretch.behind_start(0)];
+        let divisor = match of {
+            Of::Mean => stretch.samples() as f64,
+            _ => 1.0,
         };
+        divide_differences(ends, starts, divisor, &mut out[stretch.steps()]);
     }
+}
+
+/// Writes what the first of each pair is more than the second, divided.
+#[multiversion(targets("x86_64+avx2"))]
+fn divide_differences(ends: &[i64], starts: &[i64], divisor: f64, out: &mut [f64]) {
+    divide_differences_plainly(ends, starts, divisor, out);
+}
+
+#[inline(always)]
+fn divide_differences_plainly(ends: &[i64], starts: &[i64], divisor: f64, out: &mut [f64]) {
+    for (out, (end, start)) in out.iter_mut().zip(ends.iter().zip(starts)) {
+        *out = to_float(end.wrapping_sub(*start)) / divisor;
+    }
+}
+
+/// Where a float's unit in the last place is one: to add it rounds what is smaller to integers,
+/// which then are its last bits.
+const ROUNDING: f64 = (3u64 << 51) as f64;
+
+/// An integer below [`INTEGERS`].
+#[inline(always)]
+fn to_integer(value: f64) -> i64 {
+    (value + ROUNDING)
+        .to_bits()
+        .wrapping_sub(ROUNDING.to_bits()) as i64
+}
+
+/// The way back.
+#[inline(always)]
+fn to_float(integer: i64) -> f64 {
+    f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING
 }
 
 /// Sums or means of windows side by side.
@@ -258,6 +289,18 @@ mod tests {
             let values: Vec<f64> = (0..rng.below(60)).map(any).collect();
             let greatest = [greatest_integer(&values), greatest_integer_plainly(&values)];
             assert_eq!(greatest[0], greatest[1], "seed {seed}");
+            let integers: Vec<i64> = (0..values.len())
+                .map(|_| rng.next_u64() as i64 >> 14)
+                .collect();
+            let (mut quotients, len) = (vec![0.0; integers.len() / 2], integers.len() / 2);
+            divide_differences(&integers, &integers[len..], 7.0, &mut quotients);
+            let mut plain = vec![0.0; len];
+            divide_differences_plainly(&integers, &integers[len..], 7.0, &mut plain);
+            assert_eq!(quotients, plain, "seed {seed}");
+            for (i, quotient) in plain.iter().enumerate() {
+                let difference = integers[i] - integers[len + i];
+                assert_eq!(*quotient, difference as f64 / 7.0, "seed {seed}");
+            }
             let times: Vec<i64> = (0..values.len() as i64).collect();
             let grid = Grid::between(0, 70, 1 + rng.below(3) as i64);
             let reach = Reach {

@@ -3,16 +3,13 @@
 
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::rate::Extrapolation;
-use crate::eval::window::Windows;
+use crate::eval::window::{STEPS_AT_ONCE, Windows, moves_by_one};
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 use std::ops::Range;
 
 /// Makes the bound of the zero rule err on the safe side of rounding.
 const BOUND_SLACK: f64 = 1.0 + 1e-9;
-
-/// Steps at a time of which it is looked at whether each goes a sample on from the one before.
-const STEPS_AT_ONCE: usize = 8;
 
 /// Times of one window, in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -216,35 +213,6 @@ fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
     }
 }
 
-/// How many steps, after the first one, begin and end a sample later than the one before each;
-/// found for [`STEPS_AT_ONCE`] at a time.
-#[multiversion(targets("x86_64+avx2"))]
-fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
-    moves_by_one_plainly(starts, ends)
-}
-
-#[inline(always)]
-fn moves_by_one_plainly(starts: &[u32], ends: &[u32]) -> usize {
-    let (before, after) = (blocks(starts, 0), blocks(starts, 1));
-    let of_ends = blocks(ends, 0).iter().zip(blocks(ends, 1));
-    let mut blocks = before.iter().zip(after).zip(of_ends);
-    let moves = |((s, s_next), (e, e_next)): ((&Block, &Block), (&Block, &Block))| {
-        (0..STEPS_AT_ONCE).fold(true, |moves, i| {
-            moves & (s_next[i].wrapping_sub(s[i]) == 1) & (e_next[i].wrapping_sub(e[i]) == 1)
-        })
-    };
-    let ends = blocks.position(|block| !moves(block));
-    ends.unwrap_or_else(|| after.len().min(before.len())) * STEPS_AT_ONCE
-}
-
-type Block = [u32; STEPS_AT_ONCE];
-
-/// The whole blocks from a place on.
-#[inline(always)]
-fn blocks(steps: &[u32], from: usize) -> &[Block] {
-    steps.get(from..).unwrap_or(&[]).as_chunks().0
-}
-
 /// What all windows of a run have in common.
 #[derive(Clone, Copy, Debug)]
 struct OfRun {
@@ -322,9 +290,6 @@ mod tests {
                 add_step(&mut runs, step, start..end);
             }
             assert_eq!(plan.runs, runs, "seed {seed}");
-            let (starts, ends) = plan.windows.bounds();
-            let plain = moves_by_one_plainly(starts, ends);
-            assert_eq!(moves_by_one(starts, ends), plain, "seed {seed}");
         }
     }
 
