@@ -394,22 +394,41 @@ fn bit_len(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
 }
 
+/// Times that are written at once.
+const AT_ONCE: usize = 4;
+
 /// Follows the times of packs, one for each place of `out`.
 pub(super) fn times(
     bytes: &[u8],
     state: &mut TimeState,
     out: &mut [TimestampMs],
 ) -> Result<(), Malformed> {
-    let (mut cursor, mut now, mut repeats) = (Cursor::new(bytes), *state, 0);
-    for out in out {
-        if repeats == 0 {
-            repeats = now.apply(cursor.byte()?, &mut cursor)?;
+    let (mut cursor, mut now, mut done) = (Cursor::new(bytes), *state, 0);
+    while done < out.len() {
+        let left = &mut out[done..];
+        let op = cursor.byte()?;
+        // Scrapes come late now and then, so that runs are short: four are written at once.
+        if left.len() >= AT_ONCE
+            && let Some(repeats) = now.apply_short(op)
+        {
+            let repeats = left.len().min(repeats as usize);
+            let mut ahead = now;
+            let some: [TimestampMs; AT_ONCE] = std::array::from_fn(|_| ahead.repeat());
+            left[..AT_ONCE].copy_from_slice(&some);
+            if repeats > AT_ONCE {
+                left[AT_ONCE..repeats].fill_with(|| ahead.repeat());
+            }
+            now.repeat_by(repeats);
+            done += repeats;
+            continue;
         }
-        if repeats > 0 {
-            repeats -= 1;
-            now.repeat();
+        let repeats = now.apply(op, &mut cursor)? as usize;
+        let repeats = left.len().min(repeats);
+        match repeats {
+            0 => left[0] = now.time,
+            _ => left[..repeats].fill_with(|| now.repeat()),
         }
-        *out = now.time;
+        done += repeats.max(1);
     }
     *state = now;
     Ok(())

@@ -95,6 +95,26 @@ impl TimeState {
         self.time
     }
 
+    /// Follows an operation that is one byte, without a branch between runs and others: how many
+    /// timestamps stand at the distance from here on. `None`, and nothing is done, for longer ones.
+    #[inline(always)]
+    pub(crate) fn apply_short(&mut self, op: u8) -> Option<u32> {
+        if op >= TWELVE_BITS {
+            return None;
+        }
+        let is_run = op >= RUN;
+        let change = if is_run { 0 } else { u64::from(op) };
+        self.delta = self.delta.wrapping_add(unzigzag(change));
+        Some(if is_run { u32::from(op - RUN) + 1 } else { 1 })
+    }
+
+    /// Goes so many unchanged distances on.
+    #[inline(always)]
+    pub(crate) fn repeat_by(&mut self, repeats: usize) {
+        let span = self.delta.wrapping_mul(repeats as i64);
+        self.time = self.time.wrapping_add(span);
+    }
+
     /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and
     /// nothing is done yet; otherwise the state has moved on and it returns zero.
     #[inline(always)]

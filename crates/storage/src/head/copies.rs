@@ -90,6 +90,12 @@ impl Copies {
         true
     }
 
+    /// What another series may take if it is like these; `None` if there are none.
+    pub(crate) fn bytes_each(&self) -> Option<usize> {
+        let each = (self.closed_bytes + self.open.len()).checked_div(self.len())?;
+        Some(each + each / 8 + size_of::<End>())
+    }
+
     /// Makes room for the chunks of some more series, of so many bytes each.
     pub(crate) fn make_room(&mut self, series: usize, bytes_each: usize) {
         self.ends.reserve(series);

@@ -41,6 +41,8 @@ pub(super) struct Visible {
 /// What the head holds of the series of a part.
 struct PartCopies {
     copies: Copies,
+    /// Series that were not looked for yet.
+    left: usize,
     /// For each series its copy's number.
     numbers: Vec<u32>,
     memory: Reservation,
@@ -104,6 +106,7 @@ impl Store {
         }
         let mut of_part = PartCopies {
             copies: Copies::default(),
+            left: slots.len(),
             numbers: vec![NO_COPY; slots.len()],
             memory: request.budget.reserve(0)?,
         };
@@ -146,6 +149,7 @@ impl Store {
                 }
             }
             drop(shard);
+            into.left -= slice.len();
             into.hold()?;
         }
         Ok(())
@@ -153,13 +157,15 @@ impl Store {
 }
 
 impl PartCopies {
-    /// Reserves what so many more series are expected to take: what those before took, because
-    /// what they do take is seen under the lock only.
+    /// Reserves what so many more series are expected to take, or all others once there are some
+    /// to go by: what they do take is seen under the lock only.
     fn expect(&mut self, series: usize) -> Result<(), Error> {
-        let bytes = self.copies.memory_bytes();
-        let each = bytes.checked_div(self.copies.len());
-        self.reserve(bytes + series * each.unwrap_or(COPIED_BYTES))?;
-        self.copies.make_room(series, each.unwrap_or(COPIED_BYTES));
+        let (series, each) = match self.copies.bytes_each() {
+            Some(each) => (self.left, each),
+            None => (series, COPIED_BYTES),
+        };
+        self.reserve(self.copies.memory_bytes() + series * each)?;
+        self.copies.make_room(series, each);
         Ok(())
     }
 
