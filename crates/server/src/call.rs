@@ -48,7 +48,7 @@ impl Call {
             endpoint,
             client: client(app, &tenant, &request),
             tenant,
-            encoding: Encoding::of_request(request.headers()),
+            encoding: Encoding::of_request(&request),
             path: request.uri().path().to_owned(),
             form: body::read_form(app, endpoint, request).await?,
             app: app.clone(),

@@ -50,18 +50,14 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
-    let encoding = Encoding::of_request(request.headers());
+    let encoding = Encoding::of_request(&request);
     respond(app.exposition(), CONTENT_TYPE, encoding)
 }
 
 /// What was built, as upstream's `/version`.
 pub(crate) async fn version(app: App, request: Request) -> Response {
     match status::version(&app) {
-        Ok(body) => respond(
-            body,
-            "application/json",
-            Encoding::of_request(request.headers()),
-        ),
+        Ok(body) => respond(body, "application/json", Encoding::of_request(&request)),
         Err(e) => Failure::internal(e.to_string()).into_plain(),
     }
 }
