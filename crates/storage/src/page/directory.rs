@@ -222,6 +222,20 @@ impl Directory {
         self.slots.len()
     }
 
+    /// How many time columns.
+    pub(super) fn time_columns(&self) -> usize {
+        self.time_counts.len()
+    }
+
+    /// Bytes of the times of all time columns.
+    pub(super) fn times_bytes(&self, bytes: &[u8]) -> usize {
+        let count = |number| self.time_counts.get(bytes, number).unwrap_or(u64::MAX);
+        let counts = (0..self.time_columns()).map(count);
+        let all = counts.fold(0, u64::saturating_add);
+        let all = usize::try_from(all).unwrap_or(usize::MAX);
+        all.saturating_mul(size_of::<TimestampMs>())
+    }
+
     /// The index of the column of `slot`.
     pub(super) fn find(&self, bytes: &[u8], slot: u32) -> Result<Option<usize>, Malformed> {
         let Some(distance) = slot.checked_sub(self.first_slot) else {

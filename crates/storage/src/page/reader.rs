@@ -11,12 +11,8 @@ use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Time columns that a [`Scratch`] remembers: those of the targets that a query goes through in
-/// turns.
-const TIMES_KEPT: usize = 8;
 
 /// Pages of which a [`Scratch`] remembers the float column read last: those that a query goes
 /// through for each series of a family.
@@ -33,6 +29,10 @@ pub struct Page {
     data_at: Range<usize>,
     directory: Directory,
     stripes: Box<[CheckedOnce]>,
+    /// By number, those that were read: series of a target share theirs, and so do queries. None
+    /// has a place where all of them would take more memory than the page.
+    times: Box<[OnceLock<Arc<[TimestampMs]>>]>,
+    times_bytes: usize,
 }
 
 /// Memory that decoding works in, and what neighbouring columns share. Reuse one.
@@ -40,16 +40,7 @@ pub struct Page {
 pub struct Scratch {
     floats: Vec<FloatReader>,
     floats_next: usize,
-    times: Vec<KeptTimes>,
-    times_next: usize,
     with: Instructions,
-}
-
-#[derive(Debug)]
-struct KeptTimes {
-    page: Arc<[u8]>,
-    number: usize,
-    times: Arc<[TimestampMs]>,
 }
 
 impl Page {
@@ -62,7 +53,15 @@ impl Page {
             entry,
             is_checked: AtomicBool::new(false),
         };
+        let columns = directory.time_columns();
+        let times_bytes = directory.times_bytes(&bytes[opened.directory.clone()]);
+        let (columns, times_bytes) = match times_bytes <= bytes.len() {
+            true => (columns, times_bytes),
+            false => (0, 0),
+        };
         Ok(Self {
+            times: std::iter::repeat_with(OnceLock::new).take(columns).collect(),
+            times_bytes,
             stripes: stripes.into_iter().map(unchecked).collect(),
             header: opened.header,
             directory_at: opened.directory,
@@ -97,9 +96,10 @@ impl Page {
         self.header.samples
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory, once all times were asked for.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.stripes)
+        let times = size_of_val(&*self.times) + self.times_bytes;
+        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.stripes) + times
     }
 
     /// The column with this index, in the order of slots.
@@ -122,30 +122,15 @@ impl Page {
         values::read_constant(stripe.cursor(column.offset)?).map(Some)
     }
 
-    /// The times of a column. Columns with the same [`Column::time_column`] get the same ones while
-    /// `scratch` remembers them.
-    pub fn times(
-        &self,
-        column: &Column,
-        scratch: &mut Scratch,
-    ) -> Result<Arc<[TimestampMs]>, Malformed> {
-        let is_it =
-            |kept: &&KeptTimes| kept.number == column.times && Arc::ptr_eq(&kept.page, &self.bytes);
-        if let Some(kept) = scratch.times.iter().find(is_it) {
-            return Ok(kept.times.clone());
+    /// The times of a column.
+    pub fn times(&self, column: &Column) -> Result<Arc<[TimestampMs]>, Malformed> {
+        let known = self.times.get(column.times);
+        if let Some(times) = known.and_then(OnceLock::get) {
+            return Ok(times.clone());
         }
         let times: Arc<[TimestampMs]> = self.read_times(column.times)?.into();
-        let kept = KeptTimes {
-            page: self.bytes.clone(),
-            number: column.times,
-            times: times.clone(),
-        };
-        if scratch.times.len() < TIMES_KEPT {
-            scratch.times.push(kept);
-        } else {
-            scratch.times[scratch.times_next % TIMES_KEPT] = kept;
-            scratch.times_next += 1;
-        }
+        // Somebody else may have read the same.
+        known.map(|place| place.set(times.clone()));
         Ok(times)
     }
 
@@ -157,7 +142,7 @@ impl Page {
         scratch: &mut Scratch,
         into: &mut Columns,
     ) -> Result<(), Malformed> {
-        let times = self.times(column, scratch)?;
+        let times = self.times(column)?;
         let Range { start, end } = range.indexes(&times);
         let base = into.times.len();
         self.decode_starts(column, start..end, base, into)?;
@@ -181,7 +166,7 @@ impl Page {
         if column.kind == Kind::Mixed || column.starts != 0 {
             return Ok(false);
         }
-        let kept = self.times(column, scratch)?;
+        let kept = self.times(column)?;
         let wanted = range.indexes(&kept);
         let end = values.len() + wanted.len();
         self.decode_floats(column, wanted.clone(), scratch, values)?;

@@ -226,16 +226,29 @@ fn page_times_are_shared_by_the_series_that_have_them() {
         .map(|i| (i, None, series::of_class(&rng, 1, &times[i as usize % 2])))
         .collect();
     let page = page_of(&pushes);
-    let mut scratch = Scratch::default();
     let all: Vec<_> = (0..60)
-        .map(|slot| {
-            let column = column_of(&page, slot);
-            page.times(&column, &mut scratch).unwrap()
-        })
+        .map(|slot| page.times(&column_of(&page, slot)).unwrap())
         .collect();
     for (i, shared) in all.iter().enumerate() {
         assert!(Arc::ptr_eq(shared, &all[i % 2]));
         assert_eq!(shared[..], times[i % 2]);
+    }
+}
+
+#[test]
+fn page_times_that_take_more_than_the_page_are_not_kept() {
+    let rng = SimRng::new(6);
+    let times: Vec<_> = (0..60).map(|_| series::times(&rng, 3, 480)).collect();
+    let pushes: Vec<_> = (0..60)
+        .map(|i| (i, None, series::of_class(&rng, 1, &times[i as usize])))
+        .collect();
+    let page = page_of(&pushes);
+    assert!(page.memory_bytes() < 60 * 480 * size_of::<i64>());
+    for (slot, times) in (0..).zip(&times) {
+        let column = column_of(&page, slot);
+        let read = [page.times(&column).unwrap(), page.times(&column).unwrap()];
+        assert!(!Arc::ptr_eq(&read[0], &read[1]));
+        assert_eq!(read[0][..], times[..]);
     }
 }
 
