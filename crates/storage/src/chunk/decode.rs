@@ -156,7 +156,7 @@ impl TimesKnown {
         self.first = first;
         self.state = TimeState::starting_at(first);
         self.make_room(samples);
-        pack::times(bytes, &mut self.state, &mut self.times[..samples])?;
+        pack::times::follow(bytes, &mut self.state, &mut self.times[..samples])?;
         self.samples = samples;
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Packs: the codes of some sixteen consecutive floats, written again so that they decode many at a
 //! time.
 //!
-//! Times and values part. Times keep their codes, and as runs end where packs end, series that were
-//! scraped together have the same bytes: whoever decodes them one after the other follows them
-//! once. Values become steps of as many bits as the widest needs. Invariant: what was packed
-//! decodes to the same samples and leaves the decoder in the same state as the codes did.
+//! Times and values part. Times become distances from a line ([`times`]), the same bytes for series
+//! that were scraped together: whoever decodes them one after the other follows them once. Values
+//! become steps of as many bits as the widest needs. Invariant: what was packed decodes to the same
+//! samples and leaves the decoder in the same state as the codes did.
 //!
 //! ```text
 //! packs  = f9 | samples u15, is raw u1 | bytes of times u16 | bytes of values u16 | times | values
@@ -17,11 +17,12 @@
 //!   3b           steps not of the integer but of the order of the bits; one of the above follows
 //! ```
 
+pub(super) mod times;
+
 use crate::codec::cursor::Cursor;
-use crate::codec::time::{self, TimeState};
+use crate::codec::time;
 use crate::codec::value::{self, ValueState};
 use crate::codec::{Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag};
-use firn_model::sample::TimestampMs;
 
 /// Samples of a pack, but for the first of a chunk.
 const SAMPLES: usize = 16;
@@ -186,10 +187,10 @@ impl Pack {
 
     /// Also returns the values.
     fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Steps, Malformed> {
-        let (mut walk, mut run) = (Walk::new(codes), 0);
-        let mut steps = Steps::default();
-        for i in 0..self.samples {
-            time::push_change(&mut self.times, &mut run, walk.change()?);
+        let mut walk = Walk::new(codes);
+        let (mut steps, mut changes) = (Steps::default(), [0; FIRST_MAX]);
+        for (i, change) in changes[..self.samples].iter_mut().enumerate() {
+            *change = walk.change()?;
             let left = walk.cursor.len();
             let kind = match walk.value()? {
                 value::Code::Repeats(_) => continue,
@@ -217,6 +218,7 @@ impl Pack {
             steps.kind = steps.kind.with(kind);
             steps.code_bytes += left - walk.cursor.len();
         }
+        times::push(&changes[..self.samples], &mut self.times);
         Ok(steps)
     }
 
@@ -394,46 +396,6 @@ fn bit_len(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
 }
 
-/// Times that are written at once.
-const AT_ONCE: usize = 4;
-
-/// Follows the times of packs, one for each place of `out`.
-pub(super) fn times(
-    bytes: &[u8],
-    state: &mut TimeState,
-    out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
-    let (mut cursor, mut now, mut done) = (Cursor::new(bytes), *state, 0);
-    while done < out.len() {
-        let left = &mut out[done..];
-        let op = cursor.byte()?;
-        // Scrapes come late now and then, so that runs are short: four are written at once.
-        if left.len() >= AT_ONCE
-            && let Some(repeats) = now.apply_short(op)
-        {
-            let repeats = left.len().min(repeats as usize);
-            let mut ahead = now;
-            let some: [TimestampMs; AT_ONCE] = std::array::from_fn(|_| ahead.repeat());
-            left[..AT_ONCE].copy_from_slice(&some);
-            if repeats > AT_ONCE {
-                left[AT_ONCE..repeats].fill_with(|| ahead.repeat());
-            }
-            now.repeat_by(repeats);
-            done += repeats;
-            continue;
-        }
-        let repeats = now.apply(op, &mut cursor)? as usize;
-        let repeats = left.len().min(repeats);
-        match repeats {
-            0 => left[0] = now.time,
-            _ => left[..repeats].fill_with(|| now.repeat()),
-        }
-        done += repeats.max(1);
-    }
-    *state = now;
-    Ok(())
-}
-
 /// Follows the values of packs, one for each place of `out`.
 pub(super) fn values(
     bytes: &[u8],
@@ -441,15 +403,22 @@ pub(super) fn values(
     out: &mut [f64],
 ) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
+    in_packs(out, |out| one(&mut cursor, state, out))
+}
+
+/// Hands the places of each pack to `each`.
+#[inline(always)]
+fn in_packs<T>(
+    out: &mut [T],
+    mut each: impl FnMut(&mut [T]) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
     let Some(behind) = out.len().checked_sub(FIRST_MIN) else {
         return Err(Malformed("too few samples in packs"));
     };
     let (first, others) = out.split_at_mut(FIRST_MIN + behind % SAMPLES);
-    one(&mut cursor, state, first)?;
-    for sixteen in others.as_chunks_mut::<SAMPLES>().0 {
-        one(&mut cursor, state, sixteen)?;
-    }
-    Ok(())
+    each(first)?;
+    let mut others = others.as_chunks_mut::<SAMPLES>().0.iter_mut();
+    others.try_for_each(|sixteen| each(sixteen))
 }
 
 #[inline]
@@ -482,8 +451,15 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
     }
     let mut ints = [before; FIRST_MAX];
     let ints = &mut ints[..out.len()];
-    if width > 0 {
-        read_steps(cursor, width, head & ZIGZAG != 0, before, ints)?;
+    let mut int = before;
+    let mut add_up = |step: i64| {
+        int = int.wrapping_add(step);
+        int
+    };
+    match head & ZIGZAG {
+        _ if width == 0 => {}
+        0 => unpack(cursor, width, ints, |step| add_up(step as i64))?,
+        _ => unpack(cursor, width, ints, |step| add_up(unzigzag(step)))?,
     }
     match is_ordered {
         true => state.follow_order(ints, out),
@@ -492,76 +468,64 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
     Ok(())
 }
 
-/// Makes `ints` the sums of `before` and of so many steps.
+/// Puts what `each` makes of numbers of `width` bits, at least one, into the places of `out`.
 #[inline]
-fn read_steps(
+fn unpack(
     cursor: &mut Cursor<'_>,
     width: usize,
-    is_zigzag: bool,
-    before: i64,
-    ints: &mut [i64],
+    out: &mut [i64],
+    each: impl FnMut(u64) -> i64,
 ) -> Result<(), Malformed> {
     if width > WIDTH_MAX {
         return Err(Malformed("unknown pack"));
     }
     let rest = cursor.rest();
-    let len = (width * ints.len()).div_ceil(8);
+    let len = (width * out.len()).div_ceil(8);
     cursor.bytes(len)?;
     match rest.get(..len + 8) {
-        Some(bytes) => add_up(bytes, width, is_zigzag, before, ints),
+        Some(bytes) => unpack_of(bytes, width, out, each),
         None => {
             let mut bytes = [0; FIRST_MAX * 7 + 8];
             bytes[..len].copy_from_slice(&rest[..len]);
-            add_up(&bytes[..len + 8], width, is_zigzag, before, ints);
+            unpack_of(&bytes[..len + 8], width, out, each);
         }
     }
     Ok(())
 }
 
-/// Steps of `width` bits, behind which there are eight bytes of anything.
+/// The same of numbers behind which there are eight bytes of anything.
 #[inline]
-fn add_up(bytes: &[u8], width: usize, is_zigzag: bool, before: i64, ints: &mut [i64]) {
-    match is_zigzag {
-        true => add_up_of(bytes, width, before, ints, unzigzag),
-        false => add_up_of(bytes, width, before, ints, |step| step as i64),
-    }
-}
-
-#[inline]
-fn add_up_of(bytes: &[u8], width: usize, before: i64, ints: &mut [i64], step: impl Fn(u64) -> i64) {
+fn unpack_of(bytes: &[u8], width: usize, out: &mut [i64], each: impl FnMut(u64) -> i64) {
     match width {
-        0..9 => add_up_by::<8>(bytes, width, before, ints, step),
-        9..16 => add_up_by::<4>(bytes, width, before, ints, step),
-        16..30 => add_up_by::<2>(bytes, width, before, ints, step),
-        _ => add_up_by::<1>(bytes, width, before, ints, step),
+        0..9 => unpack_by::<8>(bytes, width, out, each),
+        9..16 => unpack_by::<4>(bytes, width, out, each),
+        16..30 => unpack_by::<2>(bytes, width, out, each),
+        _ => unpack_by::<1>(bytes, width, out, each),
     }
 }
 
-/// As many steps at a time as a word holds, if the first of `EACH` may begin at every bit of a byte
-/// that is a multiple of their number.
+/// As many numbers at a time as a word holds, if the first of `EACH` may begin at every bit of a
+/// byte that is a multiple of their number.
 #[inline]
-fn add_up_by<const EACH: usize>(
+fn unpack_by<const EACH: usize>(
     bytes: &[u8],
     width: usize,
-    before: i64,
-    ints: &mut [i64],
-    step: impl Fn(u64) -> i64,
+    out: &mut [i64],
+    mut each: impl FnMut(u64) -> i64,
 ) {
-    let mask = u64::MAX >> (64 - width);
-    let (mut int, mut bit) = (before, 0);
-    let mut add_up = |ints: &mut [i64]| {
+    let (mask, mut bit) = (u64::MAX >> (64 - width), 0);
+    let mut of_word = |places: &mut [i64]| {
         let word = bytes.get(bit / 8..).and_then(<[u8]>::first_chunk);
         let mut word = u64::from_le_bytes(*word.unwrap_or(&[0; 8])) >> (bit % 8);
-        for out in ints {
-            int = int.wrapping_add(step(word & mask));
-            *out = int;
+        for out in places {
+            *out = each(word & mask);
             word >>= width;
         }
         bit += EACH * width;
     };
-    let (whole, rest) = ints.as_chunks_mut::<EACH>();
-    whole.iter_mut().for_each(|ints| add_up(ints));
-    add_up(rest);
+    let (whole, rest) = out.as_chunks_mut::<EACH>();
+    whole.iter_mut().for_each(|places| of_word(places));
+    of_word(rest);
 }
 
 #[cold]

@@ -293,9 +293,9 @@ fn chunk_of_steady_series_packs_into_its_documented_bytes() {
             .collect();
         check_packed(&floats(&samples), Some(0), "steady").len()
     };
-    // Header, first time, what says that there are packs; two codes of times before they are a
-    // byte for 16.
-    let times = 10 + 8 + 7 + 4 + 30;
+    // Header, first time, what says that there are packs; a byte for 16 times once there is a line,
+    // which is three bytes more than no distance and begins as many behind the first time.
+    let times = 10 + 8 + 7 + 6 + 30;
     // A constant is a byte for 16 after the first step, a count two more of one bit each.
     assert_eq!(bytes(|_| 7.0), times + 30 + 1);
     assert_eq!(bytes(|i| i as f64), times + 30 * 3);
@@ -431,12 +431,13 @@ fn chunk_golden_bytes_of_packs_stay() {
         &[0x80, 0x91, 7, 0, 0, 0, 0, 0],
         // The first time; packs of 32 samples, bytes of their times and values.
         &[0xe8, 3, 0, 0, 0, 0, 0, 0],
-        &[0xf9, 32, 0, 10, 0, 34, 0],
-        // No distance yet, then 15,000 for eleven times, a late one, and two that are not.
-        &[0xc0, 0xf1, 0x30, 0x75, 0xc9],
-        &[14, 27, 14, 0xc0],
+        &[0xf9, 32, 0, 14, 0, 34, 0],
+        // A line of 15,000 more than no distance, 15,000 before the first time; of three bits each,
+        // one is seven behind it.
+        &[0x80 | 0x40 | 3, 0xb0, 0xea, 1, 0xaf, 0xea, 1],
+        &[0, 0, 0, 0, 0x70, 0],
         // A pack without anything late.
-        &[0xcf],
+        &[0],
         // 10,005 / 10^1, and zigzags of six bits: steps of zero, ten and minus twenty.
         &[0x39, 1, 0x80 | 0x40 | 6, 0xaa, 0x9c, 1],
         &[

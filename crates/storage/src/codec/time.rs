@@ -63,6 +63,16 @@ pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
     }
 }
 
+/// Bytes that [`push_change`] appends for a change that is not 0.
+#[inline]
+pub(crate) fn change_bytes(change: u64) -> usize {
+    match change < u64::from(RUN) {
+        true => 1,
+        false if change < 1 << 12 => 2,
+        false => 1 + byte_len(change),
+    }
+}
+
 /// What the next timestamp is measured against. An encoder and its decoder go through the same
 /// states.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,26 +103,6 @@ impl TimeState {
     pub(crate) fn repeat(&mut self) -> TimestampMs {
         self.time = self.time.wrapping_add(self.delta);
         self.time
-    }
-
-    /// Follows an operation that is one byte, without a branch between runs and others: how many
-    /// timestamps stand at the distance from here on. `None`, and nothing is done, for longer ones.
-    #[inline(always)]
-    pub(crate) fn apply_short(&mut self, op: u8) -> Option<u32> {
-        if op >= TWELVE_BITS {
-            return None;
-        }
-        let is_run = op >= RUN;
-        let change = if is_run { 0 } else { u64::from(op) };
-        self.delta = self.delta.wrapping_add(unzigzag(change));
-        Some(if is_run { u32::from(op - RUN) + 1 } else { 1 })
-    }
-
-    /// Goes so many unchanged distances on.
-    #[inline(always)]
-    pub(crate) fn repeat_by(&mut self, repeats: usize) {
-        let span = self.delta.wrapping_mul(repeats as i64);
-        self.time = self.time.wrapping_add(span);
     }
 
     /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and

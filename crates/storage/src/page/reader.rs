@@ -11,8 +11,8 @@ use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Pages of which a [`Scratch`] remembers the float column read last: those that a query goes
 /// through for each series of a family.
@@ -60,7 +60,9 @@ impl Page {
             false => (0, 0),
         };
         Ok(Self {
-            times: std::iter::repeat_with(OnceLock::new).take(columns).collect(),
+            times: std::iter::repeat_with(OnceLock::new)
+                .take(columns)
+                .collect(),
             times_bytes,
             stripes: stripes.into_iter().map(unchecked).collect(),
             header: opened.header,

@@ -1,0 +1,170 @@
+//! Times of packs: how far each is from a line, or the codes that they were.
+//!
+//! The line goes on from the newest time before the pack by one distance a sample. A scrape that is
+//! late now and then lies a few milliseconds behind it, so that times decode several to a word and
+//! none of them waits for a branch; where one is missing the line is far off, and codes are shorter.
+//!
+//! ```text
+//! times = one for each pack:
+//!   00..38       how far each is behind the line, of so many bits
+//!   40 | these   behind it a uvarint, the zigzag of what all of them are behind the line at least
+//!   80 | these   before that a uvarint, the zigzag of what the line's distance is more than the
+//!                one between the newest times before the pack
+//!   39           codes, whose last run ends with the pack
+//! ```
+
+use super::{FIRST_MAX, WIDTH, WIDTH_MAX, bit_len, in_packs, unpack};
+use crate::codec::cursor::Cursor;
+use crate::codec::time::{self, TimeState};
+use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
+use firn_model::sample::TimestampMs;
+
+const LOW: u8 = 0x40;
+const DISTANCE: u8 = 0x80;
+const CODES: u8 = 0x39;
+
+/// How many more bytes than its codes a line may take: it decodes several times as fast.
+const DEARER_BYTES: usize = 4;
+
+/// Appends a pack's times, of which it is known how the distance changes to each, as zigzag.
+pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
+    let mut line = Buffer::<{ FIRST_MAX * 7 + 32 }>::default();
+    if Line::of(changes).write(&mut line)
+        && line.as_bytes().len() <= code_bytes(changes) + DEARER_BYTES
+    {
+        return line.as_bytes().iter().for_each(|byte| out.put(*byte));
+    }
+    out.put(CODES);
+    let mut run = 0;
+    for change in changes {
+        time::push_change(out, &mut run, *change);
+    }
+}
+
+fn code_bytes(changes: &[u64]) -> usize {
+    let (mut bytes, mut before) = (0, 1);
+    for change in changes {
+        bytes += match *change {
+            0 => usize::from(before != 0),
+            change => time::change_bytes(change),
+        };
+        before = *change;
+    }
+    bytes
+}
+
+/// A line and how far times are behind it.
+struct Line {
+    /// What its distance is more than the one before the pack.
+    distance: i64,
+    behind: [i64; FIRST_MAX],
+    samples: usize,
+}
+
+impl Line {
+    /// The line of the middle one of all distances.
+    fn of(changes: &[u64]) -> Self {
+        let (mut behind, samples) = ([0; FIRST_MAX], changes.len());
+        let mut distance = 0i64;
+        for (behind, change) in behind.iter_mut().zip(changes) {
+            distance = distance.wrapping_add(unzigzag(*change));
+            *behind = distance;
+        }
+        let mut distances = behind;
+        let middle = distances[..samples].select_nth_unstable(samples / 2);
+        let distance = *middle.1;
+        let mut sum = 0i64;
+        for behind in &mut behind[..samples] {
+            sum = sum.wrapping_add(behind.wrapping_sub(distance));
+            *behind = sum;
+        }
+        Self {
+            distance,
+            behind,
+            samples,
+        }
+    }
+
+    /// Writes it, if its numbers are not too wide.
+    fn write(&self, out: &mut impl Sink) -> bool {
+        let behind = &self.behind[..self.samples];
+        let low = behind.iter().copied().min().unwrap_or(0);
+        let numbers = |low: i64| behind.iter().map(move |at| at.wrapping_sub(low) as u64);
+        let width = |low: i64| bit_len(numbers(low).fold(0, |any, number| any | number));
+        // Nothing is taken off where that saves nothing.
+        let low = if width(low) == width(0) { 0 } else { low };
+        let width = width(low);
+        if width > WIDTH_MAX {
+            return false;
+        }
+        let flag = |flag: u8, number: i64| if number == 0 { 0 } else { flag };
+        out.put(width as u8 | flag(LOW, low) | flag(DISTANCE, self.distance));
+        for number in [self.distance, low] {
+            if number != 0 {
+                push_uvarint(out, zigzag(number));
+            }
+        }
+        push_bits(out, width, numbers(low));
+        true
+    }
+}
+
+/// Follows the times of packs, one for each place of `out`.
+pub(in crate::chunk) fn follow(
+    bytes: &[u8],
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    in_packs(out, |out| one(&mut cursor, state, out))
+}
+
+#[inline]
+fn one(
+    cursor: &mut Cursor<'_>,
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+) -> Result<(), Malformed> {
+    let head = cursor.byte()?;
+    if head == CODES {
+        return codes(cursor, state, out);
+    }
+    let mut number = |flag: u8| match head & flag {
+        0 => Ok(0),
+        _ => cursor.uvarint().map(unzigzag),
+    };
+    let distance = state.delta.wrapping_add(number(DISTANCE)?);
+    let mut line = state.time.wrapping_add(number(LOW)?);
+    let mut follow = |behind: u64| {
+        line = line.wrapping_add(distance);
+        line.wrapping_add(behind as i64)
+    };
+    match usize::from(head & WIDTH) {
+        0 => out.fill_with(|| follow(0)),
+        width => unpack(cursor, width, out, follow)?,
+    }
+    if let [.., before, time] = *out {
+        let delta = time.wrapping_sub(before);
+        *state = TimeState { time, delta };
+    }
+    Ok(())
+}
+
+fn codes(
+    cursor: &mut Cursor<'_>,
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+) -> Result<(), Malformed> {
+    let mut repeats = 0;
+    for out in out {
+        if repeats == 0 {
+            repeats = state.apply(cursor.byte()?, cursor)?;
+        }
+        if repeats > 0 {
+            repeats -= 1;
+            state.repeat();
+        }
+        *out = state.time;
+    }
+    Ok(())
+}
