@@ -2,7 +2,7 @@
 //!
 //! The line goes on from the newest time before the pack by one distance a sample. A scrape that is
 //! late now and then lies a few milliseconds behind it, so that times decode several to a word and
-//! none of them waits for a branch; where one is missing the line is far off, and codes are shorter.
+//! none waits for a branch; where a scrape is missing the line is far off, and codes are shorter.
 //!
 //! ```text
 //! times = one for each pack:
