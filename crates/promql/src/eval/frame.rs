@@ -36,7 +36,7 @@ pub(crate) fn is_absent(value: f64) -> bool {
 }
 
 /// How many places are without a float.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn count_absent(values: &[f64]) -> usize {
     count_absent_plainly(values)
 }

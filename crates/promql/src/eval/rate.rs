@@ -121,7 +121,7 @@ pub(crate) fn rises(values: &[f64]) -> bool {
 }
 
 /// Whether no value is less than the one before; a NaN next to another value counts as a fall.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn never_falls(values: &[f64]) -> bool {
     never_falls_plainly(values)
 }
@@ -169,7 +169,7 @@ fn fill_runs(plan: &RatePlan, values: &[f64], out: &mut [f64]) -> bool {
 }
 
 /// A run whose windows move on by a sample each: all loads are of neighbours.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn fill_dense_run(
     firsts: &[f64],
     lasts: &[f64],

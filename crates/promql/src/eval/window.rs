@@ -124,7 +124,7 @@ impl Stretch {
 
 /// How many steps, after the first one, begin and end a sample later than the one before each;
 /// found for [`STEPS_AT_ONCE`] at a time.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
     moves_by_one_plainly(starts, ends)
 }
@@ -176,7 +176,7 @@ fn is_even(grid: &Grid, bound: impl Fn(usize) -> TimestampMs) -> bool {
 
 /// Makes empty windows of those that end before they start; returns how many samples all windows
 /// hold, and the largest.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
     cap_plainly(starts, ends)
 }
@@ -282,7 +282,7 @@ fn count_evenly(
 
 /// How many steps after the one that ends at `first` see one more of `times` than the one before
 /// them; found for [`STEPS_AT_ONCE`] at a time. The first of `times` are behind `first`.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
     steps_of_one_plainly(times, first, step_ms)
 }

@@ -177,9 +177,8 @@ impl HeadSelection {
 
     /// Leaves out the series of which neither head nor pages hold anything.
     fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
-        let is_there = |(number, slot): &(usize, &u32)| {
-            self.visible.get(*number).is_some() || self.has_page(**slot)
-        };
+        let is_there =
+            |(number, slot): &(usize, &u32)| self.visible.has(*number) || self.has_page(**slot);
         let kept = slots.iter().enumerate().filter(is_there);
         let asked: Vec<u32> = kept.map(|(number, _)| number as u32).collect();
         if asked.len() == slots.len() {

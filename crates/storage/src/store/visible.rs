@@ -58,6 +58,11 @@ struct Wanted {
 }
 
 impl Visible {
+    /// Whether there is a copy of the series with this number.
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.parts[number / PART].numbers[number % PART] != NO_COPY
+    }
+
     /// The copy of the series with this number among those that were asked for, if there is one.
     pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
         let part = &self.parts[number / PART];

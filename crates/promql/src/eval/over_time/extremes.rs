@@ -83,7 +83,7 @@ pub(super) fn fill(
 
 /// Whether no value is NaN or the negative zero, so that values that are not less than each other
 /// have the same bits.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn are_ordered(values: &[f64]) -> bool {
     are_ordered_plainly(values)
 }
@@ -116,7 +116,7 @@ fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Op
 }
 
 /// Writes the extreme of each pair.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn choose(of: Of, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
     choose_plainly(of, firsts, lasts, out);
 }

@@ -111,7 +111,7 @@ fn total(sum: Kahan, values: &[f64]) -> Kahan {
 
 /// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
 /// ones beyond 2^51, and the negative zero.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn greatest_integer(values: &[f64]) -> Option<f64> {
     greatest_integer_plainly(values)
 }
@@ -154,7 +154,7 @@ fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, o
 }
 
 /// Writes what the first of each pair is more than the second, divided.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn divide_differences(ends: &[i64], starts: &[i64], divisor: f64, out: &mut [f64]) {
     divide_differences_plainly(ends, starts, divisor, out);
 }
@@ -199,7 +199,7 @@ fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 }
 
 /// The sums of as many samples as all windows have.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
     add_up_plainly(values, abreast)
 }
@@ -226,7 +226,7 @@ fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 }
 
 /// The squares of as many samples as all windows have.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
     add_squares_plainly(values, abreast)
 }

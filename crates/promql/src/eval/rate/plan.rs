@@ -242,7 +242,7 @@ impl OfRun {
 }
 
 /// A run whose windows move on by a sample each: all loads are of neighbours.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn fill_dense(
     of_run: OfRun,
     firsts: &[TimestampMs],

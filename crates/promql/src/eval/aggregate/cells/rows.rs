@@ -42,7 +42,7 @@ pub(super) fn overlap(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
 }
 
 /// Adds sums with what they lost to others, where both have a value at every step.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(super) fn merge_sums(sums: &mut [f64], lost: &mut [f64], more: &[f64], more_lost: &[f64]) {
     merge_sums_plainly(sums, lost, more, more_lost);
 }
@@ -79,7 +79,7 @@ pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<u
 }
 
 /// Adds a row to sums where both have a value at every step.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     sum_full_plainly(sums, lost, row);
 }
@@ -102,7 +102,7 @@ fn sum_full_plainly(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 }
 
 /// Whether all values are the positive zero.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn is_zero(row: &[f64]) -> bool {
     is_zero_plainly(row)
 }
@@ -134,7 +134,7 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
 }
 
 /// Counts the values.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(super) fn count(counts: &mut [f64], row: &[f64]) {
     count_plainly(counts, row);
 }
@@ -147,7 +147,7 @@ fn count_plainly(counts: &mut [f64], row: &[f64]) {
 }
 
 /// Whether a value is infinite.
-#[multiversion(targets("x86_64+avx2"))]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(super) fn any_infinite(values: &[f64]) -> bool {
     any_infinite_plainly(values)
 }
