@@ -382,6 +382,64 @@ fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
     }
 }
 
+/// Times of a scrape: some late, some missing, now and then with another interval.
+fn scraped(rng: &SimRng, count: usize) -> Vec<i64> {
+    let (mut at, mut interval) = (rng.below(1 << 40) as i64, 15_000);
+    let (late, gaps) = (1 + rng.below(40), 8 + rng.below(90));
+    let mut next = || {
+        if rng.one_in(gaps) {
+            at += interval * rng.below(3) as i64;
+            interval = [15_000, 30_000][rng.below(2) as usize];
+        }
+        at += interval;
+        at + if rng.one_in(5) {
+            rng.below(late) as i64
+        } else {
+            0
+        }
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[test]
+fn chunks_of_scrapes_in_any_order_decode_as_each_alone() {
+    for seed in 0..200 {
+        let rng = SimRng::new(seed);
+        let targets = [(); 3].map(|()| scraped(&rng, 100));
+        let mut known = TimesKnown::default();
+        for i in 0..30 {
+            let times = &targets[rng.below(3) as usize];
+            let from = [0, 0, rng.below(90) as usize][rng.below(3) as usize];
+            let count = 1 + rng.below((times.len() - from) as u64) as usize;
+            let times = &times[from..from + count];
+            let phase = [None, Some(0), Some(5)][rng.below(3) as usize];
+            let kind = rng.below(7);
+            let mut open = OpenChunk::default();
+            for time in times {
+                let value = random_value(&rng, kind, 1.0);
+                let (time, start) = (*time, START_UNKNOWN);
+                push(&mut open, &Sample { time, start, value });
+                phase.inspect(|phase| open.pack_if_due(*phase));
+            }
+            let chunk = open.snapshot().unwrap();
+            let mut alone = Columns::default();
+            chunk.decode(usize::MAX, &mut alone).unwrap();
+            assert_eq!(alone.times, times, "seed {seed}, chunk {i}");
+            let seen = 1 + rng.below(count as u64) as usize;
+            let mut values = Vec::new();
+            let plain = chunk.view().decode_plain(seen, &mut known, &mut values);
+            let (of_seed, wanted) = (format!("seed {seed}, chunk {i}"), &times[..seen]);
+            assert_eq!(plain.unwrap(), Some(wanted), "{of_seed}");
+            let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&values), bits(&alone.values[..seen]), "{of_seed}");
+            let mut columns = Columns::default();
+            let view = chunk.view();
+            view.decode(seen, &mut known, &mut columns).unwrap();
+            assert_eq!(columns.times, wanted, "{of_seed}");
+        }
+    }
+}
+
 /// Fails when the bytes change: `docs/format/chunk.md` goes with them.
 #[test]
 fn chunk_golden_bytes_stay() {
