@@ -70,11 +70,6 @@ impl Windows {
         })
     }
 
-    /// Of each step the first sample that it sees and the one behind its last.
-    pub(crate) fn bounds(&self) -> (&[u32], &[u32]) {
-        (&self.starts, &self.ends)
-    }
-
     /// The range of indexes that a step sees; empty if it sees none.
     pub(crate) fn at(&self, step: usize) -> (usize, usize) {
         (self.starts[step] as usize, self.ends[step] as usize)
@@ -125,7 +120,7 @@ impl Stretch {
 /// How many steps, after the first one, begin and end a sample later than the one before each;
 /// found for [`STEPS_AT_ONCE`] at a time.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(crate) fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
+fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
     moves_by_one_plainly(starts, ends)
 }
 
@@ -201,7 +196,7 @@ const SAMPLES_ASKED: usize = 2;
 const ROUNDING: f64 = (1u64 << 52) as f64;
 
 /// Steps at a time of which it is looked at whether each goes a sample on from the one before.
-pub(crate) const STEPS_AT_ONCE: usize = 8;
+const STEPS_AT_ONCE: usize = 8;
 
 /// Writes for each step how many of `times` are not later than its `bound`, those of a reach over
 /// `grid`.

@@ -3,7 +3,7 @@
 
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::rate::Extrapolation;
-use crate::eval::window::{STEPS_AT_ONCE, Windows, moves_by_one};
+use crate::eval::window::{Stretch, Windows};
 use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 use std::ops::Range;
@@ -155,22 +155,9 @@ impl RatePlan {
     /// Finds the steps with two samples at least.
     fn find_runs(&mut self) {
         self.runs.clear();
-        let (starts, ends) = self.windows.bounds();
-        let mut step = 0;
-        while step < starts.len() {
-            if let Some(run) = self.runs.last_mut()
-                && run.stride == 1
-                && run.step + run.len == step
-            {
-                let more = moves_by_one(&starts[step - 1..], &ends[step - 1..]);
-                run.len += more;
-                step += more;
-            }
-            let some = (step + STEPS_AT_ONCE).min(starts.len());
-            for (step, (start, end)) in (step..some).zip(starts[step..].iter().zip(&ends[step..])) {
-                add_step(&mut self.runs, step, *start as usize..*end as usize);
-            }
-            step = some;
+        let stretches = self.windows.stretches();
+        for stretch in stretches.filter(|stretch| stretch.samples() >= 2) {
+            add_stretch(&mut self.runs, stretch);
         }
     }
 
@@ -192,11 +179,20 @@ impl RatePlan {
     }
 }
 
-/// Adds a step that sees `samples` to the runs, if they are two at least.
-fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
-    if samples.len() < 2 {
-        return;
+/// Adds the steps of a stretch to the runs as one by one.
+fn add_stretch(runs: &mut Vec<Run>, stretch: Stretch) {
+    for i in 0..stretch.len {
+        add_step(runs, stretch.step + i, stretch.start + i..stretch.end + i);
+        // The first may end a run of another stride.
+        if let Some(run) = runs.last_mut().filter(|run| run.stride == 1) {
+            run.len += stretch.len - i - 1;
+            return;
+        }
     }
+}
+
+/// Adds a step that sees `samples` to the runs.
+fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
     let run = Run {
         step,
         len: 1,
@@ -286,7 +282,7 @@ mod tests {
             plan.windows.fill(&times, &grid, &reach);
             plan.find_runs();
             let mut runs = Vec::new();
-            for (step, start, end) in plan.windows.iter() {
+            for (step, start, end) in plan.windows.iter().filter(|(_, s, e)| e - s >= 2) {
                 add_step(&mut runs, step, start..end);
             }
             assert_eq!(plan.runs, runs, "seed {seed}");
