@@ -63,16 +63,6 @@ pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
     }
 }
 
-/// Bytes that [`push_change`] appends for a change that is not 0.
-#[inline]
-pub(crate) fn change_bytes(change: u64) -> usize {
-    match change < u64::from(RUN) {
-        true => 1,
-        false if change < 1 << 12 => 2,
-        false => 1 + byte_len(change),
-    }
-}
-
 /// What the next timestamp is measured against. An encoder and its decoder go through the same
 /// states.
 #[derive(Clone, Copy, Debug, Default)]

@@ -131,9 +131,11 @@ impl Page {
             return Ok(times.clone());
         }
         let times: Arc<[TimestampMs]> = self.read_times(column.times)?.into();
-        // Somebody else may have read the same.
-        known.map(|place| place.set(times.clone()));
-        Ok(times)
+        // Somebody else may have read the same, and all share one.
+        Ok(match known {
+            Some(place) => place.get_or_init(|| times).clone(),
+            None => times,
+        })
     }
 
     /// Appends the samples of a column that lie in `range` to `into`.

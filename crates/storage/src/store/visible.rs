@@ -60,14 +60,20 @@ struct Wanted {
 impl Visible {
     /// Whether there is a copy of the series with this number.
     pub(super) fn has(&self, number: usize) -> bool {
-        self.parts[number / PART].numbers[number % PART] != NO_COPY
+        self.find(number).is_some()
     }
 
     /// The copy of the series with this number among those that were asked for, if there is one.
     pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
+        let (copies, copy) = self.find(number)?;
+        Some(copies.get(copy))
+    }
+
+    /// Where the copy of a series is.
+    fn find(&self, number: usize) -> Option<(&Copies, usize)> {
         let part = &self.parts[number / PART];
         let copy = part.numbers[number % PART];
-        (copy != NO_COPY).then(|| part.copies.get(copy as usize))
+        (copy != NO_COPY).then_some((&part.copies, copy as usize))
     }
 }
 

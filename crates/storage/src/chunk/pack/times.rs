@@ -28,29 +28,21 @@ const DEARER_BYTES: usize = 4;
 
 /// Appends a pack's times, of which it is known how the distance changes to each, as zigzag.
 pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
-    let mut line = Buffer::<{ FIRST_MAX * 7 + 32 }>::default();
-    if Line::of(changes).write(&mut line)
-        && line.as_bytes().len() <= code_bytes(changes) + DEARER_BYTES
-    {
-        return line.as_bytes().iter().for_each(|byte| out.put(*byte));
-    }
-    out.put(CODES);
+    let mut codes = Buffer::<{ FIRST_MAX * 9 + 1 }>::default();
+    codes.put(CODES);
     let mut run = 0;
     for change in changes {
-        time::push_change(out, &mut run, *change);
+        time::push_change(&mut codes, &mut run, *change);
     }
-}
-
-fn code_bytes(changes: &[u64]) -> usize {
-    let (mut bytes, mut before) = (0, 1);
-    for change in changes {
-        bytes += match *change {
-            0 => usize::from(before != 0),
-            change => time::change_bytes(change),
-        };
-        before = *change;
-    }
-    bytes
+    let mut line = Buffer::<{ FIRST_MAX * 7 + 32 }>::default();
+    let is_narrow = Line::of(changes).write(&mut line);
+    let (codes, line) = (codes.as_bytes(), line.as_bytes());
+    // Codes have one more, which says that they are codes.
+    let bytes = match is_narrow && line.len() < codes.len() + DEARER_BYTES {
+        true => line,
+        false => codes,
+    };
+    bytes.iter().for_each(|byte| out.put(*byte));
 }
 
 /// A line and how far times are behind it.
@@ -92,8 +84,11 @@ impl Line {
         let numbers = |low: i64| behind.iter().map(move |at| at.wrapping_sub(low) as u64);
         let width = |low: i64| bit_len(numbers(low).fold(0, |any, number| any | number));
         // Nothing is taken off where that saves nothing.
-        let low = if width(low) == width(0) { 0 } else { low };
-        let width = width(low);
+        let (whole, above_low) = (width(0), width(low));
+        let (low, width) = match above_low < whole {
+            true => (low, above_low),
+            false => (0, whole),
+        };
         if width > WIDTH_MAX {
             return false;
         }
