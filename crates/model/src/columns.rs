@@ -38,6 +38,13 @@ struct SeriesRanges {
     histograms: Range<usize>,
 }
 
+/// Where a batch keeps the times of a series, and which of its samples it keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimesKept {
+    column: usize,
+    samples: Range<usize>,
+}
+
 /// One series of a [`SeriesBatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesColumns<'a> {
@@ -109,16 +116,27 @@ impl SeriesBatch {
 
     /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
     /// are as many. Of both the samples in `range` are kept.
+    pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) -> TimesKept {
+        let samples = range.indexes(times);
+        let kept = TimesKept {
+            column: self.time_column(&times[samples.clone()]),
+            samples,
+        };
+        self.end_floats_as(&kept, times.len());
+        kept
+    }
+
+    /// The same for `appended` values whose times are those of the series before, of which `kept`
+    /// was said.
     #[inline]
-    pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) {
-        let Range { start, end } = range.indexes(times);
-        let first = self.values.len() - times.len();
-        self.values.truncate(first + end);
-        let time_column = self.time_column(&times[start..end]);
+    pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
+        let first = self.values.len() - appended;
+        let values = first + kept.samples.start..first + kept.samples.end;
+        self.values.truncate(values.end);
         let (no_start, no_histogram) = (self.start_times.len(), self.histograms.len());
         self.series.push(SeriesRanges {
-            time_column,
-            values: first + start..first + end,
+            time_column: kept.column,
+            values,
             start_times: no_start..no_start,
             histograms: no_histogram..no_histogram,
         });

@@ -153,14 +153,14 @@ impl<'a> ChunkView<'a> {
         decode::body(self.body(), samples, known, into)
     }
 
-    /// The same for a chunk that holds floats and nothing else: values are appended, times are
-    /// returned. `None`, and nothing is appended, if it holds more.
-    pub(crate) fn decode_plain<'k>(
+    /// The same for a chunk that holds floats and nothing else: values are appended, and times are
+    /// the newest that are known. `false`, and nothing is appended, if it holds more.
+    pub(crate) fn decode_plain(
         self,
         samples_max: usize,
-        known: &'k mut TimesKnown,
+        known: &mut TimesKnown,
         values: &mut Vec<f64>,
-    ) -> Result<Option<&'k [TimestampMs]>, Malformed> {
+    ) -> Result<bool, Malformed> {
         let samples = samples_max.min(self.sample_count());
         decode::plain(self.body(), samples, known, values)
     }

@@ -115,8 +115,9 @@ impl Columns {
     }
 }
 
-/// The times of the packs that were read last. Series that were scraped together have the same, one
-/// after the other: they are followed once. Reuse one to keep its memory.
+/// The times that were read last. Series that were scraped together have the same, one after the
+/// other: those of their packs are followed once, and whoever reads them is told that they are the
+/// same. Reuse one to keep its memory.
 #[derive(Debug, Default)]
 pub(crate) struct TimesKnown {
     first: TimestampMs,
@@ -126,9 +127,22 @@ pub(crate) struct TimesKnown {
     samples: usize,
     /// Behind the last of the packs.
     state: TimeState,
+    /// How many were read last by [`plain`].
+    count: usize,
+    generation: u64,
 }
 
 impl TimesKnown {
+    /// The times of the chunk that was read last as one of floats.
+    pub(crate) fn newest(&self) -> &[TimestampMs] {
+        &self.times[..self.count]
+    }
+
+    /// A number that [`TimesKnown::newest`] share with no other times.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Makes sure that the times of packs are known; returns the state behind them.
     #[inline]
     fn know(
@@ -151,6 +165,7 @@ impl TimesKnown {
         samples: usize,
     ) -> Result<(), Malformed> {
         self.samples = 0;
+        self.forget();
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         self.first = first;
@@ -167,6 +182,19 @@ impl TimesKnown {
         self.samples = samples;
         self.make_room(room);
         &mut self.times[samples..room]
+    }
+
+    /// So many times are those of a chunk; some of them `moved`, or were not there before.
+    fn keep(&mut self, count: usize, moved: bool) {
+        if moved || self.count != count {
+            self.forget();
+            self.count = count;
+        }
+    }
+
+    fn forget(&mut self) {
+        self.generation += 1;
+        self.count = 0;
     }
 
     fn make_room(&mut self, samples: usize) {
@@ -207,14 +235,15 @@ pub(super) fn body(
     Ok(())
 }
 
-/// Appends up to `samples_max` values of `body` to `values` and returns their times. `None`, and
-/// nothing is appended, if there is more to its samples than that: then [`body`] is to be asked.
-pub(super) fn plain<'k>(
+/// Appends up to `samples_max` values of `body` to `values`; their times are then the newest that
+/// are known. `false`, and nothing is appended, if there is more to its samples than that: then
+/// [`body`] is to be asked.
+pub(super) fn plain(
     body: &[u8],
     samples_max: usize,
-    known: &'k mut TimesKnown,
+    known: &mut TimesKnown,
     values: &mut Vec<f64>,
-) -> Result<Option<&'k [TimestampMs]>, Malformed> {
+) -> Result<bool, Malformed> {
     let mut walk = Walk::new(body)?;
     let packs = Packs::find(body)?;
     let base = values.len();
@@ -226,12 +255,19 @@ pub(super) fn plain<'k>(
         walk.floats(times, &mut values[base + packs.samples..])
     };
     let outcome = decode();
-    let count = match outcome {
-        Ok((count, Stop::End)) => Some((packs.samples + count).min(samples_max)),
-        _ => None,
+    let count = match &outcome {
+        Ok(floats) if floats.stop == Stop::End => {
+            let count = (packs.samples + floats.count).min(samples_max);
+            known.keep(count, floats.moved);
+            count
+        }
+        _ => {
+            known.forget();
+            0
+        }
     };
-    values.truncate(base + count.unwrap_or(0));
-    outcome.map(|_| count.map(|count| &known.times[..count]))
+    values.truncate(base + count);
+    outcome.map(|floats| floats.stop == Stop::End)
 }
 
 /// What only some series have.
@@ -250,9 +286,9 @@ fn samples(
 ) -> Result<usize, Malformed> {
     let mut end = base;
     loop {
-        let (count, stop) = walk.floats(&mut into.times[end..], &mut into.values[end..])?;
-        end += count;
-        match stop {
+        let floats = walk.floats(&mut into.times[end..], &mut into.values[end..])?;
+        end += floats.count;
+        match floats.stop {
             Stop::End => return Ok(end),
             Stop::Start => {
                 into.fill_starts(rest.start, end);
@@ -273,7 +309,16 @@ fn samples(
     }
 }
 
+/// What a walk over floats found.
+struct Floats {
+    count: usize,
+    stop: Stop,
+    /// Whether some of the places had held another time.
+    moved: bool,
+}
+
 /// Why a walk over floats came to an end.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// The bytes or the places for samples ended.
     End,
@@ -322,16 +367,16 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Fills the columns with floats as far as there is nothing else; returns how many.
+    /// Fills the columns with floats as far as there is nothing else.
     fn floats(
         &mut self,
         times: &mut [TimestampMs],
         values: &mut [f64],
-    ) -> Result<(usize, Stop), Malformed> {
+    ) -> Result<Floats, Malformed> {
         // Copies, so that all that changes with each sample stays in registers.
         let (mut cursor, mut time, mut value) = (self.cursor, self.time, self.value);
         let (mut time_repeats, mut value_repeats) = (self.time_repeats, self.value_repeats);
-        let (mut count, mut stop) = (0, Stop::End);
+        let (mut count, mut stop, mut moved) = (0, Stop::End, 0);
         for (at_time, at_value) in times.iter_mut().zip(values) {
             if time_repeats > 0 {
                 time_repeats -= 1;
@@ -352,6 +397,7 @@ impl<'a> Walk<'a> {
                     time.repeat();
                 }
             }
+            moved |= *at_time ^ time.time;
             *at_time = time.time;
             if value_repeats > 0 {
                 value_repeats -= 1;
@@ -368,6 +414,10 @@ impl<'a> Walk<'a> {
         }
         (self.cursor, self.time, self.value) = (cursor, time, value);
         (self.time_repeats, self.value_repeats) = (time_repeats, value_repeats);
-        Ok((count, stop))
+        Ok(Floats {
+            count,
+            stop,
+            moved: moved != 0,
+        })
     }
 }

@@ -158,27 +158,21 @@ impl Page {
         Ok(())
     }
 
-    /// Appends the samples of a column that lie in `range` to `times` and `values`, if it holds
-    /// floats without start timestamps; `false`, and nothing is appended, if not.
+    /// Appends the values `wanted`, counted from the first, of a column that holds nothing but
+    /// floats. All of them must be there.
     pub(crate) fn decode_plain(
         &self,
         column: &Column,
-        range: TimeRange,
+        wanted: Range<usize>,
         scratch: &mut Scratch,
-        (times, values): (&mut Vec<TimestampMs>, &mut Vec<f64>),
-    ) -> Result<bool, Malformed> {
-        if column.kind == Kind::Mixed || column.starts != 0 {
-            return Ok(false);
+        into: &mut Vec<f64>,
+    ) -> Result<(), Malformed> {
+        let end = into.len() + wanted.len();
+        self.decode_floats(column, wanted, scratch, into)?;
+        match into.len() == end {
+            true => Ok(()),
+            false => Err(LACKS_SAMPLES),
         }
-        let kept = self.times(column)?;
-        let wanted = range.indexes(&kept);
-        let end = values.len() + wanted.len();
-        self.decode_floats(column, wanted.clone(), scratch, values)?;
-        if values.len() != end {
-            return Err(LACKS_SAMPLES);
-        }
-        times.extend_from_slice(&kept[wanted]);
-        Ok(true)
     }
 
     /// Appends the samples `wanted` of a column, counted from its first, to the values and

@@ -5,6 +5,8 @@
 //! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
 //! copied chunks is read.
 
+mod plain;
+
 use super::visible::Visible;
 use super::{Store, lock};
 use crate::chunk::{Columns, TimesKnown};
@@ -22,8 +24,9 @@ use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
-use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
+use plain::TimesMade;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -51,8 +54,8 @@ struct HeadSelection {
 #[derive(Default)]
 struct Memory {
     columns: Columns,
-    times: Vec<TimestampMs>,
     known: TimesKnown,
+    made: TimesMade,
     page: Scratch,
 }
 
@@ -155,13 +158,16 @@ impl HeadSelection {
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
         let mut open = OpenGroup::default();
+        memory.made.forget();
         for i in series.clone() {
             let slot = self.slots[i];
             let group = group_of(slot);
             if open.group != Some(group) {
                 open.turn_to(group, self.pages(slot));
+                memory.made.forget();
             }
             if !self.read_plain(i, &mut open, memory, into)? {
+                memory.made.forget();
                 let columns = &mut memory.columns;
                 columns.clear();
                 self.decode(i, (&mut open, &mut memory.page, &mut memory.known), columns)?;
@@ -212,91 +218,6 @@ impl HeadSelection {
     fn corrupt(&self, series: usize, e: Malformed) -> Error {
         let labels = self.labels(series);
         Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
-    }
-
-    /// Decodes a series of floats, of which the head has one chunk at most, straight into the
-    /// batch; `false`, and nothing is added, if it is more than that. Its group is open.
-    fn read_plain(
-        &self,
-        series: usize,
-        open: &mut OpenGroup<'_>,
-        memory: &mut Memory,
-        into: &mut SeriesBatch,
-    ) -> Result<bool, Error> {
-        let copy = self.copy(series);
-        let sole = copy.and_then(Copied::sole_chunk);
-        if copy.is_some() != sole.is_some() {
-            return Ok(false);
-        }
-        let slot = self.slots[series];
-        // Pages are older than what the head holds.
-        let is_enough = self.newest_only && copy.is_some();
-        let has_pages = !is_enough && open.has(slot);
-        let values = into.values_mut();
-        let base = values.len();
-        memory.times.clear();
-        if has_pages {
-            let unsealed = sole.map(|(chunk, _)| chunk.range().min);
-            let columns = (&mut memory.times, &mut *values);
-            if !self.read_pages(slot, unsealed, (open, &mut memory.page), columns)? {
-                values.truncate(base);
-                return Ok(false);
-            }
-        }
-        let Some((chunk, samples)) = sole else {
-            into.end_floats(&memory.times, self.range);
-            return Ok(true);
-        };
-        let decoded = chunk
-            .decode_plain(samples, &mut memory.known, values)
-            .map_err(|e| self.corrupt(series, e))?;
-        let Some(times) = decoded else {
-            values.truncate(base);
-            return Ok(false);
-        };
-        match memory.times.is_empty() {
-            true => into.end_floats(times, self.range),
-            false => {
-                memory.times.extend_from_slice(times);
-                into.end_floats(&memory.times, self.range);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Appends what the pages of a group hold of a series before `unsealed`; `false`, and what was
-    /// appended is of no use, if it is more than floats.
-    fn read_pages(
-        &self,
-        slot: u32,
-        unsealed: Option<TimestampMs>,
-        (open, scratch): (&mut OpenGroup<'_>, &mut Scratch),
-        (times, values): (&mut Vec<TimestampMs>, &mut Vec<f64>),
-    ) -> Result<bool, Error> {
-        let mut range = self.range;
-        if let Some(unsealed) = unsealed {
-            range.max = range.max.min(unsealed.saturating_sub(1));
-        }
-        for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
-            if !entry.has(slot) {
-                continue;
-            }
-            let page = self.sealed.opened(entry, opened)?;
-            let damaged = |e| self.sealed.cache.damage(entry, e);
-            let Some(column) = page.find(slot).map_err(damaged)? else {
-                continue;
-            };
-            let columns = (&mut *times, &mut *values);
-            let decoded = page.decode_plain(&column, range, scratch, columns);
-            if !decoded.map_err(damaged)? {
-                return Ok(false);
-            }
-            // What two of them hold is read of the first.
-            range.min = times
-                .last()
-                .map_or(range.min, |last| last.saturating_add(1));
-        }
-        Ok(true)
     }
 
     /// Decodes a series whose group is open.
@@ -351,9 +272,5 @@ impl<'a> OpenGroup<'a> {
         self.entries = entries;
         self.pages.clear();
         self.pages.resize(entries.len(), None);
-    }
-
-    fn has(&self, slot: u32) -> bool {
-        self.entries.iter().any(|entry| entry.has(slot))
     }
 }

@@ -1,0 +1,224 @@
+//! Series of floats, of which the head has one chunk at most, on their way straight into a batch.
+//!
+//! Their values are decoded where the batch keeps them. Their times come in pieces, those of pages
+//! and those of the chunk; series that were scraped together are made of the same pieces, one after
+//! the other, and then the batch has their times: they are neither put together nor compared.
+//! Invariant: equal pieces are equal times.
+
+use super::{HeadSelection, Memory, OpenGroup};
+use crate::chunk::{ChunkView, TimesKnown};
+use crate::codec::Malformed;
+use crate::head::copies::Copied;
+use crate::page::{Column, Page};
+use firn_model::columns::{SeriesBatch, TimesKept};
+use firn_model::error::Error;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The times of the newest series of a batch, and what they were made of.
+#[derive(Debug, Default)]
+pub(super) struct TimesMade {
+    /// Those of pages, oldest first.
+    pieces: Vec<Piece>,
+    /// Which times those of the chunk are; none without a chunk.
+    of_chunk: Option<u64>,
+    /// Where the batch has them; none if they are others than those of the series before.
+    kept: Option<TimesKept>,
+    /// Where they are put together.
+    all: Vec<TimestampMs>,
+}
+
+/// What of a page's time column is wanted.
+#[derive(Debug)]
+struct Piece {
+    /// The number of the page in its group.
+    page: usize,
+    /// The number of the time column in the page.
+    column: usize,
+    /// What was asked for.
+    range: TimeRange,
+    times: Arc<[TimestampMs]>,
+    wanted: Range<usize>,
+    /// Where pages behind it may begin: what two of them hold is read of the first.
+    rest: TimestampMs,
+}
+
+impl TimesMade {
+    /// Another batch or another group follows, or a series whose times are not made here.
+    pub(super) fn forget(&mut self) {
+        self.cut(0);
+        self.kept = None;
+    }
+
+    /// There are no more than so many pieces.
+    #[inline]
+    fn cut(&mut self, pieces: usize) {
+        if self.pieces.len() > pieces {
+            self.pieces.truncate(pieces);
+            self.kept = None;
+        }
+    }
+
+    /// The piece with this number, which is what a column of a page has in `range`.
+    #[inline]
+    fn piece(
+        &mut self,
+        number: usize,
+        (of_group, page): (usize, &Page),
+        column: &Column,
+        range: TimeRange,
+    ) -> Result<&Piece, Malformed> {
+        let wanted = (of_group, column.time_column(), range);
+        let is_it = |piece: &Piece| (piece.page, piece.column, piece.range) == wanted;
+        if !self.pieces.get(number).is_some_and(is_it) {
+            let piece = Piece::of(of_group, page.times(column)?, column, range);
+            self.cut(number);
+            self.pieces.push(piece);
+            self.kept = None;
+        }
+        Ok(&self.pieces[number])
+    }
+
+    /// The times behind the pieces are these of a chunk, or none.
+    #[inline]
+    fn end(&mut self, of_chunk: Option<u64>) {
+        if self.of_chunk != of_chunk {
+            self.of_chunk = of_chunk;
+            self.kept = None;
+        }
+    }
+
+    /// Adds the series to `batch`, which has so many values of it.
+    #[inline]
+    fn add_to(
+        &mut self,
+        batch: &mut SeriesBatch,
+        values: usize,
+        known: &TimesKnown,
+        range: TimeRange,
+    ) {
+        if let Some(kept) = &self.kept {
+            return batch.end_floats_as(kept, values);
+        }
+        let of_pieces = self
+            .pieces
+            .iter()
+            .map(|piece| &piece.times[piece.wanted.clone()]);
+        let of_chunk = self.of_chunk.map(|_| known.newest());
+        self.all.clear();
+        for times in of_pieces.chain(of_chunk) {
+            self.all.extend_from_slice(times);
+        }
+        self.kept = Some(batch.end_floats(&self.all, range));
+    }
+}
+
+impl Piece {
+    fn of(page: usize, times: Arc<[TimestampMs]>, column: &Column, range: TimeRange) -> Self {
+        let wanted = range.indexes(&times);
+        let newest = times[wanted.clone()].last();
+        Self {
+            page,
+            column: column.time_column(),
+            range,
+            rest: newest.map_or(range.min, |newest| newest.saturating_add(1)),
+            wanted,
+            times,
+        }
+    }
+}
+
+impl HeadSelection {
+    /// Adds a series to the batch; `false`, and nothing is added, if it is more than floats in
+    /// pages and a chunk. Its group is open.
+    pub(super) fn read_plain(
+        &self,
+        series: usize,
+        open: &mut OpenGroup<'_>,
+        memory: &mut Memory,
+        into: &mut SeriesBatch,
+    ) -> Result<bool, Error> {
+        let copy = self.copy(series);
+        let chunk = copy.and_then(Copied::sole_chunk);
+        if copy.is_some() != chunk.is_some() {
+            return Ok(false);
+        }
+        let values = into.values_mut();
+        let base = values.len();
+        let is_plain = self.read_pages(series, chunk, (open, memory), values)?
+            && self.read_chunk(series, chunk, memory, values)?;
+        if !is_plain {
+            values.truncate(base);
+            return Ok(false);
+        }
+        let appended = values.len() - base;
+        memory
+            .made
+            .add_to(into, appended, &memory.known, self.range);
+        Ok(true)
+    }
+
+    /// Appends the values that pages hold of a series before those of its chunk; `false`, and what
+    /// was appended is of no use, if it is more than floats.
+    fn read_pages(
+        &self,
+        series: usize,
+        chunk: Option<(ChunkView<'_>, usize)>,
+        (open, memory): (&mut OpenGroup<'_>, &mut Memory),
+        values: &mut Vec<f64>,
+    ) -> Result<bool, Error> {
+        let (mut range, mut pieces) = (self.range, 0);
+        if let Some((chunk, _)) = chunk {
+            // Pages are older than what the head holds.
+            let sealed_max = chunk.range().min.saturating_sub(1);
+            range.max = range.max.min(sealed_max);
+            if self.newest_only || range.min > range.max {
+                memory.made.cut(0);
+                return Ok(true);
+            }
+        }
+        let (slot, entries) = (self.slots[series], open.entries);
+        for (of_group, (entry, opened)) in entries.iter().zip(&mut open.pages).enumerate() {
+            if !entry.has(slot) {
+                continue;
+            }
+            let page = self.sealed.opened(entry, opened)?;
+            let damaged = |e| self.sealed.cache.damage(entry, e);
+            let Some(column) = page.find(slot).map_err(damaged)? else {
+                continue;
+            };
+            if !column.is_plain() {
+                return Ok(false);
+            }
+            let piece = memory.made.piece(pieces, (of_group, page), &column, range);
+            let piece = piece.map_err(damaged)?;
+            let (wanted, scratch) = (piece.wanted.clone(), &mut memory.page);
+            page.decode_plain(&column, wanted, scratch, values)
+                .map_err(damaged)?;
+            range.min = piece.rest;
+            pieces += 1;
+        }
+        memory.made.cut(pieces);
+        Ok(true)
+    }
+
+    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats.
+    fn read_chunk(
+        &self,
+        series: usize,
+        chunk: Option<(ChunkView<'_>, usize)>,
+        memory: &mut Memory,
+        values: &mut Vec<f64>,
+    ) -> Result<bool, Error> {
+        let Some((chunk, samples)) = chunk else {
+            memory.made.end(None);
+            return Ok(true);
+        };
+        let is_plain = chunk
+            .decode_plain(samples, &mut memory.known, values)
+            .map_err(|e| self.corrupt(series, e))?;
+        memory.made.end(Some(memory.known.generation()));
+        Ok(is_plain)
+    }
+}
