@@ -17,12 +17,17 @@
 //!   3b           steps not of the integer but of the order of the bits; one of the above follows
 //! ```
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub(super) mod times;
 
 use crate::codec::cursor::Cursor;
+use crate::codec::decimal::Scaling;
 use crate::codec::time;
 use crate::codec::value::{self, ValueState};
 use crate::codec::{Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag};
+#[cfg(target_arch = "x86_64")]
+use avx512::Avx512;
 
 /// Samples of a pack, but for the first of a chunk.
 const SAMPLES: usize = 16;
@@ -186,9 +191,9 @@ impl Pack {
     }
 
     /// Also returns the values.
-    fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Steps, Malformed> {
+    fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Values, Malformed> {
         let mut walk = Walk::new(codes);
-        let (mut steps, mut changes) = (Steps::default(), [0; FIRST_MAX]);
+        let (mut steps, mut changes) = (Values::default(), [0; FIRST_MAX]);
         for (i, change) in changes[..self.samples].iter_mut().enumerate() {
             *change = walk.change()?;
             let left = walk.cursor.len();
@@ -316,7 +321,7 @@ impl Kind {
 }
 
 /// The values of a pack, between codes and bytes.
-struct Steps {
+struct Values {
     kind: Kind,
     /// Code of the scale that the first of them begins with.
     scale: Option<u8>,
@@ -324,7 +329,7 @@ struct Steps {
     code_bytes: usize,
 }
 
-impl Default for Steps {
+impl Default for Values {
     fn default() -> Self {
         Self {
             kind: Kind::Repeats,
@@ -335,7 +340,7 @@ impl Default for Steps {
     }
 }
 
-impl Steps {
+impl Values {
     /// Makes bits, of which the last ones are known, steps of their order.
     fn find_order(&mut self, samples: usize, last: u64) {
         if self.kind != Kind::Bits {
@@ -402,27 +407,48 @@ pub(super) fn values(
     state: &mut ValueState,
     out: &mut [f64],
 ) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
-    in_packs(out, |out| one(&mut cursor, state, out))
+    values_with(Avx512::detect(), bytes, state, out)
 }
 
-/// Hands the places of each pack to `each`.
-#[inline(always)]
-fn in_packs<T>(
-    out: &mut [T],
-    mut each: impl FnMut(&mut [T]) -> Result<(), Malformed>,
+fn values_with(
+    with: Option<Avx512>,
+    bytes: &[u8],
+    state: &mut ValueState,
+    out: &mut [f64],
 ) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let (first, others) = apart(out)?;
+    one(with, &mut cursor, state, first)?;
+    for sixteen in others {
+        // What stands still, as every second counter does, is told by its byte alone.
+        match cursor.rest().first() {
+            Some(0) => {
+                cursor.byte()?;
+                sixteen.fill(f64::from_bits(state.bits));
+            }
+            _ => one(with, &mut cursor, state, sixteen)?,
+        }
+    }
+    Ok(())
+}
+
+/// The places of the first pack, and those of each of the others.
+#[inline]
+fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed> {
     let Some(behind) = out.len().checked_sub(FIRST_MIN) else {
         return Err(Malformed("too few samples in packs"));
     };
     let (first, others) = out.split_at_mut(FIRST_MIN + behind % SAMPLES);
-    each(first)?;
-    let mut others = others.as_chunks_mut::<SAMPLES>().0.iter_mut();
-    others.try_for_each(|sixteen| each(sixteen))
+    Ok((first, others.as_chunks_mut().0))
 }
 
 #[inline]
-fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
+fn one(
+    with: Option<Avx512>,
+    cursor: &mut Cursor<'_>,
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), Malformed> {
     let mut head = cursor.byte()?;
     if head == SCALE {
         state.rescale(cursor.byte()?)?;
@@ -439,9 +465,9 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
         0 => None,
         _ => Some(unzigzag(cursor.uvarint()?)),
     };
-    let before = match is_ordered {
-        true => ordered(state.bits),
-        false => state.int,
+    let (before, scaling) = match is_ordered {
+        true => (ordered(state.bits), Scaling::Ordered),
+        false => (state.int, state.scaling()),
     };
     let before = before.wrapping_add(first.unwrap_or(0));
     let width = usize::from(head & WIDTH);
@@ -449,48 +475,93 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
         out.fill(f64::from_bits(state.bits));
         return Ok(());
     }
-    let mut ints = [before; FIRST_MAX];
-    let ints = &mut ints[..out.len()];
-    let mut int = before;
-    let mut add_up = |step: i64| {
-        int = int.wrapping_add(step);
-        int
+    let steps = Steps {
+        bytes: pass(cursor, width, out.len())?,
+        width,
+        are_zigzags: head & ZIGZAG != 0,
     };
-    match head & ZIGZAG {
-        _ if width == 0 => {}
-        0 => unpack(cursor, width, ints, |step| add_up(step as i64))?,
-        _ => unpack(cursor, width, ints, |step| add_up(unzigzag(step)))?,
-    }
-    match is_ordered {
-        true => state.follow_order(ints, out),
-        false => state.follow_all(ints, out),
+    let last = match with {
+        Some(avx512) => avx512.follow(steps, before, scaling, out),
+        None => steps.follow(before, scaling, out),
+    };
+    match (out.last(), is_ordered) {
+        (Some(float), true) => state.turn_to_bits(*float),
+        (Some(float), false) => state.turn_to_int(last, *float),
+        (None, _) => (),
     }
     Ok(())
 }
 
-/// Puts what `each` makes of numbers of `width` bits, at least one, into the places of `out`.
-#[inline]
-fn unpack(
-    cursor: &mut Cursor<'_>,
+/// No processor of this kind has it.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+enum Avx512 {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Avx512 {
+    fn detect() -> Option<Self> {
+        None
+    }
+
+    fn follow(self, _: Steps<'_>, _: i64, _: Scaling, _: &mut [f64]) -> i64 {
+        match self {}
+    }
+}
+
+/// Steps of the values of a pack, of so many bits each.
+#[derive(Clone, Copy, Debug)]
+struct Steps<'a> {
+    /// All of them, and whatever is behind them.
+    bytes: &'a [u8],
     width: usize,
-    out: &mut [i64],
-    each: impl FnMut(u64) -> i64,
-) -> Result<(), Malformed> {
+    are_zigzags: bool,
+}
+
+impl Steps<'_> {
+    /// Goes a step for each float; returns where that leads. What any processor does.
+    #[inline]
+    fn follow(self, before: i64, scaling: Scaling, out: &mut [f64]) -> i64 {
+        let mut ints = [before; FIRST_MAX];
+        let ints = &mut ints[..out.len()];
+        let mut int = before;
+        let mut add_up = |step: i64| {
+            int = int.wrapping_add(step);
+            int
+        };
+        match (self.width, self.are_zigzags) {
+            (0, _) => {}
+            (width, false) => unpack(self.bytes, width, ints, |step| add_up(step as i64)),
+            (width, true) => unpack(self.bytes, width, ints, |step| add_up(unzigzag(step))),
+        }
+        scaling.floats(ints, out);
+        int
+    }
+}
+
+/// Passes over as many numbers of `width` bits; returns the bytes that begin with them.
+#[inline]
+fn pass<'a>(cursor: &mut Cursor<'a>, width: usize, numbers: usize) -> Result<&'a [u8], Malformed> {
     if width > WIDTH_MAX {
         return Err(Malformed("unknown pack"));
     }
     let rest = cursor.rest();
+    cursor.bytes((width * numbers).div_ceil(8))?;
+    Ok(rest)
+}
+
+/// Puts what `each` makes of the numbers of `width` bits, at least one, with which `bytes` begin
+/// into the places of `out`.
+#[inline]
+fn unpack(bytes: &[u8], width: usize, out: &mut [i64], each: impl FnMut(u64) -> i64) {
     let len = (width * out.len()).div_ceil(8);
-    cursor.bytes(len)?;
-    match rest.get(..len + 8) {
+    match bytes.get(..len + 8) {
         Some(bytes) => unpack_of(bytes, width, out, each),
         None => {
-            let mut bytes = [0; FIRST_MAX * 7 + 8];
-            bytes[..len].copy_from_slice(&rest[..len]);
-            unpack_of(&bytes[..len + 8], width, out, each);
+            let mut padded = [0; FIRST_MAX * 7 + 8];
+            padded[..len].copy_from_slice(&bytes[..len]);
+            unpack_of(&padded[..len + 8], width, out, each);
         }
     }
-    Ok(())
 }
 
 /// The same of numbers behind which there are eight bytes of anything.

@@ -5,6 +5,8 @@
 //! a factor. Invariant: [`Scale::float`] of what [`Scale::int`] returns has the same bits as the
 //! input.
 
+use super::ordered;
+
 /// Powers of ten, exact.
 pub(crate) const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -48,14 +50,14 @@ impl Scale {
         }
     }
 
-    /// The floats that as many integers stand for.
+    /// How integers become floats.
     #[inline]
-    pub(crate) fn floats(self, ints: &[i64], floats: &mut [f64]) {
+    pub(crate) fn scaling(self) -> Scaling {
         let power = self.exponent();
         match self.0 {
-            0 => each(ints, floats, |float| float),
-            1..16 => each(ints, floats, |float| float / POWERS[power]),
-            _ => each(ints, floats, |float| float * INVERSES[power]),
+            0 => Scaling::One,
+            1..16 => Scaling::Divisor(POWERS[power]),
+            _ => Scaling::Factor(INVERSES[power]),
         }
     }
 
@@ -80,10 +82,38 @@ impl Scale {
     }
 }
 
+/// How integers become floats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scaling {
+    /// They are the order of the floats' bits.
+    Ordered,
+    /// They are the floats.
+    One,
+    /// Divided by a power of ten.
+    Divisor(f64),
+    /// Multiplied by one.
+    Factor(f64),
+}
+
+impl Scaling {
+    /// The floats that as many integers stand for.
+    #[inline]
+    pub(crate) fn floats(self, ints: &[i64], floats: &mut [f64]) {
+        match self {
+            Self::Ordered => each(ints, floats, |int| {
+                f64::from_bits(ordered(int as u64) as u64)
+            }),
+            Self::One => each(ints, floats, |int| int as f64),
+            Self::Divisor(divisor) => each(ints, floats, |int| int as f64 / divisor),
+            Self::Factor(factor) => each(ints, floats, |int| int as f64 * factor),
+        }
+    }
+}
+
 #[inline]
-fn each(ints: &[i64], floats: &mut [f64], scale: impl Fn(f64) -> f64) {
+fn each(ints: &[i64], floats: &mut [f64], make: impl Fn(i64) -> f64) {
     for (float, int) in floats.iter_mut().zip(ints) {
-        *float = scale(*int as f64);
+        *float = make(*int);
     }
 }
 

@@ -13,9 +13,9 @@
 //! Invariant: bits come back as they went in, for every f64.
 
 use super::cursor::Cursor;
-use super::decimal::Scale;
+use super::decimal::{Scale, Scaling};
 use super::time::push_repeat;
-use super::{Malformed, Sink, byte_len, ordered, unzigzag, zigzag};
+use super::{Malformed, Sink, byte_len, unzigzag, zigzag};
 
 const RUN: u8 = 0xa0;
 const RUN_MAX: u8 = 32;
@@ -250,27 +250,24 @@ impl ValueState {
         self.bits = self.form.scale.float(self.int).to_bits();
     }
 
-    /// Goes on to the last of `ints`, of which there is at least one; `floats` are what they and
-    /// those before it stand for.
+    /// How integers become floats.
     #[inline]
-    pub(crate) fn follow_all(&mut self, ints: &[i64], floats: &mut [f64]) {
-        self.form.scale.floats(ints, floats);
-        if let (Some(int), Some(float)) = (ints.last(), floats.last()) {
-            (self.int, self.bits) = (*int, float.to_bits());
-            self.form.misses &= !RAW;
-        }
+    pub(crate) fn scaling(&self) -> Scaling {
+        self.form.scale.scaling()
     }
 
-    /// Goes on to the last of the floats whose bits have these places in their order, of which
-    /// there is at least one.
-    pub(crate) fn follow_order(&mut self, places: &[i64], floats: &mut [f64]) {
-        for (float, place) in floats.iter_mut().zip(places) {
-            *float = f64::from_bits(ordered(*place as u64) as u64);
-        }
-        if let Some(float) = floats.last() {
-            self.bits = float.to_bits();
-            self.form.misses |= RAW;
-        }
+    /// Goes on to a float, which is what the integer and the scale say.
+    #[inline]
+    pub(crate) fn turn_to_int(&mut self, int: i64, float: f64) {
+        (self.int, self.bits) = (int, float.to_bits());
+        self.form.misses &= !RAW;
+    }
+
+    /// Goes on to a float, whatever the integer and the scale say.
+    #[inline]
+    pub(crate) fn turn_to_bits(&mut self, float: f64) {
+        self.bits = float.to_bits();
+        self.form.misses |= RAW;
     }
 
     /// Whether the newest float is not what the integer and the scale say.

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use super::floats::Scaling;
+use crate::codec::decimal::Scaling;
 use std::arch::x86_64::*;
 
 /// Bytes of a word of each lane.

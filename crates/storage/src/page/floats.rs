@@ -18,7 +18,7 @@ use super::instructions::Instructions;
 use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scale;
+use crate::codec::decimal::{Scale, Scaling};
 use crate::codec::{Malformed, ordered, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
@@ -280,7 +280,7 @@ impl<'a> Head<'a> {
         (with, into): (Instructions, &mut Vec<f64>),
     ) -> Result<(), Malformed> {
         let base = into.len();
-        append_floats(Scaling::of(self.scale), ints, (with, into));
+        append_floats(scaling_of(self.scale), ints, (with, into));
         let Some(mut misfits) = self.misfits else {
             return Ok(());
         };
@@ -335,29 +335,12 @@ fn factor_of(scale: u8) -> f64 {
     }
 }
 
-/// How integers become floats.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Scaling {
-    /// They are the order of the floats' bits.
-    Ordered,
-    /// They are the floats.
-    One,
-    /// Divided by a power of ten.
-    Divisor(f64),
-    /// Multiplied by one.
-    Factor(f64),
-}
-
-impl Scaling {
-    /// That of a scale which [`Head::read`] accepted.
-    #[inline]
-    fn of(scale: u8) -> Self {
-        match scale {
-            ORDERED => Self::Ordered,
-            0 => Self::One,
-            1..ORDERED => Self::Divisor(divisor_of(scale)),
-            _ => Self::Factor(factor_of(scale)),
-        }
+/// How integers become floats under a scale which [`Head::read`] accepted.
+#[inline]
+fn scaling_of(scale: u8) -> Scaling {
+    match scale {
+        ORDERED => Scaling::Ordered,
+        code => Scale::from_code(code).map_or(Scaling::One, Scale::scaling),
     }
 }
 

@@ -3,7 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2::Avx2;
-use super::floats::Scaling;
+use crate::codec::decimal::Scaling;
 
 /// A choice of instructions.
 #[derive(Clone, Copy, Debug)]

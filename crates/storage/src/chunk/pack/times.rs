@@ -13,7 +13,7 @@
 //!   39           codes, whose last run ends with the pack
 //! ```
 
-use super::{FIRST_MAX, WIDTH, WIDTH_MAX, bit_len, in_packs, unpack};
+use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
 use crate::codec::cursor::Cursor;
 use crate::codec::time::{self, TimeState};
 use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
@@ -111,7 +111,11 @@ pub(in crate::chunk) fn follow(
     out: &mut [TimestampMs],
 ) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
-    in_packs(out, |out| one(&mut cursor, state, out))
+    let (first, others) = apart(out)?;
+    one(&mut cursor, state, first)?;
+    others
+        .iter_mut()
+        .try_for_each(|sixteen| one(&mut cursor, state, sixteen))
 }
 
 #[inline]
@@ -136,7 +140,7 @@ fn one(
     };
     match usize::from(head & WIDTH) {
         0 => out.fill_with(|| follow(0)),
-        width => unpack(cursor, width, out, follow)?,
+        width => unpack(pass(cursor, width, out.len())?, width, out, follow),
     }
     if let [.., before, time] = *out {
         let delta = time.wrapping_sub(before);

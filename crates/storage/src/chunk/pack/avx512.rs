@@ -1,0 +1,222 @@
+//! Steps of packs followed eight at a time, for processors with AVX-512 and its permutations of
+//! bytes.
+//!
+//! Eight numbers of up to 56 bits begin at a byte, if those before them are eights too, and fit a
+//! vector: one permutation gives each the eight bytes that it is in, whatever the width, so that no
+//! branch depends on it. A value of [`Avx512`] is the proof that the processor has all that:
+//! only [`Avx512::detect`] makes one. [`Steps::follow`] is the twin that every other processor runs,
+//! and that tests compare with; it takes two to three times as long.
+
+#![allow(unsafe_code)]
+
+use super::Steps;
+use crate::codec::decimal::Scaling;
+use std::arch::x86_64::*;
+
+/// Floats of a vector.
+const EACH: usize = 8;
+
+/// Bytes of a vector.
+const BYTES: usize = 64;
+
+/// A processor with AVX-512 and its permutations of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    /// The proof, if the processor and the system have it.
+    #[inline]
+    pub(super) fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vbmi");
+        has_all.then_some(Self(()))
+    }
+
+    /// As [`Steps::follow`].
+    #[inline]
+    pub(super) fn follow(
+        self,
+        steps: Steps<'_>,
+        before: i64,
+        scaling: Scaling,
+        out: &mut [f64],
+    ) -> i64 {
+        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        unsafe { follow(steps, before, scaling, out) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn follow(steps: Steps<'_>, before: i64, scaling: Scaling, out: &mut [f64]) -> i64 {
+    match scaling {
+        Scaling::Ordered => follow_as(steps, before, out, |ints| unorder(ints)),
+        Scaling::One => follow_as(steps, before, out, |ints| _mm512_cvtepi64_pd(ints)),
+        Scaling::Divisor(divisor) => follow_as(steps, before, out, |ints| {
+            _mm512_div_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(divisor))
+        }),
+        Scaling::Factor(factor) => follow_as(steps, before, out, |ints| {
+            _mm512_mul_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(factor))
+        }),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn follow_as(
+    steps: Steps<'_>,
+    before: i64,
+    out: &mut [f64],
+    make: impl Fn(__m512i) -> __m512d,
+) -> i64 {
+    let eights = Eights::of(steps.width);
+    let mut bytes = steps.bytes;
+    let mut follow = |last: __m512i| {
+        let mut numbers = eights.read(load(bytes));
+        bytes = bytes.get(steps.width..).unwrap_or(&[]);
+        if steps.are_zigzags {
+            numbers = unzigzag(numbers);
+        }
+        _mm512_add_epi64(add_up(numbers), last)
+    };
+    let newest = _mm512_set1_epi64(EACH as i64 - 1);
+    let mut last = _mm512_set1_epi64(before);
+    let (whole, rest) = out.as_chunks_mut::<EACH>();
+    for eight in whole {
+        let ints = follow(last);
+        *eight = floats_of(make(ints));
+        last = _mm512_permutexvar_epi64(newest, ints);
+    }
+    if let Some(newest) = rest.len().checked_sub(1) {
+        let ints = follow(last);
+        rest.copy_from_slice(&floats_of(make(ints))[..rest.len()]);
+        last = _mm512_permutexvar_epi64(_mm512_set1_epi64(newest as i64), ints);
+    }
+    _mm_cvtsi128_si64(_mm512_castsi512_si128(last))
+}
+
+/// How eight numbers lie in the bytes that begin with them.
+#[derive(Clone, Copy)]
+struct Eights {
+    /// For each byte of the numbers' lanes, where it is.
+    places: __m512i,
+    /// Bits before each number in the first of its bytes.
+    before: __m512i,
+    mask: __m512i,
+}
+
+impl Eights {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+    fn of(width: usize) -> Self {
+        let numbers = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+        let bits = _mm512_mul_epu32(numbers, _mm512_set1_epi64(width as i64));
+        let bytes = _mm512_srli_epi64::<3>(bits);
+        let first_of_lane = _mm512_set4_epi32(0x0808_0808, 0x0808_0808, 0, 0);
+        let in_lane = _mm512_set1_epi64(0x0706_0504_0302_0100);
+        Self {
+            places: _mm512_add_epi8(_mm512_shuffle_epi8(bytes, first_of_lane), in_lane),
+            before: _mm512_and_si512(bits, _mm512_set1_epi64(7)),
+            mask: _mm512_set1_epi64(((1u64 << width) - 1) as i64),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+    fn read(self, bytes: __m512i) -> __m512i {
+        let words = _mm512_permutexvar_epi8(self.places, bytes);
+        _mm512_and_si512(_mm512_srlv_epi64(words, self.before), self.mask)
+    }
+}
+
+/// The first bytes; what lacks is zero.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn load(bytes: &[u8]) -> __m512i {
+    let there = match bytes.len() {
+        len @ ..BYTES => (1 << len) - 1,
+        _ => u64::MAX,
+    };
+    // SAFETY: only the bytes of the mask are read, and those are of `bytes`.
+    unsafe { _mm512_maskz_loadu_epi8(there, bytes.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn floats_of(vector: __m512d) -> [f64; EACH] {
+    // SAFETY: both are eight floats, and every pattern of bits is one.
+    unsafe { std::mem::transmute::<__m512d, [f64; EACH]>(vector) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn unzigzag(numbers: __m512i) -> __m512i {
+    let is_odd = _mm512_and_si512(numbers, _mm512_set1_epi64(1));
+    let sign = _mm512_sub_epi64(_mm512_setzero_si512(), is_odd);
+    _mm512_xor_si512(_mm512_srli_epi64::<1>(numbers), sign)
+}
+
+/// Makes each number the sum of all up to it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn add_up(numbers: __m512i) -> __m512i {
+    let none = _mm512_setzero_si512();
+    // Of two, of four and of eight.
+    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, none));
+    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, none));
+    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
+}
+
+/// As [`crate::codec::ordered`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn unorder(ints: __m512i) -> __m512d {
+    let is_negative = _mm512_srai_epi64::<63>(ints);
+    let turned = _mm512_and_si512(is_negative, _mm512_set1_epi64(i64::MAX));
+    _mm512_castsi512_pd(_mm512_xor_si512(ints, turned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::pack::{FIRST_MAX, WIDTH_MAX};
+    use crate::codec::decimal::Scale;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn steps_followed_eight_at_a_time_lead_where_they_lead_one_by_one() {
+        // Another processor has the twin alone.
+        let follow = |steps: Steps<'_>, before, scaling, out: &mut [f64]| match Avx512::detect() {
+            Some(avx512) => avx512.follow(steps, before, scaling, out),
+            None => steps.follow(before, scaling, out),
+        };
+        let scales = (0..32).filter_map(Scale::from_code).map(Scale::scaling);
+        let scalings: Vec<Scaling> = scales.chain([Scaling::Ordered]).collect();
+        for seed in 0..20_000 {
+            let rng = SimRng::new(seed);
+            let width = seed as usize % (WIDTH_MAX + 1);
+            let samples = 1 + rng.below(FIRST_MAX as u64) as usize;
+            let len =
+                (width * samples).div_ceil(8) + [0, rng.below(80) as usize][seed as usize % 2];
+            let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            let steps = Steps {
+                bytes: &bytes,
+                width,
+                are_zigzags: rng.one_in(2),
+            };
+            let before = rng.next_u64() as i64 >> rng.below(64);
+            let scaling = scalings[rng.below(scalings.len() as u64) as usize];
+            let (mut fast, mut plain) = (vec![0.0; samples], vec![0.0; samples]);
+            let last = follow(steps, before, scaling, &mut fast);
+            assert_eq!(
+                last,
+                steps.follow(before, scaling, &mut plain),
+                "seed {seed}"
+            );
+            let bits = |floats: &[f64]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&fast), bits(&plain), "seed {seed}");
+        }
+    }
+}
