@@ -242,8 +242,8 @@ fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotation
             drops_name: cells.drops_name(slot),
         };
         let row = Row {
-            values: &row,
             histograms: &histograms,
+            ..Row::of_floats(&row)
         };
         frame.push(head, row);
     }

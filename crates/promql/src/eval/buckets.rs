@@ -149,10 +149,7 @@ fn append_named(
         let mut head = answers.head(series);
         let mut labels = LabelsBuilder::from_labels(head.labels.as_ref());
         head.labels = labels.set(label, name.as_bytes()).build();
-        let row = Row {
-            values: &values,
-            histograms: &[],
-        };
+        let row = Row::of_floats(&values);
         out.push(head, row);
     }
     Ok(())
@@ -300,10 +297,7 @@ impl Histograms {
                 labels: member.labels.clone(),
                 drops_name: true,
             };
-            let row = Row {
-                values: &values,
-                histograms: &[],
-            };
+            let row = Row::of_floats(&values);
             frame.push(head, row);
         }
         Ok((frame, log))

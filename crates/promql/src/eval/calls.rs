@@ -313,10 +313,7 @@ fn absent(
         labels: labels_asked_for(arg),
         drops_name: false,
     };
-    let row = Row {
-        values: &values,
-        histograms: &[],
-    };
+    let row = Row::of_floats(&values);
     frame.push(head, row);
     Ok(frame.into())
 }

@@ -74,10 +74,7 @@ pub(crate) fn frame(
             drops_name: false,
         };
         grow(&mut memory, head.labels.as_bytes().len())?;
-        let row = Row {
-            values: &counts,
-            histograms: &[],
-        };
+        let row = Row::of_floats(&counts);
         out.push(head, row);
     }
     out.keep(memory);

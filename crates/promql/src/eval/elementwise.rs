@@ -328,7 +328,7 @@ mod tests {
     fn check(op: RowOp, values: &[f64], want: &[f64]) {
         let mut row = RowBuffer {
             values: values.to_vec(),
-            histograms: Vec::new(),
+            ..RowBuffer::default()
         };
         op.apply(&mut row, &mut Annotations::default()).unwrap();
         let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();

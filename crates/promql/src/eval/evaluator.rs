@@ -504,10 +504,7 @@ pub(crate) fn scalar_frame(values: &[f64]) -> Frame {
         labels: Labels::empty(),
         drops_name: false,
     };
-    let row = Row {
-        values,
-        histograms: &[],
-    };
+    let row = Row::of_floats(values);
     frame.push(head, row);
     frame
 }

@@ -57,9 +57,20 @@ pub(crate) struct Row<'a> {
     pub(crate) values: &'a [f64],
     /// Histograms, in step order.
     pub(crate) histograms: &'a [HistogramPoint],
+    /// Whether every step is known to have a float.
+    pub(crate) is_full: bool,
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
+    /// A row without histograms.
+    pub(crate) fn of_floats(values: &'a [f64]) -> Self {
+        Self {
+            values,
+            histograms: &[],
+            is_full: false,
+        }
+    }
+
     /// Whether no step has a value.
     pub(crate) fn is_empty(&self) -> bool {
         self.histograms.is_empty() && !self.has_floats()
@@ -72,7 +83,10 @@ impl Row<'_> {
 
     /// How many steps have a float.
     pub(crate) fn floats(&self) -> usize {
-        self.values.len() - count_absent(self.values)
+        match self.is_full {
+            true => self.values.len(),
+            false => self.values.len() - count_absent(self.values),
+        }
     }
 
     /// The first histogram that stands at a step with a float.
@@ -143,16 +157,23 @@ pub(crate) struct RowBuffer {
     pub(crate) values: Vec<f64>,
     /// As in [`Row`].
     pub(crate) histograms: Vec<HistogramPoint>,
+    /// As in [`Row`]. Whoever knows it says so last: any change of the values may end it.
+    pub(crate) is_full: bool,
 }
 
 impl RowBuffer {
     /// Empties the row and gives it `steps` steps.
     pub(crate) fn reset(&mut self, steps: usize) {
-        // Those that are there are overwritten several at a time.
-        self.values.truncate(steps);
+        self.begin(steps);
         self.values.fill(ABSENT);
+    }
+
+    /// The same for who then writes every step: until then values are anything.
+    pub(crate) fn begin(&mut self, steps: usize) {
+        self.values.truncate(steps);
         self.values.resize(steps, ABSENT);
         self.histograms.clear();
+        self.is_full = false;
     }
 
     /// Makes it equal to `row`.
@@ -161,6 +182,7 @@ impl RowBuffer {
         self.values.extend_from_slice(row.values);
         self.histograms.clear();
         self.histograms.extend_from_slice(row.histograms);
+        self.is_full = row.is_full;
     }
 
     /// A look at it.
@@ -168,6 +190,7 @@ impl RowBuffer {
         Row {
             values: &self.values,
             histograms: &self.histograms,
+            is_full: self.is_full,
         }
     }
 }
@@ -394,6 +417,7 @@ impl Frame {
         Row {
             values: &self.chunks[chunk as usize][start..start + self.steps],
             histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
+            is_full: false,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::counter_names::CounterNames;
 use crate::eval::edges::{Overhang, rows};
-use crate::eval::frame::{Row, RowBuffer, count_absent};
+use crate::eval::frame::{ABSENT, Row, RowBuffer, count_absent};
 use crate::eval::go_format::format_fixed;
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::mixed;
@@ -185,7 +185,7 @@ impl Leaf {
             windows.reset();
             rates.reset();
             for (at, series) in stretch.enumerate() {
-                row.reset(steps);
+                row.begin(steps);
                 let mut worker = Worker {
                     leaf: self,
                     series,
@@ -284,12 +284,22 @@ impl Worker<'_> {
         labels.get(METRIC_NAME).to_vec()
     }
 
+    /// Whether [`fill_floats`] is asked, which writes every step.
+    fn fills_floats(&self, columns: &SeriesColumns<'_>) -> bool {
+        let has_floats = !columns.times.is_empty() && columns.histograms.is_empty();
+        has_floats && matches!(&self.leaf.kind, LeafKind::Range(call) if call.overhang.is_none())
+    }
+
+    /// Writes every step of a row that has begun.
     fn fill(
         &mut self,
         columns: &SeriesColumns<'_>,
         row: &mut RowBuffer,
         notes: &mut Annotations,
     ) -> Result<(), QueryError> {
+        if !self.fills_floats(columns) {
+            row.values.fill(ABSENT);
+        }
         if columns.times.is_empty() {
             return Ok(());
         }
@@ -456,7 +466,12 @@ fn fill_floats(
     let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
         let plan = rates.of(column, |plan| plan.fill(samples.times, grid, reach, how));
-        if how.counter && !samples.starts.is_empty() {
+        let has_starts = how.counter && !samples.starts.is_empty();
+        row.is_full = plan.is_full() && !has_starts;
+        if !row.is_full {
+            out.fill(ABSENT);
+        }
+        if has_starts {
             let started = Started {
                 times: samples.times,
                 values: samples.values,
@@ -468,6 +483,7 @@ fn fill_floats(
         }
         plan.windows()
     } else {
+        out.fill(ABSENT);
         let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
         let arguments = |step| call.arguments(grid, step);
         over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);

@@ -97,10 +97,7 @@ pub(crate) fn frame(
             labels: groups.labels[group].clone(),
             drops_name: members[group].iter().any(drops_name),
         };
-        let row = Row {
-            values,
-            histograms: &[],
-        };
+        let row = Row::of_floats(values);
         out.push(head, row);
     }
     Ok(out)

@@ -173,6 +173,7 @@ impl Stream {
     ) -> Result<(), QueryError> {
         let mut after_ops = |series: usize, row: &mut RowBuffer, notes: &mut Annotations| {
             for op in &self.ops {
+                row.is_full = false;
                 op.apply(row, notes)?;
             }
             each(series, row, notes)

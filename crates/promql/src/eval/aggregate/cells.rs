@@ -446,10 +446,7 @@ mod tests {
     const GAP: f64 = ABSENT;
 
     fn row(values: &[f64]) -> Row<'_> {
-        Row {
-            values,
-            histograms: &[],
-        }
+        Row::of_floats(values)
     }
 
     /// Folds rows of one group, in one go and split in two.

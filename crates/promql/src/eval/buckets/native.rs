@@ -92,10 +92,7 @@ impl Histograms {
                     labels: native.labels.clone(),
                     drops_name: true,
                 };
-                let row = Row {
-                    values: &values,
-                    histograms: &[],
-                };
+                let row = Row::of_floats(&values);
                 frame.push(head, row);
             }
             Ok((frame, notes))

@@ -100,6 +100,8 @@ impl Run {
 pub(crate) struct RatePlan {
     windows: Windows,
     runs: Vec<Run>,
+    /// Whether they are all steps.
+    is_full: bool,
     /// By step; meaningful where a run covers it.
     pub(super) factors: Vec<f64>,
     /// By step: the zero rule can apply only if `first < change * bound`.
@@ -125,6 +127,7 @@ impl RatePlan {
             self.edges.extend(grid.times().map(|time| reach.end(time)));
         }
         self.find_runs();
+        self.is_full = self.runs.iter().map(|run| run.len).sum::<usize>() == grid.count;
         self.factors.resize(grid.count, 0.0);
         self.bounds.resize(grid.count, 0.0);
         let divisor = how.divisor(reach);
@@ -164,6 +167,11 @@ impl RatePlan {
     /// The windows.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
+    }
+
+    /// Whether the windows of all steps hold two samples at least.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// The steps whose windows hold two samples at least.
