@@ -3,8 +3,8 @@
 //! What depends on times alone is planned once for a time column ([`plan`]): for every step the
 //! first and the last sample, and the factor of the extrapolation. A counter that never fell is
 //! then `(last - first) * factor`, in a loop over steps that the compiler vectorises. The rule that
-//! a counter is not extrapolated below zero needs values: the plan holds a bound, slightly too
-//! large, below which the rule may apply, and a row where it may is done again exactly.
+//! a counter is not extrapolated below zero needs values: it may apply where the counter began below
+//! what the extrapolation adds, and a row where it may is done again exactly.
 //!
 //! Results equal upstream's bit for bit: the order of operations is the same on both ways.
 
@@ -15,6 +15,9 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use multiversion::multiversion;
 pub(crate) use plan::RatePlan;
 use plan::Spread;
+
+/// Makes what the zero rule is looked for by err on the safe side of rounding.
+const ROUNDED_UP: f64 = 1.0 + 1e-9;
 
 /// Which of the three functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ impl Extrapolation {
             }
             return;
         }
-        let near_zero = fill_runs(plan, values, out);
+        let near_zero = fill_runs(plan, values, divisor, out);
         if self.counter && near_zero {
             for (step, start, end) in plan.windows().iter() {
                 if end - start >= 2 {
@@ -146,23 +149,23 @@ fn stands_still(values: &[f64]) -> bool {
 }
 
 /// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
-fn fill_runs(plan: &RatePlan, values: &[f64], out: &mut [f64]) -> bool {
+fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> bool {
+    let undivided = divisor * ROUNDED_UP;
     let mut near_zero = false;
     for run in plan.runs() {
         let steps = run.step..run.step + run.len;
         let out = &mut out[steps.clone()];
-        let factors = &plan.factors[steps.clone()];
-        let bounds = &plan.bounds[steps];
+        let factors = &plan.factors[steps];
         if run.stride == 1 {
             let firsts = &values[run.first..run.first + run.len];
             let lasts = &values[run.last..run.last + run.len];
-            near_zero |= fill_dense_run(firsts, lasts, factors, bounds, out);
+            near_zero |= fill_dense_run(firsts, lasts, factors, undivided, out);
         } else {
             let every = |from: usize| {
                 let places = (0..run.len).map(move |i| from + i * run.stride);
                 places.map(|at| &values[at])
             };
-            near_zero |= fill_run(every(run.first), every(run.last), factors, bounds, out);
+            near_zero |= fill_run(every(run.first), every(run.last), factors, undivided, out);
         }
     }
     near_zero
@@ -174,10 +177,10 @@ fn fill_dense_run(
     firsts: &[f64],
     lasts: &[f64],
     factors: &[f64],
-    bounds: &[f64],
+    undivided: f64,
     out: &mut [f64],
 ) -> bool {
-    fill_run(firsts.iter(), lasts.iter(), factors, bounds, out)
+    fill_run(firsts.iter(), lasts.iter(), factors, undivided, out)
 }
 
 #[inline(always)]
@@ -185,15 +188,16 @@ fn fill_run<'a>(
     firsts: impl Iterator<Item = &'a f64>,
     lasts: impl Iterator<Item = &'a f64>,
     factors: &[f64],
-    bounds: &[f64],
+    undivided: f64,
     out: &mut [f64],
 ) -> bool {
     let mut near_zero = false;
-    let windows = firsts.zip(lasts).zip(factors.iter().zip(bounds));
-    for (out, ((first, last), (factor, bound))) in out.iter_mut().zip(windows) {
+    let windows = firsts.zip(lasts).zip(factors);
+    for (out, ((first, last), factor)) in out.iter_mut().zip(windows) {
         let change = last - first;
         *out = change * factor;
-        near_zero |= *first < change * bound;
+        // What is added at the start is not more than what is added at both ends.
+        near_zero |= *first < *out * undivided - change;
     }
     near_zero
 }
@@ -407,14 +411,14 @@ mod tests {
                 }
             };
             let count = rng.below(40) as usize;
-            let [firsts, lasts, factors, bounds] =
-                [(); 4].map(|()| (0..count).map(|_| value()).collect::<Vec<f64>>());
+            let [firsts, lasts, factors] =
+                [(); 3].map(|()| (0..count).map(|_| value()).collect::<Vec<f64>>());
             let falls = [never_falls(&firsts), never_falls_plainly(&firsts)];
             assert_eq!(falls[0], falls[1], "seed {seed}");
             let (mut out, mut plain) = (vec![ABSENT; count], vec![ABSENT; count]);
-            let near = fill_dense_run(&firsts, &lasts, &factors, &bounds, &mut out);
+            let near = fill_dense_run(&firsts, &lasts, &factors, 300.0, &mut out);
             let ends = (firsts.iter(), lasts.iter());
-            let plain_near = fill_run(ends.0, ends.1, &factors, &bounds, &mut plain);
+            let plain_near = fill_run(ends.0, ends.1, &factors, 300.0, &mut plain);
             assert_eq!(near, plain_near, "seed {seed}");
             let one_nan = |v: &f64| if v.is_nan() { f64::NAN } else { *v };
             let bits = |row: &[f64]| row.iter().map(|v| one_nan(v).to_bits()).collect::<Vec<_>>();

@@ -8,9 +8,6 @@ use firn_model::sample::TimestampMs;
 use multiversion::multiversion;
 use std::ops::Range;
 
-/// Makes the bound of the zero rule err on the safe side of rounding.
-const BOUND_SLACK: f64 = 1.0 + 1e-9;
-
 /// Times of one window, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
@@ -104,8 +101,6 @@ pub(crate) struct RatePlan {
     is_full: bool,
     /// By step; meaningful where a run covers it.
     pub(super) factors: Vec<f64>,
-    /// By step: the zero rule can apply only if `first < change * bound`.
-    pub(super) bounds: Vec<f64>,
     /// By step: the newest time that it sees.
     edges: Vec<TimestampMs>,
     /// For what they were worked out: it is the same for all columns of a leaf.
@@ -129,7 +124,6 @@ impl RatePlan {
         self.find_runs();
         self.is_full = self.runs.iter().map(|run| run.len).sum::<usize>() == grid.count;
         self.factors.resize(grid.count, 0.0);
-        self.bounds.resize(grid.count, 0.0);
         let divisor = how.divisor(reach);
         for run in &self.runs {
             let steps = run.step..run.step + run.len;
@@ -138,19 +132,18 @@ impl RatePlan {
                 range_ms: reach.range_ms,
                 divisor,
             };
-            let (edges, factors) = (&self.edges[steps.clone()], &mut self.factors[steps.clone()]);
-            let bounds = &mut self.bounds[steps];
+            let (edges, factors) = (&self.edges[steps.clone()], &mut self.factors[steps]);
             if run.stride == 1 {
                 let firsts = &times[run.first..run.first + run.len];
                 let lasts = &times[run.last..run.last + run.len];
-                fill_dense(of_run, firsts, lasts, edges, factors, bounds);
+                fill_dense(of_run, firsts, lasts, edges, factors);
             } else {
                 let every = |from: usize| {
                     let places = (0..run.len).map(move |i| from + i * run.stride);
                     places.map(|at| &times[at])
                 };
                 let ends = every(run.first).zip(every(run.last));
-                of_run.fill(ends, edges, factors, bounds);
+                of_run.fill(ends, edges, factors);
             }
         }
     }
@@ -226,21 +219,17 @@ struct OfRun {
 }
 
 impl OfRun {
-    /// Writes factors and bounds of windows with these first and last times.
+    /// Writes the factors of windows with these first and last times.
     #[inline(always)]
     fn fill<'a>(
         self,
         ends: impl Iterator<Item = (&'a TimestampMs, &'a TimestampMs)>,
         edges: &[TimestampMs],
         factors: &mut [f64],
-        bounds: &mut [f64],
     ) {
-        let windows = ends.zip(edges);
-        for ((factor, bound), ((first, last), edge)) in factors.iter_mut().zip(bounds).zip(windows)
-        {
+        for (factor, ((first, last), edge)) in factors.iter_mut().zip(ends.zip(edges)) {
             let spread = Spread::of(*first, *last, self.count, *edge, self.range_ms);
             *factor = spread.factor(spread.to_start, self.divisor);
-            *bound = spread.to_start / spread.sampled * BOUND_SLACK;
         }
     }
 }
@@ -253,9 +242,8 @@ fn fill_dense(
     lasts: &[TimestampMs],
     edges: &[TimestampMs],
     factors: &mut [f64],
-    bounds: &mut [f64],
 ) {
-    of_run.fill(firsts.iter().zip(lasts), edges, factors, bounds);
+    of_run.fill(firsts.iter().zip(lasts), edges, factors);
 }
 
 #[cfg(test)]
@@ -319,16 +307,15 @@ mod tests {
             let late = |last: &i64| last + rng.below(30_000) as i64;
             let edges: Vec<i64> = lasts.iter().map(late).collect();
             let filled = |dense: bool| {
-                let (mut factors, mut bounds) = (vec![0.0; len], vec![0.0; len]);
+                let mut factors = vec![0.0; len];
                 match dense {
-                    true => fill_dense(of_run, firsts, lasts, &edges, &mut factors, &mut bounds),
+                    true => fill_dense(of_run, firsts, lasts, &edges, &mut factors),
                     false => {
                         let ends = firsts.iter().zip(lasts);
-                        of_run.fill(ends, &edges, &mut factors, &mut bounds);
+                        of_run.fill(ends, &edges, &mut factors);
                     }
                 }
-                let all = factors.into_iter().chain(bounds);
-                all.map(f64::to_bits).collect::<Vec<_>>()
+                factors.into_iter().map(f64::to_bits).collect::<Vec<_>>()
             };
             assert_eq!(filled(true), filled(false), "seed {seed}");
         }
