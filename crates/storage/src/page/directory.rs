@@ -266,15 +266,30 @@ impl Directory {
         Ok(None)
     }
 
-    /// The column with this index.
-    pub(super) fn column(&self, bytes: &[u8], index: usize) -> Result<Column, Malformed> {
-        let times = self.times.get(bytes, index)? as usize;
-        let entry = self.times_entry(bytes, times)?;
+    /// The slot of the column with this index.
+    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<u32, Malformed> {
         let more = self.slots.get(bytes, index)?;
         let slot = u64::from(self.first_slot).saturating_add(more) + index as u64;
+        u32::try_from(slot).map_err(|_| Malformed("slot out of range"))
+    }
+
+    /// The number of the time column of the column with this index.
+    #[inline]
+    pub(super) fn times_of(&self, bytes: &[u8], index: usize) -> Result<usize, Malformed> {
+        Ok(self.times.get(bytes, index)? as usize)
+    }
+
+    /// The column with this index, of which slot and times are known.
+    #[inline]
+    pub(super) fn column(
+        &self,
+        bytes: &[u8],
+        (index, slot): (usize, u32),
+        (times, entry): (usize, TimesEntry),
+    ) -> Result<Column, Malformed> {
         Ok(Column {
             kind: Kind::from_code(self.kinds.get(bytes, index)?)?,
-            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            slot,
             offset: self.offsets.get(bytes, index)? as usize,
             times,
             starts: self.starts.get(bytes, index)? as usize,

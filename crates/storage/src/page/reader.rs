@@ -3,7 +3,7 @@
 use super::directory::{Column, Directory, Kind, StripeEntry};
 use super::header::{self, Header, PageMeta};
 use super::instructions::Instructions;
-use super::times;
+use super::times::{self, TimesEntry};
 use super::values::{self, FloatReader, Stripe};
 use super::{ints, mixed};
 use crate::chunk::Columns;
@@ -29,10 +29,18 @@ pub struct Page {
     data_at: Range<usize>,
     directory: Directory,
     stripes: Box<[CheckedOnce]>,
-    /// By number, those that were read: series of a target share theirs, and so do queries. None
-    /// has a place where all of them would take more memory than the page.
-    times: Box<[OnceLock<Arc<[TimestampMs]>>]>,
+    /// By number: series of a target share theirs, and so do queries. None has a place where all of
+    /// them would take more memory than the page.
+    times: Box<[TimesPlace]>,
     times_bytes: usize,
+}
+
+/// A time column, and what the directory says of it.
+#[derive(Debug)]
+struct TimesPlace {
+    entry: TimesEntry,
+    /// Once they were read.
+    times: OnceLock<Arc<[TimestampMs]>>,
 }
 
 /// Memory that decoding works in, and what neighbouring columns share. Reuse one.
@@ -59,10 +67,13 @@ impl Page {
             true => (columns, times_bytes),
             false => (0, 0),
         };
+        let place = |number| {
+            let entry = directory.times_entry(&bytes[opened.directory.clone()], number)?;
+            let times = OnceLock::new();
+            Ok(TimesPlace { entry, times })
+        };
         Ok(Self {
-            times: std::iter::repeat_with(OnceLock::new)
-                .take(columns)
-                .collect(),
+            times: (0..columns).map(place).collect::<Result<_, _>>()?,
             times_bytes,
             stripes: stripes.into_iter().map(unchecked).collect(),
             header: opened.header,
@@ -106,13 +117,26 @@ impl Page {
 
     /// The column with this index, in the order of slots.
     pub fn column(&self, index: usize) -> Result<Column, Malformed> {
-        self.directory.column(self.directory_bytes(), index)
+        let slot = self.directory.slot(self.directory_bytes(), index)?;
+        self.column_of(index, slot)
     }
 
     /// What the page holds of the series with this slot.
+    #[inline]
     pub fn find(&self, slot: u32) -> Result<Option<Column>, Malformed> {
         let index = self.directory.find(self.directory_bytes(), slot)?;
-        index.map(|index| self.column(index)).transpose()
+        index.map(|index| self.column_of(index, slot)).transpose()
+    }
+
+    #[inline]
+    fn column_of(&self, index: usize, slot: u32) -> Result<Column, Malformed> {
+        let bytes = self.directory_bytes();
+        let times = self.directory.times_of(bytes, index)?;
+        let entry = match self.times.get(times) {
+            Some(known) => known.entry,
+            None => self.directory.times_entry(bytes, times)?,
+        };
+        self.directory.column(bytes, (index, slot), (times, entry))
     }
 
     /// The value of all samples of a constant column; `None` for other columns.
@@ -126,7 +150,7 @@ impl Page {
 
     /// The times of a column.
     pub fn times(&self, column: &Column) -> Result<Arc<[TimestampMs]>, Malformed> {
-        let known = self.times.get(column.times);
+        let known = self.times.get(column.times).map(|place| &place.times);
         if let Some(times) = known.and_then(OnceLock::get) {
             return Ok(times.clone());
         }
@@ -247,7 +271,7 @@ impl Page {
         })
     }
 
-    fn times_at(&self, number: usize) -> Result<(Cursor<'_>, times::TimesEntry), Malformed> {
+    fn times_at(&self, number: usize) -> Result<(Cursor<'_>, TimesEntry), Malformed> {
         let bytes = self.directory_bytes();
         let entry = self.directory.times_entry(bytes, number)?;
         let offset = self.directory.times_offset(bytes, number)?;
