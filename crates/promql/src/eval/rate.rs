@@ -3,8 +3,8 @@
 //! What depends on times alone is planned once for a time column ([`plan`]): for every step the
 //! first and the last sample, and the factor of the extrapolation. A counter that never fell is
 //! then `(last - first) * factor`, in a loop over steps that the compiler vectorises. The rule that
-//! a counter is not extrapolated below zero needs values: it may apply where the counter began below
-//! what the extrapolation adds, and a row where it may is done again exactly.
+//! a counter is not extrapolated below zero needs values: it may apply where the counter began
+//! below what the extrapolation adds, and a row where it may is done again exactly.
 //!
 //! Results equal upstream's bit for bit: the order of operations is the same on both ways.
 

@@ -506,6 +506,10 @@ impl Avx512 {
     fn follow(self, _: Steps<'_>, _: i64, _: Scaling, _: &mut [f64]) -> i64 {
         match self {}
     }
+
+    fn follow_line(self, _: times::Behind<'_>, _: i64, _: i64, _: &mut [i64]) {
+        match self {}
+    }
 }
 
 /// Steps of the values of a pack, of so many bits each.

@@ -1,15 +1,16 @@
-//! Steps of packs followed eight at a time, for processors with AVX-512 and its permutations of
+//! Numbers of packs followed eight at a time, for processors with AVX-512 and its permutations of
 //! bytes.
 //!
 //! Eight numbers of up to 56 bits begin at a byte, if those before them are eights too, and fit a
 //! vector: one permutation gives each the eight bytes that it is in, whatever the width, so that no
 //! branch depends on it. A value of [`Avx512`] is the proof that the processor has all that:
-//! only [`Avx512::detect`] makes one. [`Steps::follow`] is the twin that every other processor runs,
-//! and that tests compare with; it takes two to three times as long.
+//! only [`Avx512::detect`] makes one. [`Steps::follow`] and [`Behind::follow`] are the twins that
+//! every other processor runs, and that tests compare with; they take two to three times as long.
 
 #![allow(unsafe_code)]
 
 use super::Steps;
+use super::times::Behind;
 use crate::codec::decimal::Scaling;
 use std::arch::x86_64::*;
 
@@ -45,6 +46,13 @@ impl Avx512 {
     ) -> i64 {
         // SAFETY: `self` exists, so the processor has what the function is compiled for.
         unsafe { follow(steps, before, scaling, out) }
+    }
+
+    /// As [`Behind::follow`].
+    #[inline]
+    pub(super) fn follow_line(self, behind: Behind<'_>, time: i64, distance: i64, out: &mut [i64]) {
+        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        unsafe { follow_line(behind, time, distance, out) }
     }
 }
 
@@ -94,6 +102,29 @@ fn follow_as(
         last = _mm512_permutexvar_epi64(_mm512_set1_epi64(newest as i64), ints);
     }
     _mm_cvtsi128_si64(_mm512_castsi512_si128(last))
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn follow_line(behind: Behind<'_>, time: i64, distance: i64, out: &mut [i64]) {
+    let eights = Eights::of(behind.width);
+    let mut bytes = behind.bytes;
+    let distances = _mm512_set_epi64(8, 7, 6, 5, 4, 3, 2, 1);
+    let distances = _mm512_mullo_epi64(distances, _mm512_set1_epi64(distance));
+    let mut line = _mm512_add_epi64(_mm512_set1_epi64(time), distances);
+    let of_eight = _mm512_set1_epi64(distance.wrapping_mul(EACH as i64));
+    let mut follow = || {
+        let times = _mm512_add_epi64(eights.read(load(bytes)), line);
+        bytes = bytes.get(behind.width..).unwrap_or(&[]);
+        line = _mm512_add_epi64(line, of_eight);
+        ints_of(times)
+    };
+    let (whole, rest) = out.as_chunks_mut::<EACH>();
+    for eight in whole {
+        *eight = follow();
+    }
+    if !rest.is_empty() {
+        rest.copy_from_slice(&follow()[..rest.len()]);
+    }
 }
 
 /// How eight numbers lie in the bytes that begin with them.
@@ -151,6 +182,13 @@ fn floats_of(vector: __m512d) -> [f64; EACH] {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn ints_of(vector: __m512i) -> [i64; EACH] {
+    // SAFETY: both are eight integers.
+    unsafe { std::mem::transmute::<__m512i, [i64; EACH]>(vector) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn unzigzag(numbers: __m512i) -> __m512i {
     let is_odd = _mm512_and_si512(numbers, _mm512_set1_epi64(1));
     let sign = _mm512_sub_epi64(_mm512_setzero_si512(), is_odd);
@@ -185,6 +223,16 @@ mod tests {
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
+    /// Random numbers of a pack, with or without something behind them: bytes, width and how many.
+    fn numbers(rng: &SimRng) -> (Vec<u8>, usize, usize) {
+        let width = rng.below(WIDTH_MAX as u64 + 1) as usize;
+        let samples = 1 + rng.below(FIRST_MAX as u64) as usize;
+        let behind = [0, rng.below(80) as usize][rng.below(2) as usize];
+        let len = (width * samples).div_ceil(8) + behind;
+        let bytes = (0..len).map(|_| rng.next_u64() as u8).collect();
+        (bytes, width, samples)
+    }
+
     #[test]
     fn steps_followed_eight_at_a_time_lead_where_they_lead_one_by_one() {
         // Another processor has the twin alone.
@@ -196,11 +244,7 @@ mod tests {
         let scalings: Vec<Scaling> = scales.chain([Scaling::Ordered]).collect();
         for seed in 0..20_000 {
             let rng = SimRng::new(seed);
-            let width = seed as usize % (WIDTH_MAX + 1);
-            let samples = 1 + rng.below(FIRST_MAX as u64) as usize;
-            let len =
-                (width * samples).div_ceil(8) + [0, rng.below(80) as usize][seed as usize % 2];
-            let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+            let (bytes, width, samples) = numbers(&rng);
             let steps = Steps {
                 bytes: &bytes,
                 width,
@@ -210,13 +254,31 @@ mod tests {
             let scaling = scalings[rng.below(scalings.len() as u64) as usize];
             let (mut fast, mut plain) = (vec![0.0; samples], vec![0.0; samples]);
             let last = follow(steps, before, scaling, &mut fast);
-            assert_eq!(
-                last,
-                steps.follow(before, scaling, &mut plain),
-                "seed {seed}"
-            );
+            let plain_last = steps.follow(before, scaling, &mut plain);
+            assert_eq!(last, plain_last, "seed {seed}");
             let bits = |floats: &[f64]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&fast), bits(&plain), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn times_of_a_line_eight_at_a_time_are_those_one_by_one() {
+        let follow = |behind: Behind<'_>, time, distance, out: &mut [i64]| match Avx512::detect() {
+            Some(avx512) => avx512.follow_line(behind, time, distance, out),
+            None => behind.follow(time, distance, out),
+        };
+        for seed in 0..20_000 {
+            let rng = SimRng::new(seed);
+            let (bytes, width, samples) = numbers(&rng);
+            let behind = Behind {
+                bytes: &bytes,
+                width,
+            };
+            let [time, distance] = [(); 2].map(|()| rng.next_u64() as i64 >> rng.below(64));
+            let (mut fast, mut plain) = (vec![0; samples], vec![0; samples]);
+            follow(behind, time, distance, &mut fast);
+            behind.follow(time, distance, &mut plain);
+            assert_eq!(fast, plain, "seed {seed}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //!   39           codes, whose last run ends with the pack
 //! ```
 
-use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
+use super::{Avx512, FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
 use crate::codec::cursor::Cursor;
 use crate::codec::time::{self, TimeState};
 use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
@@ -110,16 +110,27 @@ pub(in crate::chunk) fn follow(
     state: &mut TimeState,
     out: &mut [TimestampMs],
 ) -> Result<(), Malformed> {
+    follow_with(Avx512::detect(), bytes, state, out)
+}
+
+fn follow_with(
+    with: Option<Avx512>,
+    bytes: &[u8],
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
     let (first, others) = apart(out)?;
-    one(&mut cursor, state, first)?;
-    others
-        .iter_mut()
-        .try_for_each(|sixteen| one(&mut cursor, state, sixteen))
+    one(with, &mut cursor, state, first)?;
+    for sixteen in others {
+        one(with, &mut cursor, state, sixteen)?;
+    }
+    Ok(())
 }
 
 #[inline]
 fn one(
+    with: Option<Avx512>,
     cursor: &mut Cursor<'_>,
     state: &mut TimeState,
     out: &mut [TimestampMs],
@@ -133,20 +144,44 @@ fn one(
         _ => cursor.uvarint().map(unzigzag),
     };
     let distance = state.delta.wrapping_add(number(DISTANCE)?);
-    let mut line = state.time.wrapping_add(number(LOW)?);
-    let mut follow = |behind: u64| {
-        line = line.wrapping_add(distance);
-        line.wrapping_add(behind as i64)
+    let time = state.time.wrapping_add(number(LOW)?);
+    let width = usize::from(head & WIDTH);
+    let behind = Behind {
+        bytes: pass(cursor, width, out.len())?,
+        width,
     };
-    match usize::from(head & WIDTH) {
-        0 => out.fill_with(|| follow(0)),
-        width => unpack(pass(cursor, width, out.len())?, width, out, follow),
+    match with {
+        Some(avx512) => avx512.follow_line(behind, time, distance, out),
+        None => behind.follow(time, distance, out),
     }
     if let [.., before, time] = *out {
         let delta = time.wrapping_sub(before);
         *state = TimeState { time, delta };
     }
     Ok(())
+}
+
+/// How far the times of a pack are behind their line, in so many bits each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind<'a> {
+    /// All of them, and whatever comes then.
+    pub(super) bytes: &'a [u8],
+    pub(super) width: usize,
+}
+
+impl Behind<'_> {
+    /// The times of a line that goes on from `time`. What any processor does.
+    pub(super) fn follow(self, time: TimestampMs, distance: i64, out: &mut [TimestampMs]) {
+        let mut line = time;
+        let mut follow = |behind: u64| {
+            line = line.wrapping_add(distance);
+            line.wrapping_add(behind as i64)
+        };
+        match self.width {
+            0 => out.fill_with(|| follow(0)),
+            width => unpack(self.bytes, width, out, follow),
+        }
+    }
 }
 
 fn codes(
