@@ -479,7 +479,7 @@ fn fill_floats(
             };
             overlaps = how.fill_with_starts(plan, &started, grid, reach, out).len();
         } else {
-            how.fill(plan, (samples.values, rising), reach, out);
+            how.fill(plan, (samples.values, rising), out);
         }
         plan.windows()
     } else {

@@ -276,7 +276,7 @@ fn fill_from_floats(
         }
         None => {
             let values = (floats.values, rises(floats.values));
-            how.fill(&plan, values, view.reach, &mut row.values);
+            how.fill(&plan, values, &mut row.values);
             Vec::new()
         }
     }

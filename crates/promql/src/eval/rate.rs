@@ -65,14 +65,8 @@ impl Extrapolation {
 
     /// Writes the results of all steps that have one. No value is a staleness marker, and of a
     /// counter's it is known whether they rise, as [`rises`] says.
-    pub(crate) fn fill(
-        self,
-        plan: &RatePlan,
-        (values, rising): (&[f64], bool),
-        reach: &Reach,
-        out: &mut [f64],
-    ) {
-        let divisor = self.divisor(reach);
+    pub(crate) fn fill(self, plan: &RatePlan, (values, rising): (&[f64], bool), out: &mut [f64]) {
+        let divisor = plan.divisor();
         if self.counter && !rising {
             return fill_with_resets(plan, values, divisor, out);
         }
@@ -145,7 +139,18 @@ fn stands_still(values: &[f64]) -> bool {
         return false;
     };
     let is_one = first.to_bits() == last.to_bits() && first.is_finite();
-    is_one && (*first != 0.0 || values.iter().fold(0, |bits, v| bits | v.to_bits()) == 0)
+    is_one && (*first != 0.0 || are_zeros(values))
+}
+
+/// Whether all of `values` are the positive zero.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn are_zeros(values: &[f64]) -> bool {
+    are_zeros_plainly(values)
+}
+
+#[inline(always)]
+fn are_zeros_plainly(values: &[f64]) -> bool {
+    values.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
 }
 
 /// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
@@ -373,7 +378,7 @@ mod tests {
         let mut plan = RatePlan::default();
         plan.fill(times, &grid, &reach, RATE);
         let mut got = vec![ABSENT; grid.count];
-        RATE.fill(&plan, (values, rises(values)), &reach, &mut got);
+        RATE.fill(&plan, (values, rises(values)), &mut got);
         for (time, got) in grid.times().zip(got) {
             match plain(times, values, time, range_ms) {
                 None => assert!(is_absent(got), "at {time}: {got}"),
@@ -415,6 +420,9 @@ mod tests {
                 [(); 3].map(|()| (0..count).map(|_| value()).collect::<Vec<f64>>());
             let falls = [never_falls(&firsts), never_falls_plainly(&firsts)];
             assert_eq!(falls[0], falls[1], "seed {seed}");
+            let mut zeros = vec![0.0; count];
+            zeros[rng.below(count.max(1) as u64) as usize..].fill([0.0, -0.0][seed as usize % 2]);
+            assert_eq!(are_zeros(&zeros), are_zeros_plainly(&zeros), "seed {seed}");
             let (mut out, mut plain) = (vec![ABSENT; count], vec![ABSENT; count]);
             let near = fill_dense_run(&firsts, &lasts, &factors, 300.0, &mut out);
             let ends = (firsts.iter(), lasts.iter());

@@ -164,6 +164,7 @@ pub(crate) struct RatePlan {
     edges_of: Option<(Grid, Reach)>,
     times: Vec<TimestampMs>,
     range_ms: i64,
+    divisor: f64,
 }
 
 impl RatePlan {
@@ -181,13 +182,13 @@ impl RatePlan {
         self.find_runs();
         self.is_full = self.runs.iter().map(|run| run.len).sum::<usize>() == grid.count;
         self.factors.resize(grid.count, 0.0);
-        let divisor = how.divisor(reach);
+        self.divisor = how.divisor(reach);
         for run in &self.runs {
             let steps = run.step..run.step + run.len;
             let of_run = OfRun {
                 gaps: Divisor::new((run.last - run.first) as f64),
                 range_ms: reach.range_ms,
-                divisor: Divisor::new(divisor),
+                divisor: Divisor::new(self.divisor),
             };
             let (edges, factors) = (&self.edges[steps.clone()], &mut self.factors[steps]);
             if run.stride == 1 {
@@ -217,6 +218,11 @@ impl RatePlan {
     /// The windows.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
+    }
+
+    /// What changes are divided by.
+    pub(super) fn divisor(&self) -> f64 {
+        self.divisor
     }
 
     /// Whether the windows of all steps hold two samples at least.
