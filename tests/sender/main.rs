@@ -75,9 +75,13 @@ impl Drop for Process {
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// Ports at which nobody listens. They lie below those that the system gives to connections, so that
+/// none is taken before who is to listen has started.
+fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    let first = 10_000 + (std::process::id() % 10_000) as u16;
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut free = (first..).filter(is_free);
+    [(); COUNT].map(|()| free.next().unwrap())
 }
 
 fn sender_config(own_port: u16, exporter_port: u16, receiver: &str) -> String {
@@ -131,7 +135,7 @@ fn sender_of_a_real_prometheus_finds_every_sample_in_firn() {
     let config = format!("--config={}", path("firn.yml").display());
     let firn = Server::start(&path("firn"), &[&config]);
 
-    let (own_port, exporter_port) = (free_port(), free_port());
+    let [own_port, exporter_port] = free_ports();
     let exporter_args = [format!("--web.listen-address=127.0.0.1:{exporter_port}")];
     let exporter = "prometheus-node-exporter";
     let _exporter = Process::start(exporter, &exporter_args, &path("exporter.log"));
