@@ -47,6 +47,18 @@ fn count_absent_plainly(values: &[f64]) -> usize {
     absent.sum::<u64>() as usize
 }
 
+/// Whether all values are the positive zero.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(crate) fn is_zero(values: &[f64]) -> bool {
+    is_zero_plainly(values)
+}
+
+#[inline(always)]
+pub(crate) fn is_zero_plainly(values: &[f64]) -> bool {
+    let ends = values.first().map_or(0, |v| v.to_bits()) | values.last().map_or(0, |v| v.to_bits());
+    ends == 0 && values.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
+}
+
 /// A histogram and the step it belongs to.
 pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
 

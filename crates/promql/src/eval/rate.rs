@@ -10,6 +10,7 @@
 
 mod plan;
 
+use crate::eval::frame::is_zero;
 use crate::eval::grid::{Grid, Reach, seconds};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use multiversion::multiversion;
@@ -139,18 +140,7 @@ fn stands_still(values: &[f64]) -> bool {
         return false;
     };
     let is_one = first.to_bits() == last.to_bits() && first.is_finite();
-    is_one && (*first != 0.0 || are_zeros(values))
-}
-
-/// Whether all of `values` are the positive zero.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn are_zeros(values: &[f64]) -> bool {
-    are_zeros_plainly(values)
-}
-
-#[inline(always)]
-fn are_zeros_plainly(values: &[f64]) -> bool {
-    values.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
+    is_one && (*first != 0.0 || is_zero(values))
 }
 
 /// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
@@ -328,7 +318,7 @@ impl<'a> Started<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::frame::{ABSENT, is_absent};
+    use crate::eval::frame::{ABSENT, is_absent, is_zero_plainly};
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
@@ -422,7 +412,7 @@ mod tests {
             assert_eq!(falls[0], falls[1], "seed {seed}");
             let mut zeros = vec![0.0; count];
             zeros[rng.below(count.max(1) as u64) as usize..].fill([0.0, -0.0][seed as usize % 2]);
-            assert_eq!(are_zeros(&zeros), are_zeros_plainly(&zeros), "seed {seed}");
+            assert_eq!(is_zero(&zeros), is_zero_plainly(&zeros), "seed {seed}");
             let (mut out, mut plain) = (vec![ABSENT; count], vec![ABSENT; count]);
             let near = fill_dense_run(&firsts, &lasts, &factors, 300.0, &mut out);
             let ends = (firsts.iter(), lasts.iter());

@@ -407,16 +407,7 @@ pub(super) fn values(
     state: &mut ValueState,
     out: &mut [f64],
 ) -> Result<(), Malformed> {
-    values_with(Avx512::detect(), bytes, state, out)
-}
-
-fn values_with(
-    with: Option<Avx512>,
-    bytes: &[u8],
-    state: &mut ValueState,
-    out: &mut [f64],
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
+    let (with, mut cursor) = (Avx512::detect(), Cursor::new(bytes));
     let (first, others) = apart(out)?;
     one(with, &mut cursor, state, first)?;
     for sixteen in others {

@@ -158,7 +158,6 @@ impl HeadSelection {
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
         let mut open = OpenGroup::default();
-        memory.made.forget();
         for i in series.clone() {
             let slot = self.slots[i];
             let group = group_of(slot);

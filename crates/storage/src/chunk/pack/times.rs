@@ -110,16 +110,7 @@ pub(in crate::chunk) fn follow(
     state: &mut TimeState,
     out: &mut [TimestampMs],
 ) -> Result<(), Malformed> {
-    follow_with(Avx512::detect(), bytes, state, out)
-}
-
-fn follow_with(
-    with: Option<Avx512>,
-    bytes: &[u8],
-    state: &mut TimeState,
-    out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
-    let mut cursor = Cursor::new(bytes);
+    let (with, mut cursor) = (Avx512::detect(), Cursor::new(bytes));
     let (first, others) = apart(out)?;
     one(with, &mut cursor, state, first)?;
     for sixteen in others {

@@ -3,7 +3,7 @@
 //! Where both are known to have values nothing is looked at but the values, in loops that the
 //! compiler vectorises.
 
-use crate::eval::frame::is_absent;
+use crate::eval::frame::{is_absent, is_zero};
 use crate::eval::kahan::Kahan;
 use multiversion::multiversion;
 use std::ops::Range;
@@ -99,18 +99,6 @@ fn sum_full_plainly(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
         .add(*value);
         (*sum, *lost) = (next.sum, next.lost);
     }
-}
-
-/// Whether all values are the positive zero.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn is_zero(row: &[f64]) -> bool {
-    is_zero_plainly(row)
-}
-
-#[inline(always)]
-fn is_zero_plainly(row: &[f64]) -> bool {
-    let ends = row.first().map_or(0, |v| v.to_bits()) | row.last().map_or(0, |v| v.to_bits());
-    ends == 0 && row.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
 }
 
 fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
@@ -216,7 +204,7 @@ pub(super) fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::frame::ABSENT;
+    use crate::eval::frame::{ABSENT, is_zero_plainly};
     use firn_model::env::sim::SimRng;
 
     const STEPS: usize = 12;
