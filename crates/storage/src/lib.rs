@@ -17,6 +17,7 @@ pub(crate) mod log_block;
 pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;
+pub(crate) mod prefetch;
 pub(crate) mod sealed;
 #[cfg(test)]
 #[path = "../tests/seeds/mod.rs"]

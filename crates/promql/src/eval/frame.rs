@@ -62,6 +62,18 @@ pub(crate) fn is_zero_plainly(values: &[f64]) -> bool {
 /// A histogram and the step it belongs to.
 pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
 
+/// What is known of the floats of a row without a look at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Every step has one.
+    Full,
+    /// Every step has the positive zero.
+    Zeros,
+}
+
 /// The steps of one series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
@@ -69,8 +81,8 @@ pub(crate) struct Row<'a> {
     pub(crate) values: &'a [f64],
     /// Histograms, in step order.
     pub(crate) histograms: &'a [HistogramPoint],
-    /// Whether every step is known to have a float.
-    pub(crate) is_full: bool,
+    /// What is known of the floats.
+    pub(crate) known: Known,
 }
 
 impl<'a> Row<'a> {
@@ -79,7 +91,7 @@ impl<'a> Row<'a> {
         Self {
             values,
             histograms: &[],
-            is_full: false,
+            known: Known::Nothing,
         }
     }
 
@@ -95,9 +107,9 @@ impl<'a> Row<'a> {
 
     /// How many steps have a float.
     pub(crate) fn floats(&self) -> usize {
-        match self.is_full {
-            true => self.values.len(),
-            false => self.values.len() - count_absent(self.values),
+        match self.known {
+            Known::Nothing => self.values.len() - count_absent(self.values),
+            Known::Full | Known::Zeros => self.values.len(),
         }
     }
 
@@ -170,7 +182,7 @@ pub(crate) struct RowBuffer {
     /// As in [`Row`].
     pub(crate) histograms: Vec<HistogramPoint>,
     /// As in [`Row`]. Whoever knows it says so last: any change of the values may end it.
-    pub(crate) is_full: bool,
+    pub(crate) known: Known,
 }
 
 impl RowBuffer {
@@ -185,7 +197,7 @@ impl RowBuffer {
         self.values.truncate(steps);
         self.values.resize(steps, ABSENT);
         self.histograms.clear();
-        self.is_full = false;
+        self.known = Known::Nothing;
     }
 
     /// Makes it equal to `row`.
@@ -194,7 +206,7 @@ impl RowBuffer {
         self.values.extend_from_slice(row.values);
         self.histograms.clear();
         self.histograms.extend_from_slice(row.histograms);
-        self.is_full = row.is_full;
+        self.known = row.known;
     }
 
     /// A look at it.
@@ -202,7 +214,7 @@ impl RowBuffer {
         Row {
             values: &self.values,
             histograms: &self.histograms,
-            is_full: self.is_full,
+            known: self.known,
         }
     }
 }
@@ -429,7 +441,7 @@ impl Frame {
         Row {
             values: &self.chunks[chunk as usize][start..start + self.steps],
             histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
-            is_full: false,
+            known: Known::Nothing,
         }
     }
 

@@ -9,12 +9,12 @@ use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::counter_names::CounterNames;
 use crate::eval::edges::{Overhang, rows};
-use crate::eval::frame::{ABSENT, Row, RowBuffer, count_absent};
+use crate::eval::frame::{ABSENT, Known, Row, RowBuffer, count_absent};
 use crate::eval::go_format::format_fixed;
 use crate::eval::grid::{Grid, Reach};
 use crate::eval::mixed;
 use crate::eval::over_time::{self, Floats, RangeFunction, StepArguments};
-use crate::eval::rate::{RatePlan, Started, rises};
+use crate::eval::rate::{Extrapolation, RatePlan, Started, rises};
 use crate::eval::reads::ReadBuffer;
 use crate::eval::source::Source;
 use crate::eval::statistics::Reading;
@@ -184,20 +184,21 @@ impl Leaf {
             newest.reset();
             windows.reset();
             rates.reset();
+            let mut worker = Worker {
+                leaf: self,
+                series: stretch.start,
+                newest,
+                windows,
+                rates,
+                times,
+                values,
+                starts,
+                read: &mut read,
+                window_max: &mut window_max,
+            };
             for (at, series) in stretch.enumerate() {
                 row.begin(steps);
-                let mut worker = Worker {
-                    leaf: self,
-                    series,
-                    newest,
-                    windows,
-                    rates,
-                    times,
-                    values,
-                    starts,
-                    read: &mut read,
-                    window_max: &mut window_max,
-                };
+                worker.series = series;
                 let columns = batch.series(at);
                 match self.statistics_only && !columns.histograms.is_empty() {
                     false => worker.fill(&columns, row, notes)?,
@@ -211,10 +212,12 @@ impl Leaf {
                     }
                 }
                 account.check()?;
-                let bytes = row.row().histogram_bytes();
-                memory
-                    .grow(bytes.saturating_sub(memory.bytes()))
-                    .map_err(|e| QueryError::Limited(e.message))?;
+                if !row.histograms.is_empty() {
+                    let bytes = row.row().histogram_bytes();
+                    memory
+                        .grow(bytes.saturating_sub(memory.bytes()))
+                        .map_err(|e| QueryError::Limited(e.message))?;
+                }
                 self.remark(series, row.row(), &mut noted, notes);
                 each(series, row, notes)?;
             }
@@ -398,8 +401,10 @@ impl Worker<'_> {
             let mut own = (Plans::default(), Plans::default());
             let rising = rises(samples.values);
             let plans = (&mut own.0, &mut own.1);
-            let counts = fill_floats(self.leaf, call, (&samples, rising), 0, plans, row);
-            return self.count(counts, call, notes);
+            let into = (row, &mut *notes);
+            let counts = fill_floats(self.leaf, call, (&samples, rising), 0, plans, into)?;
+            self.count(counts, call, notes);
+            return Ok(());
         }
         let samples = Floats {
             times: columns.times,
@@ -408,8 +413,10 @@ impl Worker<'_> {
         };
         let plans = (&mut *self.windows, &mut *self.rates);
         let column = columns.time_column;
-        let counts = fill_floats(self.leaf, call, (&samples, rising), column, plans, row);
-        self.count(counts, call, notes)
+        let into = (row, &mut *notes);
+        let counts = fill_floats(self.leaf, call, (&samples, rising), column, plans, into)?;
+        self.count(counts, call, notes);
+        Ok(())
     }
 
     /// Copies the samples that are no staleness markers.
@@ -426,19 +433,13 @@ impl Worker<'_> {
         }
     }
 
-    fn count(
-        &mut self,
-        counts: Counts,
-        call: &RangeCall,
-        notes: &mut Annotations,
-    ) -> Result<(), QueryError> {
+    fn count(&mut self, counts: Counts, call: &RangeCall, notes: &mut Annotations) {
         *self.read += counts.samples;
         *self.window_max = (*self.window_max).max(counts.window_max);
         if counts.overlaps > 0 {
             let (span, name) = (call.span, self.name());
             notes.add(Annotation::start_time_overlap(span, &name, counts.overlaps));
         }
-        call.check(counts.steps.into_iter(), notes)
     }
 }
 
@@ -448,8 +449,6 @@ struct Counts {
     window_max: u64,
     /// In how many windows start timestamps overlap samples.
     overlaps: usize,
-    /// The steps whose scalar arguments are to be checked.
-    steps: Vec<usize>,
 }
 
 /// Computes the row of a series of floats; of a counter's it is known whether they rise.
@@ -459,47 +458,59 @@ fn fill_floats(
     (samples, rising): (&Floats<'_>, bool),
     column: usize,
     (windows, rates): (&mut Plans<Windows>, &mut Plans<RatePlan>),
-    row: &mut RowBuffer,
-) -> Counts {
+    (row, notes): (&mut RowBuffer, &mut Annotations),
+) -> Result<Counts, QueryError> {
     let (grid, reach) = (&leaf.grid, &leaf.reach);
-    let out = &mut row.values;
     let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
         let plan = rates.of(column, |plan| plan.fill(samples.times, grid, reach, how));
-        let has_starts = how.counter && !samples.starts.is_empty();
-        row.is_full = plan.is_full() && !has_starts;
-        if !row.is_full {
-            out.fill(ABSENT);
-        }
-        if has_starts {
-            let started = Started {
-                times: samples.times,
-                values: samples.values,
-                starts: samples.starts,
-            };
-            overlaps = how.fill_with_starts(plan, &started, grid, reach, out).len();
-        } else {
-            how.fill(plan, (samples.values, rising), out);
-        }
+        overlaps = fill_extrapolated(how, plan, (samples, rising), (grid, reach), row);
         plan.windows()
     } else {
+        let out = &mut row.values;
         out.fill(ABSENT);
         let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
         let arguments = |step| call.arguments(grid, step);
         over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);
         plan
     };
-    Counts {
+    call.check(windows.iter().map(|(step, ..)| step), notes)?;
+    Ok(Counts {
         samples: windows.samples(),
         window_max: windows.samples_max(),
         overlaps,
-        steps: match call.function {
-            RangeFunction::Quantile | RangeFunction::Smoothing => {
-                windows.iter().map(|(step, ..)| step).collect()
-            }
-            _ => Vec::new(),
-        },
+    })
+}
+
+/// Computes a row of rates; returns in how many windows start timestamps overlap samples.
+fn fill_extrapolated(
+    how: Extrapolation,
+    plan: &RatePlan,
+    (samples, rising): (&Floats<'_>, bool),
+    (grid, reach): (&Grid, &Reach),
+    row: &mut RowBuffer,
+) -> usize {
+    let has_starts = how.counter && !samples.starts.is_empty();
+    let is_full = plan.is_full() && !has_starts;
+    if !is_full {
+        row.values.fill(ABSENT);
     }
+    if has_starts {
+        let started = Started {
+            times: samples.times,
+            values: samples.values,
+            starts: samples.starts,
+        };
+        let out = &mut row.values;
+        return how.fill_with_starts(plan, &started, grid, reach, out).len();
+    }
+    let are_zeros = how.fill(plan, (samples.values, rising), &mut row.values);
+    row.known = match (is_full, are_zeros) {
+        (false, _) => Known::Nothing,
+        (true, false) => Known::Full,
+        (true, true) => Known::Zeros,
+    };
+    0
 }
 
 /// The histogram at an index of a series, if the sample there is one.

@@ -64,18 +64,25 @@ impl Extrapolation {
         }
     }
 
-    /// Writes the results of all steps that have one. No value is a staleness marker, and of a
-    /// counter's it is known whether they rise, as [`rises`] says.
-    pub(crate) fn fill(self, plan: &RatePlan, (values, rising): (&[f64], bool), out: &mut [f64]) {
+    /// Writes the results of all steps that have one; returns whether it is known of all that they
+    /// are zero. No value is a staleness marker, and of a counter's it is known whether they rise,
+    /// as [`rises`] says.
+    pub(crate) fn fill(
+        self,
+        plan: &RatePlan,
+        (values, rising): (&[f64], bool),
+        out: &mut [f64],
+    ) -> bool {
         let divisor = plan.divisor();
         if self.counter && !rising {
-            return fill_with_resets(plan, values, divisor, out);
+            fill_with_resets(plan, values, divisor, out);
+            return false;
         }
         if self.counter && stands_still(values) {
             for run in plan.runs() {
                 out[run.step..run.step + run.len].fill(0.0);
             }
-            return;
+            return true;
         }
         let near_zero = fill_runs(plan, values, divisor, out);
         if self.counter && near_zero {
@@ -86,6 +93,7 @@ impl Extrapolation {
                 }
             }
         }
+        false
     }
 
     /// As [`Extrapolation::fill`], for samples with start timestamps; returns the steps in whose

@@ -9,7 +9,7 @@
 use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
 use crate::eval::elementwise::RowOp;
-use crate::eval::frame::{ABSENT, Frame, RowBuffer, is_absent};
+use crate::eval::frame::{ABSENT, Frame, Known, RowBuffer, is_absent};
 use crate::eval::heads::{Origin, Renamed, no_label};
 use crate::eval::label_sets::{is_metadata, without_metadata};
 use crate::eval::leaf::{Each, Leaf, LeafKind};
@@ -173,12 +173,13 @@ impl Stream {
     ) -> Result<(), QueryError> {
         let mut after_ops = |series: usize, row: &mut RowBuffer, notes: &mut Annotations| {
             for op in &self.ops {
-                row.is_full = false;
+                row.known = Known::Nothing;
                 op.apply(row, notes)?;
             }
             each(series, row, notes)
         };
         match &self.base {
+            Base::Leaf(leaf) if self.ops.is_empty() => leaf.scan(part, account, notes, each),
             Base::Leaf(leaf) => leaf.scan(part, account, notes, &mut after_ops),
             Base::Frame(frame) => {
                 let mut row = RowBuffer::default();

@@ -11,6 +11,7 @@ use crate::codec::decimal::Scale;
 use crate::codec::time::TimeState;
 use crate::codec::value::{Form, ValueState};
 use crate::codec::{Buffer, Sink, histogram, push_uvarint, zigzag};
+use crate::prefetch;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
@@ -199,10 +200,10 @@ impl OpenChunk {
         }
     }
 
-    /// Bytes from both ends of the body, for who reads all of it soon.
-    pub(crate) fn ends(&self) -> TimestampMs {
-        let last = self.used_body().last().copied().unwrap_or(0);
-        self.first_time() ^ TimestampMs::from(last)
+    /// Asks for the memory of the body, for who reads all of it soon.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch::bytes(self.used_body());
     }
 
     /// Whether a sample was ever appended.

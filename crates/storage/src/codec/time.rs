@@ -99,14 +99,24 @@ impl TimeState {
     /// nothing is done yet; otherwise the state has moved on and it returns zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+        // Of nearly all samples, which say all in a byte.
+        if op < RUN {
+            self.change(u64::from(op));
+            return Ok(0);
+        }
         match Code::read(op, cursor)? {
             Code::Repeats(repeats) => Ok(repeats),
             Code::Change(change) => {
-                self.delta = self.delta.wrapping_add(unzigzag(change));
-                self.repeat();
+                self.change(change);
                 Ok(0)
             }
         }
+    }
+
+    #[inline(always)]
+    fn change(&mut self, change: u64) {
+        self.delta = self.delta.wrapping_add(unzigzag(change));
+        self.repeat();
     }
 }
 

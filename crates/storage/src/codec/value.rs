@@ -230,6 +230,14 @@ impl ValueState {
     /// otherwise the state has moved on to the next value and it returns zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+        // Of nearly all samples, which say all in a byte.
+        if op < RUN {
+            self.follow(u64::from(op));
+            return Ok(0);
+        }
+        if op < THIRTEEN_BITS {
+            return Ok(u32::from(op - RUN) + 1);
+        }
         match Code::read(op, cursor)? {
             Code::Repeats(repeats) => return Ok(repeats),
             Code::Step(step) => self.follow(step),

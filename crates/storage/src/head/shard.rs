@@ -5,11 +5,11 @@ use super::series::Series;
 use super::table::{Table, Vacancy};
 use crate::codec::Malformed;
 use crate::fingerprint::Fingerprint;
+use crate::prefetch;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Series for which [`Shard::warm`] and [`Shard::warm_chunks`] pay best: as many as the processor
-/// waits for at a time.
+/// Series for which [`Shard::warm`] pays best: as many as the processor waits for at a time.
 pub(crate) const WARM: usize = 12;
 
 /// Samples that a batch appended to one series.
@@ -71,12 +71,20 @@ impl Shard {
         })
     }
 
-    /// Reads the first and the last bytes of the open chunks of these series, which lie all over:
-    /// the processor waits for all of them together, instead of for one copy after the other.
-    pub(crate) fn warm_chunks(&self, locals: impl Iterator<Item = u32>) {
-        let series = locals.filter_map(|local| self.series(local));
-        let ends = series.map(|series| series.open.ends());
-        std::hint::black_box(ends.fold(0, |all, ends| all ^ ends));
+    /// Asks for the memory of a series that is looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, local: u32) {
+        if let Some(place) = self.series.get(local as usize) {
+            prefetch::value(place);
+        }
+    }
+
+    /// Asks for the memory of the open chunk of a series that is copied soon.
+    #[inline]
+    pub(crate) fn prefetch_chunk(&self, local: u32) {
+        if let Some(series) = self.series(local) {
+            series.open.prefetch();
+        }
     }
 
     /// Prepares looking for series that are not there, which takes the table's memory from all

@@ -5,7 +5,7 @@
 
 use super::{Store, lock};
 use crate::head::copies::{Copied, Copies};
-use crate::head::shard::WARM;
+use crate::head::shard::Shard;
 use crate::index::SeriesCursor;
 use crate::parts::in_parts;
 use firn_model::budget::Reservation;
@@ -18,6 +18,9 @@ const PART: usize = if cfg!(test) { 4 } else { 512 };
 
 /// Series copied under one lock: some 20 us, less than a batch holds it.
 const COPY_SLICE: usize = 256;
+
+/// Turns between asking for the memory of a series, for that of its chunk, and its copy.
+const AHEAD: usize = 8;
 
 /// Bytes that a selection keeps of each series beside its copy: its slot, twice, its shard, where
 /// it is looked for, and the number of its copy.
@@ -141,11 +144,9 @@ impl Store {
             request.cancel.check()?;
             into.expect(slice.len())?;
             let shard = lock(&self.shards[shard]);
+            let ahead = Ahead::new(&shard, slice, request.newest_only);
             for (i, one) in slice.iter().enumerate() {
-                if !request.newest_only && i.is_multiple_of(WARM) {
-                    let soon = &slice[i..slice.len().min(i + WARM)];
-                    shard.warm_chunks(soon.iter().map(|one| one.local));
-                }
+                ahead.ask(i);
                 let Some(series) = shard.series_of_slot(one.local, one.slot) else {
                     continue;
                 };
@@ -164,6 +165,48 @@ impl Store {
             into.hold()?;
         }
         Ok(())
+    }
+}
+
+/// Series that are copied one after the other, whose memory is asked for some turns before.
+struct Ahead<'a> {
+    shard: &'a Shard,
+    series: &'a [Wanted],
+    /// Whether their chunks are not looked at.
+    newest_only: bool,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(shard: &'a Shard, series: &'a [Wanted], newest_only: bool) -> Self {
+        let ahead = Self {
+            shard,
+            series,
+            newest_only,
+        };
+        (0..2 * AHEAD).for_each(|i| ahead.ask_for_series(i));
+        (0..AHEAD).for_each(|i| ahead.ask_for_chunk(i));
+        ahead
+    }
+
+    /// Asks for what the turns behind turn `i` want.
+    #[inline]
+    fn ask(&self, i: usize) {
+        self.ask_for_series(i + 2 * AHEAD);
+        self.ask_for_chunk(i + AHEAD);
+    }
+
+    #[inline]
+    fn ask_for_series(&self, i: usize) {
+        if let Some(one) = self.series.get(i) {
+            self.shard.prefetch(one.local);
+        }
+    }
+
+    #[inline]
+    fn ask_for_chunk(&self, i: usize) {
+        if let Some(one) = self.series.get(i).filter(|_| !self.newest_only) {
+            self.shard.prefetch_chunk(one.local);
+        }
     }
 }
 

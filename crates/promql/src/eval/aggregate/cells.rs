@@ -7,13 +7,13 @@
 mod rows;
 
 use super::histograms::{HistogramCells, Outcome, Remarks};
-use crate::eval::frame::{ABSENT, Row, is_absent};
+use crate::eval::frame::{ABSENT, Known, Row, is_absent};
 use crate::eval::kahan::Kahan;
 use crate::eval::ranges::{SERIES_PER_PART, series_per_part};
 use crate::histogram::Of;
 use rows::{
     any_infinite, count, dense_stretch, extreme, greatest, joined, least, merge_sums, overlap, sum,
-    variance,
+    sum_full, variance,
 };
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -81,6 +81,9 @@ struct Slot {
     drops_name: bool,
     /// Steps all of which have a value; there may be others.
     full: Range<usize>,
+    /// Whether zeros that are added to its sums change nothing: all steps have one, and none is a
+    /// negative zero. No value makes one of others.
+    absorbs_zeros: bool,
 }
 
 /// The cells of the groups that were seen.
@@ -156,8 +159,10 @@ impl Cells {
             let slot = self.slot(group, series, drops_name);
             match slot == seen {
                 true => self.begin_row(slot, row.values, floats),
+                false if self.absorbs(slot, row.known) => {}
                 false => self.fold_row(slot, row.values, floats),
             }
+            self.slots[slot].absorbs_zeros |= row.known == Known::Zeros;
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
             }
@@ -183,6 +188,7 @@ impl Cells {
             first: series,
             drops_name,
             full: 0..0,
+            absorbs_zeros: false,
         });
         if self.first.capacity() == 0 {
             let cells = self.groups.saturating_mul(self.steps);
@@ -231,12 +237,20 @@ impl Cells {
         self.slots[slot].full = dense_stretch(row, floats);
     }
 
+    /// Whether a row changes nothing.
+    fn absorbs(&self, slot: usize, row: Known) -> bool {
+        row == Known::Zeros && self.fold == Fold::Sum && self.slots[slot].absorbs_zeros
+    }
+
     /// Folds a row with so many values in.
     fn fold_row(&mut self, slot: usize, row: &[f64], floats: usize) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         let first = &mut self.first[range.clone()];
-        let dense = dense_stretch(row, floats);
         let full = &mut self.slots[slot].full;
+        if self.fold == Fold::Sum && floats == self.steps && *full == (0..self.steps) {
+            return sum_full(first, &mut self.second[range], row);
+        }
+        let dense = dense_stretch(row, floats);
         let both = overlap(&dense, full);
         match self.fold {
             Fold::Sum => sum(first, &mut self.second[range], row, both),
@@ -289,8 +303,9 @@ impl Cells {
                 true => self.adopt_row(slot, &other, from),
                 false => self.merge_row(slot, &other, from),
             }
-            let full = &mut self.slots[slot].full;
-            *full = joined(full.clone(), known.full.clone());
+            let own = &mut self.slots[slot];
+            own.full = joined(own.full.clone(), known.full.clone());
+            own.absorbs_zeros |= known.absorbs_zeros;
         }
         self.histograms.merge_remarks(histograms);
     }
@@ -527,6 +542,43 @@ mod tests {
             assert_eq!(bits(&cells.second), bits(&plain.second), "seed {seed}");
             assert_eq!(cells.third, plain.third, "seed {seed}");
             assert_eq!(cells.overflowed, plain.overflowed, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn cells_of_rows_known_as_full_or_zero_equal_those_of_rows_that_are_looked_at() {
+        const STEPS: usize = 5;
+        for seed in 0..1_000 {
+            let rng = SimRng::new(seed);
+            let fold = [Fold::Sum, Fold::Mean, Fold::Count, Fold::Max][seed as usize % 4];
+            let fresh = || Cells::new(fold, STEPS, 1);
+            let (mut told, mut seen) = ([fresh(), fresh()], [fresh(), fresh()]);
+            for series in 0..8 {
+                let value: f64 = [0.0, -0.0, 0.1, -0.1][rng.below(4) as usize];
+                let known = match value.to_bits() {
+                    0 => Known::Zeros,
+                    _ => Known::Full,
+                };
+                let mut values = [value; STEPS];
+                let mut row = row(&values);
+                if rng.one_in(4) {
+                    values[rng.below(STEPS as u64) as usize] = GAP;
+                    row = Row::of_floats(&values);
+                } else {
+                    row.known = known;
+                }
+                let (part, group) = (series / 4, rng.below(2) as u32);
+                told[part].add(group, series as u32, row, false);
+                seen[part].add(group, series as u32, Row::of_floats(row.values), false);
+            }
+            let merged = |[mut cells, rest]: [Cells; 2]| {
+                cells.merge(rest);
+                let columns = [cells.first, cells.second, cells.third]
+                    .into_iter()
+                    .flatten();
+                columns.map(f64::to_bits).collect::<Vec<u64>>()
+            };
+            assert_eq!(merged(told), merged(seen), "seed {seed}");
         }
     }
 

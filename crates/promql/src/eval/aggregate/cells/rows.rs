@@ -80,7 +80,7 @@ pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], full: Range<u
 
 /// Adds a row to sums where both have a value at every step.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
+pub(super) fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     sum_full_plainly(sums, lost, row);
 }
 
