@@ -6,11 +6,28 @@
 //! checks every length, so corrupt bytes end in [`Malformed`] and never in a panic or a large
 //! allocation.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
 pub(crate) mod cursor;
 pub(crate) mod decimal;
 pub(crate) mod histogram;
 pub(crate) mod time;
 pub(crate) mod value;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+
+/// No processor of this kind has it.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Avx512 {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Avx512 {
+    pub(crate) fn detect() -> Option<Self> {
+        None
+    }
+}
 
 /// Encoded bytes that no encoder writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,13 +21,12 @@
 mod avx512;
 pub(super) mod times;
 
+use crate::codec::Avx512;
 use crate::codec::cursor::Cursor;
 use crate::codec::decimal::Scaling;
 use crate::codec::time;
 use crate::codec::value::{self, ValueState};
 use crate::codec::{Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag};
-#[cfg(target_arch = "x86_64")]
-use avx512::Avx512;
 
 /// Samples of a pack, but for the first of a chunk.
 const SAMPLES: usize = 16;
@@ -407,9 +406,25 @@ pub(super) fn values(
     state: &mut ValueState,
     out: &mut [f64],
 ) -> Result<(), Malformed> {
-    let (with, mut cursor) = (Avx512::detect(), Cursor::new(bytes));
+    match Avx512::detect() {
+        Some(avx512) => avx512.values(bytes, state, out),
+        None => values_with(bytes, state, out, |steps, before, scaling, out| {
+            steps.follow(before, scaling, out)
+        }),
+    }
+}
+
+/// The same with this [`Steps::follow`], for whose processor all of it is compiled.
+#[inline(always)]
+fn values_with(
+    bytes: &[u8],
+    state: &mut ValueState,
+    out: &mut [f64],
+    follow: impl Fn(Steps<'_>, i64, Scaling, &mut [f64]) -> i64,
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
     let (first, others) = apart(out)?;
-    one(with, &mut cursor, state, first)?;
+    one(&mut cursor, state, first, &follow)?;
     for sixteen in others {
         // What stands still, as every second counter does, is told by its byte alone.
         match cursor.rest().first() {
@@ -417,7 +432,7 @@ pub(super) fn values(
                 cursor.byte()?;
                 sixteen.fill(f64::from_bits(state.bits));
             }
-            _ => one(with, &mut cursor, state, sixteen)?,
+            _ => one(&mut cursor, state, sixteen, &follow)?,
         }
     }
     Ok(())
@@ -433,12 +448,12 @@ fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed>
     Ok((first, others.as_chunks_mut().0))
 }
 
-#[inline]
+#[inline(always)]
 fn one(
-    with: Option<Avx512>,
     cursor: &mut Cursor<'_>,
     state: &mut ValueState,
     out: &mut [f64],
+    follow: impl Fn(Steps<'_>, i64, Scaling, &mut [f64]) -> i64,
 ) -> Result<(), Malformed> {
     let mut head = cursor.byte()?;
     if head == SCALE {
@@ -471,10 +486,7 @@ fn one(
         width,
         are_zigzags: head & ZIGZAG != 0,
     };
-    let last = match with {
-        Some(avx512) => avx512.follow(steps, before, scaling, out),
-        None => steps.follow(before, scaling, out),
-    };
+    let last = follow(steps, before, scaling, out);
     match (out.last(), is_ordered) {
         (Some(float), true) => state.turn_to_bits(*float),
         (Some(float), false) => state.turn_to_int(last, *float),
@@ -485,16 +497,8 @@ fn one(
 
 /// No processor of this kind has it.
 #[cfg(not(target_arch = "x86_64"))]
-#[derive(Clone, Copy, Debug)]
-enum Avx512 {}
-
-#[cfg(not(target_arch = "x86_64"))]
 impl Avx512 {
-    fn detect() -> Option<Self> {
-        None
-    }
-
-    fn follow(self, _: Steps<'_>, _: i64, _: Scaling, _: &mut [f64]) -> i64 {
+    fn values(self, _: &[u8], _: &mut ValueState, _: &mut [f64]) -> Result<(), Malformed> {
         match self {}
     }
 

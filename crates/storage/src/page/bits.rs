@@ -17,7 +17,7 @@ use crate::codec::cursor::Cursor;
 pub(super) const VECTOR: usize = 128;
 
 /// Widths up to here have four lanes of 32-bit words.
-const NARROW: usize = 32;
+pub(super) const NARROW: usize = 32;
 
 /// Bytes of `count` numbers of `width` bits.
 #[inline]
@@ -166,10 +166,12 @@ mod tests {
 
     fn cases() -> impl Iterator<Item = (usize, Instructions)> {
         let counts = [0, 1, 3, 64, 96, 127, VECTOR];
-        let all = [Instructions::portable(), Instructions::best()];
-        counts
-            .into_iter()
-            .flat_map(move |count| all.map(|with| (count, with)))
+        let of_count = |count| {
+            Instructions::all()
+                .into_iter()
+                .map(move |with| (count, with))
+        };
+        counts.into_iter().flat_map(of_count)
     }
 
     #[test]

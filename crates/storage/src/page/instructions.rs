@@ -3,6 +3,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+use super::bits::NARROW;
+#[cfg(target_arch = "x86_64")]
+use crate::codec::Avx512;
 use crate::codec::decimal::Scaling;
 
 /// A choice of instructions.
@@ -10,6 +14,8 @@ use crate::codec::decimal::Scaling;
 pub struct Instructions {
     #[cfg(target_arch = "x86_64")]
     avx2: Option<Avx2>,
+    #[cfg(target_arch = "x86_64")]
+    avx512: Option<Avx512>,
 }
 
 impl Default for Instructions {
@@ -24,6 +30,8 @@ impl Instructions {
         Self {
             #[cfg(target_arch = "x86_64")]
             avx2: Avx2::detect(),
+            #[cfg(target_arch = "x86_64")]
+            avx512: Avx512::detect(),
         }
     }
 
@@ -32,7 +40,22 @@ impl Instructions {
         Self {
             #[cfg(target_arch = "x86_64")]
             avx2: None,
+            #[cfg(target_arch = "x86_64")]
+            avx512: None,
         }
+    }
+
+    /// All that this processor has, the portable ones first.
+    #[cfg(test)]
+    pub(super) fn all() -> Vec<Self> {
+        let (portable, best) = (Self::portable(), Self::best());
+        let mut all = vec![portable, best];
+        #[cfg(target_arch = "x86_64")]
+        all.push(Self {
+            avx512: None,
+            ..best
+        });
+        all
     }
 
     /// Whether there are better ones than the portable.
@@ -82,6 +105,10 @@ impl Instructions {
         low: i64,
         out: &mut [i64],
     ) -> bool {
+        if let (Some(avx512), ..=NARROW) = (self.avx512, width) {
+            avx512.unpack_narrow(bytes, width, low, out);
+            return true;
+        }
         let Some(avx2) = self.avx2 else {
             return false;
         };
@@ -103,18 +130,27 @@ impl Instructions {
     /// Does what [`super::ints::add_up`] does.
     #[inline]
     pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> Option<i64> {
-        self.avx2.map(|avx2| avx2.add_up(before, out))
+        match (self.avx512, self.avx2) {
+            (Some(avx512), _) => Some(avx512.add_up(before, out)),
+            (None, Some(avx2)) => Some(avx2.add_up(before, out)),
+            (None, None) => None,
+        }
     }
 
     /// Appends floats for `ints` under a scaling, if all are small enough; whether that is done.
     #[inline]
     pub(super) fn convert(self, scaling: Scaling, ints: &[i64], into: &mut Vec<f64>) -> bool {
-        let Some(avx2) = self.avx2 else {
-            return false;
-        };
         let base = into.len();
         into.resize(base + ints.len(), 0.0);
-        let is_done = avx2.convert(scaling, ints, &mut into[base..]);
+        let floats = &mut into[base..];
+        let is_done = match (self.avx512, self.avx2) {
+            (Some(avx512), _) => {
+                avx512.convert(scaling, ints, floats);
+                true
+            }
+            (None, Some(avx2)) => avx2.convert(scaling, ints, floats),
+            (None, None) => false,
+        };
         if !is_done {
             into.truncate(base);
         }
@@ -182,12 +218,16 @@ mod tests {
             // Without those that are too large too, so that the fast way is gone to its end.
             let small: Vec<i64> = ints.iter().map(|int| int >> 12).collect();
             for (scaling, ints) in scalings().flat_map(|s| [(s, &ints), (s, &small)]) {
-                let (mut fast, mut portable) = (vec![7.0], vec![7.0]);
-                append_floats(scaling, ints, (Instructions::best(), &mut fast));
-                append_floats(scaling, ints, (Instructions::portable(), &mut portable));
-                let bits = |floats: Vec<f64>| floats.into_iter().map(f64::to_bits);
-                let same = bits(fast).eq(bits(portable));
-                assert!(same, "seed {seed}, {scaling:?}, {ints:?}");
+                let bits = |with| {
+                    let mut floats = vec![7.0];
+                    append_floats(scaling, ints, (with, &mut floats));
+                    floats.into_iter().map(f64::to_bits).collect::<Vec<_>>()
+                };
+                let portable = bits(Instructions::portable());
+                for with in Instructions::all() {
+                    let same = bits(with) == portable;
+                    assert!(same, "seed {seed}, {with:?}, {scaling:?}, {ints:?}");
+                }
             }
         }
     }
@@ -197,10 +237,14 @@ mod tests {
         for seed in 0..200 {
             let rng = SimRng::new(seed);
             let numbers = [(); VECTOR].map(|()| rng.next_u64() as i64 >> (seed % 64));
-            let (mut fast, mut portable) = (numbers, numbers);
-            let last = add_up(-3, (Instructions::best(), &mut fast));
-            assert_eq!(last, add_up(-3, (Instructions::portable(), &mut portable)));
-            assert_eq!(fast, portable, "seed {seed}");
+            let sums = |with| {
+                let mut sums = numbers;
+                (add_up(-3, (with, &mut sums)), sums)
+            };
+            let portable = sums(Instructions::portable());
+            for with in Instructions::all() {
+                assert_eq!(sums(with), portable, "seed {seed}, {with:?}");
+            }
         }
     }
 }

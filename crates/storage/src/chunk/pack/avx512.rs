@@ -3,49 +3,32 @@
 //!
 //! Eight numbers of up to 56 bits begin at a byte, if those before them are eights too, and fit a
 //! vector: one permutation gives each the eight bytes that it is in, whatever the width, so that no
-//! branch depends on it. A value of [`Avx512`] is the proof that the processor has all that:
-//! only [`Avx512::detect`] makes one. [`Steps::follow`] and [`Behind::follow`] are the twins that
-//! every other processor runs, and that tests compare with; they take two to three times as long.
+//! branch depends on it. [`Steps::follow`] and [`Behind::follow`] are the twins that every other
+//! processor runs, and that tests compare with; they take two to three times as long.
 
 #![allow(unsafe_code)]
 
-use super::Steps;
 use super::times::Behind;
+use super::{Steps, values_with};
+use crate::codec::Malformed;
+use crate::codec::avx512::{
+    Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, to_floats, unzigzag,
+};
 use crate::codec::decimal::Scaling;
+use crate::codec::value::ValueState;
 use std::arch::x86_64::*;
 
-/// Floats of a vector.
-const EACH: usize = 8;
-
-/// Bytes of a vector.
-const BYTES: usize = 64;
-
-/// A processor with AVX-512 and its permutations of bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Avx512(());
-
 impl Avx512 {
-    /// The proof, if the processor and the system have it.
+    /// As [`super::values`].
     #[inline]
-    pub(super) fn detect() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vbmi");
-        has_all.then_some(Self(()))
-    }
-
-    /// As [`Steps::follow`].
-    #[inline]
-    pub(super) fn follow(
+    pub(super) fn values(
         self,
-        steps: Steps<'_>,
-        before: i64,
-        scaling: Scaling,
+        bytes: &[u8],
+        state: &mut ValueState,
         out: &mut [f64],
-    ) -> i64 {
+    ) -> Result<(), Malformed> {
         // SAFETY: `self` exists, so the processor has what the function is compiled for.
-        unsafe { follow(steps, before, scaling, out) }
+        unsafe { values(bytes, state, out) }
     }
 
     /// As [`Behind::follow`].
@@ -57,27 +40,15 @@ impl Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn follow(steps: Steps<'_>, before: i64, scaling: Scaling, out: &mut [f64]) -> i64 {
-    match scaling {
-        Scaling::Ordered => follow_as(steps, before, out, |ints| unorder(ints)),
-        Scaling::One => follow_as(steps, before, out, |ints| _mm512_cvtepi64_pd(ints)),
-        Scaling::Divisor(divisor) => follow_as(steps, before, out, |ints| {
-            _mm512_div_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(divisor))
-        }),
-        Scaling::Factor(factor) => follow_as(steps, before, out, |ints| {
-            _mm512_mul_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(factor))
-        }),
-    }
+fn values(bytes: &[u8], state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
+    values_with(bytes, state, out, |steps, before, scaling, out| {
+        follow(steps, before, scaling, out)
+    })
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn follow_as(
-    steps: Steps<'_>,
-    before: i64,
-    out: &mut [f64],
-    make: impl Fn(__m512i) -> __m512d,
-) -> i64 {
+fn follow(steps: Steps<'_>, before: i64, scaling: Scaling, out: &mut [f64]) -> i64 {
     let eights = Eights::of(steps.width);
     let mut bytes = steps.bytes;
     let mut follow = |last: __m512i| {
@@ -88,20 +59,19 @@ fn follow_as(
         }
         _mm512_add_epi64(add_up(numbers), last)
     };
-    let newest = _mm512_set1_epi64(EACH as i64 - 1);
     let mut last = _mm512_set1_epi64(before);
     let (whole, rest) = out.as_chunks_mut::<EACH>();
     for eight in whole {
         let ints = follow(last);
-        *eight = floats_of(make(ints));
-        last = _mm512_permutexvar_epi64(newest, ints);
+        *eight = floats_of(to_floats(scaling, ints));
+        last = last_of(ints);
     }
     if let Some(newest) = rest.len().checked_sub(1) {
         let ints = follow(last);
-        rest.copy_from_slice(&floats_of(make(ints))[..rest.len()]);
+        rest.copy_from_slice(&floats_of(to_floats(scaling, ints))[..rest.len()]);
         last = _mm512_permutexvar_epi64(_mm512_set1_epi64(newest as i64), ints);
     }
-    _mm_cvtsi128_si64(_mm512_castsi512_si128(last))
+    first_lane(last)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
@@ -161,60 +131,6 @@ impl Eights {
     }
 }
 
-/// The first bytes; what lacks is zero.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn load(bytes: &[u8]) -> __m512i {
-    let there = match bytes.len() {
-        len @ ..BYTES => (1 << len) - 1,
-        _ => u64::MAX,
-    };
-    // SAFETY: only the bytes of the mask are read, and those are of `bytes`.
-    unsafe { _mm512_maskz_loadu_epi8(there, bytes.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn floats_of(vector: __m512d) -> [f64; EACH] {
-    // SAFETY: both are eight floats, and every pattern of bits is one.
-    unsafe { std::mem::transmute::<__m512d, [f64; EACH]>(vector) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn ints_of(vector: __m512i) -> [i64; EACH] {
-    // SAFETY: both are eight integers.
-    unsafe { std::mem::transmute::<__m512i, [i64; EACH]>(vector) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn unzigzag(numbers: __m512i) -> __m512i {
-    let is_odd = _mm512_and_si512(numbers, _mm512_set1_epi64(1));
-    let sign = _mm512_sub_epi64(_mm512_setzero_si512(), is_odd);
-    _mm512_xor_si512(_mm512_srli_epi64::<1>(numbers), sign)
-}
-
-/// Makes each number the sum of all up to it.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn add_up(numbers: __m512i) -> __m512i {
-    let none = _mm512_setzero_si512();
-    // Of two, of four and of eight.
-    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, none));
-    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, none));
-    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
-}
-
-/// As [`crate::codec::ordered`].
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
-fn unorder(ints: __m512i) -> __m512d {
-    let is_negative = _mm512_srai_epi64::<63>(ints);
-    let turned = _mm512_and_si512(is_negative, _mm512_set1_epi64(i64::MAX));
-    _mm512_castsi512_pd(_mm512_xor_si512(ints, turned))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,9 +152,12 @@ mod tests {
     #[test]
     fn steps_followed_eight_at_a_time_lead_where_they_lead_one_by_one() {
         // Another processor has the twin alone.
-        let follow = |steps: Steps<'_>, before, scaling, out: &mut [f64]| match Avx512::detect() {
-            Some(avx512) => avx512.follow(steps, before, scaling, out),
-            None => steps.follow(before, scaling, out),
+        let follow_eights = |steps: Steps<'_>, before, scaling, out: &mut [f64]| {
+            match Avx512::detect() {
+                // SAFETY: the processor has what the function is compiled for.
+                Some(_) => unsafe { follow(steps, before, scaling, out) },
+                None => steps.follow(before, scaling, out),
+            }
         };
         let scales = (0..32).filter_map(Scale::from_code).map(Scale::scaling);
         let scalings: Vec<Scaling> = scales.chain([Scaling::Ordered]).collect();
@@ -253,7 +172,7 @@ mod tests {
             let before = rng.next_u64() as i64 >> rng.below(64);
             let scaling = scalings[rng.below(scalings.len() as u64) as usize];
             let (mut fast, mut plain) = (vec![0.0; samples], vec![0.0; samples]);
-            let last = follow(steps, before, scaling, &mut fast);
+            let last = follow_eights(steps, before, scaling, &mut fast);
             let plain_last = steps.follow(before, scaling, &mut plain);
             assert_eq!(last, plain_last, "seed {seed}");
             let bits = |floats: &[f64]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();

@@ -13,7 +13,8 @@
 //!   39           codes, whose last run ends with the pack
 //! ```
 
-use super::{Avx512, FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
+use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
+use crate::codec::Avx512;
 use crate::codec::cursor::Cursor;
 use crate::codec::time::{self, TimeState};
 use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
