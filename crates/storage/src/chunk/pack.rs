@@ -502,7 +502,7 @@ impl Avx512 {
         match self {}
     }
 
-    fn follow_line(self, _: times::Behind<'_>, _: i64, _: i64, _: &mut [i64]) {
+    fn times(self, _: &[u8], _: &mut TimeState, _: &mut [i64]) -> Result<(), Malformed> {
         match self {}
     }
 }

@@ -8,14 +8,16 @@
 
 #![allow(unsafe_code)]
 
-use super::times::Behind;
+use super::times::{self, Behind};
 use super::{Steps, values_with};
 use crate::codec::Malformed;
 use crate::codec::avx512::{
     Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, to_floats, unzigzag,
 };
 use crate::codec::decimal::Scaling;
+use crate::codec::time::TimeState;
 use crate::codec::value::ValueState;
+use firn_model::sample::TimestampMs;
 use std::arch::x86_64::*;
 
 impl Avx512 {
@@ -31,11 +33,16 @@ impl Avx512 {
         unsafe { values(bytes, state, out) }
     }
 
-    /// As [`Behind::follow`].
+    /// As [`times::follow`].
     #[inline]
-    pub(super) fn follow_line(self, behind: Behind<'_>, time: i64, distance: i64, out: &mut [i64]) {
+    pub(super) fn times(
+        self,
+        bytes: &[u8],
+        state: &mut TimeState,
+        out: &mut [TimestampMs],
+    ) -> Result<(), Malformed> {
         // SAFETY: `self` exists, so the processor has what the function is compiled for.
-        unsafe { follow_line(behind, time, distance, out) }
+        unsafe { times_of(bytes, state, out) }
     }
 }
 
@@ -74,6 +81,14 @@ fn follow(steps: Steps<'_>, before: i64, scaling: Scaling, out: &mut [f64]) -> i
     first_lane(last)
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn times_of(bytes: &[u8], state: &mut TimeState, out: &mut [TimestampMs]) -> Result<(), Malformed> {
+    times::follow_with(bytes, state, out, |behind, time, distance, out| {
+        follow_line(behind, time, distance, out);
+    })
+}
+
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn follow_line(behind: Behind<'_>, time: i64, distance: i64, out: &mut [i64]) {
     let eights = Eights::of(behind.width);
@@ -183,7 +198,8 @@ mod tests {
     #[test]
     fn times_of_a_line_eight_at_a_time_are_those_one_by_one() {
         let follow = |behind: Behind<'_>, time, distance, out: &mut [i64]| match Avx512::detect() {
-            Some(avx512) => avx512.follow_line(behind, time, distance, out),
+            // SAFETY: the processor has what the function is compiled for.
+            Some(_) => unsafe { follow_line(behind, time, distance, out) },
             None => behind.follow(time, distance, out),
         };
         for seed in 0..20_000 {

@@ -111,21 +111,37 @@ pub(in crate::chunk) fn follow(
     state: &mut TimeState,
     out: &mut [TimestampMs],
 ) -> Result<(), Malformed> {
-    let (with, mut cursor) = (Avx512::detect(), Cursor::new(bytes));
+    match Avx512::detect() {
+        Some(avx512) => avx512.times(bytes, state, out),
+        None => follow_with(bytes, state, out, |behind, time, distance, out| {
+            behind.follow(time, distance, out);
+        }),
+    }
+}
+
+/// The same with this [`Behind::follow`], for whose processor all of it is compiled.
+#[inline(always)]
+pub(super) fn follow_with(
+    bytes: &[u8],
+    state: &mut TimeState,
+    out: &mut [TimestampMs],
+    line: impl Fn(Behind<'_>, TimestampMs, i64, &mut [TimestampMs]),
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
     let (first, others) = apart(out)?;
-    one(with, &mut cursor, state, first)?;
+    one(&mut cursor, state, first, &line)?;
     for sixteen in others {
-        one(with, &mut cursor, state, sixteen)?;
+        one(&mut cursor, state, sixteen, &line)?;
     }
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn one(
-    with: Option<Avx512>,
     cursor: &mut Cursor<'_>,
     state: &mut TimeState,
     out: &mut [TimestampMs],
+    line: impl Fn(Behind<'_>, TimestampMs, i64, &mut [TimestampMs]),
 ) -> Result<(), Malformed> {
     let head = cursor.byte()?;
     if head == CODES {
@@ -142,10 +158,7 @@ fn one(
         bytes: pass(cursor, width, out.len())?,
         width,
     };
-    match with {
-        Some(avx512) => avx512.follow_line(behind, time, distance, out),
-        None => behind.follow(time, distance, out),
-    }
+    line(behind, time, distance, out);
     if let [.., before, time] = *out {
         let delta = time.wrapping_sub(before);
         *state = TimeState { time, delta };
