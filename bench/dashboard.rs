@@ -1,11 +1,12 @@
 //! The sixteen requests of a dashboard and how long each takes.
 //!
-//! Requests go round robin over one connection, nothing else runs, and the whole answer is read;
-//! the times are those of the data, so that no system may leave out its newest samples.
+//! The systems answer in turns, a whole dashboard each over one connection while the others have
+//! nothing to do: a machine whose speed drifts is as slow for all of them. The whole answer is
+//! read; the times are those of the data, so that no system may leave out its newest samples.
 
 use firn_mirror::api::{Client, seconds};
 use serde_json::Value;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A request: its name in the table and what is asked.
 #[derive(Clone, Copy, Debug)]
@@ -166,31 +167,79 @@ impl Panel {
     }
 }
 
-/// Asks for every panel `repeats` times; the first round is not counted.
-pub fn measure(base: &str, span: Span, repeats: usize) -> Result<Vec<Timing>, String> {
-    let client = Client::new(base);
-    let pods = client
-        .json("label/pod/values", &[])
-        .map_err(|e| e.to_string())?;
-    let pod = pods["data"][0].as_str().ok_or("there is no label pod")?;
-    let mut timings = vec![Timing::default(); PANELS.len()];
+/// Time that a system has to end what it began behind its last answer, as collecting garbage,
+/// before the next one is asked.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Asks every system for all panels `repeats` times, in turns; the first round is not counted.
+pub fn measure(bases: &[String], span: Span, repeats: usize) -> Vec<Result<Vec<Timing>, String>> {
+    let mut asked: Vec<Result<Asked, String>> = bases.iter().map(|base| Asked::new(base)).collect();
     for round in 0..=repeats {
-        for (panel, timing) in PANELS.iter().zip(&mut timings) {
-            let (path, params) = panel.request(span, pod);
-            let start = Instant::now();
-            let body = client.get(path, &params).map_err(|e| e.to_string())?;
-            let elapsed_ms = start.elapsed().as_secs_f64() * 1000.0;
-            if round == 0 {
-                timing.elements = elements(&body).map_err(|e| format!("{}: {e}", panel.name))?;
-            } else {
-                timing.sorted_ms.push(elapsed_ms);
+        let first = round % bases.len().max(1);
+        for at in (first..bases.len()).chain(0..first) {
+            std::thread::sleep(PAUSE);
+            let failed = asked[at].as_mut().ok().and_then(|system| {
+                let is_counted = round > 0;
+                system.ask(span, is_counted).err()
+            });
+            if let Some(e) = failed {
+                asked[at] = Err(e);
             }
         }
     }
-    for timing in &mut timings {
-        timing.sorted_ms.sort_by(f64::total_cmp);
+    let timings = asked.into_iter().map(|system| system.map(Asked::timings));
+    timings.collect()
+}
+
+/// A system that is asked.
+struct Asked {
+    client: Client,
+    pod: String,
+    timings: Vec<Timing>,
+}
+
+impl Asked {
+    fn new(base: &str) -> Result<Self, String> {
+        let client = Client::new(base);
+        let pods = client
+            .json("label/pod/values", &[])
+            .map_err(|e| e.to_string())?;
+        let pod = pods["data"][0].as_str().ok_or("there is no label pod")?;
+        Ok(Self {
+            client,
+            pod: pod.to_owned(),
+            timings: vec![Timing::default(); PANELS.len()],
+        })
     }
-    Ok(timings)
+
+    /// Asks for every panel. Who has slept is woken by a first request that does not count.
+    fn ask(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
+        self.get(&PANELS[0], span)?;
+        for (at, panel) in PANELS.iter().enumerate() {
+            let start = Instant::now();
+            let body = self.get(panel, span)?;
+            let elapsed_ms = start.elapsed().as_secs_f64() * 1000.0;
+            let timing = &mut self.timings[at];
+            if is_counted {
+                timing.sorted_ms.push(elapsed_ms);
+            } else {
+                timing.elements = elements(&body).map_err(|e| format!("{}: {e}", panel.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, panel: &Panel, span: Span) -> Result<Vec<u8>, String> {
+        let (path, params) = panel.request(span, &self.pod);
+        self.client.get(path, &params).map_err(|e| e.to_string())
+    }
+
+    fn timings(mut self) -> Vec<Timing> {
+        for timing in &mut self.timings {
+            timing.sorted_ms.sort_by(f64::total_cmp);
+        }
+        self.timings
+    }
 }
 
 fn elements(body: &[u8]) -> Result<usize, String> {

@@ -1,9 +1,9 @@
 //! `make bench`: Firn beside Prometheus and VictoriaMetrics on one machine.
 //!
 //! The load is made once, before anything is measured, and the identical bodies are sent to one
-//! system after the other over as many connections; each starts on an empty folder and runs
-//! alone. The table goes to the standard output, progress to the standard error, all figures to a
-//! file.
+//! system after the other over as many connections; each starts on an empty folder, and nothing
+//! runs beside it but systems that took their load before and are idle. They are asked in turns.
+//! The table goes to the standard output, progress to the standard error, all figures to a file.
 //!
 //! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation,
 //! which compares Firn with itself.
@@ -161,8 +161,27 @@ fn measure_all(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let (found, mut missing) = find_systems(arguments);
     say("make the loads");
     let plan = plan(&arguments.size, dir)?;
-    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
-        scenario::run(system, dir, &plan)
+    let loaded = measure(&found, dir, &mut missing, &mut |system, dir| {
+        scenario::take_fleet(system, dir, &plan)
+    });
+    say("ask for the dashboard in turns");
+    let dashboards = scenario::ask(&loaded, &plan);
+    let (mut asked, mut fleets) = (Vec::new(), Vec::new());
+    for (loaded, dashboard) in loaded.into_iter().zip(dashboards) {
+        let system = loaded.system.clone();
+        say(&format!("kill and restart {}", system.kind.name()));
+        match dashboard.and_then(|d| Ok((scenario::restart_fleet(loaded, &plan)?, d))) {
+            Ok(fleet) => {
+                asked.push(system);
+                fleets.push(fleet);
+            }
+            Err(e) => missing.push((system.kind, e)),
+        }
+    }
+    let mut fleets = fleets.into_iter();
+    let measured = measure(&asked, dir, &mut missing, &mut |system, dir| {
+        let fleet = fleets.next().ok_or("no fleet of this system")?;
+        scenario::run_others(system, dir, &plan, fleet)
     });
     print(&table::markdown(&plan, &measured, &missing))?;
     let end_ms = plan.fleet.summary.end_ms;

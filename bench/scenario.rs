@@ -1,7 +1,9 @@
-//! What is done to each system, in order, and what is measured on the way.
+//! What is done to the systems, in order, and what is measured on the way.
 //!
 //! ```text
-//! fleet   empty folder -> the fleet's load -> quiet -> dashboard -> kill -9 -> ready -> clean stop
+//! fleet   empty folder -> the fleet's load -> quiet; one system after the other
+//!         dashboard; the systems in turns
+//!         kill -9 -> ready -> clean stop
 //! births  empty folder -> many new series, few samples each -> quiet -> kill -9 -> ready -> stop
 //! crash   empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
 //! ```
@@ -92,67 +94,105 @@ pub struct Measured {
     pub lost_in_crash: f64,
 }
 
-/// Runs all scenarios on `system`, each in a folder of its own below `dir`.
-pub fn run(system: &System, dir: &Path, plan: &Plan) -> Result<Measured, String> {
-    let mut dashboard = Vec::new();
-    let fleet = ingest(
-        system,
-        &dir.join("fleet"),
-        &plan.fleet,
-        plan.settle,
-        |running| {
-            let end_ms = plan.fleet.summary.end_ms;
-            let span = Span {
-                start_ms: end_ms - plan.dashboard_ms,
-                end_ms,
-                step_ms: plan.fleet.summary.interval_ms,
-            };
-            dashboard = dashboard::measure(&running.url, span, plan.repeats)?;
-            Ok(())
-        },
-    )?;
-    let births = ingest(
-        system,
-        &dir.join("births"),
-        &plan.births,
-        plan.settle,
-        |_| Ok(()),
-    )?;
+/// A system that took a load and runs on.
+pub struct Loaded {
+    /// Which system.
+    pub system: System,
+    /// Its folder for all scenarios.
+    dir: PathBuf,
+    taken: Taken,
+}
+
+impl Loaded {
+    /// Where it is asked.
+    pub fn url(&self) -> String {
+        self.taken.running.url.clone()
+    }
+}
+
+/// The fleet scenario up to the dashboard, in a folder below `dir`.
+pub fn take_fleet(system: &System, dir: &Path, plan: &Plan) -> Result<Loaded, String> {
+    Ok(Loaded {
+        system: system.clone(),
+        dir: dir.to_owned(),
+        taken: take(system, &dir.join("fleet"), &plan.fleet, plan.settle)?,
+    })
+}
+
+/// The dashboards of all systems.
+pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
+    let end_ms = plan.fleet.summary.end_ms;
+    let span = Span {
+        start_ms: end_ms - plan.dashboard_ms,
+        end_ms,
+        step_ms: plan.fleet.summary.interval_ms,
+    };
+    let urls: Vec<String> = loaded.iter().map(Loaded::url).collect();
+    dashboard::measure(&urls, span, plan.repeats)
+}
+
+/// The end of the fleet scenario.
+pub fn restart_fleet(loaded: Loaded, plan: &Plan) -> Result<Ingest, String> {
+    let dir = loaded.dir.join("fleet");
+    restart(&loaded.system, &dir, &plan.fleet, loaded.taken)
+}
+
+/// The scenarios behind that of the fleet, of which it is said what was measured.
+pub fn run_others(
+    system: &System,
+    dir: &Path,
+    plan: &Plan,
+    (fleet, dashboard): (Ingest, Vec<Timing>),
+) -> Result<Measured, String> {
+    let births_dir = dir.join("births");
+    let births = take(system, &births_dir, &plan.births, plan.settle)?;
     Ok(Measured {
         system: system.clone(),
         fleet,
         dashboard,
-        births,
+        births: restart(system, &births_dir, &plan.births, births)?,
         lost_in_crash: crash(system, &dir.join("crash"), &plan.crash)?,
     })
 }
 
-fn ingest(
-    system: &System,
-    dir: &Path,
-    load: &Load,
-    settle: Duration,
-    mut ask: impl FnMut(&Running) -> Result<(), String>,
-) -> Result<Ingest, String> {
+/// A load that a system took.
+struct Taken {
+    running: Running,
+    report: Report,
+    start: Duration,
+    cpu_seconds: f64,
+    usage: Usage,
+}
+
+fn take(system: &System, dir: &Path, load: &Load, settle: Duration) -> Result<Taken, String> {
     let running = system.start(dir)?;
-    let start = running.ready_after;
     let before = running.usage()?;
     let report = send(&running, load, &Progress::default())?;
     wait_until_visible(&running, &load.summary)?;
     std::thread::sleep(settle);
     let usage = running.usage()?;
-    ask(&running)?;
-    running.kill()?;
+    Ok(Taken {
+        report,
+        start: running.ready_after,
+        cpu_seconds: usage.cpu_seconds - before.cpu_seconds,
+        usage,
+        running,
+    })
+}
+
+/// Kills what took a load, and looks at what comes back.
+fn restart(system: &System, dir: &Path, load: &Load, taken: Taken) -> Result<Ingest, String> {
+    taken.running.kill()?;
     let running = system.start(dir)?;
     let ready_after_kill = running.ready_after;
     let lost = missing(&running, &load.summary)?;
     running.stop()?;
     let data = dir.join("data");
     Ok(Ingest {
-        report,
-        start,
-        cpu_seconds: usage.cpu_seconds - before.cpu_seconds,
-        usage,
+        report: taken.report,
+        start: taken.start,
+        cpu_seconds: taken.cpu_seconds,
+        usage: taken.usage,
         ready_after_kill,
         lost,
         disk_bytes: disk_bytes(&data).map_err(|e| format!("{}: {e}", data.display()))?,

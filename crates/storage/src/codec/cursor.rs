@@ -57,11 +57,13 @@ impl<'a> Cursor<'a> {
             self.rest = &self.rest[len..];
             return Ok(u64::from_le_bytes(*word) << shift >> shift);
         }
-        let mut word = [0; 8];
-        word.get_mut(..len)
-            .ok_or(TRUNCATED)?
-            .copy_from_slice(self.bytes(len)?);
-        Ok(u64::from_le_bytes(word))
+        let bytes = self.bytes(len)?;
+        // The halves of the number overlap; a copy of so many bytes would be a call.
+        let (low, high) = match (bytes.first_chunk(), bytes.last_chunk()) {
+            (Some(low), Some(high)) => (u32::from_le_bytes(*low), u32::from_le_bytes(*high)),
+            _ => return Ok(few(bytes)),
+        };
+        Ok(u64::from(low) | u64::from(high) << (8 * (len - 4)))
     }
 
     /// Eight bytes, little endian.
@@ -101,6 +103,13 @@ impl<'a> Cursor<'a> {
         let n = self.count(1)?;
         self.bytes(n)
     }
+}
+
+/// A number of less than four bytes.
+#[inline]
+fn few(bytes: &[u8]) -> u64 {
+    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
+    bytes.iter().enumerate().map(byte).sum()
 }
 
 #[cfg(test)]

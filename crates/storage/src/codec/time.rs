@@ -104,6 +104,9 @@ impl TimeState {
             self.change(u64::from(op));
             return Ok(0);
         }
+        if op < TWELVE_BITS {
+            return Ok(u32::from(op - RUN) + 1);
+        }
         match Code::read(op, cursor)? {
             Code::Repeats(repeats) => Ok(repeats),
             Code::Change(change) => {
