@@ -1,7 +1,8 @@
 //! The sixteen requests of a dashboard and how long each takes.
 //!
-//! The systems answer in turns, a whole dashboard each over one connection while the others have
-//! nothing to do: a machine whose speed drifts is as slow for all of them. The whole answer is
+//! The systems answer in turns, for a second at least and one whole dashboard after the other, over
+//! one connection while the others have nothing to do: a machine whose speed drifts is as slow for
+//! all of them, and all have been at work for as long when they are measured. The whole answer is
 //! read; the times are those of the data, so that no system may leave out its newest samples.
 
 use firn_mirror::api::{Client, seconds};
@@ -171,17 +172,21 @@ impl Panel {
 /// before the next one is asked.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Asks every system for all panels `repeats` times, in turns; the first round is not counted.
-pub fn measure(bases: &[String], span: Span, repeats: usize) -> Vec<Result<Vec<Timing>, String>> {
+/// How long a turn lasts at least: a slow system answers one dashboard in it, a fast one many.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Asks every system for all panels in `turns` turns, and in one before that is not counted.
+pub fn measure(bases: &[String], span: Span, turns: usize) -> Vec<Result<Vec<Timing>, String>> {
     let mut asked: Vec<Result<Asked, String>> = bases.iter().map(|base| Asked::new(base)).collect();
-    for round in 0..=repeats {
-        let first = round % bases.len().max(1);
+    for turn in 0..=turns {
+        let first = turn % bases.len().max(1);
         for at in (first..bases.len()).chain(0..first) {
             std::thread::sleep(PAUSE);
-            let failed = asked[at].as_mut().ok().and_then(|system| {
-                let is_counted = round > 0;
-                system.ask(span, is_counted).err()
-            });
+            let is_counted = turn > 0;
+            let failed = asked[at]
+                .as_mut()
+                .ok()
+                .and_then(|system| system.take_turn(span, is_counted).err());
             if let Some(e) = failed {
                 asked[at] = Err(e);
             }
@@ -212,9 +217,21 @@ impl Asked {
         })
     }
 
-    /// Asks for every panel. Who has slept is woken by a first request that does not count.
-    fn ask(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
+    /// Asks for one dashboard after the other. Who has slept is woken by a first request that does
+    /// not count.
+    fn take_turn(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         self.get(&PANELS[0], span)?;
+        let start = Instant::now();
+        loop {
+            self.ask(span, is_counted)?;
+            if start.elapsed() >= TURN {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks for every panel.
+    fn ask(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         for (at, panel) in PANELS.iter().enumerate() {
             let start = Instant::now();
             let body = self.get(panel, span)?;

@@ -62,7 +62,7 @@ struct Size {
     births_samples: u64,
     settle: Duration,
     dashboard_ms: i64,
-    repeats: usize,
+    turns: usize,
 }
 
 const SHORT: Size = Size {
@@ -72,7 +72,7 @@ const SHORT: Size = Size {
     births_samples: 2,
     settle: Duration::from_secs(2),
     dashboard_ms: 600_000,
-    repeats: 7,
+    turns: 7,
 };
 
 const FULL: Size = Size {
@@ -82,7 +82,7 @@ const FULL: Size = Size {
     births_samples: 8,
     settle: Duration::from_secs(10),
     dashboard_ms: 1_200_000,
-    repeats: 11,
+    turns: 11,
 };
 
 /// The load of a churn run.
@@ -338,7 +338,7 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
         crash: make("crash", 10_000, 5)?,
         settle: size.settle,
         dashboard_ms: size.dashboard_ms,
-        repeats: size.repeats,
+        turns: size.turns,
     })
 }
 

@@ -44,8 +44,8 @@ pub struct Plan {
     pub settle: Duration,
     /// The span of the dashboard, at most that of the fleet's load.
     pub dashboard_ms: i64,
-    /// Counted repetitions of the dashboard.
-    pub repeats: usize,
+    /// Turns of each system in which its dashboard counts.
+    pub turns: usize,
 }
 
 /// What taking a load cost.
@@ -128,7 +128,7 @@ pub fn ask(loaded: &[Loaded], plan: &Plan) -> Vec<Result<Vec<Timing>, String>> {
         step_ms: plan.fleet.summary.interval_ms,
     };
     let urls: Vec<String> = loaded.iter().map(Loaded::url).collect();
-    dashboard::measure(&urls, span, plan.repeats)
+    dashboard::measure(&urls, span, plan.turns)
 }
 
 /// The end of the fleet scenario.

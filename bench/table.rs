@@ -135,12 +135,12 @@ fn describe(plan: &Plan) -> String {
         )
     };
     format!(
-        "Fleet: {}. Births: {}. {} connections. Dashboard: {} min, {} repetitions.",
+        "Fleet: {}. Births: {}. {} connections. Dashboard: {} min, {} turns each.",
         of(&plan.fleet.summary),
         of(&plan.births.summary),
         plan.fleet.summary.senders,
         plan.dashboard_ms as f64 / 60_000.0,
-        plan.repeats
+        plan.turns
     )
 }
 
