@@ -50,6 +50,17 @@ pub(crate) fn ordered(bits: u64) -> i64 {
     (bits ^ ((bits as i64 >> 63) as u64 >> 1)) as i64
 }
 
+/// A little-endian number of fewer than eight bytes, one by one: a copy of so many would be a call.
+#[inline]
+pub(crate) fn few(bytes: &[u8]) -> u64 {
+    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
+    bytes
+        .iter()
+        .enumerate()
+        .map(byte)
+        .fold(0, |n, byte| n | byte)
+}
+
 /// Bytes that `n` needs without its leading zero bytes; at least one.
 pub(crate) fn byte_len(n: u64) -> usize {
     (8 - (n | 1).leading_zeros() as usize / 8).max(1)

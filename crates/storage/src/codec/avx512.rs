@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::decimal::Scaling;
+use super::decimal::{SMALL, Scaling};
 use std::arch::x86_64::*;
 
 /// Numbers of a vector.
@@ -14,9 +14,6 @@ pub(crate) const EACH: usize = 8;
 
 /// Bytes of a vector.
 const BYTES: usize = 64;
-
-/// Half of the integers whose floats are divided by inverses.
-const SMALL: i64 = 1 << 51;
 
 /// A processor with AVX-512 and its permutations of bytes.
 #[derive(Clone, Copy, Debug)]

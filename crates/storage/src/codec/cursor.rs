@@ -1,6 +1,6 @@
 //! Reads untrusted bytes front to back: every step checks what is left.
 
-use super::Malformed;
+use super::{Malformed, few};
 
 const TRUNCATED: Malformed = Malformed("truncated");
 
@@ -103,13 +103,6 @@ impl<'a> Cursor<'a> {
         let n = self.count(1)?;
         self.bytes(n)
     }
-}
-
-/// A number of less than four bytes.
-#[inline]
-fn few(bytes: &[u8]) -> u64 {
-    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
-    bytes.iter().enumerate().map(byte).sum()
 }
 
 #[cfg(test)]

@@ -82,6 +82,10 @@ impl Scale {
     }
 }
 
+/// Half of the integers that become floats, or quotients of them, by ways that are right for small
+/// ones alone.
+pub(crate) const SMALL: i64 = 1 << 51;
+
 /// How integers become floats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scaling {

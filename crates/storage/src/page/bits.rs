@@ -10,8 +10,8 @@
 //! vectorization".
 
 use super::instructions::Instructions;
-use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, few};
 
 /// Numbers in a full vector.
 pub(super) const VECTOR: usize = 128;
@@ -107,7 +107,7 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     }
     if let (Some(words), false) = (words.get_mut(full.len()), rest.is_empty()) {
         for (word, bytes) in words.iter_mut().zip(rest.chunks(rest.len() / LANES)) {
-            *word = part_of_word(bytes) as u32;
+            *word = few(bytes) as u32;
         }
     }
     let mask = u32::MAX >> (NARROW - width);
@@ -134,7 +134,7 @@ fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     }
     if let (Some(words), false) = (words.get_mut(full.len()), rest.is_empty()) {
         for (word, bytes) in words.iter_mut().zip(rest.chunks(rest.len() / LANES)) {
-            *word = part_of_word(bytes);
+            *word = few(bytes);
         }
     }
     let mask = u64::MAX >> (64 - width);
@@ -147,15 +147,6 @@ fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
             out[lane] = low.wrapping_add((word & mask) as i64);
         }
     }
-}
-
-fn part_of_word(bytes: &[u8]) -> u64 {
-    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
-    bytes
-        .iter()
-        .enumerate()
-        .map(byte)
-        .fold(0, |word, byte| word | byte)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::instructions::Instructions;
 use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
-use crate::codec::decimal::{Scale, Scaling};
+use crate::codec::decimal::{SMALL, Scale, Scaling};
 use crate::codec::{Malformed, ordered, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
@@ -312,9 +312,6 @@ fn each_misfit(cursor: &mut Cursor<'_>, mut each: impl FnMut(usize, u64)) -> Res
     }
     Ok(())
 }
-
-/// Half of the integers that [`convert`] takes several at a time.
-pub(super) const SMALL: i64 = 1 << 51;
 
 /// Its unit in the last place is one, and so are those of its neighbours.
 pub(super) const OFFSET: f64 = (3u64 << 51) as f64;
