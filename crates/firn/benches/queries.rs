@@ -4,8 +4,11 @@
 //! all, what that is for each series and step, and, as the floor, what a plain loop over columns
 //! that are decoded already takes for the same rates. Before that it prints how much more such
 //! loops get done on all threads than on one: cores that share their parts do not do twice as much. Words after `--` choose queries that contain
-//! one of them; `--profile` repeats the chosen ones without measuring, on one thread or, with
-//! `--shared`, on all, and `--series=N` makes another fleet.
+//! one of them; `--profile` repeats the chosen ones for three seconds each and prints how often, on
+//! one thread or, with `--shared`, on all, and `--series=N` makes another fleet.
+//!
+//! To compare two builds where the machine's speed drifts, let both `--profile` at once on one
+//! processor (`taskset -c 0`): they take turns every few milliseconds, with half of it each.
 
 use firn_mirror::fleet::{Fleet, FleetOptions};
 use firn_model::batch::Batch;
@@ -323,9 +326,12 @@ fn main() {
         if profiled {
             bench.compute.alone.store(!shared, Ordering::Relaxed);
             let end = bench.env.clock.monotonic() + PROFILED;
+            let mut queries = 0;
             while bench.env.clock.monotonic() < end {
                 bench.query(text);
+                queries += 1;
             }
+            println!("{queries} in {PROFILED:?} | {text}");
             continue;
         }
         let columns = bench.columns(selector);
