@@ -173,8 +173,8 @@ fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
             let factor = _mm256_set1_pd(factor);
             return each_small(ints, floats, |float| _mm256_mul_pd(float, factor));
         }
-        Scaling::Divisor(divisor) => {
-            let (inverse, divisor) = (_mm256_set1_pd(1.0 / divisor), _mm256_set1_pd(divisor));
+        Scaling::Divisor(by) => {
+            let (inverse, divisor) = (_mm256_set1_pd(by.inverse), _mm256_set1_pd(by.power));
             return each_small(ints, floats, |float| divide(float, divisor, inverse));
         }
     }

@@ -9,7 +9,8 @@
 #![allow(unsafe_code)]
 
 use crate::codec::avx512::{
-    Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, to_floats, vector_of,
+    Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, load_first, store_first,
+    to_floats, vector_of,
 };
 use crate::codec::decimal::Scaling;
 use std::arch::x86_64::*;
@@ -115,8 +116,5 @@ fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
     for (ints, floats) in ints.iter().zip(floats) {
         *floats = floats_of(to_floats(scaling, vector_of(*ints)));
     }
-    let mut last = [0; EACH];
-    last[..last_ints.len()].copy_from_slice(last_ints);
-    let last = floats_of(to_floats(scaling, vector_of(last)));
-    last_floats.copy_from_slice(&last[..last_floats.len()]);
+    store_first(last_floats, to_floats(scaling, load_first(last_ints)));
 }

@@ -359,7 +359,7 @@ pub(super) fn append_floats(
             );
         }
         Scaling::One => convert(ints, into, |float| float),
-        Scaling::Divisor(divisor) => convert(ints, into, |float| float / divisor),
+        Scaling::Divisor(by) => convert(ints, into, |float| float / by.power),
         Scaling::Factor(factor) => convert(ints, into, |float| float * factor),
     }
 }

@@ -193,15 +193,8 @@ mod tests {
     use firn_model::env::sim::SimRng;
 
     fn scalings() -> impl Iterator<Item = Scaling> {
-        let power = |code| Scale::from_code(code).map(|s| 1.0 / s.float(1));
-        let divisors = (1..16)
-            .filter_map(power)
-            .map(|p| Scaling::Divisor(p.round()));
-        let factors = (1..16).filter_map(power).map(|p| Scaling::Factor(1.0 / p));
-        [Scaling::Ordered, Scaling::One]
-            .into_iter()
-            .chain(divisors)
-            .chain(factors)
+        let scales = (0..32).filter_map(Scale::from_code).map(Scale::scaling);
+        scales.chain([Scaling::Ordered])
     }
 
     #[test]

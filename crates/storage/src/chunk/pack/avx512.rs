@@ -12,7 +12,8 @@ use super::times::{self, Behind};
 use super::{Steps, values_with};
 use crate::codec::Malformed;
 use crate::codec::avx512::{
-    Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, to_floats, unzigzag,
+    Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, store_first, to_floats,
+    unzigzag,
 };
 use crate::codec::decimal::Scaling;
 use crate::codec::time::TimeState;
@@ -75,7 +76,7 @@ fn follow(steps: Steps<'_>, before: i64, scaling: Scaling, out: &mut [f64]) -> i
     }
     if let Some(newest) = rest.len().checked_sub(1) {
         let ints = follow(last);
-        rest.copy_from_slice(&floats_of(to_floats(scaling, ints))[..rest.len()]);
+        store_first(rest, to_floats(scaling, ints));
         last = _mm512_permutexvar_epi64(_mm512_set1_epi64(newest as i64), ints);
     }
     first_lane(last)
