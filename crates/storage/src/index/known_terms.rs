@@ -13,7 +13,7 @@
 
 use super::series_pages::PAGE_SLOTS;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use std::sync::Arc;
 
 /// Pieces that are kept at most, of 1 KB each: two labels of a million series.
@@ -70,24 +70,25 @@ impl KnownTerms {
         KnownTermsReader {
             known: self,
             label,
-            piece: None,
+            piece: Guard::from_inner(None),
         }
     }
 
     /// The piece of a label and a page: that which is there or an empty one in its place.
-    fn piece(&self, label: u32, page: u32) -> Arc<Piece> {
+    fn piece(&self, label: u32, page: u32) -> Guard<Option<Arc<Piece>>> {
         // Labels begin far apart, and the pages of one label are neighbours.
         let start = label.wrapping_mul(0x9e37_79b9) >> 16;
         let cell = &self.cells[(start.wrapping_add(page)) as usize % CELLS];
         let there = cell.load();
-        if let Some(piece) = there.as_ref().filter(|piece| piece.is_of(label, page)) {
-            return piece.clone();
+        let is_it = |piece: &Arc<Piece>| piece.is_of(label, page);
+        if there.as_ref().is_some_and(is_it) {
+            return there;
         }
-        let piece = Arc::new(Piece::new(label, page));
-        if cell.swap(Some(piece.clone())).is_none() {
+        let piece = Some(Arc::new(Piece::new(label, page)));
+        if cell.swap(piece.clone()).is_none() {
             self.pieces.fetch_add(1, Ordering::Relaxed);
         }
-        piece
+        Guard::from_inner(piece)
     }
 
     /// Bytes of memory.
@@ -101,7 +102,8 @@ impl KnownTerms {
 pub(super) struct KnownTermsReader<'a> {
     known: &'a KnownTerms,
     label: u32,
-    piece: Option<Arc<Piece>>,
+    /// Not a clone of it: all threads would count theirs in the piece.
+    piece: Guard<Option<Arc<Piece>>>,
 }
 
 impl KnownTermsReader<'_> {
@@ -110,9 +112,9 @@ impl KnownTermsReader<'_> {
     pub(super) fn term_of(&mut self, slot: u32, read: impl FnOnce() -> Option<u32>) -> Option<u32> {
         let page = slot / PAGE_SLOTS;
         if self.piece.as_ref().is_none_or(|held| held.page != page) {
-            self.piece = Some(self.known.piece(self.label, page));
+            self.piece = self.known.piece(self.label, page);
         }
-        let Some(piece) = &self.piece else {
+        let Some(piece) = &*self.piece else {
             return read();
         };
         let place = &piece.terms[(slot % PAGE_SLOTS) as usize];

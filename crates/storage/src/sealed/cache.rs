@@ -12,7 +12,8 @@ use crate::page::Page;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
 use firn_model::sample::TimestampMs;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +34,7 @@ struct Held {
 
 #[derive(Debug, Default)]
 struct Clock {
-    held: HashMap<Key, Held>,
+    held: FxHashMap<Key, Held>,
     /// In the order of the hand; a key that is not held any more is passed over.
     order: VecDeque<Key>,
     bytes: usize,

@@ -30,6 +30,9 @@ const SERIES_BYTES: usize = 40;
 /// half an hour.
 const COPIED_BYTES: usize = 256;
 
+/// The same of a copy of the newest sample alone.
+const NEWEST_BYTES: usize = 48;
+
 /// The number of a copy that was not made.
 const NO_COPY: u32 = u32::MAX;
 
@@ -105,7 +108,9 @@ impl Store {
         watermark: u64,
     ) -> Result<PartCopies, Error> {
         let shards = self.shards.len();
-        let mut wanted: Vec<Vec<Wanted>> = vec![Vec::new(); shards];
+        // Slots are spread evenly; where they are not, a list grows.
+        let each = 2 * slots.len() / shards;
+        let mut wanted: Vec<_> = (0..shards).map(|_| Vec::with_capacity(each)).collect();
         let mut cursor = SeriesCursor::new(&self.index);
         for (place, slot) in slots.iter().enumerate() {
             let Some(found) = cursor.place(*slot) else {
@@ -142,7 +147,7 @@ impl Store {
     ) -> Result<(), Error> {
         for slice in wanted.chunks(COPY_SLICE) {
             request.cancel.check()?;
-            into.expect(slice.len())?;
+            into.expect(request.newest_only)?;
             let shard = lock(&self.shards[shard]);
             let ahead = Ahead::new(&shard, slice, request.newest_only);
             for (i, one) in slice.iter().enumerate() {
@@ -211,15 +216,15 @@ impl<'a> Ahead<'a> {
 }
 
 impl PartCopies {
-    /// Reserves what so many more series are expected to take, or all others once there are some
-    /// to go by: what they do take is seen under the lock only.
-    fn expect(&mut self, series: usize) -> Result<(), Error> {
-        let (series, each) = match self.copies.bytes_each() {
-            Some(each) => (self.left, each),
-            None => (series, COPIED_BYTES),
-        };
-        self.reserve(self.copies.memory_bytes() + series * each)?;
-        self.copies.make_room(series, each);
+    /// Reserves what the series that are left are expected to take, by those before them if there
+    /// are some: what they do take is seen under the lock only.
+    fn expect(&mut self, newest_only: bool) -> Result<(), Error> {
+        let each = self.copies.bytes_each().unwrap_or(match newest_only {
+            true => NEWEST_BYTES,
+            false => COPIED_BYTES,
+        });
+        self.reserve(self.copies.memory_bytes() + self.left * each)?;
+        self.copies.make_room(self.left, each);
         Ok(())
     }
 

@@ -19,8 +19,11 @@ use std::sync::Arc;
 /// The times of the newest series of a batch, and what they were made of.
 #[derive(Debug, Default)]
 pub(super) struct TimesMade {
-    /// Those of pages, oldest first.
+    /// Those of pages, oldest first; behind them places of earlier ones. A piece is written where
+    /// it lies: to move one from where it was made waits for all of its parts.
     pieces: Vec<Piece>,
+    /// How many there are.
+    count: usize,
     /// Which times those of the chunk are; none without a chunk.
     of_chunk: Option<u64>,
     /// Where the batch has them; none if they are others than those of the series before.
@@ -54,8 +57,8 @@ impl TimesMade {
     /// There are no more than so many pieces.
     #[inline]
     fn cut(&mut self, pieces: usize) {
-        if self.pieces.len() > pieces {
-            self.pieces.truncate(pieces);
+        if self.count > pieces {
+            self.count = pieces;
             self.kept = None;
         }
     }
@@ -71,11 +74,14 @@ impl TimesMade {
     ) -> Result<&Piece, Malformed> {
         let wanted = (of_group, column.time_column(), range);
         let is_it = |piece: &Piece| (piece.page, piece.column, piece.range) == wanted;
-        if !self.pieces.get(number).is_some_and(is_it) {
-            let piece = Piece::of(of_group, page.times(column)?, column, range);
-            self.cut(number);
-            self.pieces.push(piece);
+        if !self.pieces[..self.count].get(number).is_some_and(is_it) {
+            let times = page.times(column)?;
+            self.count = number + 1;
             self.kept = None;
+            if self.pieces.len() == number {
+                self.pieces.push(Piece::empty(range));
+            }
+            self.pieces[number].turn_to(wanted, times);
         }
         Ok(&self.pieces[number])
     }
@@ -101,10 +107,8 @@ impl TimesMade {
         if let Some(kept) = &self.kept {
             return batch.end_floats_as(kept, values);
         }
-        let of_pieces = self
-            .pieces
-            .iter()
-            .map(|piece| &piece.times[piece.wanted.clone()]);
+        let pieces = self.pieces[..self.count].iter();
+        let of_pieces = pieces.map(|piece| &piece.times[piece.wanted.clone()]);
         let of_chunk = self.of_chunk.map(|_| known.newest());
         self.all.clear();
         for times in of_pieces.chain(of_chunk) {
@@ -115,17 +119,30 @@ impl TimesMade {
 }
 
 impl Piece {
-    fn of(page: usize, times: Arc<[TimestampMs]>, column: &Column, range: TimeRange) -> Self {
-        let wanted = range.indexes(&times);
-        let newest = times[wanted.clone()].last();
+    /// A place for one.
+    fn empty(range: TimeRange) -> Self {
         Self {
-            page,
-            column: column.time_column(),
+            page: 0,
+            column: 0,
             range,
-            rest: newest.map_or(range.min, |newest| newest.saturating_add(1)),
-            wanted,
-            times,
+            times: Arc::default(),
+            wanted: 0..0,
+            rest: range.min,
         }
+    }
+
+    /// Becomes what these times of a page's column have in a range.
+    #[inline]
+    fn turn_to(
+        &mut self,
+        (page, column, range): (usize, usize, TimeRange),
+        times: Arc<[TimestampMs]>,
+    ) {
+        (self.page, self.column, self.range) = (page, column, range);
+        self.wanted = range.indexes(&times);
+        let newest = times[self.wanted.clone()].last();
+        self.rest = newest.map_or(range.min, |newest| newest.saturating_add(1));
+        self.times = times;
     }
 }
 
