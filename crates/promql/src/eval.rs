@@ -40,6 +40,7 @@ pub(crate) mod natural_order;
 pub(crate) mod order;
 pub(crate) mod over_time;
 pub(crate) mod quantiles;
+pub(crate) mod quotient;
 pub(crate) mod ranges;
 pub(crate) mod ranked;
 pub(crate) mod rate;

@@ -467,9 +467,12 @@ fn fill_floats(
         overlaps = fill_extrapolated(how, plan, (samples, rising), (grid, reach), row);
         plan.windows()
     } else {
-        let out = &mut row.values;
-        out.fill(ABSENT);
         let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
+        let out = &mut row.values;
+        match plan.samples_min() > 0 && call.function.is_of_every_window() {
+            true => row.known = Known::Full,
+            false => out.fill(ABSENT),
+        }
         let arguments = |step| call.arguments(grid, step);
         over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);
         plan

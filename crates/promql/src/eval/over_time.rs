@@ -83,6 +83,12 @@ impl RangeFunction {
         matches!(self, RangeFunction::Extrapolated(how) if how.counter)
     }
 
+    /// Whether every window that holds samples has a result.
+    pub(crate) fn is_of_every_window(self) -> bool {
+        use RangeFunction as F;
+        matches!(self, F::Mean | F::Sum | F::Count | F::Min | F::Max)
+    }
+
     /// Whether start timestamps matter.
     pub(crate) fn uses_starts(self) -> bool {
         match self {

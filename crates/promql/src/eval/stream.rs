@@ -297,24 +297,28 @@ impl Stream {
         (origin, members): (&Arc<dyn Origin>, Option<&[u32]>),
         account: &Account<'_>,
     ) -> Result<(Frame, Annotations), QueryError> {
+        let row_bytes = self.steps() * size_of::<f64>() + ROW_BYTES;
+        // At once for all rows, as the frame has room for all of them.
+        let mut memory = account.reserve(part.len() * row_bytes)?;
         let mut frame = Frame::late(self.steps(), origin.clone(), part.len());
         let mut notes = Annotations::default();
-        let mut memory = account.reserve(0)?;
-        let mut samples = 0;
+        let (mut samples, mut rows) = (0, 0);
         let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
             let row = row.row();
             if row.is_empty() {
                 return Ok(());
             }
-            let bytes = size_of_val(row.values) + row.histogram_bytes() + ROW_BYTES;
-            grow(&mut memory, bytes)?;
+            grow(&mut memory, row.histogram_bytes())?;
             samples += row.samples();
+            rows += 1;
             let member = members.map_or(series, |members| members[series] as usize);
             frame.push_member(member, row);
             Ok(())
         };
+        let room = part.len();
         self.scan(part, account, &mut notes, &mut each)?;
         account.hold(samples)?;
+        memory.shrink_to(memory.bytes() - (room - rows) * row_bytes);
         frame.keep(memory);
         Ok((frame, notes))
     }

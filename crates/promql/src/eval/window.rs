@@ -16,6 +16,7 @@ pub(crate) struct Windows {
     starts: Vec<u32>,
     ends: Vec<u32>,
     samples: u64,
+    samples_min: u64,
     samples_max: u64,
 }
 
@@ -34,7 +35,8 @@ impl Windows {
         count_until(times, &own, oldest, &mut self.starts);
         self.starts
             .extend_from_slice(&self.ends[..grid.count - own.count]);
-        (self.samples, self.samples_max) = cap(&mut self.starts, &self.ends);
+        let (samples, least, most) = cap(&mut self.starts, &self.ends);
+        (self.samples, self.samples_min, self.samples_max) = (samples, least, most);
     }
 
     /// The windows that hold samples: the step and the range of indexes.
@@ -78,6 +80,11 @@ impl Windows {
     /// Samples in all windows together.
     pub(crate) fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// Samples in the smallest window.
+    pub(crate) fn samples_min(&self) -> u64 {
+        self.samples_min
     }
 
     /// Samples in the largest window.
@@ -170,22 +177,23 @@ fn is_even(grid: &Grid, bound: impl Fn(usize) -> TimestampMs) -> bool {
 }
 
 /// Makes empty windows of those that end before they start; returns how many samples all windows
-/// hold, and the largest.
+/// hold, the smallest and the largest.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
+fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     cap_plainly(starts, ends)
 }
 
 #[inline(always)]
-fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64) {
-    let (mut all, mut most) = (0, 0);
+fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
+    let (mut all, mut least, mut most) = (0, u32::MAX, 0);
     for (start, end) in starts.iter_mut().zip(ends) {
         *start = u32::min(*start, *end);
         let samples = *end - *start;
         all += u64::from(samples);
+        least = u32::min(least, samples);
         most = u32::max(most, samples);
     }
-    (all, u64::from(most))
+    (all, u64::from(least), u64::from(most))
 }
 
 /// Samples a step up to which each of them is asked for its step: a look at a sample is cheaper

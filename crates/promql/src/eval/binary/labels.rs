@@ -70,10 +70,12 @@ impl Signatures {
                 let mut passing = account.reserve(0)?;
                 let column = side.label_column(name, account, &mut passing)?;
                 grow(&mut passing, column.values.len() * size_of::<u32>())?;
+                // At once, and not for each: all threads count in the same place.
+                let entries = column.values.iter().map(|v| Dictionary::entry_bytes(v));
+                grow(&mut values_memory, entries.sum())?;
                 let mut shared = Vec::with_capacity(column.values.len());
                 for value in &column.values {
                     account.check()?;
-                    grow(&mut values_memory, Dictionary::entry_bytes(value))?;
                     shared.push(values.intern(value).0);
                 }
                 // The column first: a zip takes from its first side once too often.

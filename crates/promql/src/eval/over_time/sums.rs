@@ -8,8 +8,10 @@
 use super::Pace;
 use super::abreast::{Abreast, LANES};
 use crate::eval::kahan::{Kahan, Mean};
+use crate::eval::quotient::{Divisor, by_inverse, plainly};
 use crate::eval::window::Windows;
 use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
 
 /// What is made of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,20 +151,30 @@ fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, o
             Of::Mean => stretch.samples() as f64,
             _ => 1.0,
         };
+        let divisor = Divisor::new(divisor);
         divide_differences(ends, starts, divisor, &mut out[stretch.steps()]);
     }
 }
 
 /// Writes what the first of each pair is more than the second, divided.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn divide_differences(ends: &[i64], starts: &[i64], divisor: f64, out: &mut [f64]) {
-    divide_differences_plainly(ends, starts, divisor, out);
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn divide_differences(ends: &[i64], starts: &[i64], divisor: Divisor, out: &mut [f64]) {
+    match target_cfg_f!(target_feature = "fma") {
+        true => divide_differences_with(by_inverse, ends, starts, divisor, out),
+        false => divide_differences_with(plainly, ends, starts, divisor, out),
+    }
 }
 
 #[inline(always)]
-fn divide_differences_plainly(ends: &[i64], starts: &[i64], divisor: f64, out: &mut [f64]) {
+fn divide_differences_with(
+    divide: impl Fn(f64, Divisor) -> f64,
+    ends: &[i64],
+    starts: &[i64],
+    divisor: Divisor,
+    out: &mut [f64],
+) {
     for (out, (end, start)) in out.iter_mut().zip(ends.iter().zip(starts)) {
-        *out = to_float(end.wrapping_sub(*start)) / divisor;
+        *out = divide(to_float(end.wrapping_sub(*start)), divisor);
     }
 }
 
@@ -292,14 +304,14 @@ mod tests {
             let integers: Vec<i64> = (0..values.len())
                 .map(|_| rng.next_u64() as i64 >> 14)
                 .collect();
-            let (mut quotients, len) = (vec![0.0; integers.len() / 2], integers.len() / 2);
-            divide_differences(&integers, &integers[len..], 7.0, &mut quotients);
-            let mut plain = vec![0.0; len];
-            divide_differences_plainly(&integers, &integers[len..], 7.0, &mut plain);
-            assert_eq!(quotients, plain, "seed {seed}");
-            for (i, quotient) in plain.iter().enumerate() {
+            let len = integers.len() / 2;
+            let count = 1 + rng.below(1 << rng.below(20));
+            let mut quotients = vec![0.0; len];
+            let divisor = Divisor::new(count as f64);
+            divide_differences(&integers, &integers[len..], divisor, &mut quotients);
+            for (i, quotient) in quotients.iter().enumerate() {
                 let difference = integers[i] - integers[len + i];
-                assert_eq!(*quotient, difference as f64 / 7.0, "seed {seed}");
+                assert_eq!(*quotient, difference as f64 / count as f64, "seed {seed}");
             }
             let times: Vec<i64> = (0..values.len() as i64).collect();
             let grid = Grid::between(0, 70, 1 + rng.below(3) as i64);

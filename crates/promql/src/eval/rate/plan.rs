@@ -2,6 +2,7 @@
 //! first and the last sample and the factor of the extrapolation.
 
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::quotient::{Divisor, by_inverse, plainly};
 use crate::eval::rate::Extrapolation;
 use crate::eval::window::{Stretch, Windows};
 use firn_model::sample::TimestampMs;
@@ -9,42 +10,7 @@ use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 use std::ops::Range;
 
-/// What much is divided by.
-#[derive(Clone, Copy, Debug)]
-struct Divisor {
-    divisor: f64,
-    /// The nearest to it.
-    inverse: f64,
-}
-
 const MS_PER_SECOND: Divisor = Divisor::new(1000.0);
-
-impl Divisor {
-    const fn new(divisor: f64) -> Self {
-        Self {
-            divisor,
-            inverse: 1.0 / divisor,
-        }
-    }
-}
-
-/// The quotient.
-#[inline(always)]
-fn plainly(dividend: f64, by: Divisor) -> f64 {
-    dividend / by.divisor
-}
-
-/// The same in a third of the time, where an addition takes a product as it is: Markstein's way, of
-/// which `page/avx2.rs` of the storage says why it gives the same bits. Dividends are times or
-/// shares of them, far from where exponents end.
-#[inline(always)]
-fn by_inverse(dividend: f64, by: Divisor) -> f64 {
-    let closer = |quotient: f64| {
-        let remainder = (-quotient).mul_add(by.divisor, dividend);
-        remainder.mul_add(by.inverse, quotient)
-    };
-    closer(closer(dividend * by.inverse))
-}
 
 /// Times of one window, in seconds.
 #[derive(Clone, Copy, Debug)]
