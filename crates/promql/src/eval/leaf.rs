@@ -402,8 +402,10 @@ impl Worker<'_> {
             let rising = rises(samples.values);
             let plans = (&mut own.0, &mut own.1);
             let into = (row, &mut *notes);
-            let counts = fill_floats(self.leaf, call, (&samples, rising), 0, plans, into)?;
-            self.count(counts, call, notes);
+            let counts = (&mut *self.read, &mut *self.window_max);
+            let samples = (&samples, rising);
+            let overlaps = fill_floats(self.leaf, call, samples, 0, plans, (into, counts))?;
+            self.remark_overlaps(overlaps, call, notes);
             return Ok(());
         }
         let samples = Floats {
@@ -414,8 +416,10 @@ impl Worker<'_> {
         let plans = (&mut *self.windows, &mut *self.rates);
         let column = columns.time_column;
         let into = (row, &mut *notes);
-        let counts = fill_floats(self.leaf, call, (&samples, rising), column, plans, into)?;
-        self.count(counts, call, notes);
+        let counts = (&mut *self.read, &mut *self.window_max);
+        let samples = (&samples, rising);
+        let overlaps = fill_floats(self.leaf, call, samples, column, plans, (into, counts))?;
+        self.remark_overlaps(overlaps, call, notes);
         Ok(())
     }
 
@@ -433,33 +437,29 @@ impl Worker<'_> {
         }
     }
 
-    fn count(&mut self, counts: Counts, call: &RangeCall, notes: &mut Annotations) {
-        *self.read += counts.samples;
-        *self.window_max = (*self.window_max).max(counts.window_max);
-        if counts.overlaps > 0 {
+    /// Says in how many windows start timestamps overlap samples, if in any.
+    fn remark_overlaps(&self, overlaps: usize, call: &RangeCall, notes: &mut Annotations) {
+        if overlaps > 0 {
             let (span, name) = (call.span, self.name());
-            notes.add(Annotation::start_time_overlap(span, &name, counts.overlaps));
+            notes.add(Annotation::start_time_overlap(span, &name, overlaps));
         }
     }
 }
 
-/// What a row cost.
-struct Counts {
-    samples: u64,
-    window_max: u64,
-    /// In how many windows start timestamps overlap samples.
-    overlaps: usize,
-}
+/// A row to fill, and remarks on it.
+type Written<'a> = (&'a mut RowBuffer, &'a mut Annotations);
 
-/// Computes the row of a series of floats; of a counter's it is known whether they rise.
+/// Computes the row of a series of floats; of a counter's it is known whether they rise. Counts the
+/// samples of all windows and the largest of them; returns in how many windows start timestamps
+/// overlap samples.
 fn fill_floats(
     leaf: &Leaf,
     call: &RangeCall,
     (samples, rising): (&Floats<'_>, bool),
     column: usize,
     (windows, rates): (&mut Plans<Windows>, &mut Plans<RatePlan>),
-    (row, notes): (&mut RowBuffer, &mut Annotations),
-) -> Result<Counts, QueryError> {
+    ((row, notes), (read, window_max)): (Written<'_>, (&mut u64, &mut u64)),
+) -> Result<usize, QueryError> {
     let (grid, reach) = (&leaf.grid, &leaf.reach);
     let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
@@ -478,11 +478,9 @@ fn fill_floats(
         plan
     };
     call.check(windows.iter().map(|(step, ..)| step), notes)?;
-    Ok(Counts {
-        samples: windows.samples(),
-        window_max: windows.samples_max(),
-        overlaps,
-    })
+    *read += windows.samples();
+    *window_max = (*window_max).max(windows.samples_max());
+    Ok(overlaps)
 }
 
 /// Computes a row of rates; returns in how many windows start timestamps overlap samples.

@@ -202,16 +202,20 @@ impl HeadSelection {
             }
             let page = self.sealed.opened(entry, opened)?;
             let damaged = |e| self.sealed.cache.damage(entry, e);
-            let Some(column) = page.find(slot).map_err(damaged)? else {
-                continue;
+            // Looked at where it was written: a column that is moved waits for its parts.
+            let found = page.find(slot);
+            let column = match &found {
+                Ok(Some(column)) => column,
+                Ok(None) => continue,
+                Err(e) => return Err(damaged(*e).into()),
             };
             if !column.is_plain() {
                 return Ok(false);
             }
-            let piece = memory.made.piece(pieces, (of_group, page), &column, range);
+            let piece = memory.made.piece(pieces, (of_group, page), column, range);
             let piece = piece.map_err(damaged)?;
             let (wanted, scratch) = (piece.wanted.clone(), &mut memory.page);
-            page.decode_plain(&column, wanted, scratch, values)
+            page.decode_plain(column, wanted, scratch, values)
                 .map_err(damaged)?;
             range.min = piece.rest;
             pieces += 1;
