@@ -3,9 +3,10 @@
 //! `cargo bench -p firn-firn --bench queries` prints for each query the median on one thread and on
 //! all, what that is for each series and step, and, as the floor, what a plain loop over columns
 //! that are decoded already takes for the same rates. Before that it prints how much more such
-//! loops get done on all threads than on one: cores that share their parts do not do twice as much. Words after `--` choose queries that contain
-//! one of them; `--profile` repeats the chosen ones for three seconds each and prints how often, on
-//! one thread or, with `--shared`, on all, and `--series=N` makes another fleet.
+//! loops get done on all threads than on one: cores that share their parts do not do twice as much.
+//! Words after `--` choose queries that contain one of them; `--profile` repeats the chosen ones for
+//! three seconds each and prints how often, on one thread or, with `--shared`, on all, and
+//! `--series=N` makes another fleet.
 //!
 //! To compare two builds where the machine's speed drifts, let both `--profile` at once on one
 //! processor (`taskset -c 0`): they take turns every few milliseconds, with half of it each.
