@@ -302,7 +302,7 @@ impl Stream {
         let mut memory = account.reserve(part.len() * row_bytes)?;
         let mut frame = Frame::late(self.steps(), origin.clone(), part.len());
         let mut notes = Annotations::default();
-        let (mut samples, mut rows) = (0, 0);
+        let mut samples = 0;
         let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
             let row = row.row();
             if row.is_empty() {
@@ -310,7 +310,6 @@ impl Stream {
             }
             grow(&mut memory, row.histogram_bytes())?;
             samples += row.samples();
-            rows += 1;
             let member = members.map_or(series, |members| members[series] as usize);
             frame.push_member(member, row);
             Ok(())
@@ -318,7 +317,7 @@ impl Stream {
         let room = part.len();
         self.scan(part, account, &mut notes, &mut each)?;
         account.hold(samples)?;
-        memory.shrink_to(memory.bytes() - (room - rows) * row_bytes);
+        memory.shrink_to(memory.bytes() - (room - frame.len()) * row_bytes);
         frame.keep(memory);
         Ok((frame, notes))
     }
