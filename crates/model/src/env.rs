@@ -104,11 +104,9 @@ pub trait Disk: Send + Sync {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
-/// What a piece of background or compute work is for: decides the threads it runs on.
+/// What a piece of work is for that nobody waits for at once: decides the thread it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Evaluation of queries and other pure computing: one thread a core, never blocks.
-    Compute,
     /// Writes and syncs of the log: its own thread, may block on the disk.
     Log,
     /// Sealing, removal and other shaped work: may block on the disk.

@@ -2,8 +2,11 @@
 //!
 //! The only file below the rim that may call them; `tests/style` holds that.
 
+mod crew;
+
 use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;
+use crew::Crew;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -254,11 +257,9 @@ const BACKGROUND_NICENESS: i32 = 10;
 struct Threads {
     /// Those that compute, with whoever asks for it.
     threads: usize,
-    compute: rayon::ThreadPool,
+    crew: Crew,
     /// Whoever has work done at the moment.
     callers: AtomicUsize,
-    /// Helpers that were asked for and have not come yet.
-    awaited: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
 }
@@ -270,20 +271,11 @@ pub const STACK_BYTES: usize = 8 << 20;
 
 impl Threads {
     fn new(threads: usize) -> io::Result<Self> {
-        let compute = rayon::ThreadPoolBuilder::new()
-            // Callers help: a thread more than there are cores would look for work at their cost.
-            .num_threads(threads.saturating_sub(1).max(1))
-            .thread_name(|i| format!("firn-compute-{i}"))
-            .stack_size(STACK_BYTES)
-            // A job that panics has said so on the standard error; it must not end the process.
-            .panic_handler(|_| {})
-            .build()
-            .map_err(io::Error::other)?;
         Ok(Self {
             threads,
-            compute,
+            // Callers help: a thread more than there are cores would take turns with them.
+            crew: Crew::new(threads.saturating_sub(1), STACK_BYTES)?,
             callers: AtomicUsize::new(0),
-            awaited: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
         })
@@ -331,7 +323,6 @@ fn worker(name: &str, niceness: i32) -> io::Result<mpsc::Sender<Job>> {
 impl Compute for Threads {
     fn spawn(&self, work: Work, job: Job) {
         let worker = match work {
-            Work::Compute => return self.compute.spawn(job),
             Work::Log => &self.log,
             Work::Background => &self.background,
         };
@@ -343,29 +334,10 @@ impl Compute for Threads {
     /// Tasks are begun in order, so that whoever joins their results in order has little to keep.
     /// The caller begins at once and does not wait for a thread to wake up.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        let next = AtomicUsize::new(0);
-        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|task| *task < tasks);
-        let help = || {
-            self.awaited.fetch_sub(1, Ordering::Relaxed);
-            while let Some(at) = take() {
-                task(at);
-                // Somebody else waits for a helper, if only to hear that none is needed any more.
-                if self.awaited.load(Ordering::Relaxed) > 0 {
-                    return;
-                }
-            }
-        };
         let callers = Counted::new(&self.callers);
         // Where there are as many callers as cores, a helper would only take turns with them.
         let idle = self.threads.saturating_sub(callers.count);
-        let helpers = tasks.saturating_sub(1).min(idle);
-        self.compute.in_place_scope(|scope| {
-            self.awaited.fetch_add(helpers, Ordering::Relaxed);
-            (0..helpers).for_each(|_| scope.spawn(|_| help()));
-            while let Some(at) = take() {
-                task(at);
-            }
-        });
+        self.crew.for_each(tasks, idle, task);
     }
 
     fn threads(&self) -> usize {
