@@ -56,27 +56,51 @@ impl TimeRange {
         self.min <= other.max && other.min <= self.max
     }
 
-    /// Where the times that lie in the range stand among `times`, which never fall. A binary search
-    /// at each end beyond which there are any.
+    /// Where the times that lie in the range stand among `times`, which never fall. A few looks
+    /// at each end beyond which there are any, if they are steady.
     #[inline]
     pub fn indexes(&self, times: &[TimestampMs]) -> Range<usize> {
         let end = match times.last() {
-            Some(last) if *last > self.max => times.partition_point(|time| *time <= self.max),
+            Some(last) if *last > self.max => count_at(times, self.max),
             _ => times.len(),
         };
         let start = match times[..end].first() {
-            Some(first) if *first < self.min => {
-                times[..end].partition_point(|time| *time < self.min)
-            }
+            Some(first) if *first < self.min => count_at(&times[..end], self.min - 1),
             _ => 0,
         };
         start..end
     }
 }
 
+/// How many of `times`, which never fall, are not later than `bound`. Scrapes are steady, so that it is known where to
+/// look; where they are not, a binary search finds it.
+pub fn count_at(times: &[TimestampMs], bound: TimestampMs) -> usize {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return 0;
+    };
+    if *last <= bound {
+        return times.len();
+    }
+    if *first > bound {
+        return 0;
+    }
+    let share = bound.abs_diff(*first) as f64 / last.abs_diff(*first) as f64;
+    let place = (share * (times.len() - 1) as f64) as usize;
+    let is_it = |count: &usize| {
+        let is_seen = |at: usize| times.get(at).is_some_and(|time| *time <= bound);
+        count.checked_sub(1).is_some_and(is_seen) && !is_seen(*count)
+    };
+    // A scrape that was late is not yet there, and before one that failed there are more.
+    if let Some(count) = [place + 1, place, place + 2].into_iter().find(is_it) {
+        return count;
+    }
+    times.partition_point(|time| *time <= bound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::env::sim::SimRng;
 
     #[test]
     fn range_of_times_finds_those_between_its_ends() {
@@ -95,5 +119,39 @@ mod tests {
             assert_eq!(range.indexes(&times), found, "{range:?}");
         }
         assert_eq!(TimeRange::ALL.indexes(&[]), 0..0);
+    }
+
+    #[test]
+    fn count_at_a_bound_is_that_of_a_binary_search() {
+        let extremes = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
+        for seed in 0..2_000 {
+            let rng = SimRng::new(seed);
+            let mut time = -(rng.below(20_000) as i64);
+            let mut times: Vec<i64> = std::iter::repeat_with(|| {
+                time += match rng.below(20) {
+                    0 => 1 + rng.below(90_000) as i64,
+                    n => 1_000 - 40 * (n as i64 % 3),
+                };
+                time
+            })
+            .take(rng.below(50) as usize)
+            .collect();
+            if rng.one_in(4) {
+                times.extend(extremes);
+                times.sort_unstable();
+                times.dedup();
+            }
+            let near = times
+                .iter()
+                .flat_map(|t| [t.saturating_sub(1), *t, t.saturating_add(1)]);
+            for bound in near.chain(extremes) {
+                let count = times.partition_point(|time| *time <= bound);
+                assert_eq!(
+                    count_at(&times, bound),
+                    count,
+                    "seed {seed}: {bound} in {times:?}"
+                );
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::eval::grid::{Grid, Reach};
 use firn_model::columns::COLUMNS_SHARED;
-use firn_model::sample::TimestampMs;
+use firn_model::sample::{TimestampMs, count_at};
 use multiversion::multiversion;
 use std::ops::Range;
 
@@ -229,31 +229,6 @@ fn count_until(
     }
 }
 
-/// How many of `times` are not later than `bound`. Scrapes are steady, so that it is known where to
-/// look; where they are not, a binary search finds it.
-fn count_at(times: &[TimestampMs], bound: TimestampMs) -> usize {
-    let (Some(first), Some(last)) = (times.first(), times.last()) else {
-        return 0;
-    };
-    if *last <= bound {
-        return times.len();
-    }
-    if *first > bound {
-        return 0;
-    }
-    let share = bound.abs_diff(*first) as f64 / last.abs_diff(*first) as f64;
-    let place = (share * (times.len() - 1) as f64) as usize;
-    let is_it = |count: &usize| {
-        let is_seen = |at: usize| times.get(at).is_some_and(|time| *time <= bound);
-        count.checked_sub(1).is_some_and(is_seen) && !is_seen(*count)
-    };
-    // A scrape that was late is not yet there, and before one that failed there are more.
-    if let Some(count) = [place + 1, place, place + 2].into_iter().find(is_it) {
-        return count;
-    }
-    times.partition_point(|time| *time <= bound)
-}
-
 /// Goes on from the first of `counts`, whose step sees `seen`.
 fn count_step_by_step(
     times: &[TimestampMs],
@@ -437,40 +412,6 @@ impl<P: Default> Plans<P> {
 mod tests {
     use super::*;
     use firn_model::env::sim::SimRng;
-
-    #[test]
-    fn count_at_a_bound_is_that_of_a_binary_search() {
-        let extremes = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
-        for seed in 0..2_000 {
-            let rng = SimRng::new(seed);
-            let mut time = -(rng.below(20_000) as i64);
-            let mut times: Vec<i64> = std::iter::repeat_with(|| {
-                time += match rng.below(20) {
-                    0 => 1 + rng.below(90_000) as i64,
-                    n => 1_000 - 40 * (n as i64 % 3),
-                };
-                time
-            })
-            .take(rng.below(50) as usize)
-            .collect();
-            if rng.one_in(4) {
-                times.extend(extremes);
-                times.sort_unstable();
-                times.dedup();
-            }
-            let near = times
-                .iter()
-                .flat_map(|t| [t.saturating_sub(1), *t, t.saturating_add(1)]);
-            for bound in near.chain(extremes) {
-                let count = times.partition_point(|time| *time <= bound);
-                assert_eq!(
-                    count_at(&times, bound),
-                    count,
-                    "seed {seed}: {bound} in {times:?}"
-                );
-            }
-        }
-    }
 
     fn windows(times: &[i64], grid: Grid, reach: Reach) -> Vec<(usize, usize, usize)> {
         let mut plan = Windows::default();

@@ -9,8 +9,8 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A page and where its bytes lie. Some 64 bytes of memory: a group has one for each window of the
-/// retention.
+/// A page and where its bytes lie. Some 100 bytes of memory with its place: a group has one for each
+/// window of the retention.
 #[derive(Debug)]
 pub(crate) struct PageEntry {
     pub(crate) segment: Arc<Segment>,
@@ -50,12 +50,67 @@ impl PageEntry {
     }
 }
 
-type Groups = BTreeMap<u32, Vec<Arc<PageEntry>>>;
+/// The pages of a group in the order in which they were sealed. That is nearly the order of their
+/// samples: a query of the newest hour looks at the newest pages, however many there are.
+#[derive(Debug, Default)]
+struct Group {
+    pages: Vec<Placed>,
+}
 
-/// All pages. Of each group they stand in the order in which they were sealed.
+/// A page and what is known of those around it, kept apart from the entry, which lies elsewhere.
+#[derive(Debug)]
+struct Placed {
+    /// The time of the newest sample of this page and those before it.
+    newest: TimestampMs,
+    /// The time of the oldest sample of this page and those behind it.
+    oldest: TimestampMs,
+    page: Arc<PageEntry>,
+}
+
+impl Group {
+    fn push(&mut self, page: Arc<PageEntry>) {
+        let TimeRange { min, max } = page.range;
+        let older = |placed: &&mut Placed| placed.oldest > min;
+        for placed in self.pages.iter_mut().rev().take_while(older) {
+            placed.oldest = min;
+        }
+        let newest = self.pages.last().map_or(max, |last| last.newest.max(max));
+        self.pages.push(Placed {
+            newest,
+            oldest: min,
+            page,
+        });
+    }
+
+    /// The pages that overlap `range`. A binary search for each end, and a look at each page between.
+    fn overlapping(&self, range: TimeRange) -> Vec<Arc<PageEntry>> {
+        let start = self.pages.partition_point(|p| p.newest < range.min);
+        let end = self.pages.partition_point(|p| p.oldest <= range.max);
+        let between = self.pages.get(start..end).unwrap_or(&[]).iter();
+        let pages = between.map(|placed| &placed.page);
+        pages
+            .filter(|page| page.range.overlaps(&range))
+            .cloned()
+            .collect()
+    }
+
+    /// Keeps the pages that are not of a segment.
+    fn forget(&mut self, segment: Position) {
+        let is_kept = |placed: &Placed| placed.page.segment.number != segment;
+        if self.pages.iter().all(is_kept) {
+            return;
+        }
+        let pages = std::mem::take(&mut self.pages).into_iter();
+        for placed in pages.filter(is_kept) {
+            self.push(placed.page);
+        }
+    }
+}
+
+/// All pages.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    groups: RwLock<Groups>,
+    groups: RwLock<BTreeMap<u32, Group>>,
 }
 
 impl Directory {
@@ -72,21 +127,18 @@ impl Directory {
         range: TimeRange,
     ) -> Vec<Vec<Arc<PageEntry>>> {
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let pages_of = |group: u32| groups.get(&group).map(|group| group.overlapping(range));
         wanted
-            .map(|group| {
-                let pages = groups.get(&group).map_or(&[][..], Vec::as_slice);
-                let overlaps = pages.iter().filter(|p| p.range.overlaps(&range));
-                overlaps.cloned().collect()
-            })
+            .map(|group| pages_of(group).unwrap_or_default())
             .collect()
     }
 
     /// Forgets the pages of a segment.
     pub(crate) fn forget(&self, segment: Position) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        groups.retain(|_, pages| {
-            pages.retain(|p| p.segment.number != segment);
-            !pages.is_empty()
+        groups.retain(|_, group| {
+            group.forget(segment);
+            !group.pages.is_empty()
         });
     }
 
@@ -94,7 +146,7 @@ impl Directory {
     pub(crate) fn summary(&self) -> Summary {
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
         let mut summary = Summary::default();
-        for page in groups.values().flatten() {
+        for Placed { page, .. } in groups.values().flat_map(|group| &group.pages) {
             let oldest = summary.oldest.unwrap_or(i64::MAX).min(page.range.min);
             summary.oldest = Some(oldest);
             summary.pages += 1;

@@ -15,6 +15,7 @@ use firn_model::env::sim::{self, Operation, Sim, SimRng};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use std::path::Path;
+use std::sync::Arc;
 
 const DIR: &str = "pages";
 
@@ -145,6 +146,46 @@ fn segments_wholly_before_the_cutoff_are_unlinked() {
     assert!(left.iter().all(|page| page.range.min >= 200), "{left:?}");
     segments.finish().unwrap();
     assert_eq!(open(&sim, 400).pages.len(), left.len());
+}
+
+#[test]
+fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
+    for seed in 0..300 {
+        let rng = SimRng::new(seed);
+        let sim = sim::env(seed);
+        let mut segments = open(&sim, 300).segments;
+        let (directory, mut all) = (Directory::default(), Vec::new());
+        let some = |limit: u64| rng.below(limit) as i64;
+        for window in 0..some(30) {
+            let (mut meta, page) = page(rng.below(2) as u32, window);
+            // Mostly one behind the other, some late, some wide.
+            let late = [0, 0, 0, some(3_000)][some(4) as usize];
+            let wide = [1, 99, 99, some(2_000)][some(4) as usize];
+            let min = window * 100 - late;
+            meta.range = TimeRange::new(min, min + wide);
+            let group = meta.group;
+            let entry = segments.append(meta, &page).unwrap();
+            directory.add(entry.clone());
+            all.push((group, entry));
+            if rng.one_in(20) {
+                let forgotten = all[rng.below(all.len() as u64) as usize].1.segment.number;
+                directory.forget(forgotten);
+                all.retain(|(_, page)| page.segment.number != forgotten);
+            }
+        }
+        for _ in 0..30 {
+            let min = some(4_000) - 1_000;
+            let range = TimeRange::new(min, min + some(500) - 20);
+            let found = directory.overlapping(0..2, range);
+            for (group, found) in (0..2).zip(found) {
+                let of_group = all.iter().filter(|(of, _)| *of == group);
+                let overlap = of_group.filter(|(_, page)| page.range.overlaps(&range));
+                let wanted: Vec<_> = overlap.map(|(_, page)| Arc::as_ptr(page)).collect();
+                let found: Vec<_> = found.iter().map(Arc::as_ptr).collect();
+                assert_eq!(found, wanted, "seed {seed}: {range:?} of group {group}");
+            }
+        }
+    }
 }
 
 #[test]
