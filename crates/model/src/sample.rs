@@ -72,8 +72,8 @@ impl TimeRange {
     }
 }
 
-/// How many of `times`, which never fall, are not later than `bound`. Scrapes are steady, so that it is known where to
-/// look; where they are not, a binary search finds it.
+/// How many of `times`, which never fall, are not later than `bound`. Scrapes are steady, so that
+/// it is known where to look; where they are not, a binary search finds it.
 pub fn count_at(times: &[TimestampMs], bound: TimestampMs) -> usize {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return 0;

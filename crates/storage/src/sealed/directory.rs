@@ -9,8 +9,8 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A page and where its bytes lie. Some 100 bytes of memory with its place: a group has one for each
-/// window of the retention.
+/// A page and where its bytes lie. Some 100 bytes of memory with its place: a group has one for
+/// each window of the retention.
 #[derive(Debug)]
 pub(crate) struct PageEntry {
     pub(crate) segment: Arc<Segment>,
@@ -82,7 +82,7 @@ impl Group {
         });
     }
 
-    /// The pages that overlap `range`. A binary search for each end, and a look at each page between.
+    /// The pages that overlap `range`. A binary search for each end, and a look at each between.
     fn overlapping(&self, range: TimeRange) -> Vec<Arc<PageEntry>> {
         let start = self.pages.partition_point(|p| p.newest < range.min);
         let end = self.pages.partition_point(|p| p.oldest <= range.max);
