@@ -49,6 +49,8 @@ struct Call {
     tasks: usize,
     /// The task that is begun next.
     next: AtomicUsize,
+    /// Seats of it that are free.
+    free: AtomicUsize,
     /// Helpers who have a seat.
     seated: AtomicUsize,
     caller: Thread,
@@ -94,6 +96,7 @@ impl Crew {
             task,
             tasks,
             next: AtomicUsize::new(0),
+            free: AtomicUsize::new(helpers),
             seated: AtomicUsize::new(0),
             caller: thread::current(),
             panicked: Mutex::default(),
@@ -102,7 +105,7 @@ impl Crew {
             board: &self.board,
             call: &call,
         };
-        self.board.offer(&call, helpers);
+        self.board.offer(&call);
         call.work(|| false);
         drop(open);
         let panicked = lock(&call.panicked).take();
@@ -121,7 +124,8 @@ impl Drop for Crew {
 }
 
 impl Board {
-    fn offer(&self, call: &Arc<Call>, count: usize) {
+    fn offer(&self, call: &Arc<Call>) {
+        let count = call.free.load(Ordering::Relaxed);
         let mut seats = lock(&self.seats);
         seats.free.extend((0..count).map(|_| call.clone()));
         self.free.store(seats.free.len(), Ordering::Relaxed);
@@ -136,10 +140,12 @@ impl Board {
         self.free.store(seats.free.len(), Ordering::Relaxed);
     }
 
-    /// What a helper does all its life. Behind each task it goes to whom else wants a helper.
+    /// What a helper does all its life. Behind each task it goes to whom else wants a helper; seats
+    /// of the same call are for others, who may be about to wake up.
     fn help(&self) {
         while let Some(call) = self.seat() {
-            let work = || call.work(|| self.free.load(Ordering::Relaxed) > 0);
+            let free = |seats: &AtomicUsize| seats.load(Ordering::Relaxed);
+            let work = || call.work(|| free(&self.free) > free(&call.free));
             if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(work)) {
                 *lock(&call.panicked) = Some(payload);
             }
@@ -156,6 +162,7 @@ impl Board {
         while !seats.is_over {
             if let Some(call) = seats.free.pop_front() {
                 self.free.store(seats.free.len(), Ordering::Relaxed);
+                call.free.fetch_sub(1, Ordering::Relaxed);
                 // Under the lock, so that whoever withdraws the others sees it.
                 call.seated.fetch_add(1, Ordering::Relaxed);
                 return Some(call);
@@ -247,6 +254,21 @@ mod tests {
         for _ in 0..200 {
             crew.for_each(2, 1, &|_| {
                 both.wait();
+            });
+        }
+    }
+
+    #[test]
+    fn helper_leaves_the_other_seats_of_its_call_to_others() {
+        let crew = crew(3);
+        for _ in 0..200 {
+            // All four are at a task at once only if none of them took two seats.
+            let (first, all) = (Barrier::new(2), Barrier::new(4));
+            crew.for_each(6, 3, &|at| {
+                match at {
+                    0 | 1 => first.wait(),
+                    _ => all.wait(),
+                };
             });
         }
     }
