@@ -10,6 +10,8 @@
 //!
 //! To compare two builds where the machine's speed drifts, let both `--profile` at once on one
 //! processor (`taskset -c 0`): they take turns every few milliseconds, with half of it each.
+//! Compare CPU time for each query: builds that fill at different speeds are not profiled over the
+//! same time.
 
 use firn_mirror::fleet::{Fleet, FleetOptions};
 use firn_model::batch::Batch;

@@ -1,6 +1,6 @@
 //! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
 //!
-//! The only file below the rim that may call them; `tests/style` holds that.
+//! This file and its folder alone may call them below the rim; `tests/style` holds that.
 
 mod crew;
 
