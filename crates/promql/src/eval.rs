@@ -30,6 +30,7 @@ pub(crate) mod grouping;
 pub(crate) mod heads;
 pub(crate) mod histogram_remarks;
 pub(crate) mod info;
+pub(crate) mod integers;
 pub(crate) mod kahan;
 pub(crate) mod kinds;
 pub(crate) mod label_functions;

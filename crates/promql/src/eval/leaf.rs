@@ -131,12 +131,42 @@ pub(crate) type Each<'a> =
 pub(crate) struct Scratch {
     buffer: ReadBuffer,
     row: RowBuffer,
+    plans: ColumnPlans,
+    compacted: Compacted,
+}
+
+/// What is planned for the time columns of a batch.
+#[derive(Debug, Default)]
+struct ColumnPlans {
     newest: Plans<Newest>,
     windows: Plans<Windows>,
     rates: Plans<RatePlan>,
+}
+
+impl ColumnPlans {
+    /// Another batch has other columns.
+    fn reset(&mut self) {
+        self.newest.reset();
+        self.windows.reset();
+        self.rates.reset();
+    }
+}
+
+/// The samples of a series that are no staleness markers.
+#[derive(Debug, Default)]
+struct Compacted {
     times: Vec<TimestampMs>,
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
+}
+
+/// What a part counted.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Samples that were read.
+    read: u64,
+    /// Samples in the largest window.
+    window_max: u64,
 }
 
 impl Leaf {
@@ -169,32 +199,21 @@ impl Leaf {
         let Scratch {
             buffer,
             row,
-            newest,
-            windows,
-            rates,
-            times,
-            values,
-            starts,
+            plans,
+            compacted,
         } = scratch;
         let mut noted = vec![false; self.remarks()];
-        let (mut read, mut window_max) = (0, 0);
+        let mut counts = Counts::default();
         let mut memory = account.reserve(0)?;
         let steps = self.grid.count;
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
-            newest.reset();
-            windows.reset();
-            rates.reset();
+            plans.reset();
             let mut worker = Worker {
                 leaf: self,
                 series: stretch.start,
-                newest,
-                windows,
-                rates,
-                times,
-                values,
-                starts,
-                read: &mut read,
-                window_max: &mut window_max,
+                plans,
+                compacted,
+                counts: &mut counts,
             };
             for (at, series) in stretch.enumerate() {
                 row.begin(steps);
@@ -223,8 +242,8 @@ impl Leaf {
             }
             Ok(())
         })?;
-        account.count_read(read);
-        account.glimpse(window_max)
+        account.count_read(counts.read);
+        account.glimpse(counts.window_max)
     }
 
     /// How upstream walks the samples of a series for the steps.
@@ -270,14 +289,9 @@ impl Leaf {
 struct Worker<'a> {
     leaf: &'a Leaf,
     series: usize,
-    newest: &'a mut Plans<Newest>,
-    windows: &'a mut Plans<Windows>,
-    rates: &'a mut Plans<RatePlan>,
-    times: &'a mut Vec<TimestampMs>,
-    values: &'a mut Vec<f64>,
-    starts: &'a mut Vec<TimestampMs>,
-    read: &'a mut u64,
-    window_max: &'a mut u64,
+    plans: &'a mut ColumnPlans,
+    compacted: &'a mut Compacted,
+    counts: &'a mut Counts,
 }
 
 impl Worker<'_> {
@@ -322,13 +336,13 @@ impl Worker<'_> {
 
     fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
         let leaf = self.leaf;
-        let plan = self.newest.of(columns.time_column, |plan| {
+        let plan = self.plans.newest.of(columns.time_column, |plan| {
             plan.fill(columns.times, &leaf.grid, &leaf.reach);
         });
         let plain = columns.histograms.is_empty();
         if plain && matches!(leaf.kind, LeafKind::Newest) {
             plan.gather(columns.values, &mut row.values);
-            *self.read += row.row().samples();
+            self.counts.read += row.row().samples();
             return;
         }
         for (step, index) in plan.iter() {
@@ -352,7 +366,7 @@ impl Worker<'_> {
                 (_, None) => row.values[step] = columns.values[index],
             }
         }
-        *self.read += row.row().samples();
+        self.counts.read += row.row().samples();
     }
 
     fn fill_range(
@@ -371,7 +385,7 @@ impl Worker<'_> {
                 wide: &self.leaf.reach,
                 name: &name,
             };
-            *self.read += view.fill(columns, row, notes)?;
+            self.counts.read += view.fill(columns, row, notes)?;
             return Ok(());
         }
         if !columns.histograms.is_empty() {
@@ -381,7 +395,7 @@ impl Worker<'_> {
                 reach: &self.leaf.reach,
                 name: &name,
             };
-            *self.read += mixed::fill(&view, columns, row, notes)?;
+            self.counts.read += mixed::fill(&view, columns, row, notes)?;
             return Ok(());
         }
         let starts = match call.uses_starts {
@@ -391,50 +405,31 @@ impl Worker<'_> {
         // Then no value is a NaN, and a staleness marker is one.
         let rising = call.function.is_growth() && rises(columns.values);
         // A staleness marker has the bits of a place without a float.
-        if !rising && count_absent(columns.values) > 0 {
-            self.compact(columns, starts);
-            let samples = Floats {
-                times: self.times,
-                values: self.values,
-                starts: self.starts,
-            };
-            let mut own = (Plans::default(), Plans::default());
-            let rising = rises(samples.values);
-            let plans = (&mut own.0, &mut own.1);
-            let into = (row, &mut *notes);
-            let counts = (&mut *self.read, &mut *self.window_max);
-            let samples = (&samples, rising);
-            let overlaps = fill_floats(self.leaf, call, samples, 0, plans, (into, counts))?;
-            self.remark_overlaps(overlaps, call, notes);
-            return Ok(());
-        }
-        let samples = Floats {
-            times: columns.times,
-            values: columns.values,
-            starts,
+        let is_compacted = !rising && count_absent(columns.values) > 0;
+        let mut own;
+        let (series, plans) = match is_compacted {
+            true => {
+                own = ColumnPlans::default();
+                (self.compacted.of(columns, starts), &mut own)
+            }
+            false => {
+                let samples = Floats {
+                    times: columns.times,
+                    values: columns.values,
+                    starts,
+                };
+                let series = FloatSeries {
+                    samples,
+                    rising,
+                    column: columns.time_column,
+                };
+                (series, &mut *self.plans)
+            }
         };
-        let plans = (&mut *self.windows, &mut *self.rates);
-        let column = columns.time_column;
         let into = (row, &mut *notes);
-        let counts = (&mut *self.read, &mut *self.window_max);
-        let samples = (&samples, rising);
-        let overlaps = fill_floats(self.leaf, call, samples, column, plans, (into, counts))?;
+        let overlaps = fill_floats(self.leaf, call, &series, plans, into, self.counts)?;
         self.remark_overlaps(overlaps, call, notes);
         Ok(())
-    }
-
-    /// Copies the samples that are no staleness markers.
-    fn compact(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) {
-        self.times.clear();
-        self.values.clear();
-        self.starts.clear();
-        for (at, value) in columns.values.iter().enumerate() {
-            if !is_stale(*value) {
-                self.times.push(columns.times[at]);
-                self.values.push(*value);
-                self.starts.extend(starts.get(at));
-            }
-        }
     }
 
     /// Says in how many windows start timestamps overlap samples, if in any.
@@ -446,28 +441,62 @@ impl Worker<'_> {
     }
 }
 
-/// A row to fill, and remarks on it.
-type Written<'a> = (&'a mut RowBuffer, &'a mut Annotations);
+impl Compacted {
+    /// What is left of a series without its staleness markers: its times are in no column of the
+    /// batch.
+    fn of(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) -> FloatSeries<'_> {
+        self.times.clear();
+        self.values.clear();
+        self.starts.clear();
+        for (at, value) in columns.values.iter().enumerate() {
+            if !is_stale(*value) {
+                self.times.push(columns.times[at]);
+                self.values.push(*value);
+                self.starts.extend(starts.get(at));
+            }
+        }
+        FloatSeries {
+            samples: Floats {
+                times: &self.times,
+                values: &self.values,
+                starts: &self.starts,
+            },
+            rising: rises(&self.values),
+            column: 0,
+        }
+    }
+}
 
-/// Computes the row of a series of floats; of a counter's it is known whether they rise. Counts the
-/// samples of all windows and the largest of them; returns in how many windows start timestamps
-/// overlap samples.
+/// A series of floats alone.
+struct FloatSeries<'a> {
+    samples: Floats<'a>,
+    /// Of a counter: whether no value is less than the one before.
+    rising: bool,
+    /// The number of its time column among those that are planned for.
+    column: usize,
+}
+
+/// Computes the row of a series of floats; returns in how many windows start timestamps overlap
+/// samples.
 fn fill_floats(
     leaf: &Leaf,
     call: &RangeCall,
-    (samples, rising): (&Floats<'_>, bool),
-    column: usize,
-    (windows, rates): (&mut Plans<Windows>, &mut Plans<RatePlan>),
-    ((row, notes), (read, window_max)): (Written<'_>, (&mut u64, &mut u64)),
+    series: &FloatSeries<'_>,
+    plans: &mut ColumnPlans,
+    (row, notes): (&mut RowBuffer, &mut Annotations),
+    counts: &mut Counts,
 ) -> Result<usize, QueryError> {
     let (grid, reach) = (&leaf.grid, &leaf.reach);
+    let (samples, column) = (&series.samples, series.column);
     let mut overlaps = 0;
     let windows = if let RangeFunction::Extrapolated(how) = call.function {
-        let plan = rates.of(column, |plan| plan.fill(samples.times, grid, reach, how));
-        overlaps = fill_extrapolated(how, plan, (samples, rising), (grid, reach), row);
+        let fill = |plan: &mut RatePlan| plan.fill(samples.times, grid, reach, how);
+        let plan = plans.rates.of(column, fill);
+        overlaps = fill_extrapolated(how, plan, series, (grid, reach), row);
         plan.windows()
     } else {
-        let plan = windows.of(column, |plan| plan.fill(samples.times, grid, reach));
+        let fill = |plan: &mut Windows| plan.fill(samples.times, grid, reach);
+        let plan = plans.windows.of(column, fill);
         let out = &mut row.values;
         match plan.samples_min() > 0 && call.function.is_of_every_window() {
             true => row.known = Known::Full,
@@ -478,8 +507,8 @@ fn fill_floats(
         plan
     };
     call.check(windows.iter().map(|(step, ..)| step), notes)?;
-    *read += windows.samples();
-    *window_max = (*window_max).max(windows.samples_max());
+    counts.read += windows.samples();
+    counts.window_max = counts.window_max.max(windows.samples_max());
     Ok(overlaps)
 }
 
@@ -487,7 +516,9 @@ fn fill_floats(
 fn fill_extrapolated(
     how: Extrapolation,
     plan: &RatePlan,
-    (samples, rising): (&Floats<'_>, bool),
+    FloatSeries {
+        samples, rising, ..
+    }: &FloatSeries<'_>,
     (grid, reach): (&Grid, &Reach),
     row: &mut RowBuffer,
 ) -> usize {
@@ -505,7 +536,7 @@ fn fill_extrapolated(
         let out = &mut row.values;
         return how.fill_with_starts(plan, &started, grid, reach, out).len();
     }
-    let are_zeros = how.fill(plan, (samples.values, rising), &mut row.values);
+    let are_zeros = how.fill(plan, (samples.values, *rising), &mut row.values);
     row.known = match (is_full, are_zeros) {
         (false, _) => Known::Nothing,
         (true, false) => Known::Full,

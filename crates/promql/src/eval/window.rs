@@ -2,6 +2,7 @@
 //! column.
 
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::integers::nearest;
 use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::{TimestampMs, count_at};
 use multiversion::multiversion;
@@ -200,9 +201,6 @@ fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
 /// where there are many.
 const SAMPLES_ASKED: usize = 2;
 
-/// Its unit in the last place is one, so that what is added to it is rounded to an integer.
-const ROUNDING: f64 = (1u64 << 52) as f64;
-
 /// Steps at a time of which it is looked at whether each goes a sample on from the one before.
 const STEPS_AT_ONCE: usize = 8;
 
@@ -325,8 +323,7 @@ fn count_by_sample(
     for (time, count) in times[seen..].iter().zip(seen as u32 + 1..) {
         // The quotient of small integers, rounded to the nearest and, if that is up, down again.
         let behind = time - first - 1;
-        let nearest = behind as f64 * steps_each_ms + ROUNDING;
-        let nearest = (nearest.to_bits() - ROUNDING.to_bits()) as i64;
+        let nearest = nearest(behind as f64 * steps_each_ms);
         let step = nearest + i64::from(nearest * step_ms <= behind);
         if let Some(of_step) = counts.get_mut(step as usize) {
             *of_step = count;

@@ -89,6 +89,10 @@ impl Scale {
 /// ones alone.
 pub(crate) const SMALL: i64 = 1 << 51;
 
+/// Its unit in the last place is one, and so are those of its neighbours: small integers that are
+/// added to it are its last bits.
+pub(crate) const OFFSET: f64 = (3 * SMALL) as f64;
+
 /// How integers become floats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scaling {

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::codec::decimal::{SMALL, Scaling};
+use crate::codec::decimal::{OFFSET, SMALL, Scaling};
 use std::arch::x86_64::*;
 
 /// Bytes of a word of each lane.
@@ -213,8 +213,8 @@ fn unorder(ints: __m256i) -> __m256d {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m256d) -> bool {
-    let bias = _mm256_set1_epi64x(super::floats::OFFSET.to_bits() as i64);
-    let offset = _mm256_set1_pd(super::floats::OFFSET);
+    let bias = _mm256_set1_epi64x(OFFSET.to_bits() as i64);
+    let offset = _mm256_set1_pd(OFFSET);
     let small = _mm256_set1_epi64x(SMALL);
     let mut above = _mm256_setzero_si256();
     each_four(ints, floats, |ints| {

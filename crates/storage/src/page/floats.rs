@@ -18,7 +18,7 @@ use super::instructions::Instructions;
 use super::ints;
 use super::planner::Planner;
 use crate::codec::cursor::Cursor;
-use crate::codec::decimal::{SMALL, Scale, Scaling};
+use crate::codec::decimal::{OFFSET, SMALL, Scale, Scaling};
 use crate::codec::{Malformed, ordered, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
@@ -312,9 +312,6 @@ fn each_misfit(cursor: &mut Cursor<'_>, mut each: impl FnMut(usize, u64)) -> Res
     }
     Ok(())
 }
-
-/// Its unit in the last place is one, and so are those of its neighbours.
-pub(super) const OFFSET: f64 = (3u64 << 51) as f64;
 
 /// The divisor of a scale, a power of ten that is a float. One if it has none.
 fn divisor_of(scale: u8) -> f64 {

@@ -7,6 +7,7 @@
 
 use super::Pace;
 use super::abreast::{Abreast, LANES};
+use crate::eval::integers::{SMALL, float_of, nearest, rounded};
 use crate::eval::kahan::{Kahan, Mean};
 use crate::eval::quotient::{Divisor, by_inverse, plainly};
 use crate::eval::window::Windows;
@@ -26,9 +27,6 @@ pub(super) enum Of {
     Deviation,
 }
 
-/// Integers up to here become floats, and floats integers, several at a time.
-const INTEGERS: f64 = (1u64 << 51) as f64;
-
 /// Computes all windows that hold samples.
 pub(super) fn fill(
     of: Of,
@@ -39,7 +37,7 @@ pub(super) fn fill(
 ) {
     let is_sum = matches!(of, Of::Sum | Of::Mean);
     let longest = windows.samples_max() as f64;
-    if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= INTEGERS) {
+    if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= SMALL as f64) {
         return of_integers(of, windows, values, pace, out);
     }
     for abreast in Abreast::all(windows) {
@@ -122,8 +120,7 @@ fn greatest_integer(values: &[f64]) -> Option<f64> {
 fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
     let (mut greatest, mut differs) = (0, 0);
     for value in values {
-        let rounded = (value + ROUNDING) - ROUNDING;
-        differs |= rounded.to_bits() ^ value.to_bits();
+        differs |= rounded(*value).to_bits() ^ value.to_bits();
         // Magnitudes are in the order of their bits.
         greatest = i64::max(greatest, value.abs().to_bits() as i64);
     }
@@ -141,7 +138,7 @@ fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, o
     let mut sums = Vec::with_capacity(values.len() + 1);
     sums.push(sum);
     sums.extend(values.iter().map(|value| {
-        sum = sum.wrapping_add(to_integer(*value));
+        sum = sum.wrapping_add(nearest(*value));
         sum
     }));
     for stretch in windows.stretches() {
@@ -174,26 +171,8 @@ fn divide_differences_with(
     out: &mut [f64],
 ) {
     for (out, (end, start)) in out.iter_mut().zip(ends.iter().zip(starts)) {
-        *out = divide(to_float(end.wrapping_sub(*start)), divisor);
+        *out = divide(float_of(end.wrapping_sub(*start)), divisor);
     }
-}
-
-/// Where a float's unit in the last place is one: to add it rounds what is smaller to integers,
-/// which then are its last bits.
-const ROUNDING: f64 = (3u64 << 51) as f64;
-
-/// An integer below [`INTEGERS`].
-#[inline(always)]
-fn to_integer(value: f64) -> i64 {
-    (value + ROUNDING)
-        .to_bits()
-        .wrapping_sub(ROUNDING.to_bits()) as i64
-}
-
-/// The way back.
-#[inline(always)]
-fn to_float(integer: i64) -> f64 {
-    f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING
 }
 
 /// Sums or means of windows side by side.

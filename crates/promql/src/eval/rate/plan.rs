@@ -2,6 +2,7 @@
 //! first and the last sample and the factor of the extrapolation.
 
 use crate::eval::grid::{Grid, Reach};
+use crate::eval::integers::{self, SMALL};
 use crate::eval::quotient::{Divisor, by_inverse, plainly};
 use crate::eval::rate::Extrapolation;
 use crate::eval::window::{Stretch, Windows};
@@ -11,19 +12,6 @@ use multiversion::target::target_cfg_f;
 use std::ops::Range;
 
 const MS_PER_SECOND: Divisor = Divisor::new(1000.0);
-
-/// Half of the integers that [`float_of_small`] takes.
-const SMALL: i64 = 1 << 51;
-
-/// Its unit in the last place is one, and so are those of its neighbours.
-const OFFSET: f64 = (3u64 << 51) as f64;
-
-/// The float that a small integer is, by what AVX2 does to four at a time: it has no instruction
-/// that makes floats of 64 bits, and one by one they take longer than the quotients.
-#[inline(always)]
-fn float_of_small(int: i64) -> f64 {
-    f64::from_bits(OFFSET.to_bits().wrapping_add(int as u64)) - OFFSET
-}
 
 /// The float that any integer is nearest to.
 #[inline(always)]
@@ -301,7 +289,7 @@ fn fill_dense(
     let ends = firsts.iter().zip(lasts);
     // No distance in a window is longer than the window.
     match target_cfg_f!(target_feature = "fma") && of_run.range_ms < SMALL {
-        true => of_run.fill(ends, edges, factors, (float_of_small, by_inverse)),
+        true => of_run.fill(ends, edges, factors, (integers::float_of, by_inverse)),
         false => of_run.fill(ends, edges, factors, (float_of_any, plainly)),
     }
 }
