@@ -169,9 +169,10 @@ impl System {
     }
 }
 
-/// The first word of `text` that holds a version such as 1.2.3, without what stands before it.
+/// The first word of the first line of `text` that holds a version such as 1.2.3, without what stands
+/// before it. Further lines name versions of other things, such as the compiler.
 fn version_in(text: &str) -> Option<&str> {
-    text.split_whitespace().find_map(|word| {
+    text.lines().next()?.split_whitespace().find_map(|word| {
         let start = word.find(|c: char| c.is_ascii_digit())?;
         let version = &word[start..];
         (version.matches('.').count() >= 2).then_some(version)
@@ -272,5 +273,33 @@ impl Drop for Running {
         // Fails if the process has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_that_of_the_first_line_or_none() {
+        let cases = [
+            (
+                "prometheus, version 3.14.0 (branch: HEAD)\n  go version:  go1.26.8",
+                Some("3.14.0"),
+            ),
+            (
+                "prometheus, version  (branch: , revision: unknown)\n  go version:  go1.26.8",
+                None,
+            ),
+            ("victoria-metrics-v1.150.0\n", Some("1.150.0")),
+            (
+                "firn 0.1.0 (compatible with Prometheus 3.14.0)",
+                Some("0.1.0"),
+            ),
+            ("", None),
+        ];
+        for (text, version) in cases {
+            assert_eq!(version_in(text), version, "{text}");
+        }
     }
 }
