@@ -57,12 +57,19 @@ impl Server {
         Http::new(&self.address)
     }
 
-    /// Waits until the server says that it sees every acked sample.
+    /// Waits until the server says that it sees every acked sample, to clients and in its log.
     pub fn wait_ready(&self) {
         let http = self.http();
         wait_for("the server to be ready", || {
             http.get("/-/ready").status == 200
         });
+        self.wait_log(" msg=ready");
+    }
+
+    /// Waits until the log has a line with `text`; the lines before it are there then too. What a
+    /// server does may be seen elsewhere before what it says of it has come through the pipe.
+    pub fn wait_log(&self, text: &str) {
+        wait_for(text, || self.log().iter().any(|line| line.contains(text)));
     }
 
     /// The process's number.
