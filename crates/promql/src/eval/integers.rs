@@ -2,9 +2,10 @@
 //! no instruction that turns one into the other; one by one that takes longer than what is computed
 //! with them.
 //!
-//! Right for integers from `-SMALL` to [`SMALL`]; whoever calls has seen that they are.
+//! Invariant: from `-SMALL` to [`SMALL`] every result is exact. That integers are no larger is left
+//! to whoever calls.
 
-/// See above.
+/// The largest integer.
 pub(crate) const SMALL: i64 = 1 << 51;
 
 /// Its unit in the last place is one, and so are those of its neighbours: to add it rounds what is
@@ -19,7 +20,7 @@ pub(crate) fn nearest(float: f64) -> i64 {
         .wrapping_sub(ROUNDING.to_bits()) as i64
 }
 
-/// The float that is nearest to another and an integer. Of those beyond [`SMALL`] it may be any.
+/// The same as a float. Of floats beyond [`SMALL`] it may be another integer.
 #[inline(always)]
 pub(crate) fn rounded(float: f64) -> f64 {
     (float + ROUNDING) - ROUNDING
