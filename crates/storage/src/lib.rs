@@ -4,6 +4,7 @@ pub(crate) mod block_file;
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
 pub(crate) mod codec;
+pub mod damage;
 pub mod data_dir;
 pub mod error;
 pub(crate) mod exemplars;

@@ -20,8 +20,10 @@ pub(crate) mod segments;
 #[cfg(test)]
 mod tests;
 
+use crate::damage::Damages;
 use cache::PageCache;
 use directory::Directory;
+use std::sync::Arc;
 
 /// Slots of a group, the unit of sealing: the series of one or two targets, whose samples share
 /// their times; a page of it has some 30 kB, which is little to read for one series and much to
@@ -35,12 +37,15 @@ pub(crate) struct Sealed {
     pub(crate) directory: Directory,
     /// Their bytes.
     pub(crate) cache: PageCache,
+    /// Where readers report what they find damaged.
+    pub(crate) damages: Arc<Damages>,
 }
 
 impl Sealed {
     /// No pages yet, and a cache of at most `cache_bytes`.
-    pub(crate) fn new(cache_bytes: usize) -> Self {
+    pub(crate) fn new(cache_bytes: usize, damages: Arc<Damages>) -> Self {
         Self {
+            damages,
             directory: Directory::default(),
             cache: PageCache::new(cache_bytes),
         }

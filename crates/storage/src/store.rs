@@ -36,6 +36,7 @@ pub use options::{
 pub use stats::{Stat, StoreStats};
 
 use crate::catalogue::Catalogue;
+use crate::damage::{Damage, Damages};
 use crate::data_dir::DataDir;
 use crate::exemplars::{ExemplarFile, Exemplars};
 use crate::fingerprint::HashKeys;
@@ -86,6 +87,8 @@ pub struct Store {
     scratch: Mutex<Vec<Scratch>>,
     newcomers: Mutex<Newcomers>,
     exemplars: Arc<Exemplars>,
+    /// What was found damaged since the store was opened.
+    damages: Arc<Damages>,
     /// Held by the background job.
     upkeep: Mutex<Upkeep>,
     upkeep_scheduled: AtomicBool,
@@ -136,10 +139,12 @@ impl Store {
         let coverage = Coverage::new(windows, log.first_position().previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
+        let damages = Arc::new(Damages::default());
         let store = Arc::new_cyclic(|me| Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            sealed: Arc::new(Sealed::new(options.page_cache_bytes)),
+            sealed: Arc::new(Sealed::new(options.page_cache_bytes, damages.clone())),
+            damages,
             env,
             dir,
             log,
@@ -229,6 +234,11 @@ impl Store {
     fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
+    }
+
+    /// What was found damaged since the store was opened, in the order in which it was met.
+    pub fn damages(&self) -> Vec<Damage> {
+        self.damages.list()
     }
 
     /// The metrics of the store and its log.

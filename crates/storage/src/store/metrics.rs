@@ -1,6 +1,7 @@
 //! What the store counts about itself.
 
 use super::Store;
+use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
 /// Metrics of the head and its upkeep.
@@ -103,6 +104,7 @@ impl Collect for Store {
         self.collect_lookups(sink);
         self.collect_memory(sink);
         self.exemplars.collect(sink);
+        self.collect_damages(sink);
     }
 }
 
@@ -194,6 +196,17 @@ impl Store {
         ];
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
+        }
+    }
+
+    fn collect_damages(&self, sink: &mut dyn Sink) {
+        for kind in DamageKind::ALL {
+            sink.metric(
+                "firn_storage_damages_total",
+                "Stretches of damage found in files or memory, each once.",
+                &[("kind", kind.as_str())],
+                Value::Counter(self.damages.count(kind) as f64),
+            );
         }
     }
 

@@ -1,0 +1,208 @@
+//! What the store knows to be damaged: which bytes, and what they cost.
+//!
+//! Whoever meets damage reports it here once and goes on with what is whole. The registry logs it,
+//! counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and says which of it a query
+//! over some range of time may lack. Invariant: damage that is met again is neither logged nor
+//! counted again. It repairs nothing.
+
+use crate::sync::Mutex;
+use firn_model::metrics::Counter;
+use firn_model::sample::TimeRange;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+/// Damages that are listed; those beyond are counted and logged only. Each takes some 200 bytes.
+const LISTED_MAX: usize = 256;
+
+/// What kind of file or memory is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DamageKind {
+    /// A segment of the log.
+    Log,
+    /// A segment of pages.
+    Pages,
+    /// The series catalogue.
+    Catalogue,
+    /// The file of exemplars.
+    Exemplars,
+    /// The manifest of files.
+    Manifest,
+    /// Samples in memory.
+    Head,
+}
+
+impl DamageKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [DamageKind; 6] = [
+        Self::Log,
+        Self::Pages,
+        Self::Catalogue,
+        Self::Exemplars,
+        Self::Manifest,
+        Self::Head,
+    ];
+
+    /// The value of the label `kind`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Pages => "pages",
+            Self::Catalogue => "catalogue",
+            Self::Exemplars => "exemplars",
+            Self::Manifest => "manifest",
+            Self::Head => "head",
+        }
+    }
+}
+
+/// One stretch of damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// What is damaged.
+    pub kind: DamageKind,
+    /// The file; empty for memory.
+    pub file: PathBuf,
+    /// Where in the file it begins; none if all of it is meant.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+    /// Samples that cannot be read for it, if that is known.
+    pub samples: Option<u64>,
+    /// The times of those samples, if they are known. None says that no sample is lost, or that
+    /// nobody knows of when.
+    pub range: Option<TimeRange>,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is damaged", self.file.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at offset {offset}")?;
+        }
+        write!(f, ": {}", self.what)?;
+        if let Some(samples) = self.samples.filter(|samples| *samples > 0) {
+            write!(f, "; {samples} samples are lost")?;
+        }
+        if let Some(range) = self.range {
+            write!(f, ", from {} to {} ms", range.min, range.max)?;
+        }
+        Ok(())
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Damages {
+    listed: Mutex<Vec<Damage>>,
+    counts: [Counter; DamageKind::ALL.len()],
+}
+
+impl Damages {
+    /// Logs and counts `damage`, unless it is known; whether it was not.
+    pub(crate) fn report(&self, damage: Damage) -> bool {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |known: &Damage| {
+            (known.kind, &known.file, known.offset) == (damage.kind, &damage.file, damage.offset)
+                && (damage.offset.is_some() || known.what == damage.what)
+        };
+        if listed.iter().any(is_it) {
+            return false;
+        }
+        self.counts[damage.kind as usize].inc();
+        let is_listed = listed.len() < LISTED_MAX;
+        if is_listed {
+            listed.push(damage.clone());
+        }
+        drop(listed);
+        tracing::error!(
+            kind = damage.kind.as_str(),
+            file = %damage.file.display(),
+            offset = damage.offset,
+            what = %damage.what,
+            lost_samples = damage.samples,
+            lost_from = damage.range.map(|range| range.min),
+            lost_to = damage.range.map(|range| range.max),
+            "damage: what is whole is served; `firn tsdb verify` lists it"
+        );
+        true
+    }
+
+    /// The damages that are listed, in the order in which they were met.
+    pub(crate) fn list(&self) -> Vec<Damage> {
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Damages whose samples, of any series, lay in `range`.
+    pub(crate) fn touching(&self, range: TimeRange) -> Vec<Damage> {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let touches = |damage: &&Damage| damage.range.is_some_and(|lost| lost.overlaps(&range));
+        listed.iter().filter(touches).cloned().collect()
+    }
+
+    /// How many of a kind were met.
+    pub(crate) fn count(&self, kind: DamageKind) -> u64 {
+        self.counts[kind as usize].get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn damage(offset: Option<u64>, range: Option<(i64, i64)>) -> Damage {
+        Damage {
+            kind: DamageKind::Pages,
+            file: PathBuf::from("pages/1.pages"),
+            offset,
+            what: "a stripe has another sum".to_owned(),
+            samples: Some(7),
+            range: range.map(|(min, max)| TimeRange::new(min, max)),
+        }
+    }
+
+    #[test]
+    fn damage_met_again_counts_once() {
+        let damages = Damages::default();
+        assert!(damages.report(damage(Some(24), None)));
+        assert!(!damages.report(damage(Some(24), None)));
+        assert!(damages.report(damage(Some(99), None)));
+        assert!(damages.report(damage(None, None)));
+        assert_eq!(damages.count(DamageKind::Pages), 3);
+        assert_eq!(damages.count(DamageKind::Log), 0);
+        assert_eq!(damages.list().len(), 3);
+    }
+
+    #[test]
+    fn damage_beyond_the_list_is_counted() {
+        let damages = Damages::default();
+        for offset in 0..2 * LISTED_MAX as u64 {
+            damages.report(damage(Some(offset), None));
+        }
+        assert_eq!(damages.list().len(), LISTED_MAX);
+        assert_eq!(damages.count(DamageKind::Pages), 2 * LISTED_MAX as u64);
+    }
+
+    #[test]
+    fn damage_touches_the_ranges_that_it_overlaps() {
+        let damages = Damages::default();
+        damages.report(damage(Some(1), Some((10, 20))));
+        damages.report(damage(Some(2), None));
+        let touching = |min, max| damages.touching(TimeRange::new(min, max)).len();
+        assert_eq!(
+            [touching(0, 9), touching(20, 30), touching(21, 30)],
+            [0, 1, 0]
+        );
+    }
+
+    #[test]
+    fn damage_reads_as_a_sentence() {
+        assert_eq!(
+            damage(Some(24), Some((10, 20))).to_string(),
+            "pages/1.pages is damaged at offset 24: a stripe has another sum; 7 samples are lost, \
+             from 10 to 20 ms"
+        );
+    }
+}
