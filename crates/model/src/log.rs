@@ -31,8 +31,50 @@ pub struct LogBlock {
     pub payload: Vec<u8>,
 }
 
-/// Called once, when the block is durable (with its position) or can never be.
-pub type OnDurable = Box<dyn FnOnce(Result<Position, Error>) + Send>;
+type OnDone = Box<dyn FnOnce(Result<Position, Error>) + Send>;
+type OnDelayed = Box<dyn FnOnce(Error) + Send>;
+
+/// What is called for a block: once when it is durable (with its position) or can never be, and
+/// before that at most once if nobody knows when it will be.
+pub struct OnDurable {
+    done: OnDone,
+    delayed: Option<OnDelayed>,
+}
+
+impl OnDurable {
+    /// Calls `done` when the block is durable or can never be.
+    pub fn new(done: impl FnOnce(Result<Position, Error>) + Send + 'static) -> Self {
+        Self {
+            done: Box::new(done),
+            delayed: None,
+        }
+    }
+
+    /// Calls `delayed` before, if the log cannot write now and keeps the block until it can: the
+    /// disk is full, or failed.
+    pub fn or_delayed(self, delayed: impl FnOnce(Error) + Send + 'static) -> Self {
+        Self {
+            delayed: Some(Box::new(delayed)),
+            ..self
+        }
+    }
+
+    /// The block is durable, or can never be.
+    pub fn done(self, outcome: Result<Position, Error>) {
+        (self.done)(outcome);
+    }
+
+    /// What to call if the block is delayed; nothing the second time.
+    pub fn take_delayed(&mut self) -> Option<impl FnOnce(Error) + Send + use<>> {
+        self.delayed.take()
+    }
+}
+
+impl std::fmt::Debug for OnDurable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnDurable")
+    }
+}
 
 /// Makes blocks durable.
 pub trait DurableLog: Send + Sync {
@@ -44,7 +86,8 @@ pub trait DurableLog: Send + Sync {
 
     /// Appends a block. Returns at once, unless so much is queued that writers must wait; `done` is
     /// called when the block is durable, on any thread and perhaps before this returns, and must
-    /// not append itself. After a failed sync every append fails with
+    /// not append itself. While the log cannot write it keeps the block and says that it is
+    /// delayed; if it can never write again every append fails with
     /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     fn append(&self, payload: Vec<u8>, done: OnDurable);
 

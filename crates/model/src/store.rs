@@ -180,6 +180,8 @@ pub trait Selection: Send + Sync {
 #[derive(Debug, Default)]
 struct TicketState {
     outcome: Option<Result<Appended, Error>>,
+    /// There was an outcome, which may have been taken: a second one is not told.
+    is_settled: bool,
     waker: Option<Waker>,
     /// Whether a thread sleeps: to signal a condition is a system call, whoever hears it.
     is_awaited: bool,
@@ -243,19 +245,53 @@ impl TicketResolver {
         self.settle(outcome);
     }
 
+    /// Tells whoever waits that nothing can be promised now, while the batch may be stored yet:
+    /// what the resolver says later is not heard any more.
+    pub fn refuse_early(&self, refusal: Error) {
+        if let Some(cell) = &self.0 {
+            settle(cell, Err(refusal));
+        }
+    }
+
+    /// The same for whoever has not the resolver any more.
+    pub fn early(&self) -> EarlyRefusal {
+        EarlyRefusal(self.0.clone())
+    }
+
     fn settle(&mut self, outcome: Result<Appended, Error>) {
-        let Some(cell) = self.0.take() else { return };
-        let (waker, is_awaited) = {
-            let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
-            state.outcome = Some(outcome);
-            (state.waker.take(), state.is_awaited)
-        };
-        if is_awaited {
-            cell.1.notify_all();
+        if let Some(cell) = self.0.take() {
+            settle(&cell, outcome);
         }
-        if let Some(waker) = waker {
-            waker.wake();
+    }
+}
+
+/// See [`TicketResolver::early`].
+#[derive(Debug)]
+pub struct EarlyRefusal(Option<TicketCell>);
+
+impl EarlyRefusal {
+    /// See [`TicketResolver::refuse_early`].
+    pub fn refuse(self, refusal: Error) {
+        if let Some(cell) = &self.0 {
+            settle(cell, Err(refusal));
         }
+    }
+}
+
+fn settle(cell: &TicketCell, outcome: Result<Appended, Error>) {
+    let (waker, is_awaited) = {
+        let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut state.is_settled, true) {
+            return;
+        }
+        state.outcome = Some(outcome);
+        (state.waker.take(), state.is_awaited)
+    };
+    if is_awaited {
+        cell.1.notify_all();
+    }
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 

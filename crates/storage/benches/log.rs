@@ -21,7 +21,7 @@ mod batches;
 mod fleet;
 
 use firn_model::env::{Clock, Env, real, sim};
-use firn_model::log::{DurableLog, Position};
+use firn_model::log::{DurableLog, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -99,7 +99,7 @@ fn append(log: &LocalLog, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
     let begun = clock.monotonic();
     log.append(
         vec![7; PAYLOAD_BYTES],
-        Box::new(move |outcome| {
+        OnDurable::new(move |outcome| {
             outcome.expect("the disk is sound");
             flight.land(clock.monotonic() - begun);
         }),
@@ -118,7 +118,7 @@ fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
     let log = LocalLog::open(&sim.env, dir, options, metrics.clone()).expect("open the log");
     let begun = Instant::now();
     for payload in payloads {
-        let done = Box::new(|outcome: Result<Position, _>| {
+        let done = OnDurable::new(|outcome| {
             outcome.expect("the disk is sound");
         });
         log.append(payload.clone(), done);

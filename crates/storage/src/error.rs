@@ -79,10 +79,23 @@ pub enum StorageError {
         /// What is wrong.
         what: String,
     },
-    /// An earlier write or sync failed; nothing is promised until the process restarts.
+    /// An earlier write or sync failed of what nobody holds any more; nothing is promised until the
+    /// process restarts.
     #[error("the log takes no writes until restart: {cause}")]
     Poisoned {
         /// The failure.
+        cause: String,
+    },
+    /// A write found no room on the disk or in the quota.
+    #[error("the disk is full, writes go on once it has room: {cause}")]
+    NoRoom {
+        /// What the system said.
+        cause: String,
+    },
+    /// A write or sync failed, and so did those that were tried since.
+    #[error("the disk fails, writes are tried again: {cause}")]
+    Failing {
+        /// The last failure.
         cause: String,
     },
     /// The disk is nearly full.
@@ -136,6 +149,7 @@ impl StorageError {
             Self::Locked { .. } | Self::NotWritable { .. } | Self::Backlog { .. } => {
                 ErrorKind::Unavailable
             }
+            Self::NoRoom { .. } | Self::Failing { .. } => ErrorKind::Unavailable,
             Self::Foreign { .. } | Self::Format { .. } => ErrorKind::Invalid,
             Self::Damaged { .. } | Self::DamagedPage { .. } | Self::Missing { .. } => {
                 ErrorKind::Corrupt

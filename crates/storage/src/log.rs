@@ -5,8 +5,10 @@
 //! until the queue is empty: under load groups grow by themselves, and an idle log costs nothing.
 //!
 //! Invariants: a callback hears `Ok` only after its block is as durable as [`SyncMode`] promises;
-//! positions ascend by one and none is given twice to two acknowledged blocks; after a failed write
-//! or sync nothing more is written or promised (a retried sync may lie), while reading goes on.
+//! positions ascend by one and none is given twice to two acknowledged blocks; a segment is written
+//! no more after a failed write or sync (a retried sync may lie): what it held without being durable
+//! is written again in a new one, from memory. Blocks that cannot be written wait ([`stall`]), new
+//! ones are refused meanwhile, and reading goes on.
 //! What a payload means is the head's affair; batches are condensed on their way to the disk.
 
 pub(crate) mod block;
@@ -17,6 +19,7 @@ mod metrics;
 pub(crate) mod recovery;
 pub(crate) mod scan;
 mod segment;
+mod stall;
 mod tail;
 mod writer;
 
@@ -26,6 +29,7 @@ mod tests;
 pub use block::PAYLOAD_BYTES_MAX;
 pub use metrics::LogMetrics;
 pub use segment::SegmentInfo;
+pub use stall::LogHealth;
 pub(crate) use tail::Tail;
 
 use crate::error::StorageError;
@@ -35,6 +39,7 @@ use firn_model::error::Error;
 use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use stall::{Fault, Stall};
 use std::time::Duration;
 use writer::Writer;
 
@@ -82,9 +87,12 @@ impl Default for LogOptions {
     }
 }
 
-/// Admissions between two looks at the free space; with it the space may shrink by 256 blocks
-/// unseen, which [`LogOptions::free_bytes_min`] covers for blocks of up to half a megabyte.
-const ADMISSIONS_PER_LOOK: u32 = 256;
+/// Between two looks at the free space at most: another program that writes 500 MB/s takes less
+/// meanwhile than [`LogOptions::free_bytes_min`].
+const LOOK_EACH: Duration = Duration::from_millis(250);
+
+/// Bytes taken between two looks at most.
+const LOOK_BYTES: usize = 8 << 20;
 
 /// A block that waits.
 pub(crate) struct Queued {
@@ -145,15 +153,20 @@ struct State {
     /// Threads that sleep until something changes.
     waiting: u32,
     poisoned: Option<String>,
+    /// Blocks of the queue cannot be written now.
+    stalled: Option<Stall>,
     closed: bool,
-    admissions: u32,
+    /// When the free space was looked at, on the monotonic clock, and bytes taken since.
+    looked_at: Duration,
+    bytes_since: usize,
     disk_full: bool,
 }
 
 impl State {
     fn must_wait_for(&self, bytes: usize, queue_bytes_max: usize) -> bool {
+        // A stalled log takes what was admitted before: it is in the head already.
         let full = self.queued_bytes > 0 && self.queued_bytes + bytes > queue_bytes_max;
-        full && self.refusal(bytes).is_none()
+        full && self.stalled.is_none() && self.refusal(bytes).is_none()
     }
 
     /// Why a block of `bytes` cannot be taken.
@@ -221,8 +234,10 @@ impl LocalLog {
                 writer: Some(Box::new(writer)),
                 waiting: 0,
                 poisoned: None,
+                stalled: None,
                 closed: false,
-                admissions: 0,
+                looked_at: Duration::ZERO,
+                bytes_since: LOOK_BYTES,
                 disk_full: false,
             }),
             changed: Condvar::new(),
@@ -247,9 +262,68 @@ impl LocalLog {
         self.0.catalog.oldest_before(to).is_some()
     }
 
-    /// Whether it refuses blocks because the disk is nearly full, as of the last look.
+    /// Whether it refuses blocks because the disk is full or nearly so, as of the last look.
     pub fn is_disk_full(&self) -> bool {
-        lock(&self.0.state).disk_full
+        let state = lock(&self.0.state);
+        let has_no_room = |stall: &Stall| stall.fault == Fault::NoRoom;
+        state.disk_full || state.stalled.as_ref().is_some_and(has_no_room)
+    }
+
+    /// Whether it takes blocks, and why not.
+    pub fn health(&self) -> LogHealth {
+        let state = lock(&self.0.state);
+        if let Some(cause) = &state.poisoned {
+            return LogHealth::Poisoned(cause.clone());
+        }
+        match &state.stalled {
+            Some(stall) => stall.health(),
+            None if state.disk_full => {
+                LogHealth::NoRoom("less space is free than must stay so".to_owned())
+            }
+            None => LogHealth::Sound,
+        }
+    }
+
+    /// Does what nobody asks for: looks at the free space, tries again to write what could not be
+    /// written, and says on disk that the newest blocks are durable. Its owner calls it once a
+    /// second.
+    pub fn tick(&self) {
+        // The state says what the look found.
+        let _ = self.look_at_free_space();
+        if let Some(commit) = self.next_attempt(false) {
+            commit.run();
+        }
+        self.vouch();
+    }
+
+    /// The job that writes what waits, if it is time to, or `at_once`.
+    fn next_attempt(&self, at_once: bool) -> Option<Commit> {
+        let now = self.0.env.clock.monotonic();
+        let mut state = lock(&self.0.state);
+        let stall = state.stalled.as_ref()?;
+        if !at_once && !stall.is_due(now) {
+            return None;
+        }
+        let writer = state.writer.take()?;
+        Some(Commit::new(self.0.clone(), writer))
+    }
+
+    /// See [`Writer::vouch`]; not while anything is written or waits.
+    fn vouch(&self) {
+        let mut state = lock(&self.0.state);
+        if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
+            return;
+        }
+        let Some(writer) = state.writer.take() else {
+            return;
+        };
+        drop(state);
+        let mut commit = Commit::new(self.0.clone(), writer);
+        if let Err(e) = commit.writer_mut().vouch() {
+            // The next block says it too, and meets what is wrong with the disk.
+            let _ = commit.writer_mut().step_back(&e);
+        }
+        self.0.give_back(commit);
     }
 
     /// Whether so much is queued that blocks of a few threads more might have to wait.
@@ -319,23 +393,28 @@ impl LocalLog {
                 None => state = self.wait(state),
             }
         };
-        let poisoned = state.poison();
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let refusal = state.poison().or(stalled);
         drop(state);
         let mut commit = Commit::new(self.0.clone(), writer);
-        let outcome = match poisoned {
-            Some(poisoned) => Err(poisoned),
-            None => commit.writer_mut().sync(),
+        let outcome = match refusal {
+            Some(refusal) => Err(refusal),
+            None => commit.writer_mut().sync().inspect_err(|e| {
+                // Only a log that acknowledges before it syncs has anything to sync here.
+                self.0.fail(e, Vec::new());
+            }),
         };
-        if let Err(e) = &outcome {
-            self.0.fail(e, Vec::new());
-        }
         self.0.give_back(commit);
         outcome
     }
 
-    /// A clean stop: takes no more blocks, waits until all are written, and syncs.
+    /// A clean stop: takes no more blocks, waits until all are written, and syncs. Fails if the
+    /// disk cannot write what waits.
     pub fn close(&self) -> Result<(), StorageError> {
         lock(&self.0.state).closed = true;
+        if let Some(commit) = self.next_attempt(true) {
+            commit.run();
+        }
         self.sync()
     }
 
@@ -361,8 +440,21 @@ impl LocalLog {
         let required = self.0.options.free_bytes_min;
         let free = self.0.env.disk.free_bytes(&self.0.dir).unwrap_or(u64::MAX);
         let full = free < required;
-        self.0.metrics.disk_full.set(i64::from(full));
-        lock(&self.0.state).disk_full = full;
+        let mut state = lock(&self.0.state);
+        let was_full = std::mem::replace(&mut state.disk_full, full);
+        (state.looked_at, state.bytes_since) = (self.0.env.clock.monotonic(), 0);
+        let is_shown = full || state.stalled.as_ref().is_some_and(|s| s.fault == Fault::NoRoom);
+        self.0.metrics.disk_full.set(i64::from(is_shown));
+        drop(state);
+        match (was_full, full) {
+            (false, true) => tracing::warn!(
+                free,
+                required,
+                "disk nearly full: writes are refused and go on by themselves once it has room"
+            ),
+            (true, false) => tracing::info!(free, "disk has room: writes are taken again"),
+            _ => {}
+        }
         if !full {
             return Ok(());
         }
@@ -393,40 +485,55 @@ impl LocalLog {
 }
 
 impl DurableLog for LocalLog {
-    fn append(&self, payload: Vec<u8>, done: OnDurable) {
+    fn append(&self, payload: Vec<u8>, mut done: OnDurable) {
         let mut state = lock(&self.0.state);
         while state.must_wait_for(payload.len(), self.0.options.queue_bytes_max) {
             state = self.wait(state);
         }
         if let Some(refusal) = state.refusal(payload.len()) {
             drop(state);
-            return done(Err(refusal.into()));
+            return done.done(Err(refusal.into()));
         }
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let delayed = stalled.and_then(|refusal| Some((done.take_delayed()?, refusal)));
         let position = state.next;
         state.next = position.next();
         state.queued_bytes += payload.len();
+        state.bytes_since += payload.len();
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
         state.queue.push(Queued {
             position,
             payload,
             done,
         });
-        let writer = state.writer.take();
+        let is_stalled = state.stalled.is_some();
+        let writer = state.writer.take_if(|_| !is_stalled);
         drop(state);
         if let Some(writer) = writer {
             self.0.spawn(Commit::new(self.0.clone(), writer));
         }
+        if let Some((delayed, refusal)) = delayed {
+            delayed(refusal.into());
+        }
     }
 
     fn admit(&self) -> Result<(), Error> {
-        let mut state = lock(&self.0.state);
+        let now = self.0.env.clock.monotonic();
+        let state = lock(&self.0.state);
         if let Some(refusal) = state.refusal(0) {
             return Err(refusal.into());
         }
-        state.admissions += 1;
-        if state.disk_full || state.admissions >= ADMISSIONS_PER_LOOK {
-            state.admissions = 0;
-            drop(state);
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let is_old = now.saturating_sub(state.looked_at) >= LOOK_EACH;
+        let must_look = state.disk_full || is_old || state.bytes_since >= LOOK_BYTES;
+        drop(state);
+        if let Some(stalled) = stalled {
+            if let Some(commit) = self.next_attempt(false) {
+                self.0.spawn(commit);
+            }
+            return Err(stalled.into());
+        }
+        if must_look {
             self.look_at_free_space()?;
         }
         Ok(())

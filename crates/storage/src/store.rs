@@ -43,7 +43,7 @@ use crate::fingerprint::HashKeys;
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::index::Index;
-use crate::log::{LocalLog, LogMetrics, LogOptions};
+use crate::log::{LocalLog, LogHealth, LogMetrics, LogOptions};
 use crate::sealed::Sealed;
 use crate::sealed::segments::Segments;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -234,6 +234,11 @@ impl Store {
     fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
+    }
+
+    /// Whether the log takes writes, and why not.
+    pub fn health(&self) -> LogHealth {
+        self.log.health()
     }
 
     /// What was found damaged since the store was opened, in the order in which it was met.

@@ -8,7 +8,7 @@
 mod seeds;
 
 use firn_model::env::sim::{self, Sim, SimRng};
-use firn_model::log::{DurableLog, Position};
+use firn_model::log::{DurableLog, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn written(rng: &SimRng) -> (Sim, Blocks, Vec<PathBuf>) {
         let bytes = rng.below(200);
         let payload: Vec<u8> = (0..bytes).map(|_| rng.below(256) as u8).collect();
         blocks.insert(Position(number), payload.clone());
-        log.append(payload, Box::new(|outcome| assert!(outcome.is_ok())));
+        log.append(payload, OnDurable::new(|outcome| assert!(outcome.is_ok())));
     }
     log.close().expect("the disk is sound");
     let segments = log.segments().into_iter().map(|s| s.path).collect();
@@ -123,7 +123,7 @@ fn log_with_random_damage_yields_only_what_was_written() {
         let payload = b"appended after the damage".to_vec();
         log.append(
             payload.clone(),
-            Box::new(|outcome| assert!(outcome.is_ok())),
+            OnDurable::new(|outcome| assert!(outcome.is_ok())),
         );
         blocks.insert(log.last_position(), payload);
         sim.disk.crash();

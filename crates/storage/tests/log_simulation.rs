@@ -10,7 +10,7 @@ mod seeds;
 
 use firn_model::env::Compute;
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
-use firn_model::log::{DurableLog, Position};
+use firn_model::log::{DurableLog, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,7 +134,7 @@ impl History {
             let answers = self.answers.clone();
             self.log().append(
                 payload,
-                Box::new(move |outcome| {
+                OnDurable::new(move |outcome| {
                     let mut answers = answers.lock().expect("no callback panics");
                     answers.push((id, outcome.ok()));
                 }),

@@ -7,8 +7,9 @@
 //! or nothing; a ticket resolves when the watermark has passed its batch, so what was acked is seen
 //! by every later reader.
 //!
-//! After a block could not be made durable its number never completes: the watermark stands, reads
-//! go on, and every ticket fails.
+//! While a block cannot be written the watermark stands, reads go on, and tickets are refused early;
+//! once it is durable its batch becomes visible with all behind it. After a block that can never be
+//! durable the watermark stands for good.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -30,6 +31,8 @@ struct State {
     durable: VecDeque<(Position, u64)>,
     visible_position: Position,
     failure: Option<Error>,
+    /// Why blocks wait to be written, while they do.
+    delay: Option<Error>,
 }
 
 /// The watermark of a store.
@@ -113,6 +116,12 @@ impl Watermark {
             drop(state);
             return resolver.resolve(Err(failure));
         }
+        if position.is_some() {
+            state.delay = None;
+        } else if let Some(delay) = &state.delay {
+            // It became durable with batches that wait.
+            resolver.refuse_early(delay.clone());
+        }
         state.complete.insert(sequence);
         state.waiting.insert(sequence, (resolver, appended));
         state
@@ -135,6 +144,16 @@ impl Watermark {
         drop(state);
         for (resolver, appended) in done.into_values() {
             resolver.resolve(Ok(appended));
+        }
+    }
+
+    /// The block of a batch waits for a disk that cannot write: whoever waits for that batch, or for
+    /// one behind it, is told so. All of them become visible once the block is durable.
+    pub(crate) fn delay(&self, reason: &Error) {
+        let mut state = self.lock();
+        state.delay = Some(reason.clone());
+        for (resolver, _) in state.waiting.values() {
+            resolver.refuse_early(reason.clone());
         }
     }
 

@@ -1,13 +1,15 @@
 //! The job that commits groups until the queue is empty.
 //!
 //! Invariants: there is one at most, because it holds the only writer; the writer is back in its
-//! place only when the queue is empty; callbacks run in order of position and outside the lock. A
-//! job that is unwound by a panic poisons the log, so that nobody waits for it.
+//! place only when the queue is empty or the log is stalled; callbacks run in order of position and
+//! outside the lock. A job that is unwound by a panic poisons the log, so that nobody waits for it.
 
+use super::stall::{Fault, Stall};
 use super::writer::Writer;
 use super::{Queued, Shared, State, lock};
 use crate::error::StorageError;
 use firn_model::env::Work;
+use firn_model::error::Error;
 use std::sync::Arc;
 
 /// See the module.
@@ -31,17 +33,70 @@ impl Commit {
             .expect("taken only by run and drop, which end the job")
     }
 
-    /// Commits groups until none is left.
-    fn run(mut self) {
+    /// Commits groups until none is left, or none can be written.
+    pub(crate) fn run(mut self) {
         while let Some(group) = self.next_group() {
-            match self.writer_mut().write(&group) {
+            match self.write(&group) {
                 Ok(()) => {
+                    self.shared.go_on();
                     for queued in group {
-                        (queued.done)(Ok(queued.position));
+                        queued.done.done(Ok(queued.position));
                     }
                 }
-                Err(e) => self.shared.fail(&e, group),
+                Err(e) => match self.writer_mut().step_back(&e) {
+                    Some(fault) => return self.stall(fault, &e, group),
+                    None => self.shared.fail(&e, group),
+                },
             }
+        }
+    }
+
+    /// Writes a group. A segment whose write or sync failed is given up at once for a new one.
+    fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
+        let stalled = lock(&self.shared.state).stalled.as_ref().map(|s| s.fault);
+        let writer = self
+            .writer
+            .as_mut()
+            .expect("taken only by run and drop, which end the job");
+        if let Some(fault) = stalled {
+            writer.prepare(fault)?;
+        }
+        let outcome = writer.write(group);
+        match &outcome {
+            Err(e) if writer.step_back(e) == Some(Fault::Failed) => {
+                self.shared.metrics.faults.inc();
+                tracing::error!(error = %e, "write the group again in a new segment");
+                writer.prepare(Fault::Failed)?;
+                writer.write(group)
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Ends the job: `group` and what queued up behind it waits until the disk can write.
+    fn stall(mut self, fault: Fault, error: &StorageError, group: Vec<Queued>) {
+        let now = self.shared.env.clock.monotonic();
+        let mut state = lock(&self.shared.state);
+        let stall = Stall::new(fault, error, state.stalled.as_ref(), now);
+        if state.stalled.as_ref().map(|before| before.fault) != Some(fault) {
+            stall.announce();
+        }
+        let refusal = Error::from(stall.refusal());
+        state.stalled = Some(stall);
+        let behind = std::mem::replace(&mut state.queue, group);
+        state.queue.extend(behind);
+        state.queued_bytes = state.queue.iter().map(|q| q.payload.len()).sum();
+        let queue = state.queue.iter_mut();
+        let delayed: Vec<_> = queue.filter_map(|q| q.done.take_delayed()).collect();
+        let metrics = &self.shared.metrics;
+        metrics.queued_bytes.set(state.queued_bytes as i64);
+        metrics.stalled.set(1);
+        metrics.disk_full.set(i64::from(fault == Fault::NoRoom));
+        state.writer = self.writer.take();
+        self.shared.signal(&state);
+        drop(state);
+        for delayed in delayed {
+            delayed(refusal.clone());
         }
     }
 
@@ -85,13 +140,23 @@ impl Shared {
     pub(crate) fn give_back(&self, mut commit: Commit) {
         {
             let mut state = lock(&self.state);
-            if state.queue.is_empty() {
+            if state.queue.is_empty() || state.stalled.is_some() {
                 state.writer = commit.writer.take();
                 self.signal(&state);
                 return;
             }
         }
         self.spawn(commit);
+    }
+
+    /// A group was written: the log is not stalled, if it was.
+    fn go_on(&self) {
+        let Some(stall) = lock(&self.state).stalled.take() else {
+            return;
+        };
+        self.metrics.stalled.set(0);
+        self.metrics.disk_full.set(0);
+        tracing::info!(after = %stall.cause, "the log writes again");
     }
 
     /// Runs `commit` on the log's thread.
@@ -110,7 +175,11 @@ impl Shared {
         let waiting = {
             let mut state = lock(&self.state);
             if state.poisoned.is_none() {
-                tracing::error!(%cause, "log poisoned: writes are refused until restart");
+                tracing::error!(
+                    %cause,
+                    "log poisoned: writes are refused until restart; look at the system's log and \
+                     the disk, then restart Firn"
+                );
                 state.poisoned = Some(cause.clone());
             }
             state.queued_bytes = 0;
@@ -121,7 +190,7 @@ impl Shared {
         self.metrics.queued_bytes.set(0);
         for queued in group.into_iter().chain(waiting) {
             let cause = cause.clone();
-            (queued.done)(Err(StorageError::Poisoned { cause }.into()));
+            queued.done.done(Err(StorageError::Poisoned { cause }.into()));
         }
     }
 }

@@ -22,8 +22,12 @@ pub struct LogMetrics {
     pub size_bytes: Gauge,
     /// 1 after a failed write or sync.
     pub poisoned: Gauge,
-    /// 1 while writes are refused because the disk is nearly full.
+    /// 1 while writes are refused because the disk is full, or nearly so.
     pub disk_full: Gauge,
+    /// 1 while blocks wait in memory for a disk that cannot write.
+    pub stalled: Gauge,
+    /// Writes and syncs that failed for another reason than want of room.
+    pub faults: Counter,
     /// Stretches of damage met while reading.
     pub damages: Counter,
 }
@@ -77,6 +81,16 @@ impl Collect for LogMetrics {
                 "firn_storage_wal_disk_full",
                 "Whether the log refuses writes until the disk has space again.",
                 gauge(&self.disk_full),
+            ),
+            (
+                "firn_storage_wal_stalled",
+                "Whether blocks wait in memory because the disk is full or fails.",
+                gauge(&self.stalled),
+            ),
+            (
+                "firn_storage_wal_faults_total",
+                "Failed writes and syncs of the log, other than for want of room.",
+                counter(&self.faults),
             ),
             (
                 "firn_storage_wal_damages_total",

@@ -198,7 +198,9 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
             continue;
         };
         let expected = match header.kind {
-            BlockKind::Padding => survey.last,
+            // Padding has the position of the block before, or of the next one: then it only says
+            // that all before is durable.
+            BlockKind::Padding if header.position == survey.last => survey.last,
             _ => survey.last.next(),
         };
         torn |= header.position != expected && survey.last >= durable;
@@ -207,11 +209,15 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
             continue;
         }
         survey.end = offset + header.block_bytes();
-        survey.last = survey.last.max(header.position);
+        if header.kind != BlockKind::Padding {
+            survey.last = survey.last.max(header.position);
+        }
         if header.position <= durable {
             survey.durable_end = survey.end;
         }
     }
+    // Those positions were given, whatever is left of their blocks.
+    survey.last = survey.last.max(durable);
     survey.unreadable = scanner.unreadable();
     survey
 }

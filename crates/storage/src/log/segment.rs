@@ -112,7 +112,7 @@ impl Reader {
                 self.damaged(0, "the file header is not sound".to_owned())
             ));
         }
-        while let Some(found) = self.scanner.next() {
+        while let Some(found) = self.next_found() {
             match found {
                 Found::Damage(range) => {
                     let what = format!("{} bytes are no block", range.end - range.start);
@@ -130,6 +130,16 @@ impl Reader {
                 to: next.previous(),
             })
         })
+    }
+
+    /// The next thing in the file, up to where the next segment begins: what lies behind that was
+    /// given up after a failed write or sync, and was written again there.
+    fn next_found(&mut self) -> Option<Found> {
+        let is_done = self.segment.next.is_some_and(|next| self.expected >= next);
+        if is_done {
+            return None;
+        }
+        self.scanner.next()
     }
 
     fn block(&mut self, offset: u64, header: &BlockHeader) -> Result<LogBlock, StorageError> {

@@ -33,7 +33,7 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
     let sink = answers.clone();
     log.append(
         payload.to_vec(),
-        Box::new(move |outcome| lock(&sink).push(outcome)),
+        OnDurable::new(move |outcome| lock(&sink).push(outcome)),
     );
     answers
 }
@@ -42,6 +42,14 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
 fn unpadded() -> LogOptions {
     LogOptions {
         sync: SyncMode::Interval(Duration::ZERO),
+        ..LogOptions::default()
+    }
+}
+
+/// Blocks are acknowledged long before they are synced.
+fn unpadded_later() -> LogOptions {
+    LogOptions {
+        sync: SyncMode::Interval(Duration::from_secs(3_600)),
         ..LogOptions::default()
     }
 }
@@ -148,52 +156,168 @@ fn log_in_another_format_is_refused() {
     }
 }
 
-/// After the fault every append is refused, the blocks before it are still read, and a restart
-/// takes blocks again.
+/// What a log in `mode` answers to a block during `fault`, with the health that it is in then.
 #[track_caller]
-fn check_poison(fault: impl FnOnce(&Sim), cause: &str) {
+fn check_fault(
+    mode: SyncMode,
+    fault: impl FnOnce(&Sim),
+    expected: Result<(), &str>,
+    health: LogHealth,
+) -> (Sim, LocalLog) {
     let sim = world();
-    let log = open(&sim, LogOptions::default()).unwrap();
+    let options = LogOptions {
+        sync: mode,
+        ..LogOptions::default()
+    };
+    let log = open(&sim, options).unwrap();
     append(&log, b"before");
     fault(&sim);
-    for _ in 0..2 {
-        let refusal = lock(&append(&log, b"lost"))[0].clone().unwrap_err();
-        assert_eq!(refusal.kind, ErrorKind::Unavailable);
-        let expected = format!("the log takes no writes until restart: {cause}");
-        assert_eq!(refusal.message, expected);
-        assert_eq!(log.admit().unwrap_err().message, expected);
+    let answers = Answers::default();
+    let (done, delayed) = (answers.clone(), answers.clone());
+    let hears = OnDurable::new(move |outcome| lock(&done).push(outcome));
+    let hears = hears.or_delayed(move |e| lock(&delayed).push(Err(e)));
+    log.append(b"hit".to_vec(), hears);
+    let answer = lock(&answers)[0].clone();
+    let heard = answer.as_ref().map(|_| ()).map_err(|e| e.message.as_str());
+    assert_eq!(heard, expected);
+    if let Err(e) = &answer {
+        assert_eq!(e.kind, ErrorKind::Unavailable);
+        assert_eq!(log.admit().unwrap_err().message, e.message);
     }
+    assert_eq!(log.health(), health);
+    (sim, log)
+}
+
+/// The block that was delayed, and one behind it, are there once the disk writes again, and after
+/// a crash.
+#[track_caller]
+fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
+    let behind = append(&log, b"behind");
+    assert!(lock(&behind).is_empty(), "it waits");
     assert_eq!(contents(&log), ["before"]);
-    assert_eq!(log.0.metrics.poisoned.get(), 1);
-    sim.disk.set_capacity_bytes(u64::MAX);
+    log.tick();
+    assert!(lock(&behind).is_empty(), "it is not time to try again");
+    sim.clock.advance_ms(60_000);
+    log.tick();
+    assert_eq!(*lock(&behind), [Ok(Position(3))]);
+    assert_eq!(log.health(), LogHealth::Sound);
+    assert!(log.admit().is_ok());
+    let held = ["before", "hit", "behind"];
+    assert_eq!(contents(&log), held);
+    log.sync().unwrap();
+    drop(log);
     sim.disk.crash();
-    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&open(sim, options).unwrap()), held);
+}
+
+#[test]
+fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
+    let cause = format!("write segment {FIRST_SEGMENT}: no storage space");
+    let refusal = format!("the disk is full, writes go on once it has room: {cause}");
+    let no_room = |sim: &Sim| sim.disk.set_free_bytes(7);
+    let health = LogHealth::NoRoom(cause.clone());
+    for sync in [SyncMode::Always, SyncMode::None] {
+        let (sim, log) = check_fault(sync, no_room, Err(&refusal), health.clone());
+        assert!(log.is_disk_full());
+        sim.clock.advance_ms(60_000);
+        log.tick();
+        assert_eq!(log.health(), LogHealth::NoRoom(cause.clone()));
+        sim.disk.set_capacity_bytes(u64::MAX);
+        let options = LogOptions {
+            sync,
+            ..LogOptions::default()
+        };
+        check_goes_on(&sim, log, options);
+    }
+}
+
+#[test]
+fn log_after_one_failed_write_or_sync_writes_the_group_in_a_new_segment() {
+    for operation in [Operation::Write, Operation::Sync] {
+        let once = |sim: &Sim| sim.disk.fail_after(operation, 0);
+        let (sim, log) = check_fault(SyncMode::Always, once, Ok(()), LogHealth::Sound);
+        assert_eq!(log.segments().len(), 2);
+        assert_eq!(log.0.metrics.faults.get(), 1);
+        append(&log, b"after");
+        let held = ["before", "hit", "after"];
+        assert_eq!(contents(&log), held);
+        drop(log);
+        sim.disk.crash();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        assert_eq!(contents(&log), held);
+    }
+}
+
+#[test]
+fn log_on_a_disk_that_goes_on_failing_keeps_what_it_took_until_it_writes() {
+    let cause = "sync segment wal/00000000000000000002.wal: input/output error";
+    let refusal = format!("the disk fails, writes are tried again: {cause}");
+    let always = |sim: &Sim| sim.disk.fail_always(Operation::Sync, true);
+    let health = LogHealth::Failing(cause.to_owned());
+    let (sim, log) = check_fault(SyncMode::Always, always, Err(&refusal), health);
+    sim.clock.advance_ms(60_000);
+    log.tick();
+    assert!(matches!(log.health(), LogHealth::Failing(_)));
+    sim.disk.fail_always(Operation::Sync, false);
+    check_goes_on(&sim, log, LogOptions::default());
+}
+
+#[test]
+fn log_that_acknowledged_what_a_failed_sync_lost_is_poisoned() {
+    let sim = world();
+    let log = open(&sim, unpadded_later()).unwrap();
+    append(&log, b"acknowledged");
+    sim.disk.fail_after(Operation::Sync, 0);
+    let cause = format!("sync segment {FIRST_SEGMENT}: input/output error");
+    assert_eq!(log.sync().unwrap_err().to_string(), cause);
+    let refusal = lock(&append(&log, b"lost"))[0].clone().unwrap_err();
+    let expected = format!("the log takes no writes until restart: {cause}");
+    assert_eq!(refusal.message, expected);
+    assert_eq!(log.health(), LogHealth::Poisoned(cause));
+    assert_eq!(log.0.metrics.poisoned.get(), 1);
+    assert_eq!(contents(&log), ["acknowledged"]);
+    sim.disk.crash();
+    let log = open(&sim, unpadded_later()).unwrap();
     assert!(lock(&append(&log, b"after"))[0].is_ok());
 }
 
 #[test]
-fn log_after_a_failed_write_sync_or_full_disk_is_poisoned() {
-    check_poison(
-        |sim| sim.disk.fail_after(Operation::Sync, 0),
-        &format!("sync segment {FIRST_SEGMENT}: input/output error"),
-    );
-    check_poison(
-        |sim| sim.disk.fail_after(Operation::Write, 0),
-        &format!("write segment {FIRST_SEGMENT}: input/output error"),
-    );
-    check_poison(
-        |sim| sim.disk.set_capacity_bytes(60),
-        &format!("write segment {FIRST_SEGMENT}: no storage space"),
-    );
+fn log_that_ticked_tells_damage_to_its_last_block_from_a_torn_one() {
+    for sync in [SyncMode::Always, SyncMode::Interval(Duration::ZERO)] {
+        let options = LogOptions {
+            sync,
+            ..LogOptions::default()
+        };
+        let sim = world();
+        let log = open(&sim, options).unwrap();
+        append(&log, b"kept");
+        append(&log, b"last");
+        log.tick();
+        let bytes = log.segments()[0].bytes;
+        log.tick();
+        assert_eq!(log.segments()[0].bytes, bytes, "it is said once");
+        drop(log);
+        sim.disk.kill();
+        let path = Path::new(FIRST_SEGMENT);
+        let mut bytes = sim.disk.contents(path).unwrap();
+        let at = bytes.windows(4).position(|w| w == b"last").unwrap();
+        bytes[at] ^= 1;
+        sim.disk.overwrite(path, &bytes);
+        let log = open(&sim, options).unwrap();
+        assert_eq!(contents(&log), ["kept", "!"]);
+        assert_eq!(*lock(&append(&log, b"next")), [Ok(Position(3))]);
+        assert_eq!(contents(&log), ["kept", "!", "next"]);
+    }
 }
 
 #[test]
 fn log_on_a_nearly_full_disk_refuses_until_there_is_space() {
     let sim = world();
     let log = open(&sim, LogOptions::default()).unwrap();
+    assert!(log.admit().is_ok());
     sim.disk.set_capacity_bytes(1 << 20);
-    let refusals = (0..ADMISSIONS_PER_LOOK).filter(|_| log.admit().is_err());
-    assert_eq!(refusals.count(), 1);
+    assert!(log.admit().is_ok(), "it looked just now");
+    sim.clock.advance_ms(250);
     let refusal = log.admit().unwrap_err();
     assert_eq!(refusal.kind, ErrorKind::Unavailable);
     assert_eq!(
@@ -305,7 +429,7 @@ fn log_with_many_writers_acknowledges_every_block_once() {
             let sink = answers.clone();
             log.append(
                 vec![b'x'; 200],
-                Box::new(move |outcome| lock(&sink).push(outcome)),
+                OnDurable::new(move |outcome| lock(&sink).push(outcome)),
             );
         }
     });

@@ -2,18 +2,20 @@
 //!
 //! Owned by whoever commits at the moment, so no lock is held while the disk works. Invariants: a
 //! segment is synced before the next one is created; `durable` never runs ahead of what a sync
-//! confirmed; after an error the writer is used no more.
+//! confirmed; after an error the writer steps back to the last group that was written whole.
 
 use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, Place};
 use super::condense::Condenser;
 use super::file_header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use super::metrics::LogMetrics;
 use super::segment;
+use super::stall::Fault;
 use super::{Catalog, PAYLOAD_BYTES_MAX, Queued, SyncMode};
 use crate::error::StorageError;
 use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +44,12 @@ pub(crate) struct Writer {
     offset: u64,
     last: Position,
     durable: Position,
+    /// The newest position that some block says is durable.
+    vouched: Position,
+    /// The end of what was written whole: offset and position.
+    kept: (u64, Position),
+    /// The last thing that failed was a sync.
+    has_failed_sync: bool,
     last_sync: Duration,
     buffer: Vec<u8>,
     condenser: Condenser,
@@ -71,6 +79,9 @@ impl Writer {
             offset: start.offset,
             last: start.last,
             durable: start.last,
+            vouched: start.last.previous(),
+            kept: (start.offset, start.last),
+            has_failed_sync: false,
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
             condenser: Condenser::default(),
@@ -78,9 +89,11 @@ impl Writer {
         }
     }
 
-    /// Writes a group in order and syncs it as the mode says.
+    /// Writes a group in order and syncs it as the mode says. What of it was written before is
+    /// passed over.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
-        for queued in group {
+        let written = self.last;
+        for queued in group.iter().filter(|queued| queued.position > written) {
             self.last = queued.position;
             self.encode_payload(&queued.payload);
             if self.buffer.len() >= WRITE_BYTES {
@@ -99,9 +112,74 @@ impl Writer {
         if due {
             self.sync()?;
         }
+        self.kept = (self.offset, self.last);
         self.catalog.grow(self.offset);
         self.metrics.blocks.add(group.len() as u64);
         self.metrics.groups.inc();
+        Ok(())
+    }
+
+    /// After an error: forgets what was written since the last group that was written whole. Says
+    /// how to go on; `None` if nothing can be promised any more, because blocks before that group
+    /// are neither known to be durable nor held by anyone.
+    pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
+        self.buffer.clear();
+        self.condenser.begin();
+        (self.offset, self.last) = self.kept;
+        let has_no_room = matches!(
+            error,
+            StorageError::Io { source, .. }
+                if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        );
+        match (has_no_room, self.has_failed_sync) {
+            (true, false) => Some(Fault::NoRoom),
+            (_, true) if self.durable < self.last => None,
+            _ => Some(Fault::Failed),
+        }
+    }
+
+    /// Makes ready to write again after [`Writer::step_back`]. What a failed write left behind the
+    /// end is cut off; a segment that failed is left as it is, and its end is where the next one
+    /// begins.
+    pub(crate) fn prepare(&mut self, fault: Fault) -> Result<(), StorageError> {
+        let cut = || {
+            if self.file.len()? > self.offset {
+                self.file.set_len(self.offset)?;
+            }
+            Ok(())
+        };
+        match fault {
+            Fault::NoRoom => cut().map_err(StorageError::io("cut segment", &self.path())),
+            Fault::Failed => {
+                self.sync()?;
+                self.begin_segment()
+            }
+        }
+    }
+
+    /// Says durably enough for the end of the process, if no block does yet, that all blocks are
+    /// durable: without it nobody could tell damage to the last ones from a write that was cut off.
+    pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
+        if self.durable < self.last || self.vouched >= self.last {
+            return Ok(());
+        }
+        let sector = self.file.sector_bytes();
+        let least = self.offset + BLOCK_HEADER_BYTES as u64;
+        let zeros = least.next_multiple_of(sector) - least;
+        let place = Place {
+            first: self.first,
+            offset: self.offset,
+        };
+        let (position, zeros) = (self.last.next(), vec![0; zeros as usize]);
+        block::encode(place, position, 0, BlockKind::Padding, &zeros, &mut self.buffer);
+        self.file
+            .write_all_at(self.offset, &self.buffer)
+            .map_err(StorageError::io("write segment", &self.path()))?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.vouched = self.last;
+        self.kept = (self.offset, self.last);
+        self.catalog.grow(self.offset);
         Ok(())
     }
 
@@ -126,6 +204,7 @@ impl Writer {
             offset: self.offset + self.buffer.len() as u64,
         };
         let unsynced = self.last.previous().0.saturating_sub(self.durable.0);
+        self.vouched = self.durable;
         block::encode(
             place,
             self.last,
@@ -155,9 +234,9 @@ impl Writer {
             return Ok(());
         }
         let start = self.env.clock.monotonic();
-        self.file
-            .sync_data()
-            .map_err(StorageError::io("sync segment", &self.path()))?;
+        let synced = self.file.sync_data();
+        self.has_failed_sync = synced.is_err();
+        synced.map_err(StorageError::io("sync segment", &self.path()))?;
         self.last_sync = self.env.clock.monotonic();
         self.metrics
             .fsync_duration
@@ -183,14 +262,34 @@ impl Writer {
     fn rotate(&mut self) -> Result<(), StorageError> {
         self.flush()?;
         self.sync()?;
+        self.kept = (self.offset, self.last);
         self.catalog.grow(self.offset);
-        self.first = self.last.next();
-        self.file = create_segment(&self.env, &self.dir, self.first, self.sync)?;
+        self.begin_segment()
+    }
+
+    /// Goes on in a segment of its own behind the last block, which is durable.
+    fn begin_segment(&mut self) -> Result<(), StorageError> {
+        let first = self.last.next();
+        // What an attempt that failed left there holds nothing that was promised.
+        let path = self.dir.join(segment::file_name(first));
+        match self.env.disk.remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(StorageError::io("remove segment", &path)(e));
+            }
+            _ => {}
+        }
+        self.file = create_segment(&self.env, &self.dir, first, self.sync)?;
         self.offset = FILE_HEADER_BYTES;
+        self.kept = (self.offset, self.last);
+        // A segment says of those before it that they are durable.
+        self.vouched = self.last;
         if !trial::has(Flaw::KeepsContext) {
             self.condenser.begin();
         }
-        self.catalog.push(self.first, self.offset);
+        match std::mem::replace(&mut self.first, first) == first {
+            true => self.catalog.grow(self.offset),
+            false => self.catalog.push(first, self.offset),
+        }
         Ok(())
     }
 

@@ -36,7 +36,7 @@ use crate::sync::atomic::Ordering;
 use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
-use firn_model::log::DurableLog;
+use firn_model::log::{DurableLog, OnDurable};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
 use scratch::Outcome;
@@ -273,18 +273,21 @@ impl Store {
             return ticket;
         }
         let payload = encoder.finish();
-        self.log.append(
-            payload,
-            Box::new(move |outcome| match outcome {
-                Ok(position) => {
-                    if let Some(exemplars) = exemplars {
-                        exemplars.keep(position);
-                    }
-                    taken.complete(Some(position), resolver, appended);
+        let (early, watermark) = (resolver.early(), self.watermark.clone());
+        let done = OnDurable::new(move |outcome| match outcome {
+            Ok(position) => {
+                if let Some(exemplars) = exemplars {
+                    exemplars.keep(position);
                 }
-                Err(e) => taken.fail(e, resolver),
-            }),
-        );
+                taken.complete(Some(position), resolver, appended);
+            }
+            Err(e) => taken.fail(e, resolver),
+        });
+        let done = done.or_delayed(move |reason| {
+            watermark.delay(&reason);
+            early.refuse(reason);
+        });
+        self.log.append(payload, done);
         ticket
     }
 }

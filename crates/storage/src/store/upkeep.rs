@@ -84,6 +84,7 @@ impl Store {
             .into_iter()
             .filter_map(|g| self.index.sweep(g))
             .collect();
+        self.log.tick();
         if self.options.sync == SyncMode::Interval
             && let Err(e) = self.log.sync()
         {

@@ -6,7 +6,9 @@
 //! renamed or removed without [`Disk::sync_dir`]. A failed sync forgets changes while the process
 //! goes on seeing them, as real page caches do.
 //!
-//! Not modelled: bytes that rot by themselves (use [`SimDisk::overwrite`]) and folders that vanish.
+//! At rest a test changes bytes ([`SimDisk::overwrite`]), makes them unreadable
+//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Not modelled: folders that
+//! vanish.
 
 mod file;
 mod state;
@@ -17,6 +19,7 @@ use crate::env::{DirLock, Disk, File, OpenMode};
 use file::{SimFile, SimLock};
 use state::{FileState, Mercy, NameChange, Power, State, disk_fails, lock, rename};
 use std::io::{ErrorKind, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -68,6 +71,35 @@ impl SimDisk {
         self.state().failures.insert(operation, count);
     }
 
+    /// Every operation of this kind fails as a disk fails (EIO), until told otherwise.
+    pub fn fail_always(&self, operation: Operation, fails: bool) {
+        let mut state = self.state();
+        match fails {
+            true => state.failing.insert(operation),
+            false => state.failing.remove(&operation),
+        };
+    }
+
+    /// Reads of any of these bytes of a file fail (EIO); none do again with `None`.
+    pub fn set_unreadable(&self, path: &Path, bytes: Option<Range<u64>>) {
+        let mut state = self.state();
+        if let Ok(inode) = state.find(path) {
+            state.files[inode].unreadable = bytes;
+        }
+    }
+
+    /// A file is gone, as if it had never been there.
+    pub fn lose(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.durable_names.remove(path);
+    }
+
+    /// The files, sorted.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+
     /// Files may take so many bytes together; writes beyond fail with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state().capacity_bytes = bytes;
@@ -104,6 +136,7 @@ impl SimDisk {
             seen: bytes.to_vec(),
             durable: bytes.to_vec(),
             pending: Vec::new(),
+            unreadable: None,
         });
         let inode = state.files.len() - 1;
         state.names.insert(path.to_path_buf(), inode);

@@ -1,6 +1,7 @@
-//! Sealing on a disk that is nearly full.
+//! A disk that is full, or nearly so.
 
 use super::*;
+use crate::log::LogHealth;
 
 const MIB: u64 = 1 << 20;
 const MINUTE: i64 = 60_000;
@@ -28,7 +29,7 @@ fn outcomes(store: &Store) -> (u64, u64) {
 fn sealing_that_would_eat_the_reserve_of_the_log_waits_and_tries_again_later() {
     let sim = sim::env(1);
     let store = store_with_a_window(&sim);
-    sim.disk.set_free_bytes(128 * MIB - 1);
+    sim.disk.set_free_bytes(64 * MIB - 1);
     store.tick();
     store.tick();
     assert_eq!(outcomes(&store), (1, 0));
@@ -47,7 +48,8 @@ fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
     store.tick();
     sim.disk.set_free_bytes(100 * MIB);
     let mut is_refused = false;
-    for time in 0..1_000 {
+    for time in 0..10 {
+        sim.clock.advance_ms(if time == 5 { 250 } else { 0 });
         let one = batch(&[("a", &[(time, 1.0)])]);
         is_refused |= store
             .append(&TenantId::anonymous(), &one, ALWAYS)
@@ -60,4 +62,33 @@ fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
     assert_eq!(outcomes(&store), (0, 1));
     assert_eq!(store.metrics.chunk_memory.get(), 0);
     assert_eq!(contents(&store, TimeRange::ALL), held);
+}
+
+#[test]
+fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    let send = |time| {
+        let one = batch(&[("a", &[(time, time as f64)])]);
+        store.append(&TenantId::anonymous(), &one, ALWAYS).wait()
+    };
+    assert!(send(1).is_ok());
+    sim.disk.set_free_bytes(7);
+    let refusal = send(2).unwrap_err();
+    assert_eq!(refusal.kind, ErrorKind::Unavailable);
+    assert!(refusal.message.starts_with("the disk is full, "), "{}", refusal.message);
+    assert!(send(3).is_err(), "refused before it touches the head");
+    assert!(matches!(store.health(), LogHealth::NoRoom(_)));
+    assert_eq!(contents(&store, TimeRange::ALL)[0].1, [(1, 1.0)]);
+    sim.disk.set_capacity_bytes(u64::MAX);
+    sim.clock.advance_ms(1_000);
+    store.tick();
+    assert_eq!(store.health(), LogHealth::Sound);
+    // What the sender tries again is there already.
+    assert_eq!(send(2).unwrap().stored, 1);
+    assert!(send(3).is_ok());
+    drop(store);
+    sim.disk.crash();
+    let held = contents(&open(&sim, options()), TimeRange::ALL);
+    assert_eq!(held[0].1, [(1, 1.0), (2, 2.0), (3, 3.0)]);
 }

@@ -5,6 +5,7 @@
 use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails, lock};
 use crate::env::{DirLock, File};
 use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -65,9 +66,15 @@ impl File for SimFile {
         if state.fails(Operation::Read) {
             return Err(disk_fails());
         }
-        let seen = &state.files[self.inode].seen;
+        let file = &state.files[self.inode];
+        let seen = &file.seen;
         let start = seen.len().min(offset as usize);
         let count = into.len().min(seen.len() - start);
+        let asked = start as u64..(start + count) as u64;
+        let is_in = |bad: &Range<u64>| bad.start < asked.end && asked.start < bad.end;
+        if file.unreadable.as_ref().is_some_and(is_in) {
+            return Err(disk_fails());
+        }
         into[..count].copy_from_slice(&seen[start..start + count]);
         Ok(count)
     }

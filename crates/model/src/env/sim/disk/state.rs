@@ -6,6 +6,7 @@
 use crate::env::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -42,6 +43,8 @@ pub(super) struct State {
     pub(super) power: Power,
     /// Operations until the one that fails.
     pub(super) failures: BTreeMap<Operation, u64>,
+    /// Operations that fail until told otherwise.
+    pub(super) failing: BTreeSet<Operation>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +52,8 @@ pub(super) struct FileState {
     pub(super) seen: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) pending: Vec<Change>,
+    /// Reads of any of these bytes fail.
+    pub(super) unreadable: Option<Range<u64>>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +102,7 @@ impl State {
             syncs_lie: false,
             power: Power::On,
             failures: BTreeMap::new(),
+            failing: BTreeSet::new(),
         }
     }
 
@@ -171,6 +177,9 @@ impl State {
 
     /// Whether an operation is the one ordered to fail.
     pub(super) fn fails(&mut self, operation: Operation) -> bool {
+        if self.failing.contains(&operation) {
+            return true;
+        }
         match self.failures.get_mut(&operation) {
             None => false,
             Some(0) => {
