@@ -3,14 +3,16 @@
 //! The blocks are those of the log, numbered on from the number in the file's name, and each says
 //! how many before it were not known to be durable. So what is found after a stop of any kind is
 //! judged as the log judges its newest segment: damage to what was durable is reported and kept,
-//! and the torn tail of a group that nobody relied on is cut off. Invariant: after
-//! [`BlockFile::recover`] or [`BlockFile::sync`] returned, every block in the file is durable. A
-//! file whose write or sync failed is not written again.
+//! and the torn tail of a group that nobody relied on is cut off. Each sync is followed by a block
+//! that says that all before it is durable. Invariants: after [`BlockFile::recover`] or
+//! [`BlockFile::sync`] returned, every block in the file is durable. A file whose write or sync failed
+//! is not written again, and one that the disk does not deliver whole is left exactly as it is.
 
 use crate::error::StorageError;
 use crate::log::block::{self, BLOCK_HEADER_BYTES, BlockKind, PAYLOAD_BYTES_MAX, Place};
 use crate::log::file_header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
 use crate::log::recovery::{make_durable, survey};
+use crate::manifest::Known;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use std::io::ErrorKind;
@@ -49,36 +51,56 @@ impl FileKind {
     }
 }
 
+/// What [`FileKind::open_newest`] found.
+pub(crate) struct Newest {
+    /// The newest file, if there is one.
+    pub(crate) file: Option<BlockFile>,
+    /// The number of the next one.
+    pub(crate) next: Position,
+}
+
 /// Behind the name of a file that is not in its place yet.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
+/// Bytes read at once where only whether they can be read matters.
+const READ_BYTES: usize = 256 << 10;
+
 /// For kinds of which one file counts: it grows until a new one takes its place.
 impl FileKind {
-    /// Opens the newest file in `dir`, if there is one, and says the number of the next. Older
-    /// files and what an interrupted replacement left are removed.
+    /// Opens the newest file in `dir`, if there is one. Older files are removed, unless it is
+    /// damaged, and so is what an interrupted replacement left. Of the file with the number in
+    /// `known` so many bytes are known to have been durable.
     pub(crate) fn open_newest(
         &self,
         env: &Env,
         dir: &Path,
-    ) -> Result<(Option<BlockFile>, Position), StorageError> {
+        known: Known,
+    ) -> Result<Newest, StorageError> {
+        let temporary = format!("{}{TEMPORARY_SUFFIX}", self.suffix);
         for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
-            if name.to_string_lossy().ends_with(TEMPORARY_SUFFIX) {
+            if name.to_string_lossy().ends_with(&temporary) {
                 remove(env, &dir.join(name))?;
             }
         }
-        let mut file = None;
-        let mut next = Position(1);
+        let mut newest = Newest {
+            file: None,
+            next: known.0.next(),
+        };
         for number in self.list(env, dir)?.into_iter().rev() {
             let path = self.path(dir, number);
-            next = next.max(number.next());
-            if file.is_some() {
-                remove(env, &path)?;
-                continue;
+            newest.next = newest.next.max(number.next());
+            match &newest.file {
+                Some(file) if file.is_whole() && is_readable(env, &path) => remove(env, &path)?,
+                Some(_) => {}
+                None => {
+                    let durable_bytes = if number == known.0 { known.1 } else { 0 };
+                    newest.file = BlockFile::recover(env, path, *self, number, durable_bytes)?;
+                }
             }
-            file = BlockFile::recover(env, path, *self, number)?;
         }
-        let behind = file.as_ref().map_or(next, |file| file.last().next());
-        Ok((file, next.max(behind)))
+        let behind = newest.file.as_ref().map(|file| file.last().next());
+        newest.next = newest.next.max(behind.unwrap_or_default());
+        Ok(newest)
     }
 
     /// Begins the file with this number; it counts once [`FileKind::replace`] puts it into its
@@ -96,18 +118,30 @@ impl FileKind {
         BlockFile::create(env, path, *self, number)
     }
 
-    /// Puts `fresh`, which is synced, into its place in `dir`, and removes `old`.
-    pub(crate) fn replace(
+    /// Puts `fresh`, which is synced, into its place in `dir`. After an error nobody knows which of
+    /// the files a start would take, so neither may be written again.
+    pub(crate) fn put_in_place(
         &self,
         env: &Env,
         dir: &Path,
-        old: &mut Option<BlockFile>,
         fresh: &mut BlockFile,
     ) -> Result<(), StorageError> {
-        fresh.rename(env, self.path(dir, fresh.first()))?;
-        match old.take() {
-            Some(old) => remove(env, old.path()),
-            None => Ok(()),
+        fresh.rename(env, self.path(dir, fresh.first()))
+    }
+}
+
+/// Whether the disk delivers all of a file.
+fn is_readable(env: &Env, path: &Path) -> bool {
+    let Ok(file) = env.disk.open(path, OpenMode::Read) else {
+        return false;
+    };
+    let mut buffer = vec![0; READ_BYTES];
+    let mut offset = 0;
+    loop {
+        match file.read_at(offset, &mut buffer) {
+            Ok(0) => return true,
+            Ok(count) => offset += count as u64,
+            Err(_) => return false,
         }
     }
 }
@@ -140,7 +174,15 @@ pub(crate) struct BlockFile {
     last: Position,
     durable: Position,
     offset: u64,
+    /// How far it is durable.
+    durable_bytes: u64,
+    /// CRC-32C of the file, if all of it was written here.
+    crc: Option<u32>,
     buffer: Vec<u8>,
+    /// What of it is no block although it was durable, in bytes.
+    damaged_bytes: u64,
+    /// The disk does not deliver all of it: nothing may be written to it.
+    is_unreadable: bool,
 }
 
 impl BlockFile {
@@ -155,7 +197,8 @@ impl BlockFile {
             .disk
             .open(&path, OpenMode::CreateNew)
             .map_err(StorageError::io("create file", &path))?;
-        file.write_all_at(0, &file_header::encode(&kind.magic, first))
+        let header = file_header::encode(&kind.magic, first);
+        file.write_all_at(0, &header)
             .map_err(StorageError::io("write file", &path))?;
         file.sync_data()
             .map_err(StorageError::io("sync file", &path))?;
@@ -168,17 +211,23 @@ impl BlockFile {
             last: first.previous(),
             durable: first.previous(),
             offset: FILE_HEADER_BYTES,
+            durable_bytes: FILE_HEADER_BYTES,
+            crc: Some(crc32c::crc32c(&header)),
             buffer: Vec::new(),
+            damaged_bytes: 0,
+            is_unreadable: false,
         })
     }
 
-    /// Takes a file that was left behind: cuts off a torn tail and makes the rest durable. `None`
-    /// if it holds nothing and was removed.
+    /// Takes a file that was left behind, of which `durable_bytes` are known to have been durable:
+    /// cuts off a torn tail and makes the rest durable. `None` if it holds nothing and was removed.
+    /// A file that the disk does not deliver is left as it is.
     pub(crate) fn recover(
         env: &Env,
         path: PathBuf,
         kind: FileKind,
         first: Position,
+        durable_bytes: u64,
     ) -> Result<Option<Self>, StorageError> {
         let file = env
             .disk
@@ -186,7 +235,8 @@ impl BlockFile {
             .map_err(StorageError::io("open file", &path))?;
         let bytes = file.len().map_err(StorageError::io("read file", &path))?;
         let header = check_header(&*file, kind, first, &path)?;
-        let survey = survey(file.clone(), first, bytes);
+        let survey = survey(file.clone(), first, bytes, durable_bytes);
+        let is_unreadable = survey.unreadable || header == HeaderState::Unreadable;
         let recovered = |offset| Self {
             path: path.clone(),
             file: file.clone(),
@@ -195,14 +245,17 @@ impl BlockFile {
             last: survey.last,
             durable: survey.last,
             offset,
+            durable_bytes: offset,
+            crc: None,
             buffer: Vec::new(),
+            damaged_bytes: survey.damaged_bytes + durable_bytes.saturating_sub(bytes),
+            is_unreadable,
         };
-        if survey.unreadable {
-            // Nothing is cut that may be sound.
-            tracing::error!(file = %path.display(), "file is not readable to its end; kept");
+        if is_unreadable {
+            tracing::error!(file = %path.display(), "file is not readable to its end; kept as it is");
             return Ok(Some(recovered(bytes)));
         }
-        if survey.last < first {
+        if survey.last < first && durable_bytes <= FILE_HEADER_BYTES {
             tracing::info!(file = %path.display(), "remove file that was never begun");
             remove(env, &path)?;
             return Ok(None);
@@ -218,6 +271,24 @@ impl BlockFile {
         make_durable(&*file, &survey).map_err(StorageError::io("sync file", &path))?;
         sync_dir_of(env, &path)?;
         Ok(Some(recovered(survey.end)))
+    }
+
+    /// Whether every block that was durable is there and can be read.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_unreadable && self.damaged_bytes == 0
+    }
+
+    /// What is wrong with a file that is not whole.
+    pub(crate) fn trouble(&self) -> String {
+        match self.is_unreadable {
+            true => "the disk does not deliver all of it".to_owned(),
+            false => format!("{} bytes are damaged or missing", self.damaged_bytes),
+        }
+    }
+
+    /// Whether the disk does not deliver all of it, so that nothing may be written to it.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// The file, to read from.
@@ -283,7 +354,18 @@ impl BlockFile {
             .write_all_at(self.offset, bytes)
             .map_err(StorageError::io("write file", &self.path))?;
         self.offset += bytes.len() as u64;
+        self.crc = self.crc.map(|crc| crc32c::crc32c_append(crc, bytes));
         Ok(())
+    }
+
+    /// How many of its bytes are durable.
+    pub(crate) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes
+    }
+
+    /// CRC-32C of the file, if all of it was written by this process.
+    pub(crate) fn crc(&self) -> Option<u32> {
+        self.crc
     }
 
     /// Gives the file another name, which is durable on return.
@@ -296,12 +378,33 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Makes all that was written durable.
+    /// Makes all that was written durable, and says so behind it: what is found damaged before was
+    /// not torn.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
+        self.sync_end()?;
+        if self.last < self.first {
+            return Ok(());
+        }
+        let place = Place {
+            first: self.first,
+            offset: self.offset,
+        };
+        self.buffer.clear();
+        let (position, kind) = (self.last.next(), BlockKind::Padding);
+        block::encode(place, position, 0, kind, &[], &mut self.buffer);
+        let bytes = std::mem::take(&mut self.buffer);
+        self.append_raw(&bytes)?;
+        self.buffer = bytes;
+        Ok(())
+    }
+
+    /// The same without a word behind it.
+    pub(crate) fn sync_end(&mut self) -> Result<(), StorageError> {
         self.file
             .sync_data()
             .map_err(StorageError::io("sync file", &self.path))?;
         self.durable = self.last;
+        self.durable_bytes = self.offset;
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! series/00000000000000000001.series       blocks: docs/format/log.md
+//! series/00000000000000000001.copy         the same bytes once more
 //! payload = version u8 | trimmed varint | next slot varint | series*
 //! series  = slot varint (from the one before) | labels
 //! ```
@@ -10,18 +11,25 @@
 //! and is written anew under another name once most of it is about series that are gone. *Trimmed*
 //! is the position up to which the log is covered by catalogue and pages. Series are never taken
 //! out: one without a sample anywhere is removed after the next start.
+//!
+//! Without its labels no sample of a series can be found, so they are on disk twice. Both files are
+//! synced before a write returns. What one of them lacks at a start is read from the other, and the
+//! next write makes both anew. Invariant: nothing is appended to a pair of which one is damaged.
 
-use crate::block_file::{BlockFile, FileKind};
+use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
+use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::log::block::BlockKind;
 use crate::log::file_header::{FILE_HEADER_BYTES, SERIES_MAGIC};
 use crate::log::scan::{Found, Scanner};
 use crate::log_block::{LabelsEncoder, SeriesRecords};
+use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const SERIES: FileKind = FileKind {
@@ -30,11 +38,17 @@ const SERIES: FileKind = FileKind {
     block: BlockKind::Series,
 };
 
+const COPY: FileKind = FileKind {
+    suffix: ".copy",
+    ..SERIES
+};
+
 const VERSION: u8 = 1;
 
 /// A payload is closed once it has so many bytes: enough that its header and its first label set,
-/// which is written out, are nothing; few enough that several threads have some each.
-const PAYLOAD_BYTES: usize = 256 << 10;
+/// which is written out, are nothing; few enough that damage to both files at once costs some
+/// thousand series.
+const PAYLOAD_BYTES: usize = 32 << 10;
 
 /// Below so many series that are gone it is not written anew.
 const DEAD_MIN: u64 = 4_096;
@@ -43,19 +57,53 @@ const DEAD_MIN: u64 = 4_096;
 pub(crate) struct Catalogue {
     env: Env,
     dir: PathBuf,
-    /// There from the first write on.
-    file: Option<BlockFile>,
-    /// The number of the next file.
+    /// There from the first write on, unless what was found cannot be appended to.
+    files: Option<Pair>,
+    /// What a start found, until it was read.
+    found: Vec<BlockFile>,
+    /// Only a whole write may follow.
+    needs_whole: bool,
+    /// The number of the next files.
     next: Position,
-    /// Series in the file, those that are gone included.
+    /// Series in the files, those that are gone included.
     series: u64,
     /// Slots below are in it.
     end_slot: u32,
     trimmed: Position,
 }
 
-/// Receives payloads and damage.
-pub(crate) type EachPayload<'a> = dyn FnMut(Result<&[u8], StorageError>) + 'a;
+/// The file and its copy, which are equal.
+struct Pair {
+    main: BlockFile,
+    copy: BlockFile,
+}
+
+impl Pair {
+    fn begin(env: &Env, dir: &Path, number: Position) -> Result<Self, StorageError> {
+        Ok(Self {
+            main: SERIES.begin(env, dir, number)?,
+            copy: COPY.begin(env, dir, number)?,
+        })
+    }
+
+    fn append(&mut self, payload: &[u8]) -> Result<(), StorageError> {
+        self.main.append(payload)?;
+        self.copy.append(payload)?;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        self.main.sync()?;
+        self.copy.sync()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.main.bytes() + self.copy.bytes()
+    }
+}
+
+/// Receives payloads.
+pub(crate) type EachPayload<'a> = dyn FnMut(&[u8]) + 'a;
 
 /// Writes series.
 pub(crate) type Fill<'a> = dyn FnMut(&mut SeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
@@ -71,47 +119,96 @@ pub(crate) struct Header {
 
 impl Catalogue {
     /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
-    /// left. What it says is read with [`Catalogue::payloads`].
-    pub(crate) fn open(env: &Env, dir: &Path) -> Result<Self, StorageError> {
-        let (file, next) = SERIES.open_newest(env, dir)?;
+    /// left. The file with the number in `known` had so many bytes at least. What it says is read
+    /// with [`Catalogue::payloads`].
+    pub(crate) fn open(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+        let main = SERIES.open_newest(env, dir, known)?;
+        let copy = COPY.open_newest(env, dir, known)?;
         let mut catalogue = Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
-            next,
-            file,
+            files: None,
+            found: main.file.into_iter().chain(copy.file).collect(),
+            needs_whole: false,
+            next: main.next.max(copy.next),
             series: 0,
             end_slot: 0,
             trimmed: Position(0),
         };
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| {
-            // What is not readable is reported by whoever reads the series.
-            let header = payload
-                .ok()
-                .and_then(|p| read_header(&mut Cursor::new(p)).ok());
-            headers.extend(header);
-        });
+        catalogue.payloads(&mut |payload| headers.extend(read_header(&mut Cursor::new(payload))));
         for header in headers {
             catalogue.note(header);
         }
         Ok(catalogue)
     }
 
-    /// Calls `each` with every payload in order; damage is an `Err` item.
+    /// Calls `each` with every payload that a start found, in order, and once more with those of the
+    /// copy where the file lacks some.
     pub(crate) fn payloads(&self, each: &mut EachPayload<'_>) {
-        let Some(file) = &self.file else { return };
-        let range = FILE_HEADER_BYTES..file.bytes();
-        let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
-        while let Some(found) = scanner.next() {
-            match found {
-                Found::Block { offset, header } => each(Ok(scanner.payload(offset, &header))),
-                Found::Damage(range) => each(Err(StorageError::Damaged {
-                    path: file.path().to_path_buf(),
-                    offset: range.start,
-                    what: format!("{} bytes are no block", range.end - range.start),
-                })),
+        for file in &self.found {
+            payloads_of(file, each);
+            if self.is_pair() {
+                return;
             }
         }
+    }
+
+    /// Whether a start found both files, whole and equal.
+    fn is_pair(&self) -> bool {
+        let [main, copy] = self.found.as_slice() else {
+            return false;
+        };
+        let place = |file: &BlockFile| (file.first(), file.last(), file.bytes());
+        main.is_whole() && copy.is_whole() && place(main) == place(copy)
+    }
+
+    /// What is damaged of what a start found; `known` as in [`Catalogue::open`]. Until the manifest
+    /// names a file its copy may lack, since they come one after the other.
+    pub(crate) fn damages(&self, known: Known) -> Vec<Damage> {
+        if self.is_pair() {
+            return Vec::new();
+        }
+        let newest = self.found.iter().map(BlockFile::first).max();
+        let newest = newest.unwrap_or_default().max(known.0);
+        let held: BTreeSet<Position> = self.found.iter().flat_map(positions_of).collect();
+        let last = self.found.iter().map(BlockFile::last).max();
+        let all = newest.0..=last.unwrap_or_default().0;
+        let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&Position(p)));
+        let cost = match is_lost {
+            true => "series without labels are lost with it",
+            false => "the other file has what it lacks",
+        };
+        let mut damages = Vec::new();
+        for kind in [SERIES, COPY] {
+            let path = kind.path(&self.dir, newest);
+            let what = match self.found.iter().find(|file| file.path() == path) {
+                Some(file) if file.is_whole() => continue,
+                Some(file) => file.trouble(),
+                None if newest > known.0 || newest == Position(0) => continue,
+                None => "the file is missing".to_owned(),
+            };
+            let what = format!("{what}; {cost}");
+            damages.push(Damage::of_file(DamageKind::Catalogue, &path, what));
+        }
+        damages
+    }
+
+    /// What was found was read: it is appended to if it is a pair, or else written anew.
+    pub(crate) fn settle(&mut self) {
+        let is_pair = self.is_pair();
+        let mut found = std::mem::take(&mut self.found).into_iter();
+        self.needs_whole = !is_pair && found.len() > 0;
+        if let (true, Some(main), Some(copy)) = (is_pair, found.next(), found.next()) {
+            self.files = Some(Pair { main, copy });
+        }
+    }
+
+    /// The number and the length of the files, if there are any.
+    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+        let files = self.files.as_ref().map(|files| &files.main);
+        let main = files.or_else(|| self.found.first().filter(|_| self.is_pair()))?;
+        Some((main.first(), main.durable_bytes()))
     }
 
     /// Says how many series a reader found in it.
@@ -140,53 +237,83 @@ impl Catalogue {
     }
 
     /// Adds what `fill` pushes; durable on return. With `is_whole` it is all there is to say, and
-    /// the file is written anew.
+    /// the files are written anew.
     pub(crate) fn write(
         &mut self,
         header: Header,
         is_whole: bool,
         fill: &mut Fill<'_>,
     ) -> Result<u64, StorageError> {
-        let mut fresh = None;
-        if is_whole || self.file.is_none() {
-            fresh = Some(SERIES.begin(&self.env, &self.dir, self.next)?);
-        }
-        let is_fresh = fresh.is_some();
-        // Taken out: a file whose write failed is not written again.
-        let mut file = match fresh {
-            Some(file) => file,
-            None => self.file.take().expect("there, or a fresh one was made"),
+        // Taken out: files whose write failed are not written again.
+        let old = self.files.take();
+        self.needs_whole |= old.is_some();
+        let (mut files, old) = match old {
+            Some(files) if !is_whole => (files, None),
+            old => (Pair::begin(&self.env, &self.dir, self.next)?, Some(old)),
         };
-        let before = file.bytes();
+        let before = old.as_ref().map_or(files.bytes(), |_| 0);
         let until_now = Header {
             trimmed: self.trimmed,
             next_slot: self.end_slot,
         };
-        let mut encoder = SeriesEncoder::new(until_now, &mut file);
+        let mut encoder = SeriesEncoder::new(until_now, &mut files);
         fill(&mut encoder)?;
         let series = encoder.finish(header)?;
-        file.sync()?;
-        if is_fresh {
+        files.sync()?;
+        if let Some(old) = old {
+            SERIES.put_in_place(&self.env, &self.dir, &mut files.main)?;
+            COPY.put_in_place(&self.env, &self.dir, &mut files.copy)?;
+            for file in old.iter().flat_map(|old| [&old.main, &old.copy]) {
+                block_file::remove(&self.env, file.path())?;
+            }
             self.series = 0;
-            SERIES.replace(&self.env, &self.dir, &mut self.file, &mut file)?;
         }
-        let bytes = file.bytes() - if is_fresh { 0 } else { before };
-        self.next = file.last().next();
-        self.file = Some(file);
+        self.next = files.main.last().next();
+        let bytes = files.bytes() - before;
+        self.files = Some(files);
+        self.needs_whole = false;
         self.series += series;
         self.note(header);
         Ok(bytes)
     }
 
-    /// Whether a write failed, so that only a whole one may follow.
+    /// Whether a write failed, or a start found damage, so that only a whole one may follow.
     pub(crate) fn needs_whole(&self) -> bool {
-        self.file.is_none() && self.series > 0
+        self.needs_whole
     }
+}
+
+/// Calls `each` with the payloads of a file.
+fn payloads_of(file: &BlockFile, each: &mut EachPayload<'_>) {
+    let range = FILE_HEADER_BYTES..file.bytes();
+    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
+    while let Some(found) = scanner.next() {
+        if let Found::Block { offset, header } = found
+            && header.kind == BlockKind::Series
+        {
+            each(scanner.payload(offset, &header));
+        }
+    }
+}
+
+/// The positions of the payloads that a file holds.
+fn positions_of(file: &BlockFile) -> Vec<Position> {
+    let range = FILE_HEADER_BYTES..file.bytes();
+    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
+    let mut positions = Vec::new();
+    while let Some(found) = scanner.next() {
+        if let Found::Block { header, .. } = found
+            && header.kind == BlockKind::Series
+        {
+            positions.push(header.position);
+        }
+    }
+    positions
 }
 
 /// Builds payloads and writes them.
 pub(crate) struct SeriesEncoder<'a> {
-    file: &'a mut BlockFile,
+    files: &'a mut Pair,
     /// What held before this write: all but its last payload say so, because the end of a write may
     /// be torn off.
     until_now: Header,
@@ -198,9 +325,9 @@ pub(crate) struct SeriesEncoder<'a> {
 }
 
 impl<'a> SeriesEncoder<'a> {
-    fn new(until_now: Header, file: &'a mut BlockFile) -> Self {
+    fn new(until_now: Header, files: &'a mut Pair) -> Self {
         Self {
-            file,
+            files,
             until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
@@ -216,7 +343,7 @@ impl<'a> SeriesEncoder<'a> {
         push_uvarint(&mut payload, header.trimmed.0);
         push_uvarint(&mut payload, u64::from(header.next_slot));
         payload.append(&mut self.bytes);
-        self.file.append(&payload)?;
+        self.files.append(&payload)?;
         self.labels.clear();
         self.last_slot = 0;
         Ok(())
@@ -285,19 +412,20 @@ mod tests {
             });
             written.unwrap();
         };
-        let mut catalogue = Catalogue::open(&sim.env, dir).unwrap();
+        let open = || Catalogue::open(&sim.env, dir, Known::default()).unwrap();
+        let mut catalogue = open();
         write(&mut catalogue, header(7, 3), 0);
-        let whole = catalogue.file.as_ref().map_or(0, BlockFile::bytes);
+        let whole = catalogue.place().unwrap().1;
         write(&mut catalogue, header(9, 1_000), 3);
-        let file = catalogue.file.as_ref().unwrap();
+        drop(catalogue);
+        sim.disk.crash();
+        let catalogue = open();
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| {
-            headers.push(read_payload(payload.unwrap()).unwrap().0);
-        });
+        catalogue.payloads(&mut |payload| headers.push(read_payload(payload).unwrap().0));
         assert!(headers.len() > 3, "{headers:?}");
         let (last, others) = headers.split_last().unwrap();
         assert_eq!(*last, header(9, 1_000));
         assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
-        assert!(file.bytes() > whole + 2 * PAYLOAD_BYTES as u64);
+        assert!(catalogue.place().unwrap().1 > whole + 2 * PAYLOAD_BYTES as u64);
     }
 }

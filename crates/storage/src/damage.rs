@@ -5,10 +5,11 @@
 //! over some range of time may lack. Invariant: damage that is met again is neither logged nor
 //! counted again. It repairs nothing.
 
+use crate::error::StorageError;
 use crate::sync::Mutex;
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 /// Damages that are listed; those beyond are counted and logged only. Each takes some 200 bytes.
@@ -71,6 +72,46 @@ pub struct Damage {
     /// The times of those samples, if they are known. None says that no sample is lost, or that
     /// nobody knows of when.
     pub range: Option<TimeRange>,
+}
+
+impl Damage {
+    /// Damage to a file as a whole that costs nothing that is known.
+    pub(crate) fn of_file(kind: DamageKind, file: &Path, what: String) -> Self {
+        Self {
+            kind,
+            file: file.to_path_buf(),
+            offset: None,
+            what,
+            samples: None,
+            range: None,
+        }
+    }
+
+    /// Damage as a reader met it.
+    pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Self {
+        let (file, offset, what) = match error {
+            StorageError::Damaged { path, offset, what }
+            | StorageError::DamagedPage { path, offset, what } => {
+                (path.clone(), Some(*offset), what.clone())
+            }
+            StorageError::Missing { path, from, to } => (
+                path.clone(),
+                None,
+                format!("blocks {} to {} are missing", from.0, to.0),
+            ),
+            StorageError::Io { path, .. } => (path.clone(), None, error.to_string()),
+            other => (PathBuf::new(), None, other.to_string()),
+        };
+        Self {
+            offset,
+            ..Self::of_file(kind, &file, what)
+        }
+    }
+
+    /// The same, which costs samples within `range`.
+    pub(crate) fn within(self, range: Option<TimeRange>) -> Self {
+        Self { range, ..self }
+    }
 }
 
 impl std::fmt::Display for Damage {

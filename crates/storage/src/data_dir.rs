@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! LOCK            held by the process that uses the folder
-//! FORMAT          "firn data format 2\n"; written before anything else
+//! FORMAT          "firn data format 3\n"; written before anything but the first manifest
+//! MANIFEST        the files that ought to be there
 //! wal/            segments of the log
 //! pages/          segments of sealed samples
 //! series/         the series catalogue
@@ -13,12 +14,16 @@
 //! else, or whose format this version does not know. `docs/format/data-folder.md` is the reference.
 
 use crate::error::StorageError;
+use crate::manifest::{self, Manifest};
 use firn_model::env::{DirLock, Disk, Env, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The format of the folder as a whole; the files in it carry their own versions too.
-pub const DATA_FORMAT: u32 = 2;
+pub const DATA_FORMAT: u32 = 3;
+
+/// The format before: without a manifest and without a copy of the catalogue. It is taken over.
+const DATA_FORMAT_BEFORE: u32 = 2;
 
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
@@ -29,11 +34,19 @@ const FORMAT_PREFIX: &str = "firn data format ";
 const FORMAT_BYTES_MAX: usize = 64;
 
 /// Names that an empty folder may hold: ours, and what file systems put into their root.
-const HARMLESS: [&str; 3] = [LOCK, FORMAT_TEMPORARY, "lost+found"];
+const HARMLESS: [&str; 5] = [
+    LOCK,
+    FORMAT_TEMPORARY,
+    manifest::NAME,
+    manifest::TEMPORARY,
+    "lost+found",
+];
 
 /// A data folder that this process owns until it is dropped.
 pub struct DataDir {
     root: PathBuf,
+    /// It is of the format before.
+    is_older: bool,
     _lock: Box<dyn DirLock>,
 }
 
@@ -59,13 +72,17 @@ impl DataDir {
             },
             _ => refused(root, "lock folder", e),
         })?;
+        let mut is_older = false;
         if is_ours {
-            check_format(disk, &root.join(FORMAT))?;
+            is_older = check_format(disk, &root.join(FORMAT))? < DATA_FORMAT;
         } else {
+            // First, so that a folder of this format without a manifest has lost it.
+            Manifest::default().write(disk, root)?;
             write_format(disk, root).map_err(|e| refused(root, "write format of", e))?;
         }
         let dir = Self {
             root: root.to_path_buf(),
+            is_older,
             _lock: lock,
         };
         for folder in [dir.wal(), dir.pages(), dir.series(), dir.exemplars()] {
@@ -73,6 +90,21 @@ impl DataDir {
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
         Ok(dir)
+    }
+
+    /// Whether it has the format of the version before, which had no manifest.
+    pub(crate) fn is_older(&self) -> bool {
+        self.is_older
+    }
+
+    /// Says that it has this version's format from here on. Its manifest is written.
+    pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
+        if self.is_older {
+            write_format(&*env.disk, &self.root)
+                .map_err(|e| refused(&self.root, "write format of", e))?;
+            self.is_older = false;
+        }
+        Ok(())
     }
 
     /// The folder itself.
@@ -119,7 +151,8 @@ fn refused(root: &Path, action: &'static str, source: io::Error) -> StorageError
     }
 }
 
-fn check_format(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+/// The format of a folder that this version reads.
+fn check_format(disk: &dyn Disk, path: &Path) -> Result<u32, StorageError> {
     let mut bytes = [0; FORMAT_BYTES_MAX];
     let read = disk
         .open(path, OpenMode::Read)
@@ -127,8 +160,9 @@ fn check_format(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("read format of", path))?;
     let text = String::from_utf8_lossy(&bytes[..read]);
     let found = text.strip_prefix(FORMAT_PREFIX).map(str::trim_end);
-    if found == Some(&DATA_FORMAT.to_string()) {
-        return Ok(());
+    let is_read = |format: &u32| found == Some(&format.to_string());
+    if let Some(format) = [DATA_FORMAT, DATA_FORMAT_BEFORE].into_iter().find(is_read) {
+        return Ok(format);
     }
     Err(StorageError::Format {
         path: path.to_path_buf(),
@@ -180,13 +214,21 @@ mod tests {
         sim.disk.crash();
         check(&sim, Ok(()));
         let names = sim.env.disk.list(Path::new(ROOT)).unwrap();
-        let expected = ["FORMAT", "LOCK", "exemplars", "pages", "series", "wal"];
+        let expected = [
+            "FORMAT",
+            "LOCK",
+            "MANIFEST",
+            "exemplars",
+            "pages",
+            "series",
+            "wal",
+        ];
         assert_eq!(names, expected.map(PathBuf::from));
     }
 
     #[test]
     fn new_folder_cut_off_by_power_loss_anywhere_opens_afterwards() {
-        for changes in 0..10 {
+        for changes in 0..14 {
             let sim = sim::env(changes);
             sim.disk.power_off_after(changes);
             let _ = DataDir::open(&sim.env, Path::new(ROOT));
@@ -221,17 +263,19 @@ mod tests {
     fn folder_of_another_format_is_refused() {
         check(
             &with_file("FORMAT", b"firn data format 1\n"),
-            Err("var/firn/FORMAT has format 1, this version reads format 2"),
+            Err("var/firn/FORMAT has format 1, this version reads format 3"),
         );
         check(
             &with_file("FORMAT", b"\xff\xfe"),
-            Err("var/firn/FORMAT has format unknown, this version reads format 2"),
+            Err("var/firn/FORMAT has format unknown, this version reads format 3"),
         );
     }
 
     #[test]
     fn folder_as_recorded_opens() {
-        let golden = include_bytes!("../tests/fixtures/format-2/FORMAT");
+        let before = include_bytes!("../tests/fixtures/format-2/FORMAT");
+        check(&with_file("FORMAT", before), Ok(()));
+        let golden = include_bytes!("../tests/fixtures/format-3/FORMAT");
         check(&with_file("FORMAT", golden), Ok(()));
         let sim = sim::env(1);
         check(&sim, Ok(()));

@@ -139,6 +139,17 @@ pub enum StorageError {
     },
 }
 
+/// Whether the disk, or the file system's own structures, failed: what is asked for may be there.
+/// A full table of open files, a missing permission or a missing file are no faults of the disk.
+pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
+    /// EIO, EBADMSG and EUCLEAN of Linux.
+    const FAULTS: [i32; 3] = [5, 74, 117];
+    match error.raw_os_error() {
+        Some(number) => FAULTS.contains(&number),
+        None => error.kind() == io::ErrorKind::Other,
+    }
+}
+
 impl StorageError {
     /// What the caller must do about it.
     pub fn kind(&self) -> ErrorKind {

@@ -19,6 +19,7 @@ pub(crate) use code::{ExemplarEncoder, read_exemplars};
 pub(crate) use file::ExemplarFile;
 use ring::{Ring, Taken};
 
+use crate::damage::Damage;
 use crate::error::StorageError;
 use firn_model::exemplar::{FoundExemplar, SeriesExemplars};
 use firn_model::log::Position;
@@ -101,7 +102,7 @@ impl Exemplars {
     }
 
     /// Fills the ring from its file; returns the position behind which the log has more.
-    pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(String)) -> Position {
+    pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(Damage)) -> Position {
         let mut ring = self.ring();
         file.read(&mut ring, report);
         ring.position()

@@ -15,6 +15,7 @@ pub(crate) mod index;
 mod interleavings;
 pub mod log;
 pub(crate) mod log_block;
+pub(crate) mod manifest;
 pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;

@@ -32,14 +32,15 @@ pub use segment::SegmentInfo;
 pub use stall::LogHealth;
 pub(crate) use tail::Tail;
 
+use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use commit::Commit;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
+use stall::{Fault, Stall};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use stall::{Fault, Stall};
 use std::time::Duration;
 use writer::Writer;
 
@@ -73,6 +74,8 @@ pub struct LogOptions {
     /// Positions begin after this one, up to which pages cover the log. Segments before it are
     /// removed when the log is opened.
     pub start_after: Position,
+    /// Positions up to here were given, whatever is left of their blocks.
+    pub given: Position,
 }
 
 impl Default for LogOptions {
@@ -83,6 +86,7 @@ impl Default for LogOptions {
             queue_bytes_max: 16 << 20,
             free_bytes_min: 128 << 20,
             start_after: Position(0),
+            given: Position(0),
         }
     }
 }
@@ -148,6 +152,8 @@ struct State {
     queue: Vec<Queued>,
     queued_bytes: usize,
     next: Position,
+    /// As of the last group.
+    durable: Position,
     /// Away while a group is committed.
     writer: Option<Box<Writer>>,
     /// Threads that sleep until something changes.
@@ -231,6 +237,7 @@ impl LocalLog {
                 queue: Vec::new(),
                 queued_bytes: 0,
                 next,
+                durable: next.previous(),
                 writer: Some(Box::new(writer)),
                 waiting: 0,
                 poisoned: None,
@@ -255,6 +262,22 @@ impl LocalLog {
     /// The newest position given to a block, durable or not.
     pub fn last_position(&self) -> Position {
         lock(&self.0.state).next.previous()
+    }
+
+    /// The newest position that is known to be durable.
+    pub fn durable_position(&self) -> Position {
+        lock(&self.0.state).durable
+    }
+
+    /// Whether blocks that should be there are in no segment: those behind `trimmed` and up to
+    /// `logged`, but for what lies between segments, which reading finds.
+    pub(crate) fn missing(&self, trimmed: Position, logged: Position) -> Option<Damage> {
+        let first = self.first_position();
+        let (from, to) = (trimmed.next(), logged.min(first.previous()));
+        (from <= to).then(|| {
+            let what = format!("blocks {} to {} are missing", from.0, to.0);
+            Damage::of_file(DamageKind::Log, &self.0.dir, what)
+        })
     }
 
     /// Whether a trim to `to` would free anything.
@@ -361,7 +384,7 @@ impl LocalLog {
     ) -> Result<(), StorageError> {
         let mut reader = self.open_segment(segment.clone())?;
         while let Some(item) = self.next_block(&mut reader) {
-            each(item);
+            each(item.map_err(Error::from));
         }
         Ok(())
     }
@@ -375,12 +398,12 @@ impl LocalLog {
         segment::Reader::open(&*self.0.env.disk, segment)
     }
 
-    fn next_block(&self, reader: &mut segment::Reader) -> Option<Result<LogBlock, Error>> {
+    fn next_block(&self, reader: &mut segment::Reader) -> Option<Result<LogBlock, StorageError>> {
         let item = reader.next()?;
         if item.is_err() {
             self.0.metrics.damages.inc();
         }
-        Some(item.map_err(Error::from))
+        Some(item)
     }
 
     /// Makes all that was written durable. In interval mode an idle log is synced by nobody else,
@@ -443,7 +466,11 @@ impl LocalLog {
         let mut state = lock(&self.0.state);
         let was_full = std::mem::replace(&mut state.disk_full, full);
         (state.looked_at, state.bytes_since) = (self.0.env.clock.monotonic(), 0);
-        let is_shown = full || state.stalled.as_ref().is_some_and(|s| s.fault == Fault::NoRoom);
+        let is_shown = full
+            || state
+                .stalled
+                .as_ref()
+                .is_some_and(|s| s.fault == Fault::NoRoom);
         self.0.metrics.disk_full.set(i64::from(is_shown));
         drop(state);
         match (was_full, full) {
@@ -546,7 +573,7 @@ impl DurableLog for LocalLog {
     ) -> Result<(), Error> {
         let mut tail = self.tail_from(from);
         while let Some(item) = tail.next()? {
-            each(item);
+            each(item.map_err(Error::from));
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ mod vector;
 pub use builder::{ColumnTooLong, Family, PageBuilder};
 pub use directory::Column;
 pub use header::PageMeta;
+pub(crate) use header::sample_count;
 pub use instructions::Instructions;
 pub use reader::{Page, Scratch};
 

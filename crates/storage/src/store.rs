@@ -36,7 +36,7 @@ pub use options::{
 pub use stats::{Stat, StoreStats};
 
 use crate::catalogue::Catalogue;
-use crate::damage::{Damage, Damages};
+use crate::damage::{Damage, DamageKind, Damages};
 use crate::data_dir::DataDir;
 use crate::exemplars::{ExemplarFile, Exemplars};
 use crate::fingerprint::HashKeys;
@@ -44,6 +44,7 @@ use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::index::Index;
 use crate::log::{LocalLog, LogHealth, LogMetrics, LogOptions};
+use crate::manifest::{self, Manifest};
 use crate::sealed::Sealed;
 use crate::sealed::segments::Segments;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -107,6 +108,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the manifest says; nothing if there is none, which of a folder of this version is damage.
+fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
+    match Manifest::read(&*env.disk, dir.root()) {
+        Ok(Some(manifest)) => return manifest,
+        Ok(None) if dir.is_older() => {}
+        Ok(None) => {
+            let path = dir.root().join(manifest::NAME);
+            let what = "the file is missing; files that are missing too go unnoticed".to_owned();
+            damages.report(Damage::of_file(DamageKind::Manifest, &path, what));
+        }
+        Err(damage) => {
+            damages.report(damage);
+        }
+    }
+    Manifest::default()
+}
+
 /// The background job under way; the next may be scheduled when it ends, were it by a panic.
 struct Scheduled(Arc<Store>);
 
@@ -120,18 +138,41 @@ impl Store {
     /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
     /// and counted, and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
-        let dir = DataDir::open(&env, &options.dir)?;
-        let catalogue = Catalogue::open(&env, &dir.series())?;
-        let found = Segments::open(&env, &dir.pages(), options.page_segment_bytes)?;
-        let exemplar_file = ExemplarFile::open(&env, &dir.exemplars())?;
+        let mut dir = DataDir::open(&env, &options.dir)?;
+        let damages = Arc::new(Damages::default());
+        let known = read_manifest(&env, &dir, &damages);
+        let catalogue = Catalogue::open(&env, &dir.series(), known.catalogue)?;
+        let found = Segments::open(&env, &dir.pages(), options.page_segment_bytes, &known)?;
+        let exemplar_file = ExemplarFile::open(&env, &dir.exemplars(), known.exemplars)?;
         let log_metrics = Arc::new(LogMetrics::default());
+        let trimmed = catalogue.trimmed().max(known.trimmed);
         let log_options = LogOptions {
             sync: options.sync.into(),
             segment_bytes: options.log_segment_bytes,
-            start_after: catalogue.trimmed(),
+            start_after: trimmed,
+            given: known.logged,
             ..LogOptions::default()
         };
         let log = LocalLog::open(&env, &dir.wal(), log_options, log_metrics.clone())?;
+        let found_damages = [
+            catalogue.damages(known.catalogue),
+            exemplar_file.damages(known.exemplars).into_iter().collect(),
+            log.missing(trimmed, known.logged).into_iter().collect(),
+            found.damages,
+        ];
+        let is_whole = found_damages[3].is_empty();
+        for damage in found_damages.into_iter().flatten() {
+            damages.report(damage);
+        }
+        let manifest = Manifest {
+            trimmed,
+            logged: log.durable_position().max(known.logged),
+            catalogue: catalogue.place().unwrap_or(known.catalogue),
+            exemplars: exemplar_file.place().unwrap_or(known.exemplars),
+            segments: found.segments.entries(),
+        };
+        manifest.write(&*env.disk, dir.root())?;
+        dir.upgrade(&env)?;
         let windows = Windows {
             window_ms: options.window_ms.max(1),
             is_jittered: options.is_jittered,
@@ -139,7 +180,6 @@ impl Store {
         let coverage = Coverage::new(windows, log.first_position().previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
-        let damages = Arc::new(Damages::default());
         let store = Arc::new_cyclic(|me| Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
@@ -161,13 +201,14 @@ impl Store {
                 catalogue,
                 exemplar_file,
                 coverage,
+                manifest,
             )),
             upkeep_scheduled: AtomicBool::new(false),
             options,
             upkept_at: AtomicI64::new(i64::MIN),
             me: me.clone(),
         });
-        store.replay(found.pages, found.damages)?;
+        store.replay(found.pages, is_whole)?;
         Ok(store)
     }
 
@@ -201,12 +242,13 @@ impl Store {
         let mut upkeep = lock(&self.upkeep);
         self.log.close()?;
         let last = self.log.last_position();
-        if last > upkeep.trimmed() {
+        if last > upkeep.trimmed().min(upkeep.coverage.covered()) {
             self.seal_all(&mut upkeep, last)?;
             self.write_exemplars(&mut upkeep)?;
             self.write_catalogue(&mut upkeep, last)?;
         }
         upkeep.segments.finish()?;
+        self.write_manifest(&mut upkeep)?;
         Ok(self.log.remove_all()?)
     }
 

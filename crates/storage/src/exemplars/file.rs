@@ -12,13 +12,15 @@
 
 use super::code::{ExemplarEncoder, read_exemplars};
 use super::ring::{News, Ring};
-use crate::block_file::{BlockFile, FileKind};
+use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
+use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::log::block::BlockKind;
 use crate::log::file_header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
 use crate::log::scan::{Found, Scanner};
+use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
@@ -33,7 +35,7 @@ const EXEMPLARS: FileKind = FileKind {
 const VERSION: u8 = 1;
 
 /// A payload is closed once it has so many bytes, so that damage costs no more.
-const PAYLOAD_BYTES: usize = 64 << 10;
+const PAYLOAD_BYTES: usize = 4 << 10;
 
 /// Below so many bytes a file is not written anew.
 const WHOLE_BYTES_MIN: u64 = 256 << 10;
@@ -54,18 +56,39 @@ pub(crate) struct ExemplarFile {
 
 impl ExemplarFile {
     /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
-    /// rewrite left.
-    pub(crate) fn open(env: &Env, dir: &Path) -> Result<Self, StorageError> {
-        let (file, next) = EXEMPLARS.open_newest(env, dir)?;
+    /// rewrite left. The file with the number in `known` had so many bytes at least.
+    pub(crate) fn open(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+        let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
             env: env.clone(),
             dir: dir.to_path_buf(),
-            file,
-            next,
+            file: newest.file,
+            next: newest.next,
             // The first write after a start is a whole one.
             has: 0,
             whole_bytes: 0,
         })
+    }
+
+    /// The number and the length of the file, if there is one.
+    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+        let file = self.file.as_ref().filter(|file| file.is_whole())?;
+        Some((file.first(), file.durable_bytes()))
+    }
+
+    /// What is damaged of what a start found; `known` as in [`ExemplarFile::open`].
+    pub(crate) fn damages(&self, known: Known) -> Option<Damage> {
+        let (path, what) = match &self.file {
+            Some(file) if file.is_whole() => return None,
+            Some(file) => (file.path().to_path_buf(), file.trouble()),
+            None if known.0 == Position(0) => return None,
+            None => {
+                let path = EXEMPLARS.path(&self.dir, known.0);
+                (path, "the file is missing".to_owned())
+            }
+        };
+        let what = format!("{what}; the exemplars in there are lost");
+        Some(Damage::of_file(DamageKind::Exemplars, &path, what))
     }
 
     /// Entries of the ring before this number need not be written. None once the file holds more
@@ -78,25 +101,23 @@ impl ExemplarFile {
         }
     }
 
-    /// Fills `ring`; damage is reported and passed over.
-    pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(String)) {
+    /// Fills `ring`; damage is passed over, and reported where a sound block says what is none.
+    pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
         let range = FILE_HEADER_BYTES..file.bytes();
         let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
         while let Some(found) = scanner.next() {
-            match found {
-                Found::Block { offset, header } => {
-                    let payload = scanner.payload(offset, &header);
-                    if let Err(e) = read_payload(payload, ring) {
-                        report(e.to_string());
-                    }
-                }
-                Found::Damage(range) => report(format!(
-                    "{}: {} bytes at {} are no block",
-                    file.path().display(),
-                    range.end - range.start,
-                    range.start
-                )),
+            let Found::Block { offset, header } = found else {
+                continue;
+            };
+            if header.kind == BlockKind::Exemplars
+                && let Err(e) = read_payload(scanner.payload(offset, &header), ring)
+            {
+                let damage = Damage::of_file(DamageKind::Exemplars, file.path(), e.to_string());
+                report(Damage {
+                    offset: Some(offset),
+                    ..damage
+                });
             }
         }
     }
@@ -104,24 +125,22 @@ impl ExemplarFile {
     /// Adds `news`; returns the bytes written.
     pub(crate) fn write(&mut self, news: &News) -> Result<u64, StorageError> {
         // Taken out: a file whose write failed is not written again.
-        let mut file = match self.file.take() {
-            Some(file) if !news.is_whole => file,
-            old => {
-                let fresh = EXEMPLARS.begin(&self.env, &self.dir, self.next);
-                // The old one counts until the new one is in its place.
-                self.file = old;
-                fresh?
-            }
+        let old = self.file.take();
+        let (mut file, old) = match old {
+            Some(file) if !news.is_whole => (file, None),
+            old => (EXEMPLARS.begin(&self.env, &self.dir, self.next)?, old),
         };
+        self.has = 0;
         let before = if news.is_whole { 0 } else { file.bytes() };
-        let outcome = append(&mut file, news).and_then(|()| file.sync());
-        if let Err(e) = outcome {
-            self.has = 0;
-            return Err(e);
-        }
+        append(&mut file, news)?;
+        file.sync()?;
         if news.is_whole {
-            EXEMPLARS.replace(&self.env, &self.dir, &mut self.file, &mut file)?;
+            EXEMPLARS.put_in_place(&self.env, &self.dir, &mut file)?;
             self.whole_bytes = file.bytes();
+        }
+        // One that the disk does not deliver is left as it is.
+        if let Some(old) = old.filter(|old| !old.is_unreadable()) {
+            block_file::remove(&self.env, old.path())?;
         }
         self.has = news.end;
         self.next = file.last().next();

@@ -102,7 +102,9 @@ impl Commit {
 
     /// Takes what is queued, or gives the writer back.
     fn next_group(&mut self) -> Option<Vec<Queued>> {
+        let durable = self.writer_mut().durable();
         let mut state = lock(&self.shared.state);
+        state.durable = durable;
         self.shared.signal(&state);
         if state.queue.is_empty() {
             state.writer = self.writer.take();
@@ -190,7 +192,9 @@ impl Shared {
         self.metrics.queued_bytes.set(0);
         for queued in group.into_iter().chain(waiting) {
             let cause = cause.clone();
-            queued.done.done(Err(StorageError::Poisoned { cause }.into()));
+            queued
+                .done
+                .done(Err(StorageError::Poisoned { cause }.into()));
         }
     }
 }

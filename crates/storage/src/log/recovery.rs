@@ -39,7 +39,7 @@ pub(crate) fn recover(
             .map_err(StorageError::io("open segment", &path))?;
         catalog.push(first, bytes);
     }
-    let mut last = options.start_after;
+    let mut last = options.start_after.max(options.given);
     if let Some(first) = newest {
         let end = recover_newest(env, dir, first, options.sync)?;
         last = last.max(end.last);
@@ -95,7 +95,7 @@ fn recover_newest(
         .len()
         .map_err(StorageError::io("read segment", &path))?;
     let header = segment::check_header(&*file, first, &path)?;
-    let survey = survey(file.clone(), first, bytes);
+    let survey = survey(file.clone(), first, bytes, 0);
     if survey.unreadable {
         // Nothing is cut that may be sound. Every block takes a header, which bounds the positions
         // that the unreadable part may have given.
@@ -173,10 +173,18 @@ pub(crate) struct Survey {
     pub(crate) torn_blocks: u64,
     /// The disk failed to deliver bytes, so nothing can be said about the tail.
     pub(crate) unreadable: bool,
+    /// Bytes before the end that were durable and are no block.
+    pub(crate) damaged_bytes: u64,
 }
 
-/// Looks at the first `bytes` of the segment that begins with `first`.
-pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey {
+/// Looks at the first `bytes` of the file that begins with `first`, of which `durable_bytes` are
+/// known to have been durable: damage there is no torn tail.
+pub(crate) fn survey(
+    file: Arc<dyn File>,
+    first: Position,
+    bytes: u64,
+    durable_bytes: u64,
+) -> Survey {
     let before_first = first.previous();
     let durable = newest_mark(file.clone(), first, bytes).max(before_first);
     let mut survey = Survey {
@@ -189,13 +197,23 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
         },
         torn_blocks: 0,
         unreadable: false,
+        damaged_bytes: 0,
     };
+    let mut damaged = 0;
     let mut torn = false;
     let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..bytes);
     while let Some(found) = scanner.next() {
-        let Found::Block { offset, header } = found else {
-            torn |= survey.last >= durable;
-            continue;
+        let (offset, header) = match found {
+            Found::Block { offset, header } => (offset, header),
+            Found::Damage(range) => {
+                torn |= survey.last >= durable && range.start >= durable_bytes;
+                damaged += range.end - range.start;
+                if !torn && range.start < durable_bytes {
+                    survey.end = range.end.min(durable_bytes);
+                    survey.damaged_bytes = damaged;
+                }
+                continue;
+            }
         };
         let expected = match header.kind {
             // Padding has the position of the block before, or of the next one: then it only says
@@ -203,12 +221,14 @@ pub(crate) fn survey(file: Arc<dyn File>, first: Position, bytes: u64) -> Survey
             BlockKind::Padding if header.position == survey.last => survey.last,
             _ => survey.last.next(),
         };
-        torn |= header.position != expected && survey.last >= durable;
+        let is_behind = survey.last >= durable && offset >= durable_bytes;
+        torn |= header.position != expected && is_behind;
         if torn {
             survey.torn_blocks += u64::from(header.kind != BlockKind::Padding);
             continue;
         }
         survey.end = offset + header.block_bytes();
+        survey.damaged_bytes = damaged;
         if header.kind != BlockKind::Padding {
             survey.last = survey.last.max(header.position);
         }

@@ -2,6 +2,7 @@
 
 use super::segment::{Reader, SegmentInfo};
 use super::{LocalLog, LogBlock};
+use crate::error::StorageError;
 use firn_model::error::Error;
 use firn_model::log::Position;
 
@@ -27,7 +28,7 @@ impl<'a> Tail<'a> {
 
     /// The next block; damage is an `Err` item at its place, and reading goes on behind it. `None`
     /// at the end. A segment that cannot be opened at all is an error of the call.
-    pub(crate) fn next(&mut self) -> Result<Option<Result<LogBlock, Error>>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<Result<LogBlock, StorageError>>, Error> {
         loop {
             if let Some(reader) = &mut self.reader {
                 match self.log.next_block(reader) {

@@ -171,7 +171,14 @@ impl Writer {
             offset: self.offset,
         };
         let (position, zeros) = (self.last.next(), vec![0; zeros as usize]);
-        block::encode(place, position, 0, BlockKind::Padding, &zeros, &mut self.buffer);
+        block::encode(
+            place,
+            position,
+            0,
+            BlockKind::Padding,
+            &zeros,
+            &mut self.buffer,
+        );
         self.file
             .write_all_at(self.offset, &self.buffer)
             .map_err(StorageError::io("write segment", &self.path()))?;
@@ -226,6 +233,11 @@ impl Writer {
         let least = end + BLOCK_HEADER_BYTES as u64;
         let zeros = least.next_multiple_of(sector) - least;
         self.encode(BlockKind::Padding, &vec![0; zeros as usize]);
+    }
+
+    /// The newest position that is known to be durable.
+    pub(crate) fn durable(&self) -> Position {
+        self.durable
     }
 
     /// Makes all that was written durable.

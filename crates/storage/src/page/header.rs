@@ -116,6 +116,17 @@ pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8
     out
 }
 
+/// How many samples the page says that it has; its header alone is looked at, unchecked.
+pub(crate) fn sample_count(page: &[u8]) -> Option<u64> {
+    let mut cursor = Cursor::new(page);
+    if cursor.bytes(8).ok()? != MAGIC {
+        return None;
+    }
+    // Version, flags, sections and length.
+    cursor.bytes(2 + 2 + 4 + 8).ok()?;
+    Some(read_header(&mut cursor).ok()?.samples)
+}
+
 /// Reads the header of a page of so many bytes, checks it, and checks the checksums of all sections
 /// that it must know.
 pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {

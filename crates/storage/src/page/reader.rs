@@ -241,6 +241,14 @@ impl Page {
         reader.read(stripe, at, column.count, wanted, into)
     }
 
+    /// Checks every stripe that was not checked yet; some 10 GB/s.
+    pub(crate) fn verify(&self) -> Result<(), Malformed> {
+        for stripe in &self.stripes {
+            self.stripe(stripe.entry.range.start)?;
+        }
+        Ok(())
+    }
+
     /// Appends start timestamps, of which `into` has none or as many as times.
     fn decode_starts(
         &self,

@@ -13,12 +13,16 @@ use super::range_reader::{FileRanges, RangeReader};
 use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
-use crate::error::StorageError;
+use crate::damage::{Damage, DamageKind};
+use crate::error::{StorageError, is_disk_fault};
 use crate::log::block::BlockKind;
 use crate::log::file_header::{FILE_HEADER_BYTES, HeaderState, PAGES_MAGIC};
 use crate::log::scan::{Found, Scanner};
+use crate::manifest::{SegmentEntry, SegmentState};
+use crate::page;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
+use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,7 +81,7 @@ pub(crate) fn write_directory(file: &mut BlockFile, pages: &[Placed]) -> Result<
     let mut trailer = offset.to_le_bytes().to_vec();
     trailer.extend_from_slice(&crc32c::crc32c(&offset.to_le_bytes()).to_le_bytes());
     file.append_raw(&trailer)?;
-    file.sync()
+    file.sync_end()
 }
 
 /// What stands in a segment that was left behind.
@@ -86,52 +90,115 @@ pub(crate) struct Loaded {
     /// The number after its last block.
     pub(crate) next: Position,
     /// What could not be read.
-    pub(crate) damages: Vec<StorageError>,
+    pub(crate) damages: Vec<Damage>,
+    /// How it stands in the manifest; if a part of it is lost, what is left.
+    pub(crate) entry: SegmentEntry,
+    /// The disk does not deliver all of it: it is left as it is.
+    pub(crate) is_unreadable: bool,
 }
 
-/// Reads what the segment with `number` holds. One that was not finished is finished; `None` if it
-/// was not even begun, and was removed.
+/// Reads what the segment with `number` holds, of which the manifest says `known`. One that was not
+/// finished is finished; `None` if it was not even begun, and was removed. One that the disk does
+/// not deliver is left as it is.
 pub(crate) fn load(
     env: &Env,
     dir: &Path,
     number: Position,
+    known: Option<&SegmentEntry>,
 ) -> Result<Option<Loaded>, StorageError> {
     let path = PAGES.path(dir, number);
-    let file = env
-        .disk
-        .open(&path, OpenMode::Read)
-        .map_err(StorageError::io("open segment", &path))?;
-    let bytes = file
-        .len()
-        .map_err(StorageError::io("read segment", &path))?;
+    let opened = env.disk.open(&path, OpenMode::Read);
+    let (file, bytes) = match opened.and_then(|file| Ok((file.len()?, file))) {
+        Ok((bytes, file)) => (file, bytes),
+        Err(e) if is_disk_fault(&e) => return Ok(Some(unopened(&path, number, known, &e))),
+        Err(e) => return Err(StorageError::io("open segment", &path)(e)),
+    };
     // Only to refuse a newer version: the name says all that the header does.
     let header = block_file::check_header(&*file, PAGES, number, &path)?;
     if header == HeaderState::Sound
-        && let Some(loaded) = read_directory(&file, number, &path, bytes)
+        && let Some(loaded) = read_directory(&file, number, &path, bytes, known)
     {
         return Ok(Some(loaded));
     }
-    let Some(mut file) = BlockFile::recover(env, path, PAGES, number)? else {
+    // The trailer is no block.
+    let trailer = known.filter(|known| known.state == SegmentState::Complete);
+    let durable_bytes = known.map_or(0, |known| known.bytes);
+    let durable_bytes = durable_bytes.saturating_sub(trailer.map_or(0, |_| TRAILER_BYTES));
+    let recovered = BlockFile::recover(env, path, PAGES, number, durable_bytes)?;
+    let Some(mut file) = recovered else {
         return Ok(None);
     };
     let mut loaded = walk(&file);
-    write_directory(&mut file, &loaded.pages)?;
+    if !file.is_unreadable() {
+        write_directory(&mut file, &loaded.pages)?;
+        loaded.entry.state = SegmentState::Complete;
+        loaded.entry.bytes = file.bytes();
+    }
     loaded.next = file.last().next();
+    say_what_is_lost(&mut loaded, file.path(), (bytes, durable_bytes), known);
     Ok(Some(loaded))
+}
+
+/// A segment that could not even be opened.
+fn unopened(
+    path: &Path,
+    number: Position,
+    known: Option<&SegmentEntry>,
+    error: &std::io::Error,
+) -> Loaded {
+    let what = format!("it cannot be read, and is left as it is: {error}");
+    let damage = Damage::of_file(DamageKind::Pages, path, what);
+    Loaded {
+        pages: Vec::new(),
+        next: number.next(),
+        damages: vec![Damage {
+            samples: known.and_then(|known| known.samples),
+            range: known.and_then(|known| known.range),
+            ..damage
+        }],
+        entry: known.cloned().unwrap_or(SegmentEntry {
+            number,
+            state: SegmentState::Growing,
+            bytes: 0,
+            crc: None,
+            pages: 0,
+            samples: None,
+            range: None,
+        }),
+        is_unreadable: true,
+    }
+}
+
+/// Completes the damages of a segment whose blocks were walked by what the manifest knows of it: a
+/// part that is cut off shows nowhere else.
+fn say_what_is_lost(
+    loaded: &mut Loaded,
+    path: &Path,
+    (bytes, durable_bytes): (u64, u64),
+    known: Option<&SegmentEntry>,
+) {
+    let Some(known) = known else { return };
+    if bytes < durable_bytes {
+        let what = format!("it is cut: {bytes} of {durable_bytes} bytes are there");
+        let damage = Damage::of_file(DamageKind::Pages, path, what);
+        loaded.damages.insert(0, damage);
+    }
+    let left = loaded.entry.samples.unwrap_or(0);
+    let lost = known.samples.map(|samples| samples.saturating_sub(left));
+    let mut lost = lost.filter(|lost| *lost > 0);
+    for damage in &mut loaded.damages {
+        damage.samples = lost.take();
+        damage.range = damage.range.or(known.range);
+    }
 }
 
 /// Walks the blocks of a file without a directory.
 fn walk(file: &BlockFile) -> Loaded {
     let segment = Arc::new(Segment::new(file.first(), file.file(), file.path()));
-    let mut loaded = Loaded {
-        pages: Vec::new(),
-        next: file.last().next(),
-        damages: Vec::new(),
-    };
-    let damaged = |offset, what: String| StorageError::Damaged {
-        path: file.path().to_path_buf(),
-        offset,
-        what,
+    let (mut pages, mut damages, mut samples) = (Vec::new(), Vec::new(), 0);
+    let damaged = |offset, what: String| Damage {
+        offset: Some(offset),
+        ..Damage::of_file(DamageKind::Pages, file.path(), what)
     };
     let range = FILE_HEADER_BYTES..file.bytes();
     let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
@@ -140,28 +207,52 @@ fn walk(file: &BlockFile) -> Loaded {
             Found::Block { offset, header } if header.kind == BlockKind::Page => {
                 let payload = scanner.payload(offset, &header);
                 match placed(&segment, offset + header.block_bytes(), payload) {
-                    Ok(page) => loaded.pages.push(page),
-                    Err(e) => loaded.damages.push(damaged(offset, e.to_string())),
+                    Ok((page, count)) => {
+                        pages.push(page);
+                        samples += count;
+                    }
+                    Err(e) => damages.push(damaged(offset, e.to_string())),
                 }
             }
             Found::Block { .. } => {}
             Found::Damage(range) => {
                 let what = format!("{} bytes are no block", range.end - range.start);
-                loaded.damages.push(damaged(range.start, what));
+                damages.push(damaged(range.start, what));
             }
         }
     }
-    loaded
+    Loaded {
+        next: file.last().next(),
+        entry: SegmentEntry {
+            number: file.first(),
+            state: SegmentState::Growing,
+            bytes: file.durable_bytes(),
+            crc: None,
+            pages: pages.len() as u64,
+            samples: Some(samples),
+            range: range_of(&pages),
+        },
+        is_unreadable: file.is_unreadable(),
+        pages,
+        damages,
+    }
 }
 
-/// The page in `payload`, which ends at offset `end` of its file.
-fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<Placed, Malformed> {
+/// From the oldest sample of pages to their newest.
+pub(crate) fn range_of(pages: &[Placed]) -> Option<TimeRange> {
+    let ranges = pages.iter().map(|(meta, _)| meta.range);
+    ranges.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)))
+}
+
+/// The page in `payload`, which ends at offset `end` of its file, and its number of samples.
+fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u64), Malformed> {
     let mut cursor = Cursor::new(payload);
     let meta = PageMeta::decode(&mut cursor)?;
     let bytes = cursor.len() as u32;
     let offset = end - u64::from(bytes);
+    let samples = page::sample_count(cursor.rest()).ok_or(Malformed("not a page"))?;
     let entry = PageEntry::new(&meta, segment.clone(), offset, bytes);
-    Ok((meta, Arc::new(entry)))
+    Ok(((meta, Arc::new(entry)), samples))
 }
 
 /// The pages by the directory at the end of the file; `None` unless it is sound.
@@ -170,6 +261,7 @@ fn read_directory(
     number: Position,
     path: &Path,
     bytes: u64,
+    known: Option<&SegmentEntry>,
 ) -> Option<Loaded> {
     let end = bytes.checked_sub(TRAILER_BYTES)?;
     let mut trailer = [0; TRAILER_BYTES as usize];
@@ -193,10 +285,21 @@ fn read_directory(
     }
     let segment = Arc::new(Segment::new(number, file, path));
     let pages = parse_directory(scanner.payload(offset, &header), &segment, start).ok()?;
+    let known = known.filter(|known| known.state == SegmentState::Complete);
     Some(Loaded {
-        pages,
         next: header.position.next(),
         damages: Vec::new(),
+        entry: SegmentEntry {
+            number,
+            state: SegmentState::Complete,
+            bytes,
+            crc: known.and_then(|known| known.crc),
+            pages: pages.len() as u64,
+            samples: known.and_then(|known| known.samples),
+            range: range_of(&pages),
+        },
+        is_unreadable: false,
+        pages,
     })
 }
 

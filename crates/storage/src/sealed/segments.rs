@@ -10,8 +10,11 @@ use super::directory::{Directory, PageEntry};
 use super::meta::PageMeta;
 use super::segment::{self, Loaded, PAGES, Placed, Segment};
 use crate::block_file::{self, BlockFile};
+use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::index::epoch_of;
+use crate::manifest::{Manifest, SegmentEntry, SegmentState};
+use crate::page;
 use firn_model::env::Env;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
@@ -23,16 +26,21 @@ struct Growing {
     file: BlockFile,
     segment: Arc<Segment>,
     pages: Vec<Placed>,
+    samples: u64,
     /// Of its first page.
     epoch: i64,
 }
 
 /// A segment that does not grow any more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Finished {
     number: Position,
     newest: TimestampMs,
+    entry: SegmentEntry,
 }
+
+/// A segment that left the retention.
+pub(crate) struct Old(Finished);
 
 /// See the module.
 pub(crate) struct Segments {
@@ -42,6 +50,8 @@ pub(crate) struct Segments {
     next: Position,
     growing: Option<Growing>,
     finished: Vec<Finished>,
+    /// What the manifest named and is not there.
+    lost: Vec<SegmentEntry>,
     buffer: Vec<u8>,
 }
 
@@ -52,17 +62,23 @@ pub(crate) struct Found {
     /// All pages, in the order in which they were sealed.
     pub(crate) pages: Vec<Placed>,
     /// What could not be read.
-    pub(crate) damages: Vec<StorageError>,
+    pub(crate) damages: Vec<Damage>,
 }
 
 impl Segments {
-    /// Reads the directories of all segments in `dir`, which exists, on the compute threads.
-    pub(crate) fn open(env: &Env, dir: &Path, segment_bytes: u64) -> Result<Found, StorageError> {
+    /// Reads the directories of all segments in `dir`, which exists, on the compute threads, and
+    /// compares them with what `manifest` says.
+    pub(crate) fn open(
+        env: &Env,
+        dir: &Path,
+        segment_bytes: u64,
+        manifest: &Manifest,
+    ) -> Result<Found, StorageError> {
         let numbers = PAGES.list(env, dir)?;
         let loads: Vec<Mutex<Result<Option<Loaded>, StorageError>>> =
             numbers.iter().map(|_| Mutex::new(Ok(None))).collect();
         env.compute.for_each(numbers.len(), &|i| {
-            let loaded = segment::load(env, dir, numbers[i]);
+            let loaded = segment::load(env, dir, numbers[i], manifest.segment(numbers[i]));
             *loads[i].lock().unwrap_or_else(PoisonError::into_inner) = loaded;
         });
         let mut found = Found {
@@ -73,6 +89,7 @@ impl Segments {
                 next: Position(1),
                 growing: None,
                 finished: Vec::new(),
+                lost: Vec::new(),
                 buffer: Vec::new(),
             },
             pages: Vec::new(),
@@ -80,19 +97,30 @@ impl Segments {
         };
         for (number, load) in numbers.into_iter().zip(loads) {
             let loaded = load.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let Some(loaded) = loaded? else {
-                continue;
-            };
-            let segments = &mut found.segments;
-            segments.next = segments.next.max(loaded.next);
-            segments.finished.push(Finished {
-                number,
-                newest: newest_of(&loaded.pages),
-            });
-            found.pages.extend(loaded.pages);
-            found.damages.extend(loaded.damages);
+            if let Some(loaded) = loaded? {
+                found.take(number, loaded, manifest.segment(number));
+            }
         }
+        found.miss(manifest);
         Ok(found)
+    }
+
+    /// What the manifest is to say of the segments, in the order of their numbers.
+    pub(crate) fn entries(&self) -> Vec<SegmentEntry> {
+        let growing = self.growing.iter().map(|growing| SegmentEntry {
+            number: growing.segment.number,
+            state: SegmentState::Growing,
+            bytes: growing.file.durable_bytes(),
+            crc: None,
+            pages: growing.pages.len() as u64,
+            samples: Some(growing.samples),
+            range: segment::range_of(&growing.pages),
+        });
+        let finished = self.finished.iter().map(|finished| finished.entry.clone());
+        let mut entries: Vec<_> = finished.chain(growing).collect();
+        entries.extend(self.lost.iter().cloned());
+        entries.sort_by_key(|entry| entry.number);
+        entries
     }
 
     /// Writes a page. It is durable after the next [`Segments::sync`].
@@ -119,6 +147,7 @@ impl Segments {
         let entry = PageEntry::new(&meta, growing.segment.clone(), offset, bytes);
         let entry = Arc::new(entry);
         growing.pages.push((meta, entry.clone()));
+        growing.samples += page::sample_count(page).unwrap_or(0);
         Ok(entry)
     }
 
@@ -129,6 +158,7 @@ impl Segments {
             segment: Arc::new(Segment::new(self.next, file.file(), file.path())),
             file,
             pages: Vec::new(),
+            samples: 0,
             epoch,
         });
         Ok(())
@@ -150,54 +180,136 @@ impl Segments {
         // The directory vouches for the pages before it.
         growing.file.sync()?;
         segment::write_directory(&mut growing.file, &growing.pages)?;
-        self.retire();
+        self.retire(SegmentState::Complete);
         Ok(())
     }
 
     /// Gives the segment that grows up after a failure. It stays as it is until the next start,
     /// or until its pages left the retention.
     pub(crate) fn abandon(&mut self) {
-        self.retire();
+        self.retire(SegmentState::Growing);
     }
 
-    fn retire(&mut self) {
+    fn retire(&mut self, state: SegmentState) {
         let Some(growing) = self.growing.take() else {
             return;
         };
         // A number may have been used that is not known to have been written.
         self.next = growing.file.last().next().next();
+        let is_complete = state == SegmentState::Complete;
         self.finished.push(Finished {
             number: growing.segment.number,
             newest: newest_of(&growing.pages),
+            entry: SegmentEntry {
+                number: growing.segment.number,
+                state,
+                bytes: growing.file.durable_bytes(),
+                crc: growing.file.crc().filter(|_| is_complete),
+                pages: growing.pages.len() as u64,
+                // Of a segment that was given up nobody knows which pages are durable.
+                samples: is_complete.then_some(growing.samples),
+                range: segment::range_of(&growing.pages),
+            },
         });
     }
 
-    /// Removes the segments all of whose samples are older than `cutoff`; returns how many.
-    pub(crate) fn remove_before(
-        &mut self,
-        cutoff: TimestampMs,
-        directory: &Directory,
-        cache: &PageCache,
-    ) -> Result<usize, StorageError> {
+    /// Takes out the segments all of whose samples are older than `cutoff`; they are to be removed
+    /// once the manifest does not name them.
+    pub(crate) fn take_before(&mut self, cutoff: TimestampMs) -> Result<Vec<Old>, StorageError> {
         let is_old = |g: &Growing| newest_of(&g.pages) < cutoff;
         if self.growing.as_ref().is_some_and(is_old) {
             self.finish()?;
         }
-        let mut removed = 0;
+        let is_gone = |entry: &SegmentEntry| entry.range.is_some_and(|range| range.max < cutoff);
+        self.lost.retain(|entry| !is_gone(entry));
+        let mut old = Vec::new();
         while let Some(at) = self.finished.iter().position(|f| f.newest < cutoff) {
-            let number = self.finished[at].number;
-            directory.forget(number);
-            cache.forget(number);
-            block_file::remove(&self.env, &PAGES.path(&self.dir, number))?;
-            self.finished.swap_remove(at);
-            removed += 1;
+            old.push(Old(self.finished.swap_remove(at)));
         }
-        Ok(removed)
+        Ok(old)
+    }
+
+    /// Takes back segments that could not be removed.
+    pub(crate) fn put_back(&mut self, old: impl IntoIterator<Item = Old>) {
+        self.finished.extend(old.into_iter().map(|Old(old)| old));
+    }
+
+    /// Removes a segment that was taken out.
+    pub(crate) fn remove(
+        &self,
+        old: &Old,
+        directory: &Directory,
+        cache: &PageCache,
+    ) -> Result<(), StorageError> {
+        directory.forget(old.0.number);
+        cache.forget(old.0.number);
+        block_file::remove(&self.env, &PAGES.path(&self.dir, old.0.number))
     }
 
     /// How many segments there are.
     pub(crate) fn count(&self) -> usize {
         self.finished.len() + usize::from(self.growing.is_some())
+    }
+}
+
+impl Found {
+    /// Takes what stands in a segment.
+    fn take(&mut self, number: Position, loaded: Loaded, known: Option<&SegmentEntry>) {
+        let segments = &mut self.segments;
+        segments.next = segments.next.max(loaded.next);
+        let known_newest = known.and_then(|known| known.range).map(|range| range.max);
+        // What nobody can read is not known to be old.
+        let is_unknown = loaded.pages.is_empty() && !loaded.damages.is_empty();
+        let newest = match loaded.is_unreadable || is_unknown {
+            true => known_newest.unwrap_or(i64::MAX),
+            false => newest_of(&loaded.pages),
+        };
+        // What is gone from it is remembered beside it: queries go on being warned.
+        if !loaded.is_unreadable
+            && let Some(known) = known
+            && let Some(lost) = loaded.damages.iter().find_map(|damage| damage.samples)
+        {
+            segments.lost.push(SegmentEntry {
+                state: SegmentState::Lost,
+                samples: Some(lost),
+                crc: None,
+                ..known.clone()
+            });
+        }
+        segments.finished.push(Finished {
+            number,
+            newest,
+            entry: loaded.entry,
+        });
+        self.pages.extend(loaded.pages);
+        self.damages.extend(loaded.damages);
+    }
+
+    /// Says what the manifest names and is not there.
+    fn miss(&mut self, manifest: &Manifest) {
+        let segments = &mut self.segments;
+        let is_there = |number| segments.finished.iter().any(|f| f.number == number);
+        let mut missing = Vec::new();
+        for entry in &manifest.segments {
+            let path = PAGES.path(&segments.dir, entry.number);
+            let what = match entry.state {
+                SegmentState::Lost => "a part of it was lost before this start",
+                _ if is_there(entry.number) || entry.pages == 0 => continue,
+                _ => "the file is missing",
+            };
+            self.damages.push(Damage {
+                samples: entry.samples,
+                range: entry.range,
+                ..Damage::of_file(DamageKind::Pages, &path, what.to_owned())
+            });
+            missing.push(SegmentEntry {
+                state: SegmentState::Lost,
+                ..entry.clone()
+            });
+        }
+        let behind = manifest.segments.last().map(|entry| entry.number.next());
+        segments.next = segments.next.max(behind.unwrap_or_default());
+        segments.lost.extend(missing);
     }
 }
 

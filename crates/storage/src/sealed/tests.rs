@@ -9,6 +9,7 @@ use super::*;
 use crate::chunk::Columns;
 use crate::codec::cursor::Cursor;
 use crate::index::{Run, Runs};
+use crate::manifest::Manifest;
 use crate::page::{self, PageBuilder, Scratch};
 use firn_model::env::Rng;
 use firn_model::env::sim::{self, Operation, Sim, SimRng};
@@ -48,7 +49,13 @@ fn page(group: u32, window: i64) -> (PageMeta, Vec<u8>) {
 
 fn open(sim: &Sim, segment_bytes: u64) -> Found {
     sim.env.disk.create_dir_all(Path::new(DIR)).unwrap();
-    Segments::open(&sim.env, Path::new(DIR), segment_bytes).unwrap()
+    Segments::open(
+        &sim.env,
+        Path::new(DIR),
+        segment_bytes,
+        &Manifest::default(),
+    )
+    .unwrap()
 }
 
 fn windows(pages: &[Placed]) -> Vec<(u32, i64)> {
@@ -136,9 +143,12 @@ fn segments_wholly_before_the_cutoff_are_unlinked() {
         segments.sync().unwrap();
     }
     let before = segments.count();
-    let removed = segments.remove_before(500, &directory, &cache).unwrap();
-    assert!(removed > 1);
-    assert_eq!(segments.count(), before - removed);
+    let old = segments.take_before(500).unwrap();
+    for old in &old {
+        segments.remove(old, &directory, &cache).unwrap();
+    }
+    assert!(old.len() > 1);
+    assert_eq!(segments.count(), before - old.len());
     let left = directory
         .overlapping([0].into_iter(), TimeRange::ALL)
         .remove(0);

@@ -5,20 +5,21 @@
 //! interning are one after the other each, beside the rest. Nothing depends on the order of blocks:
 //! a sample whose series is not known yet waits for the end, one that comes after a newer one is
 //! put into its place, and one that is there or in a page is skipped: of one series, pages hold all
-//! samples up to the newest that they hold.
+//! samples up to the newest that they hold. Where pages are damaged or missing only what a page is
+//! seen to hold is skipped, and the log is kept until everything else is sealed again.
 //! The index is built last, in order of birth.
 
 mod catalog;
 mod pages;
 mod places;
+mod reading;
 mod shard_rows;
 
 use super::upkeep::Upkeep;
 use super::{Store, lock};
 use crate::catalogue::read_payload;
-use crate::error::StorageError;
+use crate::damage::{Damage, DamageKind};
 use crate::fingerprint::Fingerprint;
-use crate::log::Tail;
 use crate::log_block::{LogBlockReader, SeriesRecords};
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
@@ -29,8 +30,10 @@ use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::{LogBlock, Position};
 use firn_model::sample::TimestampMs;
+use reading::Reading;
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 /// Log bytes that are parsed together: their rows take some forty times as much memory, which adds
 /// to what a start takes at most. Four times as many gain no time.
@@ -73,17 +76,11 @@ fn all_of<T>(parts: &[Mutex<Vec<T>>]) -> Vec<T> {
 }
 
 impl Store {
-    /// Fills the empty store.
-    pub(super) fn replay(
-        &self,
-        pages: Vec<Placed>,
-        damages: Vec<StorageError>,
-    ) -> Result<(), Error> {
+    /// Fills the empty store. Whether the segments of `pages` are all there and `is_whole` each: if
+    /// not, of the log only that is passed over which some page is seen to hold.
+    pub(super) fn replay(&self, pages: Vec<Placed>, is_whole: bool) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
         let mut upkeep = lock(&self.upkeep);
-        for damage in damages {
-            self.report(&damage.to_string());
-        }
         let mut replay = Replay {
             store: self,
             catalog: Mutex::default(),
@@ -94,11 +91,16 @@ impl Store {
         };
         replay.load_catalogue(&mut upkeep);
         let page_count = pages.len();
-        replay.load_pages(pages, &mut upkeep);
-        let kept = self
-            .exemplars
-            .load(&upkeep.exemplars, &mut |damage| self.report(&damage));
-        let log_bytes = replay.load_log(upkeep.trimmed().next(), kept)?;
+        let is_whole = replay.load_pages(pages, is_whole, &mut upkeep) && is_whole;
+        let kept = self.exemplars.load(&upkeep.exemplars, &mut |damage| {
+            self.damages.report(damage);
+        });
+        let from = match is_whole {
+            true => upkeep.trimmed().next(),
+            // What the log was to forget next may be all there is of it.
+            false => self.log.first_position(),
+        };
+        let log_bytes = replay.load_log(from, kept)?;
         replay.keep_slots_of_exemplars();
         replay.finish(&mut upkeep);
         self.watermark.start_at(self.log.last_position());
@@ -112,9 +114,12 @@ impl Store {
         Ok(())
     }
 
-    fn report(&self, damage: &str) {
+    /// Says that something was read that no version of the store wrote.
+    fn report(&self, what: &str) {
         self.metrics.damaged_blocks.inc();
-        tracing::error!(damage, "go on behind what could not be replayed");
+        let dir = self.dir.root();
+        let damage = Damage::of_file(DamageKind::Log, dir, what.to_owned());
+        self.damages.report(damage);
     }
 }
 
@@ -124,19 +129,17 @@ impl Replay<'_> {
         let mut payloads = Vec::new();
         let mut bytes = 0;
         let mut counts = Vec::new();
-        upkeep.catalogue.payloads(&mut |payload| match payload {
-            Ok(payload) => {
-                bytes += payload.len();
-                payloads.push(payload.to_vec());
-                if bytes >= GROUP_BYTES {
-                    counts.push(self.read_catalogue(&std::mem::take(&mut payloads)));
-                    bytes = 0;
-                }
+        upkeep.catalogue.payloads(&mut |payload| {
+            bytes += payload.len();
+            payloads.push(payload.to_vec());
+            if bytes >= GROUP_BYTES {
+                counts.push(self.read_catalogue(&std::mem::take(&mut payloads)));
+                bytes = 0;
             }
-            Err(e) => self.store.report(&e.to_string()),
         });
         counts.push(self.read_catalogue(&payloads));
         upkeep.catalogue.count(counts.into_iter().sum());
+        upkeep.catalogue.settle();
     }
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.
@@ -161,7 +164,7 @@ impl Replay<'_> {
     /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
     /// one group of blocks is applied, the next one is read: reading is one after the other.
     fn load_log(&self, from: Position, kept: Position) -> Result<usize, Error> {
-        let reading = Mutex::new((self.store.log.tail_from(from), Ok(Vec::new())));
+        let reading = Mutex::new((Reading::new(self.store.log.tail_from(from)), Ok(Vec::new())));
         let orphans = Mutex::new(ShardRows::default());
         let mut bytes = 0;
         let mut group = Vec::new();
@@ -169,8 +172,8 @@ impl Replay<'_> {
             self.store.env.compute.for_each(2, &|task| match task {
                 0 => self.apply_group(&group, &mut lock(&orphans)),
                 _ => {
-                    let (tail, next) = &mut *lock(&reading);
-                    *next = self.read_group(tail, kept);
+                    let (reading, next) = &mut *lock(&reading);
+                    *next = self.read_group(reading, kept);
                 }
             });
             group = std::mem::replace(&mut lock(&reading).1, Ok(Vec::new()))?;
@@ -179,6 +182,8 @@ impl Replay<'_> {
             }
             bytes += group.iter().map(Vec::len).sum::<usize>();
         }
+        let reading = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        reading.0.end(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
         self.apply_late();
@@ -186,21 +191,23 @@ impl Replay<'_> {
     }
 
     /// The payloads of the next blocks; none at the end of the log.
-    fn read_group(&self, tail: &mut Tail<'_>, kept: Position) -> Result<Vec<Vec<u8>>, Error> {
+    fn read_group(&self, reading: &mut Reading<'_>, kept: Position) -> Result<Vec<Vec<u8>>, Error> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         while bytes < GROUP_BYTES {
-            match tail.next()? {
+            match reading.tail.next()? {
                 Some(Ok(block)) => {
                     if block.position > kept {
                         self.take_exemplars(&block);
                     }
+                    reading.go_on(&block.payload, &self.store.damages);
                     bytes += block.payload.len();
                     group.push(block.payload);
                 }
-                Some(Err(e)) => self.store.report(&e.to_string()),
+                Some(Err(e)) => reading.meet(&e, group.last()),
                 None => break,
             }
         }
+        reading.remember(group.last());
         Ok(group)
     }
 

@@ -296,7 +296,7 @@ fn store_after_close_holds_everything_in_pages_and_no_log() {
             names("/data/pages").len(),
             names("/data/series").len()
         ],
-        [0, 1, 1]
+        [0, 1, 2]
     );
     let store = open(&sim, options());
     assert_eq!(contents(&store, TimeRange::ALL), held);

@@ -1,10 +1,12 @@
-//! Trimming: the log forgets what pages and the catalogue hold, and pages go with the retention.
+//! Trimming: the log forgets what pages and the catalogue hold, pages go with the retention, and the
+//! manifest says before what is left.
 
 use super::Store;
 use super::upkeep::Upkeep;
 use crate::catalogue::Header;
 use crate::error::StorageError;
 use crate::index::SeriesCursor;
+use crate::manifest::{Manifest, SegmentState};
 use crate::trial::{self, Flaw};
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, Position};
@@ -23,6 +25,7 @@ impl Store {
         let trimmed = self
             .write_exemplars(upkeep)
             .and_then(|()| self.write_catalogue(upkeep, covered))
+            .and_then(|()| self.write_manifest(upkeep))
             .map_err(Error::from)
             .and_then(|()| {
                 trial::turn();
@@ -70,10 +73,63 @@ impl Store {
         if trial::has(Flaw::UnlinksEarly) {
             cutoff = cutoff.saturating_add(self.options.window_ms);
         }
-        match segments.remove_before(cutoff, &sealed.directory, &sealed.cache) {
-            Ok(removed) => self.metrics.removed_segments.add(removed as u64),
-            Err(e) => tracing::error!(error = %e, "remove pages that left the retention"),
+        let old = match segments.take_before(cutoff) {
+            Ok(old) if old.is_empty() => return,
+            Ok(old) => old,
+            Err(e) => return tracing::error!(error = %e, "complete pages that left the retention"),
+        };
+        if let Err(e) = self.write_manifest(upkeep) {
+            tracing::error!(error = %e, "keep pages that left the retention");
+            return upkeep.segments.put_back(old);
+        }
+        let segments = &mut upkeep.segments;
+        for old in old {
+            match segments.remove(&old, &sealed.directory, &sealed.cache) {
+                Ok(()) => self.metrics.removed_segments.inc(),
+                Err(e) => {
+                    tracing::error!(error = %e, "remove pages that left the retention");
+                    segments.put_back([old]);
+                }
+            }
         }
         self.metrics.page_segments.set(segments.count() as i64);
+    }
+
+    /// Writes the manifest if files have come, were completed or replaced since.
+    pub(super) fn keep_manifest(&self, upkeep: &mut Upkeep) {
+        let known = |manifest: &Manifest| -> (Position, Vec<(Position, SegmentState)>) {
+            let segments = manifest.segments.iter();
+            let states = segments.map(|entry| (entry.number, entry.state)).collect();
+            (manifest.catalogue.0, states)
+        };
+        if known(&self.manifest(upkeep)) == known(&upkeep.manifest) {
+            return;
+        }
+        if let Err(e) = self.write_manifest(upkeep) {
+            tracing::error!(error = %e, "write manifest");
+        }
+    }
+
+    /// What the manifest is to say now.
+    fn manifest(&self, upkeep: &Upkeep) -> Manifest {
+        let before = &upkeep.manifest;
+        Manifest {
+            trimmed: upkeep.trimmed().max(before.trimmed),
+            logged: self.log.durable_position().max(before.logged),
+            // What is damaged is named until it is written anew.
+            catalogue: upkeep.catalogue.place().unwrap_or(before.catalogue),
+            exemplars: upkeep.exemplars.place().unwrap_or(before.exemplars),
+            segments: upkeep.segments.entries(),
+        }
+    }
+
+    /// Says durably which files there are.
+    pub(super) fn write_manifest(&self, upkeep: &mut Upkeep) -> Result<(), StorageError> {
+        let manifest = self.manifest(upkeep);
+        if manifest != upkeep.manifest {
+            manifest.write(&*self.env.disk, self.dir.root())?;
+            upkeep.manifest = manifest;
+        }
+        Ok(())
     }
 }

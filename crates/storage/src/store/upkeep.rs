@@ -10,6 +10,7 @@ use super::{Store, SyncMode, lock};
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
 use crate::index::{Garbage, epoch_of};
+use crate::manifest::Manifest;
 use crate::sealed::segments::Segments;
 use crate::sync::atomic::Ordering;
 use crate::trial::{self, Flaw};
@@ -35,6 +36,8 @@ pub(super) struct Upkeep {
     pub(super) catalogue: Catalogue,
     pub(super) exemplars: ExemplarFile,
     pub(super) coverage: Coverage,
+    /// As it was written last, or read.
+    pub(super) manifest: Manifest,
     /// On the monotonic clock.
     pub(super) seal_not_before: Duration,
     garbage: Vec<Garbage>,
@@ -52,8 +55,10 @@ impl Upkeep {
         catalogue: Catalogue,
         exemplars: ExemplarFile,
         coverage: Coverage,
+        manifest: Manifest,
     ) -> Self {
         Self {
+            manifest,
             segments,
             catalogue,
             exemplars,
@@ -94,6 +99,7 @@ impl Store {
         self.seal_due(&mut upkeep);
         self.drop_old_pages(&mut upkeep);
         self.trim_log(&mut upkeep);
+        self.keep_manifest(&mut upkeep);
         self.sweep_share(&mut upkeep);
     }
 

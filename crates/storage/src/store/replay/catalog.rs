@@ -4,8 +4,10 @@
 //! some 60 bytes for each beside the head that it fills.
 
 use crate::index::Place;
+use crate::sealed::group_of;
 use crate::trial::{self, Flaw};
-use firn_model::sample::TimestampMs;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::collections::BTreeMap;
 
 const PAGE: usize = 4_096;
 
@@ -47,6 +49,10 @@ pub(super) struct Catalog {
     places: Pages<Place>,
     /// The newest sealed sample's time, for those whose pages the log may repeat.
     sealed: Pages<Option<TimestampMs>>,
+    /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
+    spans: BTreeMap<u32, BTreeMap<u32, Vec<TimeRange>>>,
+    /// All groups count as such: what pages there were is not known.
+    trusts_spans_only: bool,
 }
 
 impl Catalog {
@@ -74,9 +80,31 @@ impl Catalog {
         *known = Some(time).max(*known);
     }
 
+    /// Says from when to when pages are seen to hold the series of a group whose pages are damaged:
+    /// nothing else of it is sealed.
+    pub(super) fn set_spans(&mut self, group: u32, spans: Vec<(u32, TimeRange)>) {
+        let of_group = self.spans.entry(group).or_default();
+        for (slot, span) in spans {
+            of_group.entry(slot).or_default().push(span);
+        }
+    }
+
+    /// Nothing is sealed but what [`Catalog::set_spans`] says, of any group.
+    pub(super) fn trust_spans_only(&mut self) {
+        self.trusts_spans_only = true;
+    }
+
     /// Whether the sample of a series at `time` is sealed.
     #[inline]
     pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
+        if self.trusts_spans_only || !self.spans.is_empty() {
+            let of_group = self.spans.get(&group_of(slot));
+            if of_group.is_some() || self.trusts_spans_only {
+                let spans = of_group.and_then(|of_group| of_group.get(&slot));
+                let holds = |span: &TimeRange| span.contains(time);
+                return spans.is_some_and(|spans| spans.iter().any(holds));
+            }
+        }
         let sealed = self.sealed.get(slot).flatten();
         sealed.is_some_and(|sealed| time <= sealed) && !trial::has(Flaw::ReplaysSealed)
     }

@@ -76,7 +76,11 @@ fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
     sim.disk.set_free_bytes(7);
     let refusal = send(2).unwrap_err();
     assert_eq!(refusal.kind, ErrorKind::Unavailable);
-    assert!(refusal.message.starts_with("the disk is full, "), "{}", refusal.message);
+    assert!(
+        refusal.message.starts_with("the disk is full, "),
+        "{}",
+        refusal.message
+    );
     assert!(send(3).is_err(), "refused before it touches the head");
     assert!(matches!(store.health(), LogHealth::NoRoom(_)));
     assert_eq!(contents(&store, TimeRange::ALL)[0].1, [(1, 1.0)]);

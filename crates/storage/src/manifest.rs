@@ -1,0 +1,305 @@
+//! The manifest: which files ought to be there, how long they are at least, and what they hold.
+//!
+//! ```text
+//! MANIFEST        text, a line each; replaced by rename, never changed in place
+//! ```
+//!
+//! Files that grow say by their own blocks what was durable, but not that they were there at all or
+//! longer. The manifest does: it is written before the log forgets what the files hold, and when a
+//! segment of pages is complete or goes. A start compares, and says what is missing. Invariants: no
+//! data depends on it, so a store without a manifest opens; it never claims more than was durable
+//! when it was written. `docs/format/data-folder.md` draws the lines.
+
+use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
+use firn_model::env::{Disk, OpenMode};
+use firn_model::log::Position;
+use firn_model::sample::TimeRange;
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+/// Its name in the data folder.
+pub(crate) const NAME: &str = "MANIFEST";
+
+/// Its name while it is written.
+pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
+
+const FIRST_LINE: &str = "firn manifest 1";
+
+/// A line has less than 128 bytes and a segment 128 MiB or two hours: what is longer is no manifest.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The number of a file and how many bytes of it were durable; zeros if there was none.
+pub(crate) type Known = (Position, u64);
+
+/// A segment of pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentEntry {
+    /// The number in its name.
+    pub(crate) number: Position,
+    /// What it is now.
+    pub(crate) state: SegmentState,
+    /// How many of its bytes were durable; all of them once it is complete.
+    pub(crate) bytes: u64,
+    /// CRC-32C of the file, if it is complete and this version wrote it.
+    pub(crate) crc: Option<u32>,
+    /// How many pages it has.
+    pub(crate) pages: u64,
+    /// How many samples they have, if that is known.
+    pub(crate) samples: Option<u64>,
+    /// From its oldest sample to its newest; none without a page.
+    pub(crate) range: Option<TimeRange>,
+}
+
+/// What a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    /// It grows.
+    Growing,
+    /// It has its directory.
+    Complete,
+    /// It, or a part of it, is not there any more: the figures are those of what is gone.
+    Lost,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The log is covered up to here.
+    pub(crate) trimmed: Position,
+    /// The log reached so far.
+    pub(crate) logged: Position,
+    pub(crate) catalogue: Known,
+    pub(crate) exemplars: Known,
+    /// In the order of their numbers.
+    pub(crate) segments: Vec<SegmentEntry>,
+}
+
+impl Manifest {
+    /// Reads the manifest in `root`; `None` if there is none. One that is damaged is as good as none,
+    /// and reported.
+    pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, Damage> {
+        let path = root.join(NAME);
+        let damage = |what: String| Damage::of_file(DamageKind::Manifest, &path, what);
+        let bytes = match read_file(disk, &path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(damage(format!("it cannot be read: {e}"))),
+        };
+        let text = std::str::from_utf8(&bytes).ok();
+        match text.and_then(parse) {
+            Some(manifest) => Ok(Some(manifest)),
+            None => Err(damage("it is not what was written".to_owned())),
+        }
+    }
+
+    /// Replaces the manifest in `root`; durable on return.
+    pub(crate) fn write(&self, disk: &dyn Disk, root: &Path) -> Result<(), StorageError> {
+        let path = root.join(TEMPORARY);
+        self.replace(disk, root, &path)
+            .map_err(StorageError::io("write manifest", &path))
+    }
+
+    fn replace(&self, disk: &dyn Disk, root: &Path, temporary: &Path) -> io::Result<()> {
+        match disk.remove_file(temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = disk.open(temporary, OpenMode::CreateNew)?;
+        file.write_all_at(0, self.text().as_bytes())?;
+        file.sync_data()?;
+        disk.rename(temporary, &root.join(NAME))?;
+        disk.sync_dir(root)
+    }
+
+    /// The entry of a segment.
+    pub(crate) fn segment(&self, number: Position) -> Option<&SegmentEntry> {
+        let is_it = |entry: &&SegmentEntry| entry.number == number;
+        let there = |entry: &&SegmentEntry| entry.state != SegmentState::Lost;
+        self.segments.iter().filter(there).find(is_it)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{FIRST_LINE}\ntrimmed {}\nlogged {}\ncatalogue {} {}\nexemplars {} {}\n",
+            self.trimmed.0,
+            self.logged.0,
+            self.catalogue.0.0,
+            self.catalogue.1,
+            self.exemplars.0.0,
+            self.exemplars.1,
+        );
+        for entry in &self.segments {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", entry.line());
+        }
+        let sum = crc32c::crc32c(text.as_bytes());
+        let _ = writeln!(text, "sum {sum:08x}");
+        text
+    }
+}
+
+impl SegmentEntry {
+    fn line(&self) -> String {
+        let name = match self.state {
+            SegmentState::Growing => "growing",
+            SegmentState::Complete => "pages",
+            SegmentState::Lost => "lost",
+        };
+        let crc = self.crc.map_or("-".to_owned(), |crc| format!("{crc:08x}"));
+        let samples = self.samples.map_or("-".to_owned(), |n| n.to_string());
+        let range = self.range.map_or("- -".to_owned(), |range| {
+            format!("{} {}", range.min, range.max)
+        });
+        let (number, bytes, pages) = (self.number.0, self.bytes, self.pages);
+        format!("{name} {number} {bytes} {crc} {pages} {samples} {range}")
+    }
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let bytes = file.len()?;
+    if bytes > BYTES_MAX {
+        let what = format!("{bytes} bytes, limit {BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    let mut read = vec![0; bytes as usize];
+    let count = file.read_at(0, &mut read)?;
+    read.truncate(count);
+    Ok(read)
+}
+
+/// The manifest that `text` is; none if it is not what [`Manifest::text`] makes.
+fn parse(text: &str) -> Option<Manifest> {
+    let body = text.strip_suffix('\n')?;
+    let (before, sum) = body.rsplit_once("\nsum ")?;
+    let summed = text.get(..before.len() + 1)?;
+    if u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(summed.as_bytes()) {
+        return None;
+    }
+    let mut lines = before.lines();
+    if lines.next()? != FIRST_LINE {
+        return None;
+    }
+    let mut manifest = Manifest::default();
+    for line in lines {
+        let mut words = line.split(' ');
+        let name = words.next()?;
+        let words: Vec<&str> = words.collect();
+        match (name, words.as_slice()) {
+            ("trimmed", [at]) => manifest.trimmed = Position(at.parse().ok()?),
+            ("logged", [at]) => manifest.logged = Position(at.parse().ok()?),
+            ("catalogue", [number, bytes]) => manifest.catalogue = known(number, bytes)?,
+            ("exemplars", [number, bytes]) => manifest.exemplars = known(number, bytes)?,
+            ("pages", words) => manifest
+                .segments
+                .push(segment(SegmentState::Complete, words)?),
+            ("growing", words) => manifest
+                .segments
+                .push(segment(SegmentState::Growing, words)?),
+            ("lost", words) => manifest.segments.push(segment(SegmentState::Lost, words)?),
+            _ => return None,
+        }
+    }
+    Some(manifest)
+}
+
+fn known(number: &str, bytes: &str) -> Option<Known> {
+    Some((Position(number.parse().ok()?), bytes.parse().ok()?))
+}
+
+fn segment(state: SegmentState, words: &[&str]) -> Option<SegmentEntry> {
+    let [number, bytes, crc, pages, samples, min, max] = words else {
+        return None;
+    };
+    let range = match (*min, *max) {
+        ("-", "-") => None,
+        (min, max) => Some(TimeRange::new(min.parse().ok()?, max.parse().ok()?)),
+    };
+    Some(SegmentEntry {
+        number: Position(number.parse().ok()?),
+        state,
+        bytes: bytes.parse().ok()?,
+        crc: match *crc {
+            "-" => None,
+            crc => Some(u32::from_str_radix(crc, 16).ok()?),
+        },
+        pages: pages.parse().ok()?,
+        samples: match *samples {
+            "-" => None,
+            samples => Some(samples.parse().ok()?),
+        },
+        range,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim;
+
+    fn manifest() -> Manifest {
+        let entry = |number, state, range| SegmentEntry {
+            number: Position(number),
+            state,
+            bytes: 4_096,
+            crc: (state == SegmentState::Complete).then_some(0xbeef),
+            pages: 3,
+            samples: (number != 2).then_some(77),
+            range,
+        };
+        Manifest {
+            trimmed: Position(5),
+            logged: Position(9),
+            catalogue: (Position(1), 300),
+            exemplars: (Position(0), 0),
+            segments: vec![
+                entry(1, SegmentState::Lost, Some(TimeRange::new(-7, 5))),
+                entry(2, SegmentState::Complete, Some(TimeRange::new(6, 8))),
+                entry(3, SegmentState::Growing, None),
+            ],
+        }
+    }
+
+    #[test]
+    fn manifest_reads_as_it_was_written() {
+        let text = manifest().text();
+        let golden = "firn manifest 1\ntrimmed 5\nlogged 9\ncatalogue 1 300\nexemplars 0 0\n\
+                      lost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
+                      growing 3 4096 - 3 77 - -\nsum ";
+        assert!(text.starts_with(golden), "{text}");
+        assert_eq!(parse(&text), Some(manifest()));
+        assert_eq!(
+            parse(&Manifest::default().text()),
+            Some(Manifest::default())
+        );
+    }
+
+    #[test]
+    fn manifest_with_any_changed_byte_is_damaged() {
+        let text = manifest().text();
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let parsed = String::from_utf8(bytes).ok().and_then(|text| parse(&text));
+            assert_eq!(parsed, None, "at {at}");
+            assert_eq!(parse(&text[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn manifest_is_replaced_whole_or_not_at_all() {
+        for changes in 0..8 {
+            let sim = sim::env(changes);
+            let (disk, root) = (&*sim.env.disk, Path::new("data"));
+            disk.create_dir_all(root).unwrap();
+            Manifest::default().write(disk, root).unwrap();
+            sim.disk.power_off_after(changes);
+            let written = manifest().write(disk, root);
+            sim.disk.crash();
+            let read = Manifest::read(disk, root).unwrap().unwrap();
+            assert!(read == manifest() || written.is_err() && read == Manifest::default());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The log as replay reads it, and between which times its damage lies.
+//!
+//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay between
+//! theirs, or nearly: that is the range which is reported, and of which queries are warned.
+
+use crate::damage::{Damage, DamageKind, Damages};
+use crate::error::StorageError;
+use crate::log::Tail;
+use crate::log_block::LogBlockReader;
+use firn_model::sample::TimeRange;
+
+/// See the module.
+pub(super) struct Reading<'a> {
+    pub(super) tail: Tail<'a>,
+    /// The times of the block before.
+    before: Option<TimeRange>,
+    /// Damage whose next sound block was not read yet.
+    open: Vec<Damage>,
+}
+
+impl<'a> Reading<'a> {
+    /// Begins to read `tail`.
+    pub(super) fn new(tail: Tail<'a>) -> Self {
+        Self {
+            tail,
+            before: None,
+            open: Vec::new(),
+        }
+    }
+
+    /// Damage was met behind `last`, or behind what was read before if there is no such block.
+    pub(super) fn meet(&mut self, error: &StorageError, last: Option<&Vec<u8>>) {
+        self.remember(last);
+        let damage = Damage::met(DamageKind::Log, error);
+        self.open.push(damage.within(self.before));
+    }
+
+    /// A sound block was read: damage before it ends there.
+    pub(super) fn go_on(&mut self, payload: &[u8], damages: &Damages) {
+        if self.open.is_empty() {
+            return;
+        }
+        let after = times_of(payload);
+        for damage in self.open.drain(..) {
+            let range = match (damage.range, after) {
+                (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+                (a, b) => a.or(b),
+            };
+            damages.report(damage.within(range));
+        }
+    }
+
+    /// The last block of those that were read.
+    pub(super) fn remember(&mut self, last: Option<&Vec<u8>>) {
+        let times = last.and_then(|payload| times_of(payload));
+        self.before = times.or(self.before);
+    }
+
+    /// The log ends here.
+    pub(super) fn end(self, damages: &Damages) {
+        for damage in self.open {
+            // Nobody knows how far it went.
+            let open_end = damage
+                .range
+                .map(|range| TimeRange::new(range.min, i64::MAX));
+            damages.report(damage.within(open_end));
+        }
+    }
+}
+
+/// From the oldest sample of a block to the newest.
+fn times_of(payload: &[u8]) -> Option<TimeRange> {
+    let block = LogBlockReader::new(payload).ok()?;
+    let (mut range, mut histograms): (Option<TimeRange>, _) = (None, Vec::new());
+    let mut add = |time: i64| {
+        let known = range.unwrap_or(TimeRange::new(time, time));
+        range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
+    };
+    // What stands before damage counts.
+    let _ = block.samples(|row| add(row.time), &mut histograms);
+    histograms.iter().for_each(|row| add(row.time));
+    range
+}
