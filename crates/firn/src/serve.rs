@@ -30,6 +30,7 @@ use firn_model::error::Error;
 use firn_server::App;
 use firn_server::active::ActiveQueries;
 use firn_server::parts::Backend;
+use firn_storage::log::LogHealth;
 use firn_storage::store::{
     BACKLOG_BYTES_MAX, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode,
 };
@@ -440,13 +441,18 @@ fn backend(
     scraping: &Arc<Scraping>,
     active: ActiveQueries,
 ) -> Backend {
-    let figures = store.clone();
+    let (figures, log) = (store.clone(), store.clone());
     Backend {
         store: store.clone(),
         pipeline: pipeline.clone(),
         scraping: scraping.clone(),
         active,
         stats: Arc::new(move |top| figures.stats(top)),
+        write_fault: Arc::new(move || match log.health() {
+            LogHealth::Failing(cause) => Some(cause),
+            LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),
+            LogHealth::Sound | LogHealth::NoRoom(_) => None,
+        }),
         collectors: vec![store.clone(), scraping.clone()],
     }
 }

@@ -40,10 +40,16 @@ pub(crate) async fn healthy(_app: App, _request: Request) -> Response {
     text(StatusCode::OK, "Firn is Healthy.\n")
 }
 
-/// A query sees every acked sample.
+/// A query sees every acked sample, and writes are taken unless the disk has no room.
 pub(crate) async fn ready(app: App, _request: Request) -> Response {
     match app.backend() {
-        Ok(_) => text(StatusCode::OK, "Firn is Ready.\n"),
+        Ok(backend) => match (backend.write_fault)() {
+            None => text(StatusCode::OK, "Firn is Ready.\n"),
+            Some(cause) => {
+                let message = format!("Firn takes no writes: {cause}\n");
+                text(StatusCode::SERVICE_UNAVAILABLE, &message)
+            }
+        },
         Err(state) => not_ready(state),
     }
 }

@@ -71,6 +71,8 @@ pub struct Backend {
     pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
+    /// Why the store cannot take writes, if its disk fails; a full disk ends by itself and is none.
+    pub write_fault: Provider<Option<String>>,
     /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
 }

@@ -226,14 +226,16 @@ impl Scraping {
             let elapsed = || clock.monotonic().saturating_sub(started);
             state.take(fetched, time, elapsed)
         });
-        let Some(Scraped {
+        let Some((made, stored)) = took.await else {
+            return;
+        };
+        let Scraped {
             outcome,
             duration,
             dropped,
-        }) = took.await
-        else {
-            return;
-        };
+        } = made;
+        // What could not be kept was not scraped, whatever the target did.
+        let outcome = outcome.and(stored);
         let metrics = self.resources.pipeline.metrics();
         match &outcome {
             Ok(()) => metrics.scrapes_succeeded.inc(),
@@ -263,11 +265,12 @@ impl Scraping {
         }
     }
 
-    /// Makes a batch and stores it, on a thread that may wait; returns what making it said.
+    /// Makes a batch and stores it, on a thread that may wait; returns what making it said, and
+    /// whether the store took it.
     async fn append<T: Send + 'static>(
         &mut self,
         make: impl FnOnce(&mut ScrapeState) -> T + Send + 'static,
-    ) -> Option<T> {
+    ) -> Option<(T, Result<(), Error>)> {
         let mut state = match self.state.take() {
             Some(state) => state,
             None => self.new_state()?,
@@ -302,9 +305,13 @@ impl Scraping {
                     self.warn(complaint);
                 }
             }
-            Err(e) => self.warn(format!("scrape not stored: {e}")),
+            Err(e) => {
+                let message = format!("scrape not stored: {e}");
+                self.warn(message.clone());
+                return Some((made, Err(Error::new(e.kind, message))));
+            }
         }
-        Some(made)
+        Some((made, Ok(())))
     }
 
     fn new_state(&self) -> Option<ScrapeState> {

@@ -254,6 +254,8 @@ impl Engine for FakeEngine {
 pub struct FakeLog {
     /// Samples stored, by tenant.
     pub stored: Mutex<Vec<(String, usize)>>,
+    /// Why the disk takes no writes.
+    pub fault: Mutex<Option<String>>,
 }
 
 impl Append for FakeLog {
@@ -371,9 +373,11 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     };
     let memory = Budget::new("writes", MEMORY_BYTES);
     let clock = real::env().unwrap().clock;
+    let faulty = log.clone();
     let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
     let no_yaml = |_: &str| Err("no YAML here".to_owned());
     Backend {
+        write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
         scraping: Arc::new(Scraping::new(pipeline.clone(), clock, &memory, no_yaml)),
         pipeline,
         active: ActiveQueries::none(),
