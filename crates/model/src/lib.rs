@@ -21,6 +21,7 @@ pub mod exemplar;
 pub mod histogram;
 pub mod labels;
 pub mod log;
+pub mod losses;
 pub mod matcher;
 pub mod metadata;
 pub mod metrics;

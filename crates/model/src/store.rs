@@ -11,6 +11,7 @@ use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
 use crate::exemplar::FoundExemplars;
 use crate::labels::Labels;
+use crate::losses::Losses;
 use crate::matcher::Matcher;
 use crate::sample::{TimeRange, TimestampMs};
 use crate::series_limit::SeriesLimit;
@@ -147,6 +148,12 @@ pub trait Select: Send + Sync {
     fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         Ok(Vec::new())
     }
+
+    /// What is known to be lost of `tenant` in `range`, of whatever series: what a look-up of
+    /// label names or values may lack.
+    fn losses(&self, _tenant: &TenantId, _range: TimeRange) -> Losses {
+        Losses::default()
+    }
 }
 
 /// Series found by a look-up, and a consistent view of their samples: what was visible when
@@ -174,7 +181,16 @@ pub trait Selection: Send + Sync {
 
     /// Appends the samples of `series` that lie in the request's range to `into`, in order. A
     /// series without any is there with empty columns. May be called from many threads at once.
+    ///
+    /// Samples that cannot be read because their bytes are damaged are left out, and
+    /// [`Selection::losses`] says which.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error>;
+
+    /// What the selection and its reads so far could not give. What later reads lack comes to the
+    /// same [`Losses`], which may outlive the selection.
+    fn losses(&self) -> Losses {
+        Losses::default()
+    }
 }
 
 #[derive(Debug, Default)]

@@ -120,7 +120,10 @@ fn run(
     account.check()?;
     let mut evaluator = Evaluator::new(ctx, &account, options);
     let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
-    let (warnings, infos) = evaluator.notes.render(text);
+    let (remarks, infos) = evaluator.notes.render(text);
+    // First: an answer lists so many warnings only.
+    let mut warnings = account.losses().texts();
+    warnings.extend(remarks);
     Ok(QueryResult {
         value,
         warnings,

@@ -67,7 +67,8 @@ pub struct Stats {
 pub struct QueryResult {
     /// The value.
     pub value: Value,
-    /// `PromQL warning: ...`, with positions, in the order they arose.
+    /// What the store could not give, then `PromQL warning: ...`, with positions, in the order they
+    /// arose.
     pub warnings: Vec<String>,
     /// `PromQL info: ...`
     pub infos: Vec<String>,

@@ -108,6 +108,14 @@ impl Lookup {
         Ok(())
     }
 
+    /// What the answer may lack, as warnings.
+    fn annotations(&self) -> Annotations {
+        Annotations {
+            warnings: self.store.losses(&self.tenant, self.range).texts(),
+            infos: Vec::new(),
+        }
+    }
+
     /// Merges the lists of texts that `find` finds.
     fn texts(
         &self,
@@ -179,15 +187,15 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     }
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
-    let found = call
+    let (found, mut annotations) = call
         .compute(move |cancel| {
             lookup
                 .parse()
                 .map_err(|e| Failure::parameter("match[]", e))?;
-            Found::look_up(&lookup, cancel).map_err(Failure::execution)
+            let found = Found::look_up(&lookup, cancel).map_err(Failure::execution)?;
+            Ok((found, lookup.annotations()))
         })
         .await?;
-    let mut annotations = Annotations::default();
     let len = truncated(found.len(), limit, &mut annotations);
     Ok(call.json(List::new(len, annotations, move |out, i| {
         push_labels(out, found.labels(i).as_ref());
@@ -287,7 +295,8 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
                 let names = store.label_names(request)?;
                 Ok(names.into_iter().map(String::into_bytes).collect())
             });
-            names.map_err(Failure::execution)
+            let names = names.map_err(Failure::execution)?;
+            Ok((names, lookup.annotations()))
         })
         .await?;
     Ok(texts_response(&call, names, limit))
@@ -302,14 +311,18 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
         .compute(move |cancel| {
             lookup.parse().map_err(Failure::bad_data)?;
             let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
-            values.map_err(Failure::execution)
+            let values = values.map_err(Failure::execution)?;
+            Ok((values, lookup.annotations()))
         })
         .await?;
     Ok(texts_response(&call, values, limit))
 }
 
-fn texts_response(call: &Call, texts: Texts, limit: Option<usize>) -> Response {
-    let mut annotations = Annotations::default();
+fn texts_response(
+    call: &Call,
+    (texts, mut annotations): (Texts, Annotations),
+    limit: Option<usize>,
+) -> Response {
     let len = truncated(texts.texts.len(), limit, &mut annotations);
     call.json(List::new(len, annotations, move |out, i| {
         json::push_html_string(out, texts.get(i));

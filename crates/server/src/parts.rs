@@ -138,7 +138,7 @@ pub struct RuntimeInfo {
     pub reload_config_success: bool,
     /// When a configuration was last taken over.
     pub last_config_time: TimestampMs,
-    /// Damaged places found in the log.
+    /// Stretches of damage found in the store's files or memory since the start.
     pub corruption_count: u64,
     /// Threads of the process, where upstream counts goroutines.
     pub thread_count: u64,

@@ -8,6 +8,7 @@ use crate::form::parse_integer;
 use crate::parts::RuntimeInfo;
 use crate::times::format_rfc3339;
 use axum::response::Response;
+use firn_storage::damage::Damage;
 use firn_storage::store::{Stat, StoreStats};
 use serde::Serialize;
 use serde_json::json;
@@ -125,6 +126,26 @@ struct TsdbDocument {
     /// Ours: jobs over their budget of new series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_series_count_by_job: Vec<Line>,
+    /// Ours: what was found damaged since the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damages: Vec<DamageLine>,
+}
+
+/// A stretch of damage; fields that nobody knows are left out.
+#[derive(Serialize)]
+struct DamageLine {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -159,6 +180,21 @@ impl From<StoreStats> for TsdbDocument {
             memory_in_bytes_by_label_name: lines(stats.memory_in_bytes_by_label_name),
             series_count_by_label_value_pair: lines(stats.series_count_by_label_value_pair),
             refused_series_count_by_job: lines(stats.refused_series_by_job),
+            damages: stats.damages.into_iter().map(DamageLine::from).collect(),
+        }
+    }
+}
+
+impl From<Damage> for DamageLine {
+    fn from(damage: Damage) -> Self {
+        Self {
+            kind: damage.kind.as_str(),
+            file: damage.file.display().to_string(),
+            offset: damage.offset,
+            what: damage.what,
+            samples: damage.samples,
+            from: damage.range.map(|range| range.min),
+            to: damage.range.map(|range| range.max),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! counted again. It repairs nothing.
 
 use crate::error::StorageError;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
@@ -90,8 +90,7 @@ impl Damage {
     /// Damage as a reader met it.
     pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Self {
         let (file, offset, what) = match error {
-            StorageError::Damaged { path, offset, what }
-            | StorageError::DamagedPage { path, offset, what } => {
+            StorageError::Damaged { path, offset, what } => {
                 (path.clone(), Some(*offset), what.clone())
             }
             StorageError::Missing { path, from, to } => (
@@ -116,7 +115,10 @@ impl Damage {
 
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is damaged", self.file.display())?;
+        match self.file.as_os_str().is_empty() {
+            true => f.write_str("memory is damaged")?,
+            false => write!(f, "{} is damaged", self.file.display())?,
+        }
         if let Some(offset) = self.offset {
             write!(f, " at offset {offset}")?;
         }
@@ -131,28 +133,49 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// A damage of the list.
+#[derive(Debug)]
+struct Listed {
+    damage: Damage,
+    /// Whether reads that lack something for it say so themselves.
+    is_met: bool,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Damages {
-    listed: Mutex<Vec<Damage>>,
+    listed: Mutex<Vec<Listed>>,
     counts: [Counter; DamageKind::ALL.len()],
 }
 
 impl Damages {
     /// Logs and counts `damage`, unless it is known; whether it was not.
     pub(crate) fn report(&self, damage: Damage) -> bool {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |known: &Damage| {
+        self.list_new(damage, false).is_none()
+    }
+
+    /// The same for damage that a read met: every read that lacks something for it meets it again
+    /// and says so itself. Returns the damage as it is known.
+    pub(crate) fn report_met(&self, damage: Damage) -> Damage {
+        let known = self.list_new(damage.clone(), true);
+        known.unwrap_or(damage)
+    }
+
+    /// Lists and logs a damage, or returns what is known of it.
+    fn list_new(&self, damage: Damage, is_met: bool) -> Option<Damage> {
+        let mut listed = self.lock();
+        let is_it = |listed: &&Listed| {
+            let known = &listed.damage;
             (known.kind, &known.file, known.offset) == (damage.kind, &damage.file, damage.offset)
                 && (damage.offset.is_some() || known.what == damage.what)
         };
-        if listed.iter().any(is_it) {
-            return false;
+        if let Some(known) = listed.iter().find(is_it) {
+            return Some(known.damage.clone());
         }
         self.counts[damage.kind as usize].inc();
-        let is_listed = listed.len() < LISTED_MAX;
-        if is_listed {
-            listed.push(damage.clone());
+        if listed.len() < LISTED_MAX {
+            let damage = damage.clone();
+            listed.push(Listed { damage, is_met });
         }
         drop(listed);
         tracing::error!(
@@ -165,22 +188,29 @@ impl Damages {
             lost_to = damage.range.map(|range| range.max),
             "damage: what is whole is served; `firn tsdb verify` lists it"
         );
-        true
+        None
     }
 
     /// The damages that are listed, in the order in which they were met.
     pub(crate) fn list(&self) -> Vec<Damage> {
-        self.listed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let listed = self.lock();
+        listed.iter().map(|listed| listed.damage.clone()).collect()
     }
 
-    /// Damages whose samples, of any series, lay in `range`.
+    /// Damages whose samples, of any series, lay in `range`, but for those of which reads say
+    /// themselves whether they lack something.
     pub(crate) fn touching(&self, range: TimeRange) -> Vec<Damage> {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        let touches = |damage: &&Damage| damage.range.is_some_and(|lost| lost.overlaps(&range));
-        listed.iter().filter(touches).cloned().collect()
+        let listed = self.lock();
+        let touches = |listed: &&Listed| {
+            let lost = listed.damage.range.filter(|_| !listed.is_met);
+            lost.is_some_and(|lost| lost.overlaps(&range))
+        };
+        let touching = listed.iter().filter(touches);
+        touching.map(|listed| listed.damage.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many of a kind were met.
@@ -239,7 +269,28 @@ mod tests {
     }
 
     #[test]
+    fn damage_that_a_read_met_is_listed_and_touches_nothing() {
+        let damages = Damages::default();
+        let met = damage(Some(1), Some((10, 20)));
+        assert_eq!(damages.report_met(met.clone()), met);
+        let other = Damage {
+            what: "cannot be read".to_owned(),
+            ..met.clone()
+        };
+        assert_eq!(damages.report_met(other), met, "as it was met first");
+        assert_eq!(damages.list(), [met]);
+        assert!(damages.touching(TimeRange::ALL).is_empty());
+        assert_eq!(damages.count(DamageKind::Pages), 1);
+    }
+
+    #[test]
     fn damage_reads_as_a_sentence() {
+        let of_memory = Damage {
+            file: PathBuf::new(),
+            ..damage(None, None)
+        };
+        let text = "memory is damaged: a stripe has another sum; 7 samples are lost";
+        assert_eq!(of_memory.to_string(), text);
         assert_eq!(
             damage(Some(24), Some((10, 20))).to_string(),
             "pages/1.pages is damaged at offset 24: a stripe has another sum; 7 samples are lost, \

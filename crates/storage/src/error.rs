@@ -65,20 +65,6 @@ pub enum StorageError {
         /// What is wrong or lost.
         what: String,
     },
-    /// A page of sealed samples has other bytes than were written.
-    #[error(
-        "{} is damaged at offset {offset}: {what}; until it is restored, or moved away while Firn \
-         is stopped (which loses what it holds), queries of these series and times fail",
-        path.display()
-    )]
-    DamagedPage {
-        /// The segment.
-        path: PathBuf,
-        /// Where the page begins.
-        offset: u64,
-        /// What is wrong.
-        what: String,
-    },
     /// An earlier write or sync failed of what nobody holds any more; nothing is promised until the
     /// process restarts.
     #[error("the log takes no writes until restart: {cause}")]
@@ -162,9 +148,7 @@ impl StorageError {
             }
             Self::NoRoom { .. } | Self::Failing { .. } => ErrorKind::Unavailable,
             Self::Foreign { .. } | Self::Format { .. } => ErrorKind::Invalid,
-            Self::Damaged { .. } | Self::DamagedPage { .. } | Self::Missing { .. } => {
-                ErrorKind::Corrupt
-            }
+            Self::Damaged { .. } | Self::Missing { .. } => ErrorKind::Corrupt,
             Self::BlockTooLarge { .. } => ErrorKind::Limited,
         }
     }

@@ -35,6 +35,7 @@ mod mixed;
 mod packed;
 mod planner;
 mod reader;
+mod survey;
 mod times;
 mod values;
 mod vector;
@@ -45,6 +46,7 @@ pub use header::PageMeta;
 pub(crate) use header::sample_count;
 pub use instructions::Instructions;
 pub use reader::{Page, Scratch};
+pub use survey::Lost;
 
 pub use crate::chunk::Columns;
 pub use crate::codec::Malformed;

@@ -13,6 +13,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod directory;
+mod lost;
 pub(crate) mod meta;
 pub(crate) mod range_reader;
 pub(crate) mod segment;

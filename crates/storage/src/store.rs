@@ -56,8 +56,9 @@ use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::FoundExemplars;
 use firn_model::log::Position;
+use firn_model::losses::Losses;
 use firn_model::metrics::Collect;
-use firn_model::sample::TimestampMs;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
     Append, AppendBounds, ExemplarRequest, Select, SelectRequest, Selection, Ticket,
 };
@@ -330,6 +331,13 @@ impl Append for Store {
 impl Select for Store {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select_series(request)
+    }
+
+    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        match *tenant == self.options.tenant {
+            true => self.losses_in(range),
+            false => Losses::default(),
+        }
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {

@@ -1,11 +1,11 @@
-//! How much damage the store met in its log, read from its own metrics so that both say the same.
+//! How much damage the store met, read from its own metrics so that both say the same.
 
 use firn_model::metrics::{Collect, Sink, Value};
 
 /// The counter that the store keeps.
-const METRIC: &str = "firn_storage_wal_damages_total";
+const METRIC: &str = "firn_storage_damages_total";
 
-/// Sums one counter.
+/// Sums one counter over its kinds.
 #[derive(Default)]
 struct Sum(f64);
 
@@ -33,12 +33,13 @@ mod tests {
     impl Collect for Damaged {
         fn collect(&self, sink: &mut dyn Sink) {
             sink.metric("firn_storage_wal_segments", "x", &[], Value::Gauge(7.0));
-            sink.metric(METRIC, "x", &[], Value::Counter(3.0));
+            sink.metric(METRIC, "x", &[("kind", "log")], Value::Counter(3.0));
+            sink.metric(METRIC, "x", &[("kind", "pages")], Value::Counter(1.0));
         }
     }
 
     #[test]
     fn count_reads_the_stores_counter_alone() {
-        assert_eq!(count(&Damaged), 3);
+        assert_eq!(count(&Damaged), 4);
     }
 }

@@ -10,8 +10,11 @@ use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{Cancel, Reason};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::losses::Losses;
 use firn_model::series_limit::SeriesLimit;
+use firn_model::store::Selection;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What was counted when part of an evaluation began.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct Account<'a> {
     held: AtomicU64,
     peak: AtomicU64,
     total: AtomicU64,
+    /// Of each selection that is read.
+    losses: Mutex<Vec<Losses>>,
 }
 
 impl<'a> Account<'a> {
@@ -55,7 +60,22 @@ impl<'a> Account<'a> {
             held: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             total: AtomicU64::new(0),
+            losses: Mutex::default(),
         }
+    }
+
+    /// Says that the query reads from `selection`.
+    pub(crate) fn reads_from(&self, selection: &dyn Selection) {
+        let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.push(selection.losses());
+    }
+
+    /// What selections could not give so far.
+    pub(crate) fn losses(&self) -> Losses {
+        let all = Losses::default();
+        let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.iter().for_each(|losses| all.add_all(losses));
+        all
     }
 
     /// Fails once the query is canceled or out of time.

@@ -383,6 +383,7 @@ impl<'a> Evaluator<'a> {
             series: self.account.series(),
         };
         let selection = self.ctx.store.select(request).map_err(storage_error)?;
+        self.account.reads_from(&*selection);
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))
     }
 

@@ -16,8 +16,10 @@ use firn_model::env::real;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::{FoundExemplar, FoundExemplars};
 use firn_model::labels::Labels;
+use firn_model::losses::Losses;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
+use firn_model::sample::TimeRange;
 use firn_model::store::{
     Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
     Selection, Ticket,
@@ -34,7 +36,7 @@ use firn_server::parts::{
     AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
 };
 use firn_server::{App, router};
-use firn_storage::store::{Stat, StoreStats};
+use firn_storage::store::{Stat, Store, StoreStats};
 use http_body_util::BodyExt;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -85,6 +87,15 @@ impl Select for FakeStore {
         values.sort();
         values.dedup();
         Ok(values)
+    }
+
+    /// Something is lost where a look-up begins with the seventh second.
+    fn losses(&self, _tenant: &TenantId, range: TimeRange) -> Losses {
+        let losses = Losses::default();
+        if range.min == 7_000 {
+            losses.add("damage: \"<file>\" is damaged");
+        }
+        losses
     }
 
     /// Two of each series: observed one second after the other.
@@ -339,6 +350,16 @@ impl Fixture {
     /// Ends the replay.
     pub fn open(&self) {
         self.app.open(backend(self.log.clone()));
+    }
+
+    /// Ends the replay of a store.
+    pub fn open_with(&self, store: Arc<Store>) {
+        let stats_of = store.clone();
+        self.app.open(Backend {
+            stats: Arc::new(move |top| stats_of.stats(top)),
+            store,
+            ..backend(self.log.clone())
+        });
     }
 
     pub fn router(&self) -> axum::Router {

@@ -164,13 +164,21 @@ impl<'a> Copied<'a> {
         Some((chunk, self.last_samples))
     }
 
-    /// Appends its samples to `into`.
+    /// From its first sample to its last.
+    pub(crate) fn range(self) -> Option<TimeRange> {
+        let last = self.chunks().last()?.range().max;
+        Some(TimeRange::new(self.first_time()?, last))
+    }
+
+    /// Appends its samples to `into`. Those of a chunk that fails are left out; the first failure
+    /// is returned.
     pub(crate) fn decode(
         self,
         known: &mut TimesKnown,
         into: &mut Columns,
     ) -> Result<(), Malformed> {
         let count = self.chunks().count();
+        let mut outcome = Ok(());
         for (i, chunk) in self.chunks().enumerate() {
             let is_last = i + 1 == count;
             let samples_max = if is_last {
@@ -178,8 +186,12 @@ impl<'a> Copied<'a> {
             } else {
                 usize::MAX
             };
-            chunk.decode(samples_max, known, into)?;
+            let before = into.times.len();
+            if let Err(e) = chunk.decode(samples_max, known, into) {
+                into.truncate(before);
+                outcome = outcome.and(Err(e));
+            }
         }
-        Ok(())
+        outcome
     }
 }

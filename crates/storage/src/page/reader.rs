@@ -162,8 +162,27 @@ impl Page {
         })
     }
 
-    /// Appends the samples of a column that lie in `range` to `into`.
+    /// Appends the samples of a column that lie in `range` to `into`; all of them or none.
     pub fn decode(
+        &self,
+        column: &Column,
+        range: TimeRange,
+        scratch: &mut Scratch,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        let (before, had_starts) = (into.times.len(), !into.start_times.is_empty());
+        let decoded = self.decode_in(column, range, scratch, into);
+        if decoded.is_err() {
+            into.truncate(before);
+            if !had_starts {
+                into.start_times.clear();
+            }
+        }
+        decoded
+    }
+
+    /// The same, and on an error some of the columns may be longer than others.
+    fn decode_in(
         &self,
         column: &Column,
         range: TimeRange,

@@ -52,8 +52,6 @@ pub(crate) struct PageCache {
     /// Pages found, and pages that had to be read.
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
-    /// Readers that met damage.
-    pub(crate) damages: Counter,
 }
 
 impl PageCache {
@@ -66,7 +64,6 @@ impl PageCache {
             held_bytes: Gauge::default(),
             hits: Counter::default(),
             misses: Counter::default(),
-            damages: Counter::default(),
         }
     }
 
@@ -80,21 +77,11 @@ impl PageCache {
             return Ok(held.page.clone());
         }
         self.misses.inc();
-        let page = read(entry).inspect_err(|e| {
-            if matches!(e, StorageError::DamagedPage { .. }) {
-                self.damages.inc();
-            }
-        })?;
+        let page = read(entry)?;
         let page = Arc::new(page);
         let now = self.now.load(Ordering::Relaxed);
         self.hold(entry, page.clone(), now.max(entry.range.max));
         Ok(page)
-    }
-
-    /// What a reader says that met damage in a page.
-    pub(crate) fn damage(&self, entry: &PageEntry, what: Malformed) -> StorageError {
-        self.damages.inc();
-        damaged(entry, what)
     }
 
     /// Takes a page that was just sealed.
@@ -192,7 +179,7 @@ pub(crate) fn read(entry: &PageEntry) -> Result<Page, StorageError> {
 
 /// Says that the page holds other bytes than were written.
 pub(crate) fn damaged(entry: &PageEntry, what: Malformed) -> StorageError {
-    StorageError::DamagedPage {
+    StorageError::Damaged {
         path: entry.segment.ranges().path().to_path_buf(),
         offset: entry.offset,
         what: what.to_string(),

@@ -1,6 +1,7 @@
 //! Which pages there are, by group: what a reader asks to find the sealed samples of a series.
 
 use super::GROUP_SLOTS;
+use super::lost::LostPages;
 use super::meta::PageMeta;
 use super::segment::Segment;
 use crate::index::Run;
@@ -36,6 +37,12 @@ impl PageEntry {
             range: meta.range,
             slots: (!is_whole).then(|| meta.slots.as_slice().into()),
         }
+    }
+
+    /// How many series have a column.
+    pub(crate) fn series_count(&self) -> usize {
+        let of_runs = |runs: &[Run]| runs.iter().map(|run| (run.end - run.start) as usize).sum();
+        self.slots.as_deref().map_or(GROUP_SLOTS as usize, of_runs)
     }
 
     /// Whether `slot` has a column.
@@ -111,6 +118,8 @@ impl Group {
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     groups: RwLock<BTreeMap<u32, Group>>,
+    /// What of the pages could not be read.
+    pub(super) lost: LostPages,
 }
 
 impl Directory {
@@ -140,6 +149,8 @@ impl Directory {
             group.forget(segment);
             !group.pages.is_empty()
         });
+        drop(groups);
+        self.lost.forget(segment);
     }
 
     /// The oldest sample's time, how many pages, and their bytes.

@@ -27,6 +27,9 @@ pub(super) struct StoreMetrics {
     pub(super) seal_duration: DurationHistogram,
     /// Ticks that could not.
     pub(super) seal_failures: Counter,
+    /// Times that some series of a group could not be sealed, and groups of which that is so.
+    pub(super) stuck_seals: Counter,
+    pub(super) stuck_groups: Gauge,
     /// Page segments there are, and ones that left the retention.
     pub(super) page_segments: Gauge,
     pub(super) removed_segments: Counter,
@@ -139,6 +142,16 @@ impl Store {
                 counter(&m.seal_failures),
             ),
             (
+                "firn_storage_seal_group_failures_total",
+                "Times that some series of a group could not be sealed.",
+                counter(&m.stuck_seals),
+            ),
+            (
+                "firn_storage_seal_stuck_groups",
+                "Groups of which some series cannot be sealed.",
+                Value::Gauge(m.stuck_groups.get() as f64),
+            ),
+            (
                 "firn_storage_seal_backlog_refusals_total",
                 "Writes refused because the log held too much that was not sealed.",
                 counter(&m.backlog_refusals),
@@ -177,11 +190,6 @@ impl Store {
                 "firn_storage_page_cache_misses_total",
                 "Pages read from their segments.",
                 counter(&self.sealed.cache.misses),
-            ),
-            (
-                "firn_storage_page_damages_total",
-                "Reads of queries that met a damaged page; their errors name it.",
-                counter(&self.sealed.cache.damages),
             ),
             (
                 "firn_storage_catalogue_written_bytes_total",

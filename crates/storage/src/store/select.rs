@@ -5,15 +5,15 @@
 //! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
 //! copied chunks is read.
 
+mod losses;
 mod plain;
 
 use super::visible::Visible;
 use super::{Store, lock};
 use crate::chunk::{Columns, TimesKnown};
-use crate::codec::Malformed;
 use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
-use crate::page::{Page, Scratch};
+use crate::page::Scratch;
 use crate::sealed::directory::PageEntry;
 use crate::sealed::{Sealed, group_of};
 use crate::sync::Mutex;
@@ -22,10 +22,12 @@ use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
-use firn_model::error::{Error, ErrorKind};
+use firn_model::error::Error;
 use firn_model::labels::Labels;
+use firn_model::losses::Losses;
 use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
+use losses::Opened;
 use plain::TimesMade;
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,6 +48,8 @@ struct HeadSelection {
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
     pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
+    /// What reads could not give.
+    losses: Losses,
     /// Memory of reads that are done.
     idle: Mutex<Vec<Memory>>,
 }
@@ -65,7 +69,7 @@ struct OpenGroup<'a> {
     group: Option<u32>,
     entries: &'a [Arc<PageEntry>],
     /// As many as there are entries; opened when a series needs them.
-    pages: Vec<Option<Arc<Page>>>,
+    pages: Vec<Opened>,
 }
 
 impl Store {
@@ -85,6 +89,7 @@ impl Store {
             visible: Visible::default(),
             asked: None,
             pages: Vec::new(),
+            losses: Losses::default(),
             idle: Mutex::default(),
         };
         if *request.tenant != self.options.tenant {
@@ -106,6 +111,7 @@ impl Store {
         selection.pages = too_early.unwrap_or_else(pages);
         drop(reading);
         selection.keep_those_with_samples(slots);
+        selection.losses = self.losses_in(request.range);
         Ok(Arc::new(selection))
     }
 
@@ -140,6 +146,10 @@ impl Selection for HeadSelection {
         let compute = &*self.compute;
         self.index
             .label_column(name, &self.slots, compute, cancel, memory)
+    }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
     }
 
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
@@ -214,12 +224,7 @@ impl HeadSelection {
         self.pages(slot).iter().any(|page| page.has(slot))
     }
 
-    fn corrupt(&self, series: usize, e: Malformed) -> Error {
-        let labels = self.labels(series);
-        Error::new(ErrorKind::Corrupt, format!("read chunk of {labels}: {e}"))
-    }
-
-    /// Decodes a series whose group is open.
+    /// Decodes a series whose group is open. What is damaged of it is left out.
     fn decode(
         &self,
         series: usize,
@@ -228,15 +233,22 @@ impl HeadSelection {
     ) -> Result<(), Error> {
         let slot = self.slots[series];
         for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
-            if entry.has(slot) {
-                let page = self.sealed.opened(entry, opened)?;
-                let damaged = |e| self.sealed.cache.damage(entry, e);
-                if let Some(column) = page.find(slot).map_err(damaged)? {
-                    let before = into.times.len();
-                    page.decode(&column, self.range, scratch, into)
-                        .map_err(damaged)?;
-                    into.drop_repeated(before);
-                }
+            if !entry.has(slot) {
+                continue;
+            }
+            let Some(page) = self.opened(entry, opened)? else {
+                continue;
+            };
+            let before = into.times.len();
+            let found = page.find(slot);
+            let decoded = match &found {
+                Ok(Some(column)) => page.decode(column, self.range, scratch, into),
+                Ok(None) => continue,
+                Err(e) => Err(*e),
+            };
+            match decoded {
+                Ok(()) => into.drop_repeated(before),
+                Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
             }
         }
         let Some(copy) = self.copy(series) else {
@@ -245,22 +257,10 @@ impl HeadSelection {
         if let Some(unsealed) = copy.first_time() {
             into.truncate(into.times.partition_point(|t| *t < unsealed));
         }
-        copy.decode(known, into)
-            .map_err(|e| self.corrupt(series, e))
-    }
-}
-
-impl Sealed {
-    /// The page of `entry`, which `opened` remembers.
-    fn opened<'a>(
-        &self,
-        entry: &PageEntry,
-        opened: &'a mut Option<Arc<Page>>,
-    ) -> Result<&'a Page, Error> {
-        Ok(match opened {
-            Some(page) => page,
-            None => opened.insert(self.cache.get(entry)?),
-        })
+        if let Err(e) = copy.decode(known, into) {
+            self.lose_chunk(series, copy, e);
+        }
+        Ok(())
     }
 }
 
@@ -270,6 +270,6 @@ impl<'a> OpenGroup<'a> {
         self.group = Some(group);
         self.entries = entries;
         self.pages.clear();
-        self.pages.resize(entries.len(), None);
+        self.pages.resize_with(entries.len(), || Opened::No);
     }
 }

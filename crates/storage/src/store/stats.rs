@@ -1,6 +1,7 @@
 //! Figures about the head for `/api/v1/status/tsdb`, in the terms of Prometheus's answer.
 
 use super::{Store, lock};
+use crate::damage::Damage;
 use firn_model::sample::TimestampMs;
 
 /// A name and a number: one line of a table.
@@ -37,6 +38,8 @@ pub struct StoreStats {
     pub series_count_by_label_value_pair: Vec<Stat>,
     /// How often new series of each job were refused in the hour of data time under way.
     pub refused_series_by_job: Vec<Stat>,
+    /// What was found damaged since the store was opened.
+    pub damages: Vec<Damage>,
 }
 
 impl Store {
@@ -63,6 +66,7 @@ impl Store {
             memory_in_bytes_by_label_name: lines(tables.bytes_by_label),
             series_count_by_label_value_pair: lines(tables.series_by_pair),
             refused_series_by_job: lines(lock(&self.newcomers).offenders(top)),
+            damages: self.damages(),
             ..StoreStats::default()
         };
         stats.min_time = self.sealed.directory.summary().oldest;

@@ -108,6 +108,7 @@ pub(crate) fn select(
         series: evaluator.account.series(),
     };
     let selection = evaluator.ctx.store.select(request).map_err(storage_error)?;
+    evaluator.account.reads_from(&*selection);
     let source = Selected::new(selection, &matchers);
     let reach = Reach {
         range_ms: lookback_ms,

@@ -148,7 +148,7 @@ impl Piece {
 
 impl HeadSelection {
     /// Adds a series to the batch; `false`, and nothing is added, if it is more than floats in
-    /// pages and a chunk. Its group is open.
+    /// pages and a chunk, or some of it is damaged. Its group is open.
     pub(super) fn read_plain(
         &self,
         series: usize,
@@ -164,7 +164,7 @@ impl HeadSelection {
         let values = into.values_mut();
         let base = values.len();
         let is_plain = self.read_pages(series, chunk, (open, memory), values)?
-            && self.read_chunk(series, chunk, memory, values)?;
+            && self.read_chunk(chunk, memory, values);
         if !is_plain {
             values.truncate(base);
             return Ok(false);
@@ -177,7 +177,7 @@ impl HeadSelection {
     }
 
     /// Appends the values that pages hold of a series before those of its chunk; `false`, and what
-    /// was appended is of no use, if it is more than floats.
+    /// was appended is of no use, if it is more than floats or damaged.
     fn read_pages(
         &self,
         series: usize,
@@ -200,23 +200,27 @@ impl HeadSelection {
             if !entry.has(slot) {
                 continue;
             }
-            let page = self.sealed.opened(entry, opened)?;
-            let damaged = |e| self.sealed.cache.damage(entry, e);
+            let Some(page) = self.opened(entry, opened)? else {
+                continue;
+            };
             // Looked at where it was written: a column that is moved waits for its parts.
             let found = page.find(slot);
             let column = match &found {
                 Ok(Some(column)) => column,
                 Ok(None) => continue,
-                Err(e) => return Err(damaged(*e).into()),
+                Err(_) => return Ok(false),
             };
             if !column.is_plain() {
                 return Ok(false);
             }
-            let piece = memory.made.piece(pieces, (of_group, page), column, range);
-            let piece = piece.map_err(damaged)?;
+            let Ok(piece) = memory.made.piece(pieces, (of_group, page), column, range) else {
+                return Ok(false);
+            };
             let (wanted, scratch) = (piece.wanted.clone(), &mut memory.page);
-            page.decode_plain(column, wanted, scratch, values)
-                .map_err(damaged)?;
+            let decoded = page.decode_plain(column, wanted, scratch, values);
+            if decoded.is_err() {
+                return Ok(false);
+            }
             range.min = piece.rest;
             pieces += 1;
         }
@@ -224,22 +228,20 @@ impl HeadSelection {
         Ok(true)
     }
 
-    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats.
+    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats or
+    /// is damaged.
     fn read_chunk(
         &self,
-        series: usize,
         chunk: Option<(ChunkView<'_>, usize)>,
         memory: &mut Memory,
         values: &mut Vec<f64>,
-    ) -> Result<bool, Error> {
+    ) -> bool {
         let Some((chunk, samples)) = chunk else {
             memory.made.end(None);
-            return Ok(true);
+            return true;
         };
-        let is_plain = chunk
-            .decode_plain(samples, &mut memory.known, values)
-            .map_err(|e| self.corrupt(series, e))?;
+        let is_plain = chunk.decode_plain(samples, &mut memory.known, values);
         memory.made.end(Some(memory.known.generation()));
-        Ok(is_plain)
+        is_plain.unwrap_or(false)
     }
 }

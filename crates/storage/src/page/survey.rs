@@ -1,0 +1,43 @@
+//! What of a damaged page cannot be read.
+
+use super::reader::{Page, Scratch};
+use crate::chunk::Columns;
+use firn_model::sample::TimeRange;
+
+/// The columns of a page that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub columns: usize,
+    /// Their samples.
+    pub samples: u64,
+    /// From their first sample to their last; none if there are no such columns.
+    pub range: Option<TimeRange>,
+}
+
+impl Page {
+    /// Decodes every column, and counts those that fail. A thousand times the work of a read: for
+    /// a page of which one column failed already.
+    pub fn survey(&self) -> Lost {
+        let (mut lost, mut columns) = (Lost::default(), Columns::default());
+        let mut scratch = Scratch::default();
+        for index in 0..self.column_count() {
+            columns.clear();
+            let Ok(column) = self.column(index) else {
+                lost.columns += 1;
+                lost.range = Some(self.range());
+                continue;
+            };
+            let decoded = self.decode(&column, TimeRange::ALL, &mut scratch, &mut columns);
+            if decoded.is_err() {
+                let of_column = column.range();
+                let known = lost.range.unwrap_or(of_column);
+                let min = known.min.min(of_column.min);
+                lost.range = Some(TimeRange::new(min, known.max.max(of_column.max)));
+                lost.columns += 1;
+                lost.samples += column.sample_count() as u64;
+            }
+        }
+        lost
+    }
+}

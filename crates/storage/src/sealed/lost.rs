@@ -1,0 +1,106 @@
+//! What reads of pages could not give: found out once for each page, and said by every read.
+//!
+//! A page whose header or directory is damaged, or whose bytes cannot be read, costs all of its
+//! columns; a damaged stripe those that lie in it. What that is takes a look at every column, so it
+//! is remembered as long as the page's segment is there.
+
+use super::Sealed;
+use super::directory::PageEntry;
+use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
+use crate::page::{Lost, Page};
+use crate::sync::Mutex;
+use firn_model::log::Position;
+use rustc_hash::FxHashMap;
+use std::io::ErrorKind;
+use std::sync::{Arc, PoisonError};
+
+/// Errors of a system that is short of something (ENOMEM, ENFILE, EMFILE): they go by, and no byte
+/// is damaged.
+const SHORTAGES: [i32; 3] = [12, 23, 24];
+
+/// A page's place: the number of its segment and its offset.
+type Key = (u64, u64);
+
+/// The pages of which something could not be read, and what.
+#[derive(Debug, Default)]
+pub(super) struct LostPages {
+    known: Mutex<FxHashMap<Key, Arc<Damage>>>,
+}
+
+impl LostPages {
+    /// Forgets those of a segment that is gone.
+    pub(super) fn forget(&self, segment: Position) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(number, _), _| *number != segment.0);
+    }
+}
+
+impl Sealed {
+    /// What the page of `entry` costs, of which no column can be read for `error`; or the error
+    /// itself, if it says nothing about the page.
+    pub(crate) fn lose_page(
+        &self,
+        entry: &PageEntry,
+        error: StorageError,
+    ) -> Result<Arc<Damage>, StorageError> {
+        let what = match error {
+            StorageError::Io { source, action, .. } => {
+                let is_short = source.kind() == ErrorKind::OutOfMemory
+                    || source
+                        .raw_os_error()
+                        .is_some_and(|e| SHORTAGES.contains(&e));
+                if is_short {
+                    let path = entry.segment.ranges().path().to_path_buf();
+                    return Err(StorageError::Io {
+                        action,
+                        path,
+                        source,
+                    });
+                }
+                format!("{action} it: {source}")
+            }
+            StorageError::Damaged { what, .. } => what,
+            other => return Err(other),
+        };
+        let all = |_: &PageEntry| Lost {
+            columns: entry.series_count(),
+            samples: 0,
+            range: Some(entry.range),
+        };
+        Ok(self.lose(entry, &what, all))
+    }
+
+    /// What the page of `entry` costs, of which a column failed.
+    pub(crate) fn lose_columns(&self, entry: &PageEntry, page: &Page, what: &str) -> Arc<Damage> {
+        self.lose(entry, what, |_| page.survey())
+    }
+
+    fn lose(
+        &self,
+        entry: &PageEntry,
+        what: &str,
+        survey: impl FnOnce(&PageEntry) -> Lost,
+    ) -> Arc<Damage> {
+        let key = (entry.segment.number.0, entry.offset);
+        let known = || {
+            let lost = &self.directory.lost.known;
+            lost.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(damage) = known().get(&key) {
+            return damage.clone();
+        }
+        // Without the lock: others who find it out meanwhile find the same.
+        let lost = survey(entry);
+        let damage = Arc::new(self.damages.report_met(Damage {
+            kind: DamageKind::Pages,
+            file: entry.segment.ranges().path().to_path_buf(),
+            offset: Some(entry.offset),
+            what: format!("{what}; it held samples of {} series", lost.columns),
+            samples: (lost.samples > 0).then_some(lost.samples),
+            range: lost.range.or(Some(entry.range)),
+        }));
+        known().insert(key, damage.clone());
+        damage
+    }
+}
