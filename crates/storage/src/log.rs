@@ -38,6 +38,7 @@ use commit::Commit;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
+use std::collections::BTreeSet;
 use stall::{Fault, Stall};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -98,6 +99,9 @@ const LOOK_EACH: Duration = Duration::from_millis(250);
 /// Bytes taken between two looks at most.
 const LOOK_BYTES: usize = 8 << 20;
 
+/// Of a segment that the disk does not deliver and the log has no more use for.
+const UNREADABLE_EXTENSION: &str = "unreadable";
+
 /// A block that waits.
 pub(crate) struct Queued {
     position: Position,
@@ -108,6 +112,8 @@ pub(crate) struct Queued {
 /// The segments on disk, oldest first, with the bytes that may be read.
 pub(crate) struct Catalog {
     segments: Mutex<Vec<(Position, u64)>>,
+    /// Those of which the disk did not deliver all.
+    unreadable: Mutex<BTreeSet<Position>>,
     metrics: Arc<LogMetrics>,
 }
 
@@ -222,6 +228,7 @@ impl LocalLog {
     ) -> Result<Self, StorageError> {
         let catalog = Arc::new(Catalog {
             segments: Mutex::new(Vec::new()),
+            unreadable: Mutex::default(),
             metrics: metrics.clone(),
         });
         let start = recovery::recover(env, dir, &options, &catalog)?;
@@ -399,7 +406,11 @@ impl LocalLog {
     }
 
     fn next_block(&self, reader: &mut segment::Reader) -> Option<Result<LogBlock, StorageError>> {
-        let item = reader.next()?;
+        let item = reader.next();
+        if reader.is_unreadable() {
+            lock(&self.0.catalog.unreadable).insert(reader.first());
+        }
+        let item = item?;
         if item.is_err() {
             self.0.metrics.damages.inc();
         }
@@ -444,11 +455,7 @@ impl LocalLog {
     /// Removes every segment, once the log is closed and all of it is sealed.
     pub fn remove_all(&self) -> Result<(), StorageError> {
         for segment in self.segments() {
-            self.0
-                .env
-                .disk
-                .remove_file(&segment.path)
-                .map_err(StorageError::io("remove segment", &segment.path))?;
+            self.discard(segment.first)?;
         }
         lock(&self.0.catalog.segments).clear();
         self.0
@@ -504,10 +511,25 @@ impl LocalLog {
         // One is gone for good before the next one is touched: if a crash undid an older removal
         // and not a newer one, there would be a gap.
         while let Some(first) = self.0.catalog.oldest_before(to) {
-            segment::remove(&*self.0.env.disk, &self.0.dir, first)?;
+            self.discard(first)?;
             self.0.catalog.forget(first);
         }
         Ok(())
+    }
+
+    /// Removes a segment. One that the disk did not deliver is kept under another name: what was in
+    /// it may be had once the disk is mended.
+    fn discard(&self, first: Position) -> Result<(), StorageError> {
+        let disk = &*self.0.env.disk;
+        if !lock(&self.0.catalog.unreadable).contains(&first) {
+            return segment::remove(disk, &self.0.dir, first);
+        }
+        let path = self.0.dir.join(segment::file_name(first));
+        let aside = path.with_extension(UNREADABLE_EXTENSION);
+        tracing::error!(file = %aside.display(), "keep a segment that the disk does not deliver");
+        disk.rename(&path, &aside)
+            .and_then(|()| disk.sync_dir(&self.0.dir))
+            .map_err(StorageError::io("set segment aside", &path))
     }
 }
 

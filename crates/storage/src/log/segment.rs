@@ -105,6 +105,16 @@ impl Reader {
         })
     }
 
+    /// The position that names the segment.
+    pub(crate) fn first(&self) -> Position {
+        self.segment.first
+    }
+
+    /// Whether the disk failed to deliver some bytes so far.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.scanner.unreadable()
+    }
+
     /// The next block, or a stretch of damage at its place; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Result<LogBlock, StorageError>> {
         if std::mem::take(&mut self.is_header_damaged) {

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod crashes;
+mod damage;
 mod damaged_page;
 mod empty_series;
 mod exemplars;

@@ -237,7 +237,9 @@ impl Replay<'_> {
     fn meet(&self, meta: &PageMeta, error: &StorageError, repeats: bool, group: &mut Group<'_>) {
         group.found.is_damaged |= repeats;
         let damage = Damage::met(DamageKind::Pages, error);
-        self.store.damages.report_met(damage.within(Some(meta.range)));
+        self.store
+            .damages
+            .report_met(damage.within(Some(meta.range)));
     }
 
     /// Says in which epochs a series has samples in a page that may leave some out: what lies

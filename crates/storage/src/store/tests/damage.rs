@@ -1,0 +1,357 @@
+//! Damage at rest, of every kind to every kind of file: what is lost is what was hit, it is said, and
+//! nothing else changes.
+//!
+//! A random history is written, stopped in any way, and read by other code than the store's: which
+//! bytes of which file hold which sample. Then a file is changed, cut, emptied, taken away or made
+//! unreadable. After the start every sample is there with its value that has some place that was not
+//! hit; if any is missing a damage is listed, and a query over its time carries a warning. Then the
+//! store goes on, is closed and opened again, and nothing more is missing. What was only unreadable
+//! is all there once the disk delivers it again. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+
+use super::*;
+use crate::chunk::Columns;
+use crate::codec::cursor::Cursor;
+use crate::index::SeriesCursor;
+use crate::log::block::BlockKind;
+use crate::log::file_header::FILE_HEADER_BYTES;
+use crate::log::scan::{Found, Scanner};
+use crate::log_block::LogBlockReader;
+use crate::page::{Page, Scratch as PageScratch};
+use crate::sealed::meta::PageMeta;
+use crate::seeds::seeds;
+use firn_model::env::OpenMode;
+use firn_model::env::sim::SimRng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 250;
+
+const SERIES: u64 = 30;
+const SCRAPE_MS: i64 = 15_000;
+
+/// A sample's series and time.
+type Key = (u64, i64);
+type Samples = BTreeMap<Key, u64>;
+
+/// Where samples lie: bytes of a file, and what is lost with them.
+struct Placed {
+    file: PathBuf,
+    bytes: Range<u64>,
+    keys: BTreeSet<Key>,
+}
+
+fn name(series: u64) -> String {
+    format!("s{series}")
+}
+
+fn random_options(rng: &SimRng) -> StoreOptions {
+    StoreOptions {
+        shards: 1 + rng.below(3) as usize,
+        window_ms: SCRAPE_MS * (2 + rng.below(15) as i64),
+        is_jittered: !rng.one_in(3),
+        log_segment_bytes: 500 + rng.below(4_000),
+        page_segment_bytes: 300 + rng.below(3_000),
+        page_cache_bytes: rng.below(4_000) as usize,
+        exemplars_max: 10,
+        ..StoreOptions::new("/data")
+    }
+}
+
+/// Writes a history and stops, cleanly or not; what was acknowledged, and where it lies.
+fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Placed>) {
+    let mut store = open(sim, options.clone());
+    let mut sent = Samples::new();
+    for scrape in 0..20 + rng.below(60) as i64 {
+        let time = scrape * SCRAPE_MS;
+        let first = rng.below(SERIES / 2);
+        let end = first + 1 + rng.below(SERIES - first);
+        let mut batch = Batch::default();
+        for series in first..end {
+            let value =
+                [1.0, time as f64, f64::from_bits(rng.below(1 << 62))][rng.below(3) as usize];
+            batch.push_series(labels(&name(series)).as_ref(), &[(time, value)]);
+            sent.insert((series, time), value.to_bits());
+        }
+        assert_eq!(append(&store, &batch, ALWAYS).rejected, []);
+        if rng.one_in(2) {
+            store.tick();
+        }
+        if rng.one_in(25) {
+            if rng.one_in(2) {
+                store.close().unwrap();
+            }
+            drop(store);
+            sim.disk.kill();
+            store = open(sim, options.clone());
+        }
+    }
+    // The last blocks are vouched for.
+    store.tick();
+    if rng.one_in(4) {
+        store.close().unwrap();
+    }
+    let slots = slots(&store);
+    drop(store);
+    sim.disk.kill();
+    let placed = places(sim, &slots);
+    (sent, placed)
+}
+
+/// The series of slots.
+fn slots(store: &Store) -> BTreeMap<u32, u64> {
+    let mut cursor = SeriesCursor::new(&store.index);
+    let mut slots = BTreeMap::new();
+    for slot in 0..store.index.next_slot() {
+        if cursor.place(slot).is_some() {
+            let labels = store.index.series_labels(slot);
+            let name = String::from_utf8(labels.get("__name__").to_vec()).unwrap();
+            slots.insert(slot, name[1..].parse().unwrap());
+        }
+    }
+    slots
+}
+
+/// Where the samples lie, in all files.
+fn places(sim: &Sim, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
+    let mut placed = Vec::new();
+    for file in sim.disk.files() {
+        let of = |suffix: &str| file.to_string_lossy().ends_with(suffix);
+        if of(".pages") {
+            placed.extend(places_of_pages(sim, &file, slots));
+        } else if of(".wal") {
+            placed.extend(places_of_log(sim, &file, slots));
+        }
+    }
+    placed
+}
+
+fn blocks(sim: &Sim, path: &Path, kinds: &[BlockKind]) -> Vec<(Range<u64>, Vec<u8>, u64)> {
+    let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
+    let digits = path.file_stem().unwrap().to_str().unwrap();
+    let first = Position(digits.parse().unwrap());
+    let end = file.len().unwrap();
+    let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..end);
+    let mut blocks = Vec::new();
+    while let Some(found) = scanner.next() {
+        if let Found::Block { offset, header } = found
+            && kinds.contains(&header.kind)
+        {
+            let payload = scanner.payload(offset, &header).to_vec();
+            let bytes = offset..offset + header.block_bytes();
+            blocks.push((bytes, payload, header.position.0));
+        }
+    }
+    blocks
+}
+
+fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
+    let mut placed = Vec::new();
+    for (bytes, payload, _) in blocks(sim, path, &[BlockKind::Page]) {
+        let mut cursor = Cursor::new(&payload);
+        let meta = PageMeta::decode(&mut cursor).unwrap();
+        let page = Page::open(cursor.rest().into()).unwrap();
+        let mut keys = BTreeSet::new();
+        for slot in meta.slots.slots() {
+            let column = page.find(slot).unwrap().unwrap();
+            let (mut columns, mut scratch) = (Columns::default(), PageScratch::default());
+            page.decode(&column, TimeRange::ALL, &mut scratch, &mut columns)
+                .unwrap();
+            keys.extend(columns.times.iter().map(|time| (slots[&slot], *time)));
+        }
+        let file = path.to_path_buf();
+        placed.push(Placed { file, bytes, keys });
+    }
+    placed
+}
+
+/// A block of the log takes along those behind it in its segment, which may be measured against it.
+fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
+    let options = crate::log::LogOptions::default();
+    let log = LocalLog::open(&sim.env, Path::new("/data/wal"), options, Arc::default()).unwrap();
+    let mut rows: BTreeMap<u64, BTreeSet<Key>> = BTreeMap::new();
+    let segments = log.segments().into_iter();
+    for segment in segments.filter(|segment| segment.path == path) {
+        let each = &mut |block: Result<firn_model::log::LogBlock, Error>| {
+            let block = block.unwrap();
+            let keys = rows.entry(block.position.0).or_default();
+            let reader = LogBlockReader::new(&block.payload).unwrap();
+            let row = |row: crate::log_block::Row| {
+                keys.insert((slots[&row.slot], row.time));
+            };
+            reader.samples(row, &mut Vec::new()).unwrap();
+        };
+        log.read_segment(&segment, each).unwrap();
+    }
+    drop(log);
+    sim.disk.kill();
+    let blocks = blocks(sim, path, &[BlockKind::Log, BlockKind::Condensed]);
+    let begins: Vec<u64> = blocks.iter().map(|(bytes, ..)| bytes.start).collect();
+    let mut placed = Vec::new();
+    for (bytes, _, position) in &blocks {
+        placed.push(Placed {
+            file: path.to_path_buf(),
+            // From the beginning of the segment: damage before it may take it along.
+            bytes: begins.first().copied().unwrap_or(0)..bytes.end,
+            keys: rows.remove(position).unwrap_or_default(),
+        });
+    }
+    placed
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Flip,
+    Zeros,
+    Cut,
+    Empty,
+    Remove,
+    Unreadable,
+}
+
+const FAULTS: [Fault; 6] = [
+    Fault::Flip,
+    Fault::Zeros,
+    Fault::Cut,
+    Fault::Empty,
+    Fault::Remove,
+    Fault::Unreadable,
+];
+
+/// Does it; which bytes were hit.
+fn hit(rng: &SimRng, sim: &Sim, path: &Path, fault: Fault) -> Range<u64> {
+    let mut bytes = sim.disk.contents(path).unwrap();
+    let len = bytes.len() as u64;
+    let at = rng.below(len.max(1));
+    let range = match fault {
+        Fault::Flip => at..at + 1,
+        Fault::Zeros | Fault::Unreadable => at..(at + 1 + rng.below(600)).min(len),
+        Fault::Cut => at..len,
+        Fault::Empty | Fault::Remove => 0..len,
+    };
+    let (start, end) = (range.start as usize, range.end as usize);
+    match fault {
+        Fault::Flip if bytes.is_empty() => {}
+        Fault::Flip => bytes[start] ^= 1 << rng.below(8),
+        Fault::Zeros => bytes[start..end].fill(0),
+        Fault::Cut | Fault::Empty => bytes.truncate(start),
+        Fault::Remove => {
+            sim.disk.lose(path);
+            return range;
+        }
+        Fault::Unreadable => {
+            sim.disk.set_unreadable(path, Some(range.clone()));
+            // The disk fails by the sector.
+            return start as u64 / 4_096 * 4_096..(end as u64).next_multiple_of(4_096);
+        }
+    }
+    sim.disk.overwrite(path, &bytes);
+    range
+}
+
+/// Everything that a reader sees, and the warnings of a query over each time.
+fn read(store: &Store) -> (Samples, BTreeMap<i64, usize>) {
+    let mut samples = Samples::new();
+    for (name, found) in contents(store, TimeRange::ALL) {
+        let series = name[1..].parse().unwrap();
+        for (time, value) in found {
+            let again = samples.insert((series, time), value.to_bits());
+            assert_eq!(again, None, "{name} at {time} is there twice");
+        }
+    }
+    let mut warnings = BTreeMap::new();
+    for scrape in 0..100 {
+        let time = scrape * SCRAPE_MS;
+        let selection = select(store, &[], TimeRange::new(time, time));
+        let mut batch = SeriesBatch::default();
+        selection.read(0..selection.len(), &mut batch).unwrap();
+        warnings.insert(time, selection.losses().texts().len());
+    }
+    (samples, warnings)
+}
+
+fn is_hit(placed: &Placed, path: &Path, hit: &Range<u64>) -> bool {
+    placed.file == path && placed.bytes.start < hit.end && hit.start < placed.bytes.end
+}
+
+/// One history; what goes wrong with it.
+fn run(seed: u64) -> Result<(), String> {
+    let rng = SimRng::new(seed);
+    let sim = sim::env(seed);
+    let options = random_options(&rng);
+    let (sent, placed) = write(&rng, &sim, &options);
+    let ignored = ["LOCK", "FORMAT"];
+    let mut files = sim.disk.files();
+    files.retain(|path| !ignored.iter().any(|name| path.ends_with(name)));
+    let path = files[rng.below(files.len() as u64) as usize].clone();
+    let fault = FAULTS[rng.below(FAULTS.len() as u64) as usize];
+    let hit = hit(&rng, &sim, &path, fault);
+    let what = format!("{fault:?} of {} at {hit:?}", path.display());
+
+    // What has a place that was not hit.
+    let whole = placed.iter().filter(|p| !is_hit(p, &path, &hit));
+    let safe: BTreeSet<Key> = whole.flat_map(|p| p.keys.iter().copied()).collect();
+    let store = Store::open(sim.env.clone(), options.clone());
+    let store = store.map_err(|e| format!("{what}: open: {e}"))?;
+    let (held, warnings) = read(&store);
+    for (key, bits) in &held {
+        if sent.get(key) != Some(bits) {
+            return Err(format!("{what}: {key:?} has a value that was never sent"));
+        }
+    }
+    for key in sent.keys().filter(|key| !held.contains_key(key)) {
+        if safe.contains(key) {
+            return Err(format!("{what}: {key:?} is lost, which was not hit"));
+        }
+        if store.damages().is_empty() {
+            return Err(format!("{what}: {key:?} is lost, and no damage is listed"));
+        }
+        if warnings[&key.1] == 0 {
+            return Err(format!(
+                "{what}: {key:?} is lost, and a query is not warned"
+            ));
+        }
+    }
+    // The store goes on, and loses nothing more.
+    let mut batch = Batch::default();
+    batch.push_series(labels("s0").as_ref(), &[(200 * SCRAPE_MS, 7.0)]);
+    append(&store, &batch, ALWAYS);
+    (0..4).for_each(|_| store.tick());
+    if rng.one_in(2) {
+        store.close().map_err(|e| format!("{what}: close: {e}"))?;
+    }
+    drop(store);
+    sim.disk.kill();
+    sim.disk.set_unreadable(&path, None);
+    let store = Store::open(sim.env.clone(), options);
+    let store = store.map_err(|e| format!("{what}: open again: {e}"))?;
+    let (later, _) = read(&store);
+    let is_log = path.extension().is_some_and(|extension| extension == "wal");
+    let expected = match fault {
+        Fault::Unreadable if is_log => {
+            // Its readable part is sealed; the file is kept.
+            let kept = sim.disk.contents(&path.with_extension("unreadable"));
+            if kept.or_else(|| sim.disk.contents(&path)).is_none() {
+                return Err(format!("{what}: the file is gone"));
+            }
+            &held
+        }
+        Fault::Unreadable => &sent,
+        _ => &held,
+    };
+    match expected.keys().find(|key| !later.contains_key(key)) {
+        Some(key) => Err(format!("{what}: {key:?} is lost after another start")),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn damage_of_any_kind_costs_what_it_hit_and_is_said() {
+    for seed in seeds(SEEDS) {
+        if let Err(trouble) = run(seed) {
+            panic!("FIRN_SEED={seed}: {trouble}");
+        }
+    }
+}
