@@ -14,6 +14,7 @@ mod input;
 mod life;
 mod limits;
 mod refusal;
+mod refused_samples;
 mod scrape;
 
 use harness::http::Http;

@@ -257,7 +257,7 @@ impl Node {
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
-        self.serve(&store, &scraping).await?;
+        self.serve(&store, &pipeline, &scraping).await?;
         info!("stop");
         let Self {
             servers,
@@ -267,12 +267,14 @@ impl Node {
         let close = async {
             scraping.stop().await;
             servers.stop().await;
+            pipeline.finish();
             spawn_blocking(move || store.close()).await
         };
         tokio::select! {
             closed = close => closed?.map_err(ServeError::Close),
             () = signals.stop() => {
                 warn!("second signal: end at once");
+                pipeline.finish();
                 Ok(())
             }
         }
@@ -287,7 +289,12 @@ impl Node {
     }
 
     /// Keeps the clockwork going until someone wants the process to end.
-    async fn serve(&mut self, store: &Arc<Store>, scraping: &Scraping) -> Result<(), ServeError> {
+    async fn serve(
+        &mut self,
+        store: &Arc<Store>,
+        pipeline: &Pipeline,
+        scraping: &Scraping,
+    ) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
         let mut tick = tokio::time::interval(TICK);
         let mut held = self.memory.hold();
@@ -295,6 +302,7 @@ impl Node {
             tokio::select! {
                 _ = tick.tick() => {
                     store.tick();
+                    pipeline.tick();
                     self.pressure.look();
                     held.set(self.own_bytes + store.memory_bytes());
                 }

@@ -1,8 +1,9 @@
 //! Ingestion: what happens to samples between a socket and the store.
 //!
-//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample),
-//! relabelling ([`relabel`]), the HTTP client ([`client`]), discovery of targets ([`discovery`])
-//! and scraping ([`scrape`]). All samples end in the same [`firn_model::store::Append`].
+//! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample
+//! and what the log says of it), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
+//! of targets ([`discovery`]) and scraping ([`scrape`]). All samples end in the same
+//! [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is spent, and every sample that was read is either
 //! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
@@ -14,6 +15,7 @@ mod limits;
 pub mod metrics;
 mod outcome;
 mod pipeline;
+mod refusals;
 pub mod relabel;
 pub mod scrape;
 mod share;
@@ -21,3 +23,4 @@ mod share;
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, WriteOutcome};
 pub use pipeline::{Admission, PendingWrite, Pipeline};
+pub use refusals::Sender;

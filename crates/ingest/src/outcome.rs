@@ -31,6 +31,11 @@ impl DropReason {
         DropReason::Refused(Refusal::Histogram),
     ];
 
+    /// Whether the time of the sample is what is wrong, and lies ahead.
+    pub(crate) fn is_of_future(self) -> bool {
+        self == DropReason::Rejected(Rejection::TooFarInFuture)
+    }
+
     /// The value of the `reason` label.
     pub fn as_str(self) -> &'static str {
         match self {

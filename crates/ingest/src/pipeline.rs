@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! admit (bytes in flight) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
-//!                                 ^-- labels of unknown series --'
+//!                                 ^-- labels of unknown series --'      and told in the log
 //! ```
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
@@ -16,14 +16,17 @@ mod tests;
 use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
+use crate::refusals::{Refusals, Sender};
 use firn_model::batch::{Batch, Source};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -54,6 +57,7 @@ pub struct Pipeline {
     spare_decoders: Mutex<Vec<Decoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     metrics: Arc<Metrics>,
+    refusals: Arc<Refusals>,
 }
 
 /// The bytes of one body that may be read. Dropped when the request is done with.
@@ -100,6 +104,7 @@ impl Pipeline {
             spare_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
             metrics: Arc::new(Metrics::new(in_flight)),
+            refusals: Arc::default(),
         }
     }
 
@@ -135,12 +140,22 @@ impl Pipeline {
         bytes.is_ok_and(|bytes| bytes <= QUICK_MESSAGE_BYTES_MAX) && !self.store.may_wait()
     }
 
-    /// Decodes a remote-write 1.0 body and hands its samples to the store. Computes on the calling
-    /// thread; what is returned resolves when the samples are durable.
-    pub fn remote_write(&self, tenant: &TenantId, body: &[u8]) -> Result<PendingWrite, Error> {
+    /// Decodes a remote-write 1.0 body that comes from `address` and hands its samples to the
+    /// store. Computes on the calling thread; what is returned resolves when the samples are
+    /// durable.
+    pub fn remote_write(
+        &self,
+        tenant: &TenantId,
+        address: Option<IpAddr>,
+        body: &[u8],
+    ) -> Result<PendingWrite, Error> {
         let metrics = &self.metrics;
         metrics.body_bytes.add(body.len() as u64);
-        let pending = self.decode_and_append(tenant, body);
+        let sender = Sender::Push {
+            tenant: tenant.clone(),
+            address,
+        };
+        let pending = self.decode_and_append(tenant, sender, body);
         match &pending {
             Ok(_) => {}
             Err(e) if e.kind == ErrorKind::Unavailable => metrics.requests_turned_away.inc(),
@@ -149,7 +164,12 @@ impl Pipeline {
         pending
     }
 
-    fn decode_and_append(&self, tenant: &TenantId, body: &[u8]) -> Result<PendingWrite, Error> {
+    fn decode_and_append(
+        &self,
+        tenant: &TenantId,
+        sender: Sender,
+        body: &[u8],
+    ) -> Result<PendingWrite, Error> {
         let started = self.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
         // The message, and the labels, which take no more than it does.
@@ -161,12 +181,13 @@ impl Pipeline {
         decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, Some(&mut memory))?;
         let decoding = self.clock.monotonic().saturating_sub(started);
-        let mut pending = self.append_from(tenant, &mut decoded);
+        let mut pending = self.append_from(tenant, sender, &mut decoded);
         if decoded.is_misread() {
             // Nothing of it was stored.
             drop(decoded);
             decoded = decoder.decode_again(body, Some(&mut memory))?;
-            pending = self.append_from(tenant, &mut decoded);
+            let sender = pending.sender.clone();
+            pending = self.append_from(tenant, sender, &mut decoded);
         }
         let metrics = &self.metrics;
         metrics.decode_duration.observe(decoding);
@@ -179,9 +200,28 @@ impl Pipeline {
         Ok(pending)
     }
 
-    /// Hands a batch that was made here to the store.
-    pub fn append(&self, tenant: &TenantId, mut batch: &Batch) -> PendingWrite {
-        self.append_from(tenant, &mut batch)
+    /// Hands a batch that was made here of what `sender` brought to the store.
+    pub fn append(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> PendingWrite {
+        self.append_from(tenant, sender, &mut batch)
+    }
+
+    /// Counts, and tells in the log, what was dropped before it came to the store.
+    pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
+        let count = dropped.sample_count as u64;
+        self.metrics.count_dropped(dropped.reason, count);
+        let dropped = std::slice::from_ref(dropped);
+        let (bounds, now) = (self.bounds(), self.clock.monotonic());
+        self.refusals.note(sender, dropped, bounds.time_max, now);
+    }
+
+    /// Tells in the log what was refused, where that is due: to be called once a second or so.
+    pub fn tick(&self) {
+        self.refusals.tick(self.clock.monotonic());
+    }
+
+    /// Tells in the log what was refused and not told yet: to be called when all writes ended.
+    pub fn finish(&self) {
+        self.refusals.finish();
     }
 
     /// Hands a batch to the store of which it may refuse what it likes: that is neither told nor
@@ -198,14 +238,23 @@ impl Pipeline {
         }
     }
 
-    fn append_from(&self, tenant: &TenantId, source: &mut dyn Source) -> PendingWrite {
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        sender: Sender,
+        source: &mut dyn Source,
+    ) -> PendingWrite {
+        let bounds = self.bounds();
         PendingWrite {
             started: self.clock.monotonic(),
-            ticket: self.store.append_from(tenant, source, self.bounds()),
+            ticket: self.store.append_from(tenant, source, bounds),
             dropped: Vec::new(),
             is_request: false,
+            sender,
+            time_max: bounds.time_max,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
+            refusals: self.refusals.clone(),
         }
     }
 
@@ -267,9 +316,12 @@ pub struct PendingWrite {
     ticket: Ticket,
     dropped: Vec<Dropped>,
     is_request: bool,
+    sender: Sender,
+    time_max: TimestampMs,
     started: Duration,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    refusals: Arc<Refusals>,
 }
 
 impl PendingWrite {
@@ -282,9 +334,10 @@ impl PendingWrite {
 
     fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
         let metrics = &self.metrics;
+        let now = self.clock.monotonic();
         metrics
             .write_duration
-            .observe(self.clock.monotonic().saturating_sub(self.started));
+            .observe(now.saturating_sub(self.started));
         let outcome = appended.map(|appended| {
             let mut dropped = std::mem::take(&mut self.dropped);
             dropped.extend(appended.rejected.iter().map(Dropped::from));
@@ -295,6 +348,10 @@ impl PendingWrite {
         });
         if let Ok(outcome) = &outcome {
             metrics.count_samples(outcome);
+            if !outcome.dropped.is_empty() {
+                self.refusals
+                    .note(&self.sender, &outcome.dropped, self.time_max, now);
+            }
         }
         if self.is_request {
             match &outcome {

@@ -20,6 +20,7 @@ use axum::response::Response;
 use firn_ingest::{Admission, PendingWrite, Pipeline};
 use firn_model::error::Error;
 use firn_model::tenant::TenantId;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-protobuf";
@@ -46,13 +47,15 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
+    let peer = head.extensions.get::<SocketAddr>();
+    let address = peer.map(|peer| peer.ip().to_canonical());
     check_media(&head.headers)?;
     let bytes_max = app.limits().write_body_bytes_max;
     let mut admission = pipeline.admit(0).map_err(refused)?;
     let hold = |bytes| admission.grow(bytes).map_err(refused);
     let body = (body, pipeline.take_body());
     let bytes = body::read(app, Endpoint::Write, body, bytes_max, hold).await?;
-    let pending = decode(app, pipeline, tenant, (bytes, admission)).await?;
+    let pending = decode(app, pipeline, (tenant, address), (bytes, admission)).await?;
     let outcome = pending.await.map_err(Failure::execution)?;
     match outcome.complaint() {
         None => Ok(()),
@@ -67,18 +70,18 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
-    tenant: TenantId,
+    (tenant, address): (TenantId, Option<IpAddr>),
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
     if pipeline.is_quick(&bytes) {
-        let pending = pipeline.remote_write(&tenant, &bytes);
+        let pending = pipeline.remote_write(&tenant, address, &bytes);
         pipeline.put_body(bytes);
         return pending.map_err(refused);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.remote_write(&tenant, &bytes);
+        let pending = pipeline.remote_write(&tenant, address, &bytes);
         pipeline.put_body(bytes);
         drop((admission, slot));
         pending

@@ -91,7 +91,7 @@ fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
     };
     let pipeline = pipeline(Ok(answer), 1 << 20);
     let pending = pipeline
-        .remote_write(&TenantId::anonymous(), &body(10))
+        .remote_write(&TenantId::anonymous(), None, &body(10))
         .unwrap();
     let outcome = pending.wait().unwrap();
     assert_eq!((outcome.stored_count, outcome.dropped_count()), (6, 4));
@@ -119,7 +119,7 @@ fn remote_write_wholly_stored_resolves_as_a_future_too() {
     let pipeline = pipeline(Ok(Appended::default()), 1 << 20);
     let request = remote_write::encode(&Batch::default());
     let mut pending = pipeline
-        .remote_write(&TenantId::anonymous(), &request)
+        .remote_write(&TenantId::anonymous(), None, &request)
         .unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let Poll::Ready(outcome) = Pin::new(&mut pending).poll(&mut context) else {
@@ -139,7 +139,7 @@ fn remote_write_of_several_samples_a_series_stores_them_all_once() {
     batch.push_series(labels.as_ref(), &[(1_700_000_000_001, 3.0)]);
     let request = remote_write::encode(&batch);
     for requests in 1..=3 {
-        let pending = pipeline.remote_write(&TenantId::anonymous(), &request);
+        let pending = pipeline.remote_write(&TenantId::anonymous(), None, &request);
         assert_eq!(pending.unwrap().wait().unwrap().stored_count, 3);
         let wanted = [
             format!("requests_total stored {requests}"),
@@ -154,7 +154,7 @@ fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
     let failed = Error::new(ErrorKind::Unavailable, "log is poisoned");
     let pipeline = pipeline(Err(failed.clone()), 1 << 20);
     let pending = pipeline
-        .remote_write(&TenantId::anonymous(), &body(2))
+        .remote_write(&TenantId::anonymous(), None, &body(2))
         .unwrap();
     assert_eq!(pending.wait(), Err(failed));
     assert_eq!(counts(&pipeline), ["requests_total failed 1"]);
@@ -164,12 +164,16 @@ fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
 fn remote_write_malformed_or_without_room_is_told_apart() {
     let pipeline = pipeline(Ok(Appended::default()), 4_000);
     let tenant = TenantId::anonymous();
-    let e = pipeline.remote_write(&tenant, b"\x05abc").unwrap_err();
+    let e = pipeline
+        .remote_write(&tenant, None, b"\x05abc")
+        .unwrap_err();
     assert_eq!(
         (e.kind, &e.message[..]),
         (ErrorKind::Invalid, "snappy: corrupt input")
     );
-    let e = pipeline.remote_write(&tenant, &body(500)).unwrap_err();
+    let e = pipeline
+        .remote_write(&tenant, None, &body(500))
+        .unwrap_err();
     assert_eq!(e.kind, ErrorKind::Unavailable);
     assert!(
         e.message
@@ -208,7 +212,11 @@ fn append_accepts_ten_minutes_ahead_of_the_clock() {
     clock.set_ms(1_000);
     let memory = Budget::new("process", 1 << 30);
     let pipeline = Pipeline::new(store.clone(), clock, IngestLimits::default(), &memory);
-    let pending = pipeline.append(&TenantId::anonymous(), &Batch::default());
+    let pending = pipeline.append(
+        &TenantId::anonymous(),
+        Sender::Job("j".into()),
+        &Batch::default(),
+    );
     assert_eq!(pending.wait().unwrap(), WriteOutcome::default());
     assert_eq!(*store.time_max.lock().unwrap(), 601_000);
 }

@@ -16,6 +16,7 @@ use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};
 use crate::client::Body;
+use crate::refusals::Sender;
 use crate::share::Share;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
@@ -241,9 +242,11 @@ impl Scraping {
             Ok(()) => metrics.scrapes_succeeded.inc(),
             Err(_) => metrics.scrapes_failed.inc(),
         }
-        if let Some((reason, count)) = dropped {
-            metrics.count_dropped(reason, count);
-            self.warn(format!("{count} samples dropped: {}", reason.as_str()));
+        if let Some(dropped) = dropped {
+            let pipeline = &self.resources.pipeline;
+            pipeline.drop_unseen(&self.sender(), &dropped);
+            let (count, reason) = (dropped.sample_count, dropped.reason.as_str());
+            self.warn(format!("{count} samples dropped: {reason}"));
         }
         let warning = self.status.last().warning;
         self.status.set_last(LastScrape {
@@ -279,6 +282,7 @@ impl Scraping {
             self.resources.pipeline.clone(),
             self.plan.target.tenant.clone(),
         );
+        let sender = self.sender();
         let slot = self.resources.slot().await;
         state.keep_exemplars(pipeline.takes_exemplars());
         let appending = spawn_blocking(move || {
@@ -286,7 +290,7 @@ impl Scraping {
             if !state.zeros().is_empty() {
                 pipeline.append_if_welcome(&tenant, state.zeros());
             }
-            let write = pipeline.append(&tenant, state.batch());
+            let write = pipeline.append(&tenant, sender, state.batch());
             (made, write, state)
         });
         let (made, write, state) = match appending.await {
@@ -328,6 +332,10 @@ impl Scraping {
                 None
             }
         }
+    }
+
+    fn sender(&self) -> Sender {
+        Sender::Job(self.plan.job.name.as_str().into())
     }
 
     fn warn(&self, message: String) {

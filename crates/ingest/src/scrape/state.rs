@@ -23,14 +23,14 @@ use super::status::TargetStatus;
 use super::target::Target;
 use super::zeros;
 use crate::client::{Body, TOO_LARGE};
-use crate::outcome::DropReason;
+use crate::outcome::Dropped;
 use crate::share::Share;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::Exemplars;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
-use firn_model::store::Rejection;
+use firn_model::store::{Rejected, Rejection};
 use firn_wire::WireLimits;
 use firn_wire::exposition::{
     Event, Field, Format, LabelPairs, Metadata, Parser, Sample, Switches, Value,
@@ -73,7 +73,7 @@ pub(super) struct Scraped {
     /// How long it took.
     pub(super) duration: Duration,
     /// Samples dropped on the way although it was good.
-    pub(super) dropped: Option<(DropReason, u64)>,
+    pub(super) dropped: Option<Dropped>,
 }
 
 /// Numbers of a body while it is read.
@@ -81,7 +81,9 @@ pub(super) struct Scraped {
 struct Reading {
     counts: Counts,
     pushed: u64,
-    duplicates: u64,
+    duplicates: usize,
+    /// The series of the first of them.
+    first_duplicate: Labels,
     has_too_many_samples: bool,
     has_too_many_buckets: bool,
     needs_memory: bool,
@@ -194,9 +196,16 @@ impl ScrapeState {
         let (is_up, duration) = (outcome.is_ok(), elapsed());
         self.reporter
             .report(is_up, duration, reading.counts, time, &mut self.batch);
-        let duplicates = DropReason::Rejected(Rejection::DuplicateTimestamp);
+        let duplicates = || {
+            Dropped::from(&Rejected {
+                rejection: Rejection::DuplicateTimestamp,
+                count: reading.duplicates,
+                first_labels: reading.first_duplicate,
+                first_time: time,
+            })
+        };
         Scraped {
-            dropped: (is_up && reading.duplicates > 0).then_some((duplicates, reading.duplicates)),
+            dropped: (is_up && reading.duplicates > 0).then(duplicates),
             outcome,
             duration,
         }
@@ -322,6 +331,9 @@ impl ScrapeState {
         }
         reading.counts.kept += 1;
         if is_second && own_time.is_none() {
+            if reading.duplicates == 0 {
+                reading.first_duplicate = entry.labels.clone().unwrap_or_default();
+            }
             reading.duplicates += 1;
             return Ok(());
         }

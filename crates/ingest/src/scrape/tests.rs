@@ -375,9 +375,15 @@ fn scrape_samples_that_come_twice_are_counted_and_dropped() {
     let mut steps = Steps::new(JobSettings::new("test"));
     let fetched = Ok(body("a 1\na 2\nb 1\na 3\n"));
     let scraped = steps.state.take(fetched, 10, || Duration::ZERO);
+    let dropped = scraped.dropped.unwrap();
     assert_eq!(
-        scraped.dropped.map(|(r, n)| (r.as_str(), n)),
-        Some(("duplicate_timestamp", 2))
+        (dropped.reason.as_str(), dropped.sample_count),
+        ("duplicate_timestamp", 2)
+    );
+    assert_eq!(
+        dropped.first,
+        "duplicate sample for timestamp for series {__name__=\"a\", instance=\"here\", \
+         job=\"test\"} at timestamp 10"
     );
     let samples = lines(steps.state.batch());
     assert_eq!(samples[..2], ["{\"a\"} 1@10", "{\"b\"} 1@10"]);

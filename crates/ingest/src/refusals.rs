@@ -1,0 +1,444 @@
+//! What the log says of samples that were refused.
+//!
+//! ```text
+//! first one of a kind --> a line at once
+//!       the next ones --> added up --a minute after the last line, or at the end--> a line
+//!       none for a minute --> forgotten: the next one is a first one
+//! ```
+//!
+//! A kind is a reason and who sent the samples: the job of a scrape, the tenant and address of a
+//! push. Each has a line a minute at most, whatever comes, with all counts since the line before
+//! and one example.
+//!
+//! Invariant: no refused sample is left out of the counts, and memory is bounded: what is beyond
+//! [`KINDS_MAX`] is told by reason alone.
+
+use crate::outcome::{DropReason, Dropped};
+use firn_model::sample::TimestampMs;
+use firn_model::tenant::TenantId;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
+
+/// The least time between two lines of a kind.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Kinds that are told apart. With the longest examples they take half a MiB, and if all go on for
+/// ever they make nine lines a second.
+const KINDS_MAX: usize = 512;
+
+/// Bytes of an example: a series with thirty labels, and its time. Labels may have a MiB.
+const EXAMPLE_BYTES_MAX: usize = 1 << 10;
+
+/// Who brought samples, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sender {
+    /// Scrapes of the job with this name.
+    Job(Arc<str>),
+    /// Pushes.
+    Push {
+        /// Whose samples they are.
+        tenant: TenantId,
+        /// Where they come from, if they come over a socket.
+        address: Option<IpAddr>,
+    },
+}
+
+/// Samples of one kind since the last line.
+#[derive(Clone, Debug, PartialEq)]
+struct Sum {
+    samples: u64,
+    /// Scrapes and requests that had some.
+    writes: u64,
+    /// What is wrong with the first of them.
+    example: String,
+    /// The newest time that would have been accepted, if that is what is wrong.
+    bound: Option<TimestampMs>,
+}
+
+/// What is to be written.
+#[derive(Debug, PartialEq)]
+struct Line {
+    reason: DropReason,
+    /// `None` for all who are not told apart.
+    sender: Option<Sender>,
+    sum: Sum,
+}
+
+/// A kind that had a line.
+#[derive(Debug)]
+struct Known {
+    last_line: Duration,
+    since: Option<Sum>,
+}
+
+#[derive(Debug, Default)]
+struct Kinds(BTreeMap<(DropReason, Option<Sender>), Known>);
+
+/// Adds up what was refused and writes the lines. Shared by all who write.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<Kinds>);
+
+impl Refusals {
+    /// Tells what a write of `sender` lost `now`, which is a time of the monotonic clock;
+    /// `time_max` is the newest time that was accepted.
+    #[cold]
+    pub(crate) fn note(
+        &self,
+        sender: &Sender,
+        dropped: &[Dropped],
+        time_max: TimestampMs,
+        now: Duration,
+    ) {
+        self.say(|kinds| {
+            let lines = dropped.iter();
+            lines
+                .filter_map(|dropped| kinds.note(sender, dropped, time_max, now))
+                .collect()
+        });
+    }
+
+    /// Writes the lines that are due.
+    pub(crate) fn tick(&self, now: Duration) {
+        self.say(|kinds| kinds.due(now));
+    }
+
+    /// Writes everything that was not told yet.
+    pub(crate) fn finish(&self) {
+        self.say(Kinds::rest);
+    }
+
+    /// Writes the lines that `collect` makes, once the lock is free.
+    fn say(&self, collect: impl FnOnce(&mut Kinds) -> Vec<Line>) {
+        let lines = collect(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for line in &lines {
+            line.write();
+        }
+    }
+}
+
+impl Kinds {
+    fn note(
+        &mut self,
+        sender: &Sender,
+        dropped: &Dropped,
+        time_max: TimestampMs,
+        now: Duration,
+    ) -> Option<Line> {
+        let mut kind = (dropped.reason, Some(sender.clone()));
+        if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
+            kind.1 = None;
+        }
+        let sum = || Sum {
+            samples: 0,
+            writes: 0,
+            example: shortened(&dropped.first),
+            bound: dropped.reason.is_of_future().then_some(time_max),
+        };
+        match self.0.get_mut(&kind) {
+            Some(known) => {
+                let since = known.since.get_or_insert_with(sum);
+                since.add(dropped);
+                known.line_if_due(&kind, now)
+            }
+            None => {
+                let mut first = sum();
+                first.add(dropped);
+                let known = Known {
+                    last_line: now,
+                    since: None,
+                };
+                self.0.insert(kind.clone(), known);
+                Some(Line::new(&kind, first))
+            }
+        }
+    }
+
+    fn due(&mut self, now: Duration) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.0.retain(|kind, known| {
+            if !known.is_due(now) {
+                return true;
+            }
+            let line = known.line_if_due(kind, now);
+            let is_going_on = line.is_some();
+            lines.extend(line);
+            is_going_on
+        });
+        lines
+    }
+
+    fn rest(&mut self) -> Vec<Line> {
+        let kinds = std::mem::take(&mut self.0).into_iter();
+        kinds
+            .filter_map(|(kind, known)| known.since.map(|sum| Line::new(&kind, sum)))
+            .collect()
+    }
+}
+
+impl Known {
+    fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.last_line) >= PAUSE
+    }
+
+    fn line_if_due(&mut self, kind: &(DropReason, Option<Sender>), now: Duration) -> Option<Line> {
+        if !self.is_due(now) {
+            return None;
+        }
+        let sum = self.since.take()?;
+        self.last_line = now;
+        Some(Line::new(kind, sum))
+    }
+}
+
+impl Sum {
+    fn add(&mut self, dropped: &Dropped) {
+        self.samples += dropped.sample_count as u64;
+        self.writes += 1;
+    }
+}
+
+impl Line {
+    fn new((reason, sender): &(DropReason, Option<Sender>), sum: Sum) -> Self {
+        Self {
+            reason: *reason,
+            sender: sender.clone(),
+            sum,
+        }
+    }
+
+    fn write(&self) {
+        let (mut job, mut tenant, mut from) = (None, None, None);
+        match &self.sender {
+            Some(Sender::Job(name)) => job = Some(&**name),
+            Some(Sender::Push {
+                tenant: owner,
+                address,
+            }) => {
+                tenant = Some(owner.as_str());
+                from = address.map(tracing::field::display);
+            }
+            None => from = None,
+        }
+        warn!(
+            reason = self.reason.as_str(),
+            job,
+            tenant,
+            from,
+            others = self.sender.is_none().then_some(true),
+            samples = self.sum.samples,
+            writes = self.sum.writes,
+            example = self.sum.example,
+            bound = self.sum.bound,
+            "samples refused"
+        );
+    }
+}
+
+/// `text` without what goes beyond [`EXAMPLE_BYTES_MAX`].
+fn shortened(text: &str) -> String {
+    if text.len() <= EXAMPLE_BYTES_MAX {
+        return text.to_owned();
+    }
+    format!(
+        "{}...",
+        &text[..text.floor_char_boundary(EXAMPLE_BYTES_MAX)]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Clock;
+    use firn_model::env::sim::SimClock;
+    use firn_model::store::Rejection;
+    use firn_wire::remote_write::Refusal;
+
+    const LATE: DropReason = DropReason::Rejected(Rejection::OutOfOrder);
+    const AHEAD: DropReason = DropReason::Rejected(Rejection::TooFarInFuture);
+
+    /// Kinds under a clock that moves when told, and the lines so far, as text.
+    #[derive(Default)]
+    struct Told {
+        kinds: Kinds,
+        clock: SimClock,
+        lines: Vec<String>,
+    }
+
+    impl Told {
+        fn note(&mut self, job: &str, reason: DropReason, sample_count: usize) {
+            let now = self.clock.monotonic();
+            let dropped = Dropped {
+                reason,
+                sample_count,
+                first: format!("one of {job} at {}", now.as_secs()),
+            };
+            let sender = Sender::Job(job.into());
+            let line = self.kinds.note(&sender, &dropped, 7, now);
+            self.tell(line.into_iter().collect());
+        }
+
+        fn tick_at(&mut self, second: i64) {
+            self.clock.set_ms(second * 1000);
+            let lines = self.kinds.due(self.clock.monotonic());
+            self.tell(lines);
+        }
+
+        fn finish(&mut self) {
+            let lines = self.kinds.rest();
+            self.tell(lines);
+        }
+
+        fn tell(&mut self, lines: Vec<Line>) {
+            let second = self.clock.monotonic().as_secs();
+            for line in lines {
+                let who = match line.sender {
+                    Some(Sender::Job(job)) => job.to_string(),
+                    Some(sender) => format!("{sender:?}"),
+                    None => "others".into(),
+                };
+                let sum = line.sum;
+                let bound = sum.bound.map_or(String::new(), |b| format!(", bound {b}"));
+                self.lines.push(format!(
+                    "{second}s {who} {}: {} in {}, {}{bound}",
+                    line.reason.as_str(),
+                    sum.samples,
+                    sum.writes,
+                    sum.example,
+                ));
+            }
+        }
+
+        fn lines(&mut self) -> Vec<String> {
+            std::mem::take(&mut self.lines)
+        }
+    }
+
+    #[test]
+    fn refusals_that_go_on_make_a_line_at_once_and_one_a_minute() {
+        let mut told = Told::default();
+        for second in 0..150 {
+            told.tick_at(second);
+            told.note("a", LATE, 2);
+            told.note("a", LATE, 1);
+        }
+        assert_eq!(
+            told.lines(),
+            [
+                "0s a out_of_order: 2 in 1, one of a at 0",
+                "60s a out_of_order: 178 in 119, one of a at 0",
+                "120s a out_of_order: 180 in 120, one of a at 60",
+            ]
+        );
+        // What nobody was told yet is told at the end, once.
+        told.finish();
+        told.finish();
+        assert_eq!(
+            told.lines(),
+            ["149s a out_of_order: 90 in 60, one of a at 120"]
+        );
+    }
+
+    #[test]
+    fn refusals_are_told_apart_by_job_and_reason() {
+        let mut told = Told::default();
+        told.note("a", LATE, 1);
+        told.note("b", LATE, 1);
+        told.note("a", AHEAD, 1);
+        assert_eq!(
+            told.lines(),
+            [
+                "0s a out_of_order: 1 in 1, one of a at 0",
+                "0s b out_of_order: 1 in 1, one of b at 0",
+                "0s a too_far_in_future: 1 in 1, one of a at 0, bound 7",
+            ]
+        );
+    }
+
+    #[test]
+    fn refusals_that_end_are_told_wholly_and_forgotten() {
+        let mut told = Told::default();
+        told.note("a", LATE, 1);
+        told.tick_at(10);
+        told.note("a", LATE, 5);
+        told.tick_at(59);
+        told.lines();
+        told.tick_at(61);
+        assert_eq!(
+            told.lines(),
+            ["61s a out_of_order: 5 in 1, one of a at 10"],
+            "nobody writes any more, and what was refused is told all the same"
+        );
+        told.tick_at(122);
+        assert!(told.kinds.0.is_empty());
+        told.note("a", LATE, 1);
+        assert_eq!(
+            told.lines(),
+            ["122s a out_of_order: 1 in 1, one of a at 122"]
+        );
+    }
+
+    #[test]
+    fn refusals_without_a_tick_are_told_by_the_next_one() {
+        let mut told = Told::default();
+        told.note("a", LATE, 1);
+        told.note("a", LATE, 1);
+        told.clock.set_ms(90_000);
+        told.note("a", LATE, 1);
+        assert_eq!(
+            told.lines()[1..],
+            ["90s a out_of_order: 2 in 2, one of a at 0"]
+        );
+    }
+
+    #[test]
+    fn refusals_of_too_many_kinds_are_told_together_by_reason() {
+        let mut told = Told::default();
+        for job in 0..KINDS_MAX {
+            told.note(&job.to_string(), LATE, 1);
+        }
+        assert_eq!(told.lines().len(), KINDS_MAX);
+        for job in 0..10_000 {
+            told.note(&format!("more {job}"), LATE, 1);
+        }
+        told.note("more", AHEAD, 1);
+        told.note("0", LATE, 1);
+        assert_eq!(
+            told.lines(),
+            [
+                "0s others out_of_order: 1 in 1, one of more 0 at 0",
+                "0s others too_far_in_future: 1 in 1, one of more at 0, bound 7",
+            ]
+        );
+        assert_eq!(told.kinds.0.len(), KINDS_MAX + 2);
+        told.tick_at(60);
+        assert_eq!(
+            told.lines(),
+            [
+                "60s others out_of_order: 9999 in 9999, one of more 1 at 0",
+                "60s 0 out_of_order: 1 in 1, one of 0 at 0",
+            ]
+        );
+        told.tick_at(120);
+        assert!(told.kinds.0.is_empty());
+    }
+
+    #[test]
+    fn example_that_is_long_is_cut_between_characters() {
+        let mut kinds = Kinds::default();
+        let dropped = Dropped {
+            reason: DropReason::Refused(Refusal::LabelValueTooLong),
+            sample_count: 0,
+            first: "é".repeat(EXAMPLE_BYTES_MAX),
+        };
+        let sender = Sender::Push {
+            tenant: TenantId::anonymous(),
+            address: None,
+        };
+        let line = kinds.note(&sender, &dropped, 0, Duration::ZERO).unwrap();
+        assert_eq!(line.sum.example, "é".repeat(512) + "...");
+        assert_eq!((line.sum.samples, line.sum.writes), (0, 1));
+    }
+}
