@@ -13,6 +13,8 @@ mod hostile;
 mod input;
 mod life;
 mod limits;
+mod profiles;
+mod raw;
 mod refusal;
 mod refused_samples;
 mod scrape;

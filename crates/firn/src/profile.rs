@@ -2,13 +2,17 @@
 //! from timer signals.
 //!
 //! Heap sampling is switched on in the allocator's options (`.cargo/config.toml`), since it cannot
-//! be later; CPU sampling runs only while a profile is taken.
+//! be later; CPU sampling runs only while a profile is taken. Stacks are read by the unwind tables
+//! that compilers write for exceptions: the code that runs all the time keeps no frame pointers,
+//! and the libraries in C, which have none either, are seen through.
 
 use firn_model::error::{Error, ErrorKind};
 use firn_server::parts::{FinishProfile, Profiler};
+use nix::sys::signal::{Signal, raise};
 use pprof::protos::Message;
+use pprof::{ProfilerGuard, ProfilerGuardBuilder};
 
-/// Samples a second: off from the round numbers at which other timers fire.
+/// Samples a second of CPU time: off from the round numbers at which other timers fire.
 const CPU_HZ: i32 = 99;
 
 /// Profiles this process.
@@ -30,10 +34,8 @@ impl Profiler for ProcessProfiler {
     }
 
     fn start_cpu(&self) -> Result<FinishProfile, Error> {
-        let guard = pprof::ProfilerGuardBuilder::default()
-            .frequency(CPU_HZ)
-            .build()
-            .map_err(|e| failed("start the CPU profile", &e))?;
+        read_unwind_tables()?;
+        let guard = sample_cpu(CPU_HZ)?;
         Ok(Box::new(move || {
             let report = guard.report().build();
             let profile = report.and_then(|report| report.pprof());
@@ -43,6 +45,24 @@ impl Profiler for ProcessProfiler {
                 .map_err(|e| failed("encode the CPU profile", &e))
         }))
     }
+}
+
+fn sample_cpu(hz: i32) -> Result<ProfilerGuard<'static>, Error> {
+    ProfilerGuardBuilder::default()
+        .frequency(hz)
+        .build()
+        .map_err(|e| failed("start the CPU profile", &e))
+}
+
+/// Has the unwinder read the program's tables. It does with the first signal, and allocates: a
+/// thread that holds the allocator's lock when that comes would wait for itself for ever. This
+/// thread holds none.
+fn read_unwind_tables() -> Result<(), Error> {
+    // The timer is as slow as can be: the signal below comes before its first one.
+    let guard = sample_cpu(1)?;
+    let raised = raise(Signal::SIGPROF);
+    drop(guard);
+    raised.map_err(|e| failed("start the CPU profile", &e))
 }
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {

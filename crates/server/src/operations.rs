@@ -116,6 +116,44 @@ fn lifecycle<'a>(
     Ok(lifecycle)
 }
 
+/// The profiles that there are.
+const PROFILES_PAGE: &str = "\
+<!DOCTYPE html>
+<html lang=\"en\">
+<head><meta charset=\"utf-8\"><title>/debug/pprof/</title></head>
+<body>
+<h1>/debug/pprof/</h1>
+<p>Profiles for <code>go tool pprof URL</code> and other readers of its format:</p>
+<ul>
+<li><a href=\"heap\">heap</a>: what is allocated now, sampled about once a MiB</li>
+<li><a href=\"profile?seconds=30\">profile</a>: where CPU time goes during the next
+<code>seconds</code> (30 if not given, 300 at most)</li>
+</ul>
+</body>
+</html>
+";
+
+/// Lists the profiles.
+pub(crate) async fn profiles(app: App, _request: Request) -> Response {
+    if app.parts.profiler.is_none() {
+        return no_profiler();
+    }
+    let mut response = text(StatusCode::OK, PROFILES_PAGE);
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
+}
+
+/// Links on the list of profiles are relative to its folder.
+pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
+    let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
+    let folder = format!("{}/debug/pprof/", app.parts.web.route_prefix);
+    if let Ok(folder) = HeaderValue::from_str(&folder) {
+        response.headers_mut().insert(header::LOCATION, folder);
+    }
+    response
+}
+
 /// What is allocated now.
 pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {

@@ -141,6 +141,14 @@ fn operations_routes() -> Router<App> {
             post_only(plain_route(POST_PUT, Operations, operations::quit)),
         )
         .route(
+            "/debug/pprof",
+            plain_route(GET, Operations, operations::profiles_folder),
+        )
+        .route(
+            "/debug/pprof/",
+            plain_route(GET, Operations, operations::profiles),
+        )
+        .route(
             "/debug/pprof/heap",
             plain_route(GET, Operations, operations::heap_profile),
         )

@@ -1,0 +1,203 @@
+//! Profiles of the running server, as `go tool pprof` reads them.
+
+use crate::harness::server::Server;
+use crate::raw::Ask;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A million values of a subquery put in order: a tenth of a second or more.
+const BUSY: &str = "quantile_over_time(0.5,vector(time())[200h:1s])";
+
+/// A CPU profile: the stacks of samples, innermost function first, and how many there were of each.
+#[derive(Debug, Default)]
+struct Profile {
+    stacks: Vec<(Vec<String>, u64)>,
+}
+
+/// One field of a protobuf message.
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a message; panics if they are not well formed.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = uvarint(&mut bytes);
+        let field = match tag & 7 {
+            0 => Field::Number(uvarint(&mut bytes)),
+            2 => {
+                let length = uvarint(&mut bytes) as usize;
+                let (field, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(field)
+            }
+            kind => panic!("field of kind {kind}"),
+        };
+        fields.push((tag >> 3, field));
+    }
+    fields
+}
+
+fn uvarint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().expect("a whole number");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return value;
+        }
+    }
+    panic!("a number of more than 64 bits");
+}
+
+/// The numbers with one tag of a message, packed or not.
+fn numbers(message: &[u8], tag: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    for (_, field) in fields(message).into_iter().filter(|(t, _)| *t == tag) {
+        match field {
+            Field::Number(number) => found.push(number),
+            Field::Bytes(mut packed) => {
+                while !packed.is_empty() {
+                    found.push(uvarint(&mut packed));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The messages, or texts, with one tag of a message.
+fn parts(message: &[u8], tag: u64) -> Vec<&[u8]> {
+    let parts = fields(message).into_iter().filter(|(t, _)| *t == tag);
+    let bytes = |(_, field)| match field {
+        Field::Bytes(bytes) => bytes,
+        Field::Number(number) => panic!("{number} where bytes must be"),
+    };
+    parts.map(bytes).collect()
+}
+
+impl Profile {
+    /// Decodes `profile.proto`.
+    fn decode(bytes: &[u8]) -> Self {
+        let strings: Vec<String> = parts(bytes, 6)
+            .into_iter()
+            .map(|text| String::from_utf8(text.to_vec()).expect("names are text"))
+            .collect();
+        let names: HashMap<u64, &String> = parts(bytes, 5)
+            .into_iter()
+            .map(|function| (numbers(function, 1)[0], numbers(function, 2)[0]))
+            .map(|(id, name)| (id, &strings[name as usize]))
+            .collect();
+        let lines = |location| {
+            let lines: Vec<u64> = parts(location, 4)
+                .into_iter()
+                .map(|line| numbers(line, 1)[0])
+                .collect();
+            (numbers(location, 1)[0], lines)
+        };
+        let locations: HashMap<u64, Vec<u64>> = parts(bytes, 4).into_iter().map(lines).collect();
+        let stack = |sample| {
+            let functions = numbers(sample, 1)
+                .into_iter()
+                .flat_map(|id| &locations[&id]);
+            let stack = functions.map(|id| names[id].clone()).collect();
+            (stack, numbers(sample, 2)[0])
+        };
+        Self {
+            stacks: parts(bytes, 2).into_iter().map(stack).collect(),
+        }
+    }
+
+    /// Samples whose stack `is_wanted`.
+    fn count(&self, is_wanted: impl Fn(&[String]) -> bool) -> u64 {
+        let wanted = self.stacks.iter().filter(|(stack, _)| is_wanted(stack));
+        wanted.map(|(_, count)| count).sum()
+    }
+}
+
+/// The body of the answer to a GET, to the byte.
+fn get_bytes(address: &str, path: &str) -> Vec<u8> {
+    let reply = Ask::get(path).send(address);
+    assert_eq!(reply.status, 200, "{}", reply.head);
+    reply.body
+}
+
+/// Takes a CPU profile of a server that is asked one query after the other.
+fn profile_under_load(server: &Server) -> Profile {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let http = server.http();
+            while !is_over.load(Ordering::Relaxed) {
+                let answer = http.post("/api/v1/query", &[("query", BUSY), ("time", "0")]);
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+        });
+        let bytes = get_bytes(&server.address, "/debug/pprof/profile?seconds=3");
+        is_over.store(true, Ordering::Relaxed);
+        Profile::decode(&bytes)
+    })
+}
+
+#[test]
+fn cpu_profile_under_load_shows_functions_with_their_callers() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let profile = profile_under_load(&server);
+    let all = profile.count(|_| true);
+    assert!(all >= 50, "{all} samples of three busy seconds");
+    let with_callers = profile.count(|stack| stack.len() > 1);
+    assert!(
+        with_callers * 10 >= all * 9,
+        "{with_callers} of {all} samples have a stack"
+    );
+    // Outermost last: a thread, the runtime, the server's work, the evaluation of the query.
+    let path = ["firn_promql::", "firn_server::", "std::sys"];
+    let is_whole = |stack: &[String]| {
+        let mut functions = stack.iter();
+        let mut comes = |part: &str| functions.any(|function| function.contains(part));
+        path.into_iter().all(&mut comes)
+    };
+    let whole = profile.count(is_whole);
+    println!("{all} samples, {with_callers} with callers, {whole} from thread to kernel");
+    assert!(
+        whole * 2 >= all,
+        "{whole} of {all} samples lead through {path:?}: {:#?}",
+        profile.stacks.first()
+    );
+}
+
+#[test]
+fn cpu_profile_after_another_has_stacks_too() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    for _ in 0..2 {
+        let profile = profile_under_load(&server);
+        let all = profile.count(|_| true);
+        let with_callers = profile.count(|stack| stack.len() > 1);
+        assert!(with_callers * 10 >= all * 9, "{with_callers} of {all}");
+    }
+}
+
+#[test]
+fn profiles_are_listed_and_each_link_leads_to_one() {
+    let data = tempfile::tempdir().unwrap();
+    let flags = ["--web.route-prefix=/firn"];
+    let server = Server::start_unready(data.path(), &flags);
+    let http = server.http();
+    let folder = http.get("/firn/debug/pprof");
+    assert_eq!(folder.status, 200, "{}", folder.body);
+    let list = http.get("/firn/debug/pprof/");
+    assert_eq!(list, folder);
+    let links = list.body.split("href=\"").skip(1);
+    let links: Vec<_> = links.filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(links, ["heap", "profile?seconds=30"]);
+    let heap = get_bytes(&server.address, "/firn/debug/pprof/heap");
+    assert!(!heap.is_empty());
+    let cpu = get_bytes(&server.address, "/firn/debug/pprof/profile?seconds=1");
+    Profile::decode(&cpu);
+    assert_eq!(http.get("/firn/debug/pprof/goroutine").status, 404);
+}

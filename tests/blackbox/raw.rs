@@ -1,0 +1,66 @@
+//! Requests to the byte: methods, headers and bodies that an ordinary client would not send.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Long enough for a profile of some seconds, and for a build without optimization that looks up
+/// the names of its functions.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    pub method: String,
+    pub path: String,
+    /// Lines `Name: value`.
+    pub headers: Vec<String>,
+    pub body: Vec<u8>,
+}
+
+/// What came back.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Ask {
+    /// A GET.
+    pub fn get(path: &str) -> Self {
+        Self {
+            method: "GET".into(),
+            path: path.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Asks the server at `address` on a connection of its own.
+    pub fn send(&self, address: &str) -> Reply {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let length = format!("Content-Length: {}", self.body.len());
+        let always = ["Host: localhost", "Connection: close", &length];
+        for line in always.into_iter().chain(self.headers.iter().map(|h| &**h)) {
+            head += &format!("{line}\r\n");
+        }
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        // A server may answer, and close, before it read everything.
+        let _ = stream.write_all(&self.body);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no answer to {self:?}"));
+        let body = answer.split_off(end + 4);
+        let head = String::from_utf8_lossy(&answer).into_owned();
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        Reply {
+            status: status.unwrap_or_else(|| panic!("no status: {head}")),
+            head,
+            body,
+        }
+    }
+}
