@@ -5,6 +5,7 @@
 mod active;
 mod command_line;
 mod configs;
+mod differences;
 mod disconnect;
 mod disk;
 #[path = "../harness/mod.rs"]

@@ -51,9 +51,10 @@ impl Ask {
         // A server may answer, and close, before it read everything.
         let _ = stream.write_all(&self.body);
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
+        // One that did may reset the connection behind its answer, which is there all the same.
+        let read = stream.read_to_end(&mut answer);
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = end.unwrap_or_else(|| panic!("no answer to {self:?}"));
+        let end = end.unwrap_or_else(|| panic!("no answer to {self:?}: {read:?}"));
         let body = answer.split_off(end + 4);
         let head = String::from_utf8_lossy(&answer).into_owned();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
