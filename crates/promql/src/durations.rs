@@ -22,8 +22,9 @@ pub struct DurationContext {
     pub range_ms: i64,
 }
 
-/// Settles every duration in the tree. Fails with [`QueryError::Execution`] and upstream's text
-/// where one is not a number, out of range, or not positive although a window or a step must be.
+/// Settles every duration in the tree. Fails with [`QueryError::Parse`] and upstream's text where
+/// one is not a number, out of range, or not positive although a window or a step must be: upstream
+/// settles them before there is a query to execute.
 pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryError> {
     match &mut expr.kind {
         ExprKind::Vector(vector) => resolve_offset(vector, context)?,
@@ -128,7 +129,7 @@ fn nan_or(left: f64, right: f64, choose: fn(f64, f64) -> f64) -> f64 {
 /// Upstream writes the bytes of the text where others write line and column.
 fn refuse<T>(expr: &DurationExpr, why: &str) -> Result<T, QueryError> {
     let span = expr.span;
-    Err(QueryError::Execution(format!(
+    Err(QueryError::Parse(format!(
         "{}:{}: {why}",
         span.start, span.end
     )))
@@ -146,7 +147,10 @@ mod tests {
             range_ms: 3_600_000,
         };
         let mut expr = parse(text, Features::ALL).unwrap();
-        let outcome = resolve(&mut expr, context).map_err(|e| e.to_string());
+        let outcome = resolve(&mut expr, context).map_err(|e| match e {
+            QueryError::Parse(message) => message,
+            other => panic!("{text}: {other:?}"),
+        });
         let found = outcome.map(|()| expr.to_string());
         assert_eq!(
             found,
@@ -212,6 +216,10 @@ mod tests {
         check(
             "foo[1h:step() - 1m]",
             Err("7:18: duration must be greater than 0"),
+        );
+        check(
+            "rate(m[5m-step()-5m])",
+            Err("7:19: duration must be greater than 0"),
         );
     }
 }

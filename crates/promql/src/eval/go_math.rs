@@ -26,6 +26,65 @@ pub(crate) fn min(a: f64, b: f64) -> f64 {
 /// From here on the square in the formulas below is all that counts, and may overflow.
 const LARGE: f64 = (1u64 << 28) as f64;
 
+/// The largest number whose exponential Go has: the power of two nearest to it is a float still.
+const EXPONENT_MAX: f64 = 709.436_139_303_103_9;
+
+/// Go's `math.Exp` on x86-64, as far as it differs: it is infinite from 1.27e308 on.
+pub(crate) fn exp(x: f64) -> f64 {
+    match x > EXPONENT_MAX {
+        true => f64::INFINITY,
+        false => x.exp(),
+    }
+}
+
+/// From here on one of the two exponentials is all that counts.
+const ONE_EXPONENTIAL: f64 = 21.0;
+
+/// Up to here differences of exponentials lose digits.
+const SERIES_MAX: f64 = 0.5;
+
+/// Numerator and denominator of the series of the hyperbolic sine in squares, the highest first;
+/// the denominator's is 1 (J. F. Hart, Computer Approximations, number 2029).
+const SINH_NUMERATOR: [f64; 4] = [
+    -26.305_632_133_974_97,
+    -2_894.211_355_989_564,
+    -89_912.720_220_395_09,
+    -630_767.364_049_771_7,
+];
+const SINH_DENOMINATOR: [f64; 3] = [
+    -173.678_953_558_233_7,
+    15_215.173_787_900_19,
+    -630_767.364_049_771_7,
+];
+
+/// The hyperbolic sine: infinite where the exponential is, although half of that were finite.
+pub(crate) fn sinh(x: f64) -> f64 {
+    let size = x.abs();
+    if size > ONE_EXPONENTIAL {
+        return (exp(size) * 0.5).copysign(x);
+    }
+    if size > SERIES_MAX {
+        let exponential = exp(size);
+        return ((exponential - 1.0 / exponential) * 0.5).copysign(x);
+    }
+    let square = size * size;
+    let [first, rest @ ..] = SINH_NUMERATOR;
+    let above = rest.iter().fold(first, |sum, factor| sum * square + factor);
+    let factors = SINH_DENOMINATOR.iter();
+    let below = factors.fold(1.0, |sum, factor| sum * square + factor);
+    (above * size / below).copysign(x)
+}
+
+/// The hyperbolic cosine: infinite where the exponential is.
+pub(crate) fn cosh(x: f64) -> f64 {
+    let size = x.abs();
+    let exponential = exp(size);
+    match size > ONE_EXPONENTIAL {
+        true => exponential * 0.5,
+        false => (exponential + 1.0 / exponential) * 0.5,
+    }
+}
+
 /// The inverse hyperbolic sine, also where the square of `x` overflows (FreeBSD `s_asinh.c`).
 pub(crate) fn asinh(x: f64) -> f64 {
     let size = x.abs();
@@ -149,5 +208,40 @@ mod tests {
             assert_eq!(got.to_bits(), f64::to_bits(want), "{q}: {got}");
         }
         assert!(quantile(0.1, &mut mixed.map(Rank::of)).is_nan());
+    }
+
+    /// Arguments, and what Go's `Sinh` and `Cosh` make of them on x86-64.
+    const HYPERBOLIC_OF_GO: [(f64, u64, u64); 12] = [
+        (0.1, 0x3fb9_a487_337b_59b4, 0x3ff0_147f_4022_4b38),
+        (0.3, 0x3fd3_7d42_af54_b926, 0x3ff0_b9b4_e0b6_ec4c),
+        (0.5, 0x3fe0_acd0_0fe6_3b97, 0x3ff2_0ac1_862a_e8d0),
+        (-0.25, 0xbfd0_2acc_d9d0_8102, 0x3ff0_80ab_05ca_6146),
+        (1e-9, 0x3e11_2e0b_e826_d695, 0x3ff0_0000_0000_0000),
+        (1.0, 0x3ff2_cd9f_c44e_b982, 0x3ff8_b075_51d9_f550),
+        (5.0, 0x4052_8d01_66f0_7374, 0x4052_8d6f_cbef_f3aa),
+        (21.5, 0x41d0_3343_0032_7298, 0x41d0_3343_0032_7298),
+        (100.0, 0x48e3_494a_9b17_1bf5, 0x48e3_494a_9b17_1bf5),
+        (709.0, 0x7fcd_422d_2be5_dc9b, 0x7fcd_422d_2be5_dc9b),
+        (709.5, 0x7ff0_0000_0000_0000, 0x7ff0_0000_0000_0000),
+        (-710.0, 0xfff0_0000_0000_0000, 0x7ff0_0000_0000_0000),
+    ];
+
+    #[test]
+    fn hyperbolic_functions_are_those_of_go_and_overflow_where_they_do() {
+        let close = |found: f64, wanted: u64, what: &str| {
+            let wanted = f64::from_bits(wanted);
+            let is_close = (found - wanted).abs() <= wanted.abs() * 1e-15;
+            assert!(found == wanted || is_close, "{what}: {found}, {wanted}");
+        };
+        for (x, sine, cosine) in HYPERBOLIC_OF_GO {
+            close(sinh(x), sine, &format!("sinh({x})"));
+            close(cosh(x), cosine, &format!("cosh({x})"));
+        }
+        for (x, wanted) in [(0.0, 0.0f64), (-0.0, -0.0)] {
+            assert_eq!(sinh(x).to_bits(), wanted.to_bits());
+        }
+        assert!(sinh(f64::NAN).is_nan() && cosh(f64::NAN).is_nan());
+        assert_eq!(sinh(f64::NEG_INFINITY), f64::NEG_INFINITY);
+        assert!(exp(EXPONENT_MAX).is_finite() && exp(EXPONENT_MAX.next_up()).is_infinite());
     }
 }
