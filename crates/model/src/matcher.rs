@@ -4,6 +4,8 @@
 //! everything but the empty value), so that an index can look values up and need not try them all.
 //! [`crate::regex`] works it out.
 
+use crate::budget::Budget;
+use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::regex::Regex;
 use crate::value_set::ValueSet;
@@ -105,13 +107,26 @@ impl Matcher {
         &self.0.value
     }
 
-    /// Whether `value` satisfies the matcher; an absent label has the empty value.
+    /// Whether `value` satisfies the matcher; an absent label has the empty value. Whoever asks
+    /// many values asks [`Matcher::ready`] before and behind them.
     pub fn matches(&self, value: &[u8]) -> bool {
         let accepted = match &self.0.accepts {
             Accepts::Value(_) => *self.0.value == *value,
             Accepts::Pattern(regex) => regex.is_match(value),
         };
         accepted != self.0.op.is_negative()
+    }
+
+    /// Sets where the automaton of a pattern reserves its memory and what stops it.
+    pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
+        if let Some(regex) = self.pattern() {
+            regex.bind(budget, cancel);
+        }
+    }
+
+    /// Makes the automaton of a pattern that needs one; see [`Regex::ready`].
+    pub fn ready(&self) -> Result<(), Error> {
+        self.pattern().map_or(Ok(()), Regex::ready)
     }
 
     /// Whether a series without the label satisfies the matcher.

@@ -3,20 +3,27 @@
 //! ```text
 //! text -- plain --> a set of values, where there is nothing but text and `|`
 //!      \- parser --> Node tree -- strategy --> comparisons, where the tree is simple enough
-//!                              \- compile ---> automata of `regex-automata`
+//!                              \- engine, when the first value comes
+//!                                    |- compile --> automata of `regex-automata` over bytes
+//!                                    `- program --> walker or pike, over characters: large trees
 //! ```
 //!
 //! A pattern is read by a parser of its own and never by that of the `regex` crate: the two
 //! languages differ in what they refuse and, worse, in what some accepted text means. Patterns
 //! match bytes; on text that is not UTF-8 only `.*` and `.+` match the broken parts.
 //!
-//! Invariant: for any text the work and memory of [`Regex::new`] are bounded by the limits below,
-//! and matching is linear in the length of the value. Error texts are Go's.
+//! What Go takes is taken, whatever it costs, and what it costs is counted: a pattern is read in
+//! [`reading_bytes`], and its automaton reserves in the budget that the pattern is bound to.
+//!
+//! Invariant: matching is linear in the length of the value. Error texts are Go's.
 
 mod class;
 mod compile;
+mod engine;
 mod parser;
+mod pike;
 mod plain;
+mod program;
 mod stepper;
 mod strategy;
 mod template;
@@ -24,28 +31,47 @@ mod template;
 mod tests;
 mod tree;
 mod unicode;
+mod walker;
 
 pub use stepper::{State, Stepper};
 
+use crate::budget::{Budget, Reservation};
+use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind};
 use crate::value_set::ValueSet;
+use engine::{Bounds, lock};
+use pike::Pike;
+use program::Program;
 use regex_automata::Input;
 use regex_automata::meta;
 use std::ops::Range;
+use std::sync::Mutex;
 use strategy::Strategy;
 use tree::Node;
 
-/// Bytes that the tree of a pattern may take, counted while it is read. Go allows 128 MiB for its
-/// program. This holds an alternation of 70,000 pod names of 40 bytes, which is more than a request
-/// may carry, and keeps reading any pattern below 100 MB and 25 ms.
-const TREE_BYTES_MAX: usize = 16 << 20;
-
-/// Bytes that an automaton may take: thirty times `.{1000}`, and enough for a hundred letters of
-/// any script. Running into it takes 0.2 s, the most that a pattern may cost before it is refused.
-const AUTOMATON_BYTES_MAX: usize = 32 << 20;
-
 /// Bytes of a pattern that an error repeats.
 const QUOTED_BYTES_MAX: usize = 1024;
+
+/// What reading `pattern` may take, the pattern that comes of it included: more where characters
+/// stand for more than themselves.
+pub fn reading_bytes(pattern: &[u8]) -> usize {
+    /// A node, its place in a list that may have room for twice as many, and its heap block; or a
+    /// value of a set, and its place in two lists while it is sorted.
+    const NODE_BYTES: usize = 256;
+    /// A range of a class, in two forms.
+    const RANGE_BYTES: usize = 32;
+    /// A literal character, in a tree and in a set.
+    const CHAR_BYTES: usize = 4;
+    let nodes = match pattern.windows(2).any(|pair| pair == b"(?") {
+        true => pattern.len(),
+        false => pattern.iter().filter(|b| plain::is_special(**b)).count(),
+    };
+    let char_bytes = match pattern.contains(&b'[') {
+        true => RANGE_BYTES,
+        false => CHAR_BYTES,
+    };
+    (nodes + 1) * NODE_BYTES + pattern.len() * char_bytes
+}
 
 /// An anchored pattern, in which `.` matches a newline (Prometheus compiles `^(?s:PATTERN)$`).
 #[derive(Debug)]
@@ -54,7 +80,8 @@ pub struct Regex {
 }
 
 impl Regex {
-    /// Reads and compiles `pattern`; fails with [`ErrorKind::Invalid`] and Go's message.
+    /// Reads `pattern`; fails with [`ErrorKind::Invalid`] and Go's message. Takes up to
+    /// [`reading_bytes`]. An automaton is not made before the first value comes.
     ///
     /// ```
     /// use firn_model::regex::Regex;
@@ -64,15 +91,34 @@ impl Regex {
     /// ```
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let text = text(pattern)?;
-        if let Some(choices) = plain::choices(text) {
-            let strategy = Strategy::Set(choices);
-            return Ok(Self { strategy });
-        }
-        let strategy = Strategy::new(parse(text)?).map_err(|_| too_large(pattern))?;
+        let strategy = match plain::choices(text) {
+            Some(choices) => Strategy::Set(choices),
+            None => Strategy::new(parse(text)?),
+        };
         Ok(Self { strategy })
     }
 
-    /// Whether all of `value` matches.
+    /// Sets where an automaton reserves its memory and what stops it. The first who asks decides.
+    pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
+        if let Some(automaton) = self.strategy.automaton() {
+            automaton.bind(&Bounds {
+                budget: budget.clone(),
+                cancel: cancel.clone(),
+            });
+        }
+    }
+
+    /// Makes the automaton of a pattern that needs one, if there is none yet. Fails with
+    /// [`ErrorKind::Limited`] if there is no memory for it, or with the reason if it was stopped
+    /// since: whoever asks many values asks this before and behind them.
+    pub fn ready(&self) -> Result<(), Error> {
+        match self.strategy.automaton() {
+            Some(automaton) => automaton.ready().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all of `value` matches; see [`Regex::ready`].
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.strategy.is_match(value)
     }
@@ -90,7 +136,7 @@ impl Regex {
     /// An automaton to lead through many sorted values; `None` if comparing each is cheaper, or if
     /// the automaton takes more than `bytes_max`. Building it takes some 50 us for a short pattern.
     pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
-        Stepper::new(self.strategy.tree()?, bytes_max)
+        self.strategy.automaton()?.stepper(bytes_max)
     }
 
     /// Whether every value matches, the empty one included. `false` may also mean "not known".
@@ -107,32 +153,75 @@ impl Regex {
 /// An anchored pattern that says what its groups matched: for `label_replace` and relabelling.
 #[derive(Debug)]
 pub struct CaptureRegex {
-    automaton: meta::Regex,
+    engine: CaptureEngine,
     names: Vec<(String, usize)>,
+}
+
+#[derive(Debug)]
+enum CaptureEngine {
+    Automaton {
+        automaton: Box<meta::Regex>,
+        _memory: Reservation,
+    },
+    Pike(Box<Mutex<Pike>>),
 }
 
 impl CaptureRegex {
     /// Reads and compiles `^(?s:PATTERN)$`; fails with [`ErrorKind::Invalid`] and Go's message,
     /// which shows the pattern with what stands around it.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+        let Bounds { budget, cancel } = Bounds::none();
+        Self::within(pattern, &budget, &cancel)
+    }
+
+    /// The same for a pattern of a query: fails with [`ErrorKind::Limited`] if `budget` has no room
+    /// for it. While `cancel` is set nothing may match.
+    pub fn within(pattern: &[u8], budget: &Budget, cancel: &Cancel) -> Result<Self, Error> {
         let wrapped = [b"^(?s:", pattern, b")$"].concat();
+        let _reading = budget.reserve(reading_bytes(&wrapped))?;
         let tree = parse(text(&wrapped)?)?;
-        let automaton = compile::with_captures(&tree).map_err(|_| too_large(&wrapped))?;
         let mut names = Vec::new();
         tree.capture_names(&mut names);
-        Ok(Self { automaton, names })
+        let len = program::len(&tree);
+        if let Some(bytes) = engine::automaton_bytes_max(&tree, len)
+            && let Ok(mut memory) = budget.reserve(bytes)
+            && let Ok(automaton) = compile::with_captures(&tree)
+        {
+            memory.shrink_to(automaton.memory_usage() + 2 * engine::REMEMBERED_BYTES_MAX);
+            let engine = CaptureEngine::Automaton {
+                automaton: Box::new(automaton),
+                _memory: memory,
+            };
+            return Ok(Self { engine, names });
+        }
+        let groups = tree.groups_count();
+        let memory = budget.reserve(pike::bytes(len, groups))?;
+        let program = Program::new(&tree, true);
+        let pike = Pike::new(program, groups, memory, cancel.clone());
+        let engine = CaptureEngine::Pike(Box::new(Mutex::new(pike)));
+        Ok(Self { engine, names })
     }
 
     /// What the groups matched, or `None` if `value` as a whole does not match.
     pub fn captures<'v>(&self, value: &'v [u8]) -> Option<Captures<'_, 'v>> {
-        let mut found = self.automaton.create_captures();
-        self.automaton
-            .search_captures(&Input::new(value), &mut found);
-        found.is_match().then(|| Captures {
+        let groups = match &self.engine {
+            CaptureEngine::Automaton { automaton, .. } => {
+                let mut found = automaton.create_captures();
+                automaton.search_captures(&Input::new(value), &mut found);
+                let group = |at| found.get_group(at).map(|span| span.range());
+                found
+                    .is_match()
+                    .then(|| (0..found.group_len()).map(group).collect())?
+            }
+            CaptureEngine::Pike(pike) => {
+                let groups = lock(pike).captures(value)?;
+                let range = |(start, end)| start..end;
+                groups.into_iter().map(|group| group.map(range)).collect()
+            }
+        };
+        Some(Captures {
             value,
-            groups: (0..found.group_len())
-                .map(|i| found.get_group(i).map(|span| span.range()))
-                .collect(),
+            groups,
             names: &self.names,
         })
     }
@@ -179,10 +268,6 @@ fn text(pattern: &[u8]) -> Result<&str, Error> {
 
 fn parse(pattern: &str) -> Result<Node, Error> {
     parser::parse(pattern).map_err(|e| invalid(e.code, e.expression))
-}
-
-fn too_large(pattern: &[u8]) -> Error {
-    invalid(parser::TOO_LARGE, &String::from_utf8_lossy(pattern))
 }
 
 fn invalid(code: &str, expression: &str) -> Error {

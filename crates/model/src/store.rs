@@ -120,6 +120,15 @@ pub struct SelectRequest<'a> {
     pub series: &'a SeriesLimit,
 }
 
+impl SelectRequest<'_> {
+    /// Lets the automata of the matchers take what the request may take: before a look-up.
+    pub fn bind_matchers(&self) {
+        for matcher in self.matchers {
+            matcher.bind(self.budget, self.cancel);
+        }
+    }
+}
+
 /// Whose exemplars are looked for.
 #[derive(Clone, Copy, Debug)]
 pub struct ExemplarRequest<'a> {

@@ -344,6 +344,7 @@ impl Select for Store {
         if *request.tenant != self.options.tenant {
             return Ok(Vec::new());
         }
+        request.bind_matchers();
         self.index
             .label_names(request.matchers, request.range, request.cancel)
     }
@@ -352,6 +353,7 @@ impl Select for Store {
         if *request.tenant != self.options.tenant {
             return Ok(Vec::new());
         }
+        request.bind_matchers();
         self.index
             .label_values(name, request.matchers, request.range, request.cancel)
     }

@@ -1,6 +1,6 @@
 //! From a tree to an automaton.
 
-use super::AUTOMATON_BYTES_MAX;
+use super::engine::{AUTOMATON_BYTES_MAX, REMEMBERED_BYTES_MAX};
 use super::tree::{Group, Node, Repeat};
 use regex_automata::meta::{Config, Regex};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
@@ -26,11 +26,11 @@ pub(super) fn anchored(tree: &Node) -> Hir {
     translate(tree, false)
 }
 
-/// The bounds of every automaton.
-pub(super) fn limits() -> thompson::Config {
+/// The bounds of an automaton that may take `bytes_max`.
+pub(super) fn limits(bytes_max: usize) -> thompson::Config {
     thompson::Config::new()
         .utf8(false)
-        .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+        .nfa_size_limit(Some(bytes_max))
 }
 
 fn translate(tree: &Node, captures: bool) -> Hir {
@@ -49,6 +49,7 @@ fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
     let config = Config::new()
         .utf8_empty(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+        .hybrid_cache_capacity(REMEMBERED_BYTES_MAX)
         .which_captures(match captures {
             true => WhichCaptures::All,
             false => WhichCaptures::Implicit,
@@ -69,7 +70,7 @@ impl Translation {
         match node {
             Node::Empty => Hir::empty(),
             Node::Literal(text) => Hir::literal(text.as_bytes()),
-            Node::Class(class) => Hir::class(Class::Unicode(class.clone())),
+            Node::Class(class) => Hir::class(Class::Unicode(class.flat())),
             Node::AnyChar => Hir::dot(Dot::AnyChar),
             Node::Look(look) => Hir::look(*look),
             Node::Repeat(node, repeat) => self.repeat(node, *repeat),

@@ -1,27 +1,29 @@
 //! Reads a pattern as Go's `regexp/syntax` does with its flags `Perl | DotNL`.
 //!
-//! The parser keeps its open groups on a stack of its own, so that no text makes it recurse, and
-//! counts what the tree takes as it grows. Facts of the language (what is an error, which part of
-//! the text an error shows) follow Go 1.26.
+//! The parser keeps its open groups on a stack of its own, so that no text makes it recurse. Facts
+//! of the language (what is an error, which part of the text an error shows, how much is too much)
+//! follow Go 1.26. Limits are counted on the tree as it is written: Go takes common beginnings out
+//! of alternations first and has tables of another version of Unicode, which may move a pattern at
+//! the very edge to the other side.
 
 mod atom;
+mod item;
 
-use super::TREE_BYTES_MAX;
 use super::class::ClassMembers;
 use super::tree::{Group, HEIGHT_MAX, Node, Repeat};
+use item::{Item, MOVED_MAX, joined, repeated_size, with_joined_texts};
 
 /// Go's text for a pattern beyond its limits.
-pub(super) const TOO_LARGE: &str = "expression too large";
+const TOO_LARGE: &str = "expression too large";
+
+/// Instructions that Go's program may have: 128 MiB of 40 bytes each.
+const SIZE_MAX: u64 = (128 << 20) / 40;
+
+/// Bounds of ranges and literal characters that Go's tree may have: 128 MiB of 4 bytes each.
+const RUNES_MAX: usize = (128 << 20) / 4;
 
 /// The most that a counted repetition may ask for, nested ones multiplied.
 const REPEAT_MAX: u32 = 1000;
-
-/// What a node takes besides its text and ranges: the node, its heap blocks, and its copy in the
-/// form that the automata's compiler reads.
-pub(super) const NODE_BYTES: usize = 192;
-
-/// What a range of a class takes, in the same two forms.
-const RANGE_BYTES: usize = 16;
 
 /// Why a pattern is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +57,6 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// A node with the height of its tree.
-type Item = (Node, usize);
-
 /// A group that is still open; the bottom one is the whole pattern.
 #[derive(Debug)]
 struct Frame {
@@ -76,7 +75,12 @@ struct Parser<'p> {
     flags: Flags,
     frames: Vec<Frame>,
     group_count: u32,
-    tree_bytes: usize,
+    /// Nodes so far, a run of literal characters being one.
+    nodes: u64,
+    /// Counts of all repetitions multiplied.
+    repeats: u64,
+    /// Bounds of ranges and literal characters so far.
+    runes: usize,
     /// Where the repetition operator just read starts: another one must not follow it.
     repeat_at: Option<usize>,
     /// Where the last `:]` of the pattern stands.
@@ -97,7 +101,9 @@ impl<'p> Parser<'p> {
             flags,
             frames: vec![Frame::new(None, flags)],
             group_count: 0,
-            tree_bytes: 0,
+            nodes: 0,
+            repeats: 1,
+            runes: 0,
             repeat_at: None,
             named_class_end: pattern.rfind(":]"),
         }
@@ -135,8 +141,10 @@ impl<'p> Parser<'p> {
             '|' => {
                 self.at += 1;
                 let branch = self.frame().take_branch();
+                self.count_again(&branch.node)?;
+                self.check(&branch)?;
                 self.frame().branches.push(branch);
-                self.charge(NODE_BYTES)
+                Ok(())
             }
             ')' => {
                 self.at += 1;
@@ -167,30 +175,64 @@ impl<'p> Parser<'p> {
         let Some(c) = c.filter(|c| !self.flags.fold_case || !has_case(*c)) else {
             let mut members = ClassMembers::new(self.flags.fold_case);
             members.add_range(code_point, code_point);
-            let class = members.finish(false);
-            let ranges = class.ranges().len();
-            return self.push(Node::class(class), ranges);
+            return self.push_class(members, false);
         };
+        let is_first = self.frame().text.is_empty();
+        self.nodes += u64::from(is_first);
         self.frame().text.push(c);
-        self.charge(c.len_utf8())
+        self.count_runes(1)
     }
 
-    /// Adds a node without parts; a class of `ranges` ranges, or none.
-    fn push(&mut self, node: Node, ranges: usize) -> Parsed<'p, ()> {
-        self.charge(NODE_BYTES + ranges * RANGE_BYTES)?;
+    /// Adds the class of `members`, or with `negated` of what is not among them.
+    fn push_class(&mut self, members: ClassMembers, negated: bool) -> Parsed<'p, ()> {
+        let class = members.finish(negated);
+        self.count_runes(2 * class.ranges_count())?;
+        self.push(Node::class(class))
+    }
+
+    /// Adds a node without parts.
+    fn push(&mut self, node: Node) -> Parsed<'p, ()> {
         if let Node::Literal(text) = &node {
             self.frame().text.push_str(text);
             return Ok(());
         }
         self.frame().end_text();
-        self.frame().items.push((node, 1));
+        let (height, size) = (1, 1);
+        self.push_item(Item { node, height, size })
+    }
+
+    fn push_item(&mut self, item: Item) -> Parsed<'p, ()> {
+        self.nodes += 1;
+        self.check(&item)?;
+        self.frame().items.push(item);
         Ok(())
     }
 
-    fn charge(&mut self, bytes: usize) -> Parsed<'p, ()> {
-        self.tree_bytes += bytes;
-        if self.tree_bytes > TREE_BYTES_MAX {
+    fn count_runes(&mut self, runes: usize) -> Parsed<'p, ()> {
+        self.runes += runes;
+        if self.runes > RUNES_MAX {
             return fail(TOO_LARGE, self.pattern);
+        }
+        Ok(())
+    }
+
+    /// Counts the runes of a node that is nothing but some.
+    fn count_again(&mut self, node: &Node) -> Parsed<'p, ()> {
+        match node {
+            Node::Literal(text) => self.count_runes(text.chars().count()),
+            Node::Class(class) => self.count_runes(2 * class.ranges_count()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails where Go would: it looks at sizes only once there may be too many instructions.
+    fn check(&self, item: &Item) -> Parsed<'p, ()> {
+        let may_be_large = self.nodes >= SIZE_MAX / self.repeats;
+        if may_be_large && item.size > SIZE_MAX {
+            return fail(TOO_LARGE, self.pattern);
+        }
+        if item.height > HEIGHT_MAX {
+            return fail("expression nests too deeply", self.pattern);
         }
         Ok(())
     }
@@ -203,36 +245,31 @@ impl<'p> Parser<'p> {
     }
 
     fn open(&mut self, group: Option<Group>, flags_outside: Flags) -> Parsed<'p, ()> {
-        self.charge(2 * NODE_BYTES)?;
         self.frames.push(Frame::new(group, flags_outside));
-        if self.frames.len() > HEIGHT_MAX {
-            return fail("expression nests too deeply", self.pattern);
-        }
         Ok(())
     }
 
     fn close(&mut self) -> Parsed<'p, ()> {
         let is_open = self.frames.len() > 1;
-        let Some(frame) = self.frames.pop().filter(|_| is_open) else {
+        let Some(mut frame) = self.frames.pop().filter(|_| is_open) else {
             return fail("unexpected )", self.pattern);
         };
         self.flags = frame.flags_outside;
-        let (mut node, mut height) = frame.finish();
-        if let Some(group) = node.1 {
-            node.0 = Node::Capture(Box::new(node.0), group);
-            height += 1;
+        let group = frame.group.take();
+        let mut item = frame.finish();
+        // Go counts what is all of a branch, of an alternation and of a group anew each time.
+        self.count_again(&item.node)?;
+        self.count_again(&item.node)?;
+        if group.is_none() {
+            self.count_again(&item.node)?;
         }
-        self.check_height(height)?;
+        if let Some(group) = group {
+            item.node = Node::Capture(Box::new(item.node), group);
+            item.height += 1;
+            item.size += 2;
+        }
         self.frame().end_text();
-        self.frame().items.push((node.0, height));
-        Ok(())
-    }
-
-    fn check_height(&self, height: usize) -> Parsed<'p, ()> {
-        if height > HEIGHT_MAX {
-            return fail("expression nests too deeply", self.pattern);
-        }
-        Ok(())
+        self.push_item(item)
     }
 
     fn finish(mut self) -> Parsed<'p, Node> {
@@ -241,9 +278,9 @@ impl<'p> Parser<'p> {
         }
         match self.frames.pop() {
             Some(frame) => {
-                let ((node, _), height) = frame.finish();
-                self.check_height(height)?;
-                Ok(node)
+                let item = frame.finish();
+                self.check(&item)?;
+                Ok(item.node)
             }
             None => Ok(Node::Empty),
         }
@@ -276,18 +313,23 @@ impl<'p> Parser<'p> {
             return fail("invalid nested repetition operator", both);
         }
         let operator = &self.pattern[start..self.at];
-        let Some((node, height)) = self.frame().take_last() else {
+        let Some(Item { node, height, size }) = self.frame().take_last() else {
             return fail("missing argument to repetition operator", operator);
         };
         let greedy = lazy == self.flags.swap_greed;
         let repeat = Repeat { min, max, greedy };
-        let node = Node::Repeat(Box::new(node), repeat);
-        if (min >= 2 || max.is_some_and(|m| m >= 2)) && repeat_product(&node) > REPEAT_MAX {
+        let times = u64::from(max.unwrap_or(min)).max(1);
+        self.repeats = self.repeats.saturating_mul(times).min(SIZE_MAX);
+        let item = Item {
+            node: Node::Repeat(Box::new(node), repeat),
+            height: height + 1,
+            size: repeated_size(size, repeat),
+        };
+        self.check(&item)?;
+        if (min >= 2 || max.is_some_and(|m| m >= 2)) && repeat_product(&item.node) > REPEAT_MAX {
             return fail("invalid repeat count", operator);
         }
-        self.charge(NODE_BYTES)?;
-        self.check_height(height + 1)?;
-        self.frame().items.push((node, height + 1));
+        self.push_item(item)?;
         self.repeat_at = Some(start);
         Ok(())
     }
@@ -308,7 +350,13 @@ impl Frame {
     fn end_text(&mut self) {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
-            self.items.push((Node::Literal(text), 1));
+            let size = text.chars().count() as u64;
+            let node = Node::Literal(text);
+            self.items.push(Item {
+                node,
+                height: 1,
+                size,
+            });
         }
     }
 
@@ -317,7 +365,11 @@ impl Frame {
         match self.text.pop() {
             Some(c) => {
                 self.end_text();
-                Some((Node::Literal(c.into()), 1))
+                Some(Item {
+                    node: Node::Literal(c.into()),
+                    height: 1,
+                    size: 1,
+                })
             }
             None => self.items.pop(),
         }
@@ -326,20 +378,26 @@ impl Frame {
     /// The items since the last `|`, one behind the other.
     fn take_branch(&mut self) -> Item {
         self.end_text();
-        let items = std::mem::take(&mut self.items);
-        let height = items.iter().map(|(_, h)| *h).max().unwrap_or(0);
-        let levels = usize::from(items.len() != 1);
-        let nodes = items.into_iter().map(|(n, _)| n).collect();
-        (Node::concat(nodes), height + levels)
+        let items = with_joined_texts(std::mem::take(&mut self.items));
+        let (mut item, nodes) = joined(items, |node| match node {
+            Node::Concat(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
+            node => Err(node),
+        });
+        item.node = Node::concat(nodes);
+        item
     }
 
-    fn finish(mut self) -> ((Node, Option<Group>), usize) {
+    fn finish(mut self) -> Item {
         let last = self.take_branch();
         self.branches.push(last);
-        let height = self.branches.iter().map(|(_, h)| *h).max().unwrap_or(0);
-        let levels = usize::from(self.branches.len() != 1);
-        let nodes = self.branches.into_iter().map(|(n, _)| n).collect();
-        ((Node::alternation(nodes), self.group), height + levels)
+        let (mut item, nodes) = joined(self.branches, |node| match node {
+            Node::Alternation(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
+            node => Err(node),
+        });
+        // One instruction that chooses for each but the last.
+        item.size += nodes.len() as u64 - 1;
+        item.node = Node::alternation(nodes);
+        item
     }
 }
 

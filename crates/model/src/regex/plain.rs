@@ -1,11 +1,8 @@
 //! Alternations of plain text, `a|b|c` or `(a|b|c)`, read without a tree.
 //!
 //! Dashboards write their choices so, thousands of them at times, and a tree of each choice would
-//! take ten times as long as the choices. What holds anything else is left to the parser; so is
-//! what it would refuse for its size.
+//! take ten times as long as the choices. What holds anything else is left to the parser.
 
-use super::TREE_BYTES_MAX;
-use super::parser::NODE_BYTES;
 use crate::value_set::{ValueList, ValueSet};
 
 /// The bytes that do not stand for themselves.
@@ -20,16 +17,18 @@ const IS_SPECIAL: [bool; 256] = {
     is_special
 };
 
+/// Whether `byte` does not stand for itself.
+pub(super) fn is_special(byte: u8) -> bool {
+    IS_SPECIAL[byte as usize]
+}
+
 /// The choices of `pattern`, escapes resolved; `None` if it is not of that form.
 pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
     let bare = pattern.bytes().filter(|byte| *byte == b'|').count();
-    if (bare + 2) * NODE_BYTES + pattern.len() > TREE_BYTES_MAX {
-        return None;
-    }
     let inside = without_group(pattern);
     let mut choices = ValueList::with_capacity(bare + 1, inside.len());
     let mut rest = inside.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| IS_SPECIAL[*byte as usize]) {
+    while let Some(at) = rest.iter().position(|byte| is_special(*byte)) {
         let (text, special) = rest.split_at(at);
         choices.extend(text);
         rest = match special {

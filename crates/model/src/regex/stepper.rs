@@ -4,7 +4,9 @@
 //! the next one differs, and passes over all that begin as one did that can match no more.
 
 use super::compile;
+use super::engine::Bounds;
 use super::tree::Node;
+use crate::budget::Reservation;
 use regex_automata::dfa::dense;
 use regex_automata::dfa::{Automaton, StartKind};
 use regex_automata::nfa::thompson::{Compiler, WhichCaptures};
@@ -17,6 +19,7 @@ use regex_automata::{Anchored, MatchKind};
 pub struct Stepper {
     dfa: dense::DFA<Vec<u32>>,
     start: State,
+    _memory: Reservation,
 }
 
 /// Where a [`Stepper`] stands behind some bytes.
@@ -24,10 +27,13 @@ pub struct Stepper {
 pub struct State(StateID);
 
 impl Stepper {
-    /// The automaton of `tree`, unless it or building it takes more than `bytes_max`.
-    pub(super) fn new(tree: &Node, bytes_max: usize) -> Option<Self> {
+    /// The automaton of `tree`, unless it or building it takes more than `bytes_max` or there is no
+    /// room for that.
+    pub(super) fn new(tree: &Node, bytes_max: usize, bounds: &Bounds) -> Option<Self> {
+        // States over bytes, and the automaton twice: while it is made, and as it is.
+        let mut memory = bounds.budget.reserve(3 * bytes_max).ok()?;
         let nfa = Compiler::new()
-            .configure(compile::limits().which_captures(WhichCaptures::None))
+            .configure(compile::limits(bytes_max).which_captures(WhichCaptures::None))
             .build_from_hir(&compile::anchored(tree))
             .ok()?;
         let config = dense::Config::new()
@@ -42,7 +48,12 @@ impl Stepper {
             .ok()?;
         let start = start::Config::new().anchored(Anchored::Yes);
         let start = State(dfa.start_state(&start).ok()?);
-        Some(Self { dfa, start })
+        memory.shrink_to(dfa.memory_usage());
+        Some(Self {
+            dfa,
+            start,
+            _memory: memory,
+        })
     }
 
     /// The state in front of a value.

@@ -6,12 +6,14 @@
 mod glob;
 mod values;
 
-use super::compile::{self, TooLarge};
+use super::engine::{Bounds, Engine};
+use super::stepper::Stepper;
 use super::tree::Node;
+use crate::error::Error;
 use crate::value_set::ValueSet;
 use glob::Glob;
-use regex_automata::meta;
 use regex_syntax::hir::Look;
+use std::sync::OnceLock;
 
 /// The way in which values are compared.
 #[derive(Debug)]
@@ -20,25 +22,32 @@ pub(super) enum Strategy {
     Set(ValueSet),
     /// Literals with anything between.
     Glob(Glob),
-    /// Whatever the automaton says; all matching values start with `prefix`.
-    Automaton {
-        automaton: Box<meta::Regex>,
-        prefix: Vec<u8>,
-        tree: Node,
-    },
+    /// Whatever an automaton says.
+    Automaton(Box<Automaton>),
+}
+
+/// A tree, and the engine that was made of it.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    tree: Node,
+    matches_empty: bool,
+    /// What all matching values start with.
+    prefix: Vec<u8>,
+    bounds: OnceLock<Bounds>,
+    engine: OnceLock<Engine>,
 }
 
 impl Strategy {
-    /// The cheapest way for `tree`; fails if it is an automaton and that gets too large.
-    pub fn new(tree: Node) -> Result<Self, TooLarge> {
+    /// The cheapest way for `tree`.
+    pub fn new(tree: Node) -> Self {
         if let Some(values) = values::of(&tree) {
-            return Ok(Strategy::Set(values));
+            return Strategy::Set(values);
         }
         let mut parts = Vec::new();
         flatten(&tree, &mut parts);
         let parts = without_edge_looks(&parts);
         if let Some(glob) = Glob::new(parts) {
-            return Ok(Strategy::Glob(glob));
+            return Strategy::Glob(glob);
         }
         let mut prefix = Vec::new();
         for part in parts {
@@ -46,11 +55,13 @@ impl Strategy {
                 break;
             }
         }
-        Ok(Strategy::Automaton {
-            automaton: Box::new(compile::without_captures(&tree)?),
+        Strategy::Automaton(Box::new(Automaton {
+            matches_empty: tree.matches_empty(),
             prefix,
             tree,
-        })
+            bounds: OnceLock::new(),
+            engine: OnceLock::new(),
+        }))
     }
 
     /// Whether `value` matches.
@@ -58,14 +69,14 @@ impl Strategy {
         match self {
             Strategy::Set(values) => values.contains(value),
             Strategy::Glob(glob) => glob.is_match(value),
-            Strategy::Automaton { automaton, .. } => automaton.is_match(value),
+            Strategy::Automaton(automaton) => automaton.is_match(value),
         }
     }
 
-    /// The tree of a pattern that needs an automaton.
-    pub fn tree(&self) -> Option<&Node> {
+    /// The automaton, of a pattern that needs one.
+    pub fn automaton(&self) -> Option<&Automaton> {
         match self {
-            Strategy::Automaton { tree, .. } => Some(tree),
+            Strategy::Automaton(automaton) => Some(automaton),
             _ => None,
         }
     }
@@ -83,7 +94,7 @@ impl Strategy {
         match self {
             Strategy::Set(values) => values.shared_prefix(),
             Strategy::Glob(glob) => glob.prefix(),
-            Strategy::Automaton { prefix, .. } => prefix,
+            Strategy::Automaton(automaton) => &automaton.prefix,
         }
     }
 
@@ -95,6 +106,44 @@ impl Strategy {
     /// Whether it is known that every value but the empty one matches.
     pub fn matches_any_non_empty(&self) -> bool {
         matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(1))
+    }
+}
+
+impl Automaton {
+    /// Sets what the engine may use, unless that was done before.
+    pub fn bind(&self, bounds: &Bounds) {
+        self.bounds.get_or_init(|| bounds.clone());
+    }
+
+    /// Makes the engine if there is none yet; fails if it may not take what it needs, or has failed
+    /// since.
+    pub fn ready(&self) -> Result<&Engine, Error> {
+        let engine = match self.engine.get() {
+            Some(engine) => engine,
+            None => {
+                let bounds = self.bounds.get_or_init(Bounds::none);
+                let engine = Engine::new(&self.tree, bounds)?;
+                self.engine.get_or_init(|| engine)
+            }
+        };
+        engine.check()?;
+        Ok(engine)
+    }
+
+    /// See [`crate::regex::Regex::stepper`].
+    pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
+        match self.ready().ok()? {
+            Engine::Automaton { bounds, .. } => Stepper::new(&self.tree, bytes_max, bounds),
+            Engine::Walker(_) => None,
+        }
+    }
+
+    /// Whether `value` matches; nothing but the empty value does if the engine fails.
+    fn is_match(&self, value: &[u8]) -> bool {
+        match value {
+            [] => self.matches_empty,
+            _ => self.ready().is_ok_and(|engine| engine.is_match(value)),
+        }
     }
 }
 

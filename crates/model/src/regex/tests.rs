@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::env::sim::SimRng;
+use crate::regex::walker::Walker;
 
 const GO: &str = include_str!("tests/go.txt");
 
@@ -12,6 +13,11 @@ fn value(word: &str) -> String {
 fn step(stepper: &Stepper, value: &[u8]) -> State {
     let step = |state, byte: &u8| stepper.step(state, *byte);
     value.iter().fold(stepper.start(), step)
+}
+
+fn walker_of(tree: &Node) -> Walker {
+    let memory = Budget::new("test", usize::MAX).hold();
+    Walker::new(Program::new(tree, false), memory, Cancel::new())
 }
 
 fn check(pattern: &str, answer: &str, values: &[String]) {
@@ -25,7 +31,9 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
     let set = regex.literal_set();
     let tree = parse(pattern).unwrap();
     let slow = compile::without_captures(&tree).unwrap();
-    let stepper = Stepper::new(&tree, 1 << 20);
+    let mut walker = walker_of(&tree);
+    let stepper = Stepper::new(&tree, 1 << 20, &Bounds::none());
+    assert_eq!(wanted.contains(&String::new()), tree.matches_empty());
     for v in values {
         let matches = wanted.contains(v);
         let bytes = v.as_bytes();
@@ -35,6 +43,8 @@ fn check(pattern: &str, answer: &str, values: &[String]) {
             matches,
             "automaton of {pattern:?} on {v:?}"
         );
+        let walked = walker.is_match(bytes);
+        assert_eq!(walked, matches, "walker of {pattern:?} on {v:?}");
         if let Some(stepper) = &stepper {
             let end = step(stepper, bytes);
             assert_eq!(
@@ -106,7 +116,7 @@ fn regex_random_plain_texts_are_read_as_their_trees() {
         };
         plain += 1;
         let tree = parse(&text).unwrap_or_else(|e| panic!("{text:?}: {e}, seed {seed}"));
-        let slow = Strategy::new(tree).unwrap();
+        let slow = Strategy::new(tree);
         assert_eq!(slow.literal_set(), Some(&choices), "{text:?}, seed {seed}");
     }
     assert!(plain > 5_000, "{plain}");
@@ -117,8 +127,9 @@ fn regex_simple_patterns_need_no_automaton() {
     let shape = |pattern: &str| match &Regex::new(pattern.as_bytes()).unwrap().strategy {
         Strategy::Set(values) => format!("set of {}", values.len()),
         Strategy::Glob(_) => "glob".to_owned(),
-        Strategy::Automaton { prefix, .. } => {
-            format!("automaton behind {:?}", String::from_utf8_lossy(prefix))
+        strategy @ Strategy::Automaton(_) => {
+            let prefix = String::from_utf8_lossy(strategy.prefix());
+            format!("automaton behind {prefix:?}")
         }
     };
     let cases = [
@@ -164,37 +175,202 @@ fn regex_bytes_that_are_not_utf8_match_any_text_as_in_go() {
     );
 }
 
-#[test]
-fn regex_hostile_pattern_is_refused_or_bounded() {
+/// Patterns at the limits, and what Go's parser says of them.
+fn at_the_limits() -> Vec<(String, Option<&'static str>)> {
     let mega = |part: &str| part.repeat((1 << 20) / part.len());
-    let refused = [
-        mega("a|"),
-        mega("(?:a"),
-        mega("(a"),
-        mega(r"\pL"),
-        mega(r"[\pL\PN]"),
-        mega("[[:"),
-        mega("(?i)é"),
-        mega("a?"),
-        "(".repeat(600) + &")".repeat(600),
-        "a".to_owned() + &"(?i)*".repeat(600),
-        r"(\pL{100}){10}".to_owned(),
-        r"\pL{1000}".to_owned(),
-        mega(".{900}"),
-    ];
-    for pattern in refused {
-        let shown = &pattern[..pattern.len().min(20)];
-        let e = Regex::new(pattern.as_bytes()).expect_err(shown);
+    let nested = |open: &str, close: &str, times| open.repeat(times) + "a" + &close.repeat(times);
+    let (large, deep, count) = (
+        Some("expression too large"),
+        Some("expression nests too deeply"),
+        Some("invalid repeat count"),
+    );
+    vec![
+        (mega("a|"), None),
+        (mega("(?:a"), Some("missing closing )")),
+        (mega("(a"), Some("missing closing )")),
+        (mega(r"\pL"), large),
+        (mega(r"[\pL\PN]"), large),
+        (mega("[[:"), Some("missing closing ]")),
+        (mega("(?i)é"), None),
+        (mega("a?"), None),
+        (nested("(", ")", 999), None),
+        (nested("(", ")", 1000), deep),
+        (nested("(", ")", 100_000), deep),
+        ("a".to_owned() + &"(?i)*".repeat(999), None),
+        ("a".to_owned() + &"(?i)*".repeat(1000), deep),
+        (r"(\pL{100}){10}".to_owned(), None),
+        (r"\pL{1000}1".to_owned(), None),
+        (r"\pL{1001}".to_owned(), count),
+        ("(a{100}){11}".to_owned(), count),
+        ("((a{100}){10}){2}".to_owned(), count),
+        ("a{2,1}".to_owned(), count),
+        (mega(".{900}"), large),
+        (".{1000}".repeat(3355), None),
+        (".{1000}".repeat(3356), large),
+        (".{1,1000}".repeat(1678), None),
+        (".{1,1000}".repeat(1679), large),
+        (r"\pL".repeat(20_000), None),
+        (r"\pL".repeat(27_000), large),
+        ("(?:a".repeat(5000) + &")".repeat(5000), large),
+        ("(?:a|b".repeat(600) + &")".repeat(600), deep),
+        ("(?:a.".repeat(499) + &")*".repeat(499), None),
+        ("(?:a.".repeat(500) + &")*".repeat(500), deep),
+        (
+            "(".to_owned() + &"pod-abcdef|".repeat(100_000) + "x)-.*",
+            None,
+        ),
+        ("a".repeat(4_000_000) + ".?", None),
+        ("(a{1000}){0}b{1000}".to_owned(), None),
+        (mega("a"), None),
+        (mega("{1"), None),
+        (mega("pod-0123456789abcdef|"), None),
+    ]
+}
+
+#[test]
+fn regex_at_the_limits_is_taken_or_refused_as_go_does() {
+    for (pattern, refused) in at_the_limits() {
+        let shown = format!(
+            "{} of {} bytes",
+            &pattern[..pattern.len().min(20)],
+            pattern.len()
+        );
+        let found = Regex::new(pattern.as_bytes()).err();
+        let Some(code) = refused else {
+            assert_eq!(found, None, "{shown}");
+            continue;
+        };
+        let e = found.expect(&shown);
         assert_eq!(e.kind, ErrorKind::Invalid, "{shown}");
-        assert!(e.message.starts_with("error parsing regexp: "), "{shown}");
+        let start = format!("error parsing regexp: {code}: `");
+        assert!(e.message.starts_with(&start), "{shown}: {e}");
         assert!(e.message.len() < 2 * QUOTED_BYTES_MAX, "{shown}");
     }
-    let nested = "(".repeat(490) + "a.?b" + &")".repeat(490);
-    assert!(Regex::new(nested.as_bytes()).unwrap().is_match(b"ab"));
-    for pattern in [mega("a"), mega("{1"), mega("pod-0123456789abcdef|")] {
-        let shown = &pattern[..20];
-        assert!(Regex::new(pattern.as_bytes()).is_ok(), "{shown}");
+}
+
+#[test]
+fn regex_repeated_letters_take_one_instruction_each_as_in_go() {
+    let budget = Budget::new("query", 1 << 20);
+    let regex = Regex::new(br"\pL{1000}1").unwrap();
+    regex.bind(&budget, &Cancel::new());
+    regex.ready().unwrap();
+    let letters = "é".repeat(1000);
+    assert!(regex.is_match((letters.clone() + "1").as_bytes()));
+    for other in [&letters, "1", "", &(letters.clone() + "é1")] {
+        assert!(!regex.is_match(other.as_bytes()), "{} bytes", other.len());
     }
+    regex.ready().unwrap();
+    assert!(budget.peak_bytes() < 512 << 10, "{}", budget.peak_bytes());
+    drop(regex);
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+#[test]
+fn regex_of_many_choices_with_more_around_them_is_taken() {
+    let choices: Vec<String> = (0..100_000).map(|n| format!("pod-{n}")).collect();
+    let behind = format!("({})-.*", choices.join("|"));
+    let budget = Budget::new("query", 32 << 20);
+    let regex = Regex::new(behind.as_bytes()).unwrap();
+    regex.bind(&budget, &Cancel::new());
+    for n in (0..200_000).step_by(997) {
+        let value = format!("pod-{n}-x");
+        assert_eq!(regex.is_match(value.as_bytes()), n < 100_000, "{value}");
+    }
+    regex.ready().unwrap();
+    let listed = Regex::new(choices.join("|").as_bytes()).unwrap();
+    assert_eq!(listed.literal_set().map(ValueSet::len), Some(100_000));
+    let in_front = format!("a-({})", choices[..10_000].join("|"));
+    let listed = Regex::new(in_front.as_bytes()).unwrap();
+    assert_eq!(listed.literal_set().map(ValueSet::len), Some(10_000));
+}
+
+#[test]
+fn regex_without_memory_for_its_automaton_is_not_ready() {
+    let cases = [("[a-z]+b?x", 1 << 10), (r"(\pL{900}a*)b", 64 << 10)];
+    for (pattern, bytes) in cases {
+        let budget = Budget::new("query", bytes);
+        let regex = Regex::new(pattern.as_bytes()).unwrap();
+        regex.bind(&budget, &Cancel::new());
+        let e = regex.ready().unwrap_err();
+        assert_eq!(e.kind, ErrorKind::Limited, "{pattern}");
+        assert!(e.message.starts_with("query memory limit reached"), "{e}");
+        assert!(!regex.is_match(b"abx"), "{pattern}");
+        assert_eq!(budget.used_bytes(), 0, "{pattern}");
+    }
+}
+
+#[test]
+fn regex_that_runs_out_of_memory_or_time_says_so_behind_the_values() {
+    let pattern = b".*(a|b.{500}).{500}.{1000}(b|c).*(a|b.{1000})x".repeat(8);
+    let value = "ab".repeat(4_000);
+    let budget = Budget::new("query", 640 << 10);
+    let regex = Regex::new(&pattern).unwrap();
+    regex.bind(&budget, &Cancel::new());
+    regex.ready().unwrap();
+    assert!(!regex.is_match(value.as_bytes()));
+    assert_eq!(regex.ready().unwrap_err().kind, ErrorKind::Limited);
+    let cancel = Cancel::new();
+    let regex = Regex::new(&pattern).unwrap();
+    regex.bind(&Budget::new("query", usize::MAX), &cancel);
+    regex.ready().unwrap();
+    cancel.cancel(crate::cancel::Reason::Timeout);
+    assert!(!regex.is_match(value.as_bytes()));
+    assert_eq!(regex.ready().unwrap_err().kind, ErrorKind::Timeout);
+}
+
+/// A pattern of parts that automata of bytes and programs of characters build differently.
+fn random_pattern(rng: &SimRng, depth: u32) -> String {
+    let atoms = [
+        "a", "b", "ab", "é", ".", "[a-c]", "[^a]", "\\d", "\\b", "\\B", "^", "$", "", "(?m:^)",
+        "(?m:$)", "(?i:aé)", "\\pL", "\\n",
+    ];
+    let counts = [
+        "*", "+", "?", "{2}", "{0,2}", "{1,}", "{0}", "*?", "+?", "??", "{1,2}?",
+    ];
+    let pick = |from: &[&str]| from[rng.below(from.len() as u64) as usize].to_owned();
+    let inner = || random_pattern(rng, depth - 1);
+    match rng.below(if depth == 0 { 1 } else { 6 }) {
+        0 => pick(&atoms),
+        1 => format!("({})", inner()),
+        2 => format!("(?:{}){}", inner(), pick(&counts)),
+        3 => format!("(?:{}|{})", inner(), inner()),
+        _ => inner() + &inner(),
+    }
+}
+
+fn random_value(rng: &SimRng) -> String {
+    let parts = ["a", "b", "ab", "é", "c", "1", "\n", "A", " ", "É"];
+    let part = |_| parts[rng.below(parts.len() as u64) as usize];
+    (0..rng.below(6)).map(part).collect()
+}
+
+#[test]
+fn regex_random_patterns_match_alike_over_bytes_and_characters() {
+    let mut matched = 0;
+    for seed in 0..1_500 {
+        let rng = SimRng::new(seed);
+        let pattern = random_pattern(&rng, 4);
+        let Ok(tree) = parse(&pattern) else { continue };
+        let automaton = compile::without_captures(&tree).unwrap();
+        let capturing = compile::with_captures(&tree).unwrap();
+        let (mut walker, groups) = (walker_of(&tree), tree.groups_count());
+        let memory = Budget::new("test", usize::MAX).hold();
+        let mut pike = Pike::new(Program::new(&tree, true), groups, memory, Cancel::new());
+        assert!(Program::new(&tree, true).insts.len() as u64 <= program::len(&tree));
+        for _ in 0..8 {
+            let value = random_value(&rng);
+            let what = format!("{pattern:?} on {value:?}, seed {seed}");
+            let wanted = automaton.is_match(&value);
+            matched += usize::from(wanted && !value.is_empty());
+            assert_eq!(walker.is_match(value.as_bytes()), wanted, "{what}");
+            let mut found = capturing.create_captures();
+            capturing.search_captures(&Input::new(&value), &mut found);
+            let group = |at| found.get_group(at).map(|span| (span.start, span.end));
+            let wanted = found.is_match().then(|| (0..=groups).map(group).collect());
+            assert_eq!(pike.captures(value.as_bytes()), wanted, "{what}");
+        }
+    }
+    assert!(matched > 400, "{matched}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The syntax tree of a pattern.
 //!
 //! Invariant: a tree is at most [`HEIGHT_MAX`] deep, so that what walks it may recurse; a class
-//! that holds every character is [`Node::AnyChar`], one that holds a single one a literal.
+//! that holds every character is [`Node::AnyChar`], one that holds a single one a literal, unless
+//! it has tables.
 
-use regex_syntax::hir::{ClassUnicode, Look};
+use super::class::Class;
+use regex_syntax::hir::Look;
 
-/// The deepest tree. Go stops at 1,000; the automata's compiler recurses several frames a level
-/// and must fit in the 2 MiB stack of a thread, also without optimisation.
-pub(super) const HEIGHT_MAX: usize = 500;
+/// The deepest tree: Go's number.
+pub(super) const HEIGHT_MAX: usize = 1000;
 
 /// A part of a pattern.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub(super) enum Node {
     /// This text; not empty.
     Literal(String),
     /// One of these characters; may be none at all.
-    Class(ClassUnicode),
+    Class(Box<Class>),
     /// Any character, newlines included.
     AnyChar,
     /// A place between characters.
@@ -54,11 +55,11 @@ pub(super) struct Group {
 
 impl Node {
     /// The node for a class: a literal or [`Node::AnyChar`] where it comes to that.
-    pub fn class(class: ClassUnicode) -> Self {
-        match class.ranges() {
-            [r] if r.start() == r.end() => Node::Literal(r.start().into()),
-            [r] if r.start() == '\0' && r.end() == char::MAX => Node::AnyChar,
-            _ => Node::Class(class),
+    pub fn class(class: Class) -> Self {
+        match class.plain().map(|ranges| ranges.ranges()) {
+            Some([r]) if r.start() == r.end() => Node::Literal(r.start().into()),
+            Some([r]) if r.start() == '\0' && r.end() == char::MAX => Node::AnyChar,
+            _ => Node::Class(Box::new(class)),
         }
     }
 
@@ -79,6 +80,51 @@ impl Node {
         }
     }
 
+    /// How deep the tree is.
+    pub fn height(&self) -> usize {
+        1 + match self {
+            Node::Repeat(node, _) | Node::Capture(node, _) => node.height(),
+            Node::Concat(nodes) | Node::Alternation(nodes) => {
+                nodes.iter().map(Node::height).max().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the empty value matches.
+    pub fn matches_empty(&self) -> bool {
+        self.takes_nothing(|look| look != Look::WordAscii)
+    }
+
+    /// Whether there may be a place at which it matches without a character.
+    pub fn may_take_nothing(&self) -> bool {
+        self.takes_nothing(|_| true)
+    }
+
+    fn takes_nothing(&self, holds: fn(Look) -> bool) -> bool {
+        match self {
+            Node::Empty => true,
+            Node::Literal(_) | Node::Class(_) | Node::AnyChar => false,
+            Node::Look(look) => holds(*look),
+            Node::Repeat(node, repeat) => repeat.min == 0 || node.takes_nothing(holds),
+            Node::Capture(node, _) => node.takes_nothing(holds),
+            Node::Concat(nodes) => nodes.iter().all(|node| node.takes_nothing(holds)),
+            Node::Alternation(nodes) => nodes.iter().any(|node| node.takes_nothing(holds)),
+        }
+    }
+
+    /// How many ranges its classes have, each as often as it stands there.
+    pub fn ranges_count(&self) -> usize {
+        match self {
+            Node::Class(class) => class.ranges_count(),
+            Node::Repeat(node, _) | Node::Capture(node, _) => node.ranges_count(),
+            Node::Concat(nodes) | Node::Alternation(nodes) => {
+                nodes.iter().map(Node::ranges_count).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether the tree asks for a word boundary or its absence.
     pub fn has_word_look(&self) -> bool {
         match self {
@@ -86,6 +132,18 @@ impl Node {
             Node::Repeat(node, _) | Node::Capture(node, _) => node.has_word_look(),
             Node::Concat(nodes) | Node::Alternation(nodes) => nodes.iter().any(Node::has_word_look),
             _ => false,
+        }
+    }
+
+    /// The number of the last group.
+    pub fn groups_count(&self) -> usize {
+        match self {
+            Node::Capture(node, group) => node.groups_count().max(group.index as usize),
+            Node::Repeat(node, _) => node.groups_count(),
+            Node::Concat(nodes) | Node::Alternation(nodes) => {
+                nodes.iter().map(Node::groups_count).max().unwrap_or(0)
+            }
+            _ => 0,
         }
     }
 

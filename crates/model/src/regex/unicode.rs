@@ -1,7 +1,17 @@
 //! Named sets of characters: Unicode's categories and scripts under the names that Go knows, and
 //! the ASCII sets of Perl and POSIX.
 
+use super::class::folded;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A named set, of which there is one in the process.
+pub(super) type Table = Arc<ClassUnicode>;
+
+/// The tables that patterns have named so far, plain and with cases folded. There are some 250
+/// names of some 2 KB each.
+static TABLES: Mutex<Option<HashMap<(String, bool), Table>>> = Mutex::new(None);
 
 /// Unicode's general categories by their short and long names, as [`canonical`] writes them.
 const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi \
@@ -17,9 +27,26 @@ const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl n
 /// does not know them; every longer name is a full one.
 const SHORT_SCRIPTS: &str = "ahom cham han kawi lao lisu miao modi mro newa nko thai toto vai yi";
 
-/// The set called `name` in `\p{name}`, or `None` if there is none of that name.
-pub(super) fn named(name: &str) -> Option<ClassUnicode> {
+/// The set called `name` in `\p{name}`, with `fold_case` every other case of its members too, or
+/// `None` if there is none of that name.
+pub(super) fn named(name: &str, fold_case: bool) -> Option<Table> {
     let name = canonical(name)?;
+    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = tables.get_or_insert_default();
+    if let Some(known) = tables.get(&(name.clone(), fold_case)) {
+        return Some(known.clone());
+    }
+    let mut table = read(&name)?;
+    if fold_case {
+        table = folded(table);
+    }
+    let table = Arc::new(table);
+    tables.insert((name, fold_case), table.clone());
+    Some(table)
+}
+
+/// The set of a name that [`canonical`] wrote.
+fn read(name: &str) -> Option<ClassUnicode> {
     let is_in = |list: &str| list.split_ascii_whitespace().any(|n| n == name);
     if name == "cs" || name == "surrogate" {
         // Surrogates are no characters: no text holds one.

@@ -12,6 +12,7 @@ use crate::eval::stream::{Collision, Stream, merge_equal};
 use crate::functions::FunctionId;
 use crate::plan::{Node, NodeKind};
 use crate::value::QueryError;
+use firn_model::error::ErrorKind;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::regex::CaptureRegex;
 use std::cmp::Ordering;
@@ -26,8 +27,12 @@ pub(crate) fn replace(
     grid: Grid,
 ) -> Result<Stream, QueryError> {
     let [destination, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(args, at));
-    let regex = CaptureRegex::new(pattern)
-        .map_err(|_| refused("invalid regular expression in label_replace()", pattern))?;
+    let account = evaluator.account;
+    let regex = CaptureRegex::within(pattern, evaluator.ctx.budget, account.cancel());
+    let regex = regex.map_err(|e| match e.kind {
+        ErrorKind::Limited => QueryError::Limited(e.message),
+        _ => refused("invalid regular expression in label_replace()", pattern),
+    })?;
     let destination = label_name(destination).ok_or_else(|| {
         refused(
             "invalid destination label name in label_replace()",
@@ -105,6 +110,8 @@ fn set_label(
         head.labels = builder.set(name, &value).build();
         head.drops_name &= name != METRIC_NAME;
     }
+    // A pattern matches nothing once the query is stopped.
+    account.check()?;
     frame.keep(memory);
     Ok(())
 }

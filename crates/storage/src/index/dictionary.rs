@@ -13,7 +13,6 @@
 //! postings. Where a quarter is gone, the lists are made anew when they are asked, and where more
 //! than half is, they go.
 
-use super::lookup::CANCEL_EACH;
 use super::sorted_values::{Question, SortedValues};
 use super::{Index, Label};
 use crate::sync::atomic::Ordering;
@@ -119,10 +118,11 @@ impl Index {
         for list in &lists.lists {
             looked_at += list.ask(&question, &mut terms, cancel)?;
         }
-        for ids in behind.chunks(CANCEL_EACH) {
+        for id in behind {
+            // A look is a load, and a pattern may take long.
             cancel.check()?;
-            let is_wanted = |id: &u32| self.with_term(*id, |t| question.wants(&t.value));
-            terms.extend(ids.iter().filter(|id| is_wanted(id) == Some(true)));
+            let is_wanted = self.with_term(id, |t| question.wants(&t.value));
+            terms.extend((is_wanted == Some(true)).then_some(id));
         }
         terms.sort_unstable();
         Ok((terms, looked_at))

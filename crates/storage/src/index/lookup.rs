@@ -214,19 +214,26 @@ impl<'a> Lookup<'a> {
         if self.filters.is_empty() {
             return Ok(self.candidates);
         }
+        self.check_filters()?;
         let mut cursor = SeriesCursor::new(self.index);
         let mut count = 0usize;
         let kept = self.candidates.filter(|slot| {
-            if count.is_multiple_of(CANCEL_EACH) {
-                self.cancel.check()?;
-            }
+            // A look is a load, and a pattern may take long.
+            self.cancel.check()?;
             count += 1;
             let terms = cursor.terms(slot);
             let mut filters = self.filters.iter_mut();
             Ok(filters.all(|filter| filter.keeps(self.index, terms)))
         });
         self.index.work.series.add(count as u64);
+        self.check_filters()?;
         kept
+    }
+
+    /// Fails if what is put off cannot be asked, or could not.
+    fn check_filters(&self) -> Result<(), Error> {
+        let mut asked = self.filters.iter().filter(|f| !f.condition.is_known());
+        asked.try_for_each(|filter| filter.condition.matcher.ready())
     }
 }
 

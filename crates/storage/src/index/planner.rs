@@ -157,7 +157,10 @@ impl Condition<'_> {
             }
             List::Expression { regex, wants_match } => {
                 let label = (self.id, self.label);
-                index.terms_by_expression(label, (regex, wants_match), cancel)?
+                regex.ready()?;
+                let found = index.terms_by_expression(label, (regex, wants_match), cancel)?;
+                regex.ready()?;
+                found
             }
         };
         let first = self.slots.start;

@@ -175,9 +175,8 @@ impl SortedValues {
         while reader.number < end
             && let Some((_, term)) = reader.next()
         {
-            if count.is_multiple_of(CANCEL_EACH) {
-                cancel.check()?;
-            }
+            // A look is a load, and a pattern may take long.
+            cancel.check()?;
             count += 1;
             if question.wants(&reader.value) {
                 into.push(term);

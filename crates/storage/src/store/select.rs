@@ -95,6 +95,7 @@ impl Store {
         if *request.tenant != self.options.tenant {
             return Ok(Arc::new(selection));
         }
+        request.bind_matchers();
         // Before the look-up: a series that it finds was indexed before its samples became visible.
         let reading = self.watermark.read();
         let found = self

@@ -1,7 +1,7 @@
 //! Atoms: classes, escapes, anchors, and the many things that start with `(?`.
 
-use super::{Parsed, Parser, RANGE_BYTES, fail};
-use crate::regex::class::ClassMembers;
+use super::{Parsed, Parser, fail};
+use crate::regex::class::{Class, ClassMembers};
 use crate::regex::tree::Node;
 use crate::regex::unicode;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, Look};
@@ -11,8 +11,24 @@ const INVALID_ESCAPE: &str = "invalid escape sequence";
 const INVALID_GROUP: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
-/// A named set of characters and whether it stands for its opposite.
-type Table = (ClassUnicode, bool);
+/// A set of characters that has a name.
+enum Named {
+    /// A few ranges.
+    Set(ClassUnicode),
+    /// Ranges that all patterns share.
+    Table(unicode::Table),
+}
+
+/// A named set and whether it stands for its opposite.
+type SignedSet = (Named, bool);
+
+/// Adds a named set to a class.
+fn add(members: &mut ClassMembers, (named, negated): SignedSet) {
+    match named {
+        Named::Set(set) => members.add_set(set, negated),
+        Named::Table(table) => members.add_table(table, negated),
+    }
+}
 
 impl<'p> Parser<'p> {
     /// Reads an atom that starts with the special character `next`.
@@ -24,7 +40,7 @@ impl<'p> Parser<'p> {
             '.' => {
                 let mut class = ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]);
                 class.negate();
-                Node::Class(class)
+                Node::class(Class::of_ranges(class))
             }
             '^' if self.flags.multi_line => Node::Look(Look::StartLF),
             '^' => Node::Look(Look::Start),
@@ -32,7 +48,7 @@ impl<'p> Parser<'p> {
             _ => Node::Look(Look::End),
         };
         self.at += 1;
-        self.push(node, 2)
+        self.push(node)
     }
 
     /// Reads what starts with a backslash outside of a class.
@@ -48,14 +64,12 @@ impl<'p> Parser<'p> {
         };
         if let Some(look) = look {
             self.at += 2;
-            return self.push(Node::Look(look), 0);
+            return self.push(Node::Look(look));
         }
-        if let Some((table, negated)) = self.table()? {
+        if let Some(set) = self.named_set()? {
             let mut members = ClassMembers::new(self.flags.fold_case);
-            members.add_table(table, negated);
-            let class = members.finish(false);
-            let ranges = class.ranges().len();
-            return self.push(Node::class(class), ranges);
+            add(&mut members, set);
+            return self.push_class(members, false);
         }
         let code_point = self.escape()?;
         self.push_char(code_point)
@@ -77,15 +91,15 @@ impl<'p> Parser<'p> {
     }
 
     /// Reads `\p{name}`, `\pN` or a set of Perl's, if one stands here.
-    fn table(&mut self) -> Parsed<'p, Option<Table>> {
+    fn named_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
         let letter = match rest.as_bytes() {
             [b'\\', letter, ..] => *letter,
             _ => return Ok(None),
         };
-        if let Some(table) = unicode::perl(letter.to_ascii_lowercase()) {
+        if let Some(set) = unicode::perl(letter.to_ascii_lowercase()) {
             self.at += 2;
-            return Ok(Some((table, letter.is_ascii_uppercase())));
+            return Ok(Some((Named::Set(set), letter.is_ascii_uppercase())));
         }
         if !letter.eq_ignore_ascii_case(&b'p') {
             return Ok(None);
@@ -102,10 +116,10 @@ impl<'p> Parser<'p> {
             Some(name) => (name, true),
             None => (name, false),
         };
-        match unicode::named(name) {
+        match unicode::named(name, self.flags.fold_case) {
             Some(table) => {
                 self.at += text.len();
-                Ok(Some((table, (letter == b'P') != inverted)))
+                Ok(Some((Named::Table(table), (letter == b'P') != inverted)))
             }
             None => fail(INVALID_RANGE, text),
         }
@@ -182,10 +196,8 @@ impl<'p> Parser<'p> {
         let mut is_first = true;
         while is_first || !self.rest().starts_with(']') {
             is_first = false;
-            self.charge(RANGE_BYTES)?;
-            if let Some((table, negated)) = self.class_table()? {
-                let ranges = members.add_table(table, negated);
-                self.charge(ranges * RANGE_BYTES)?;
+            if let Some(set) = self.set_of_class()? {
+                add(&mut members, set);
                 continue;
             }
             let start = self.at;
@@ -202,29 +214,27 @@ impl<'p> Parser<'p> {
             members.add_range(first, last);
         }
         self.at += 1;
-        let class = members.finish(negated);
-        let ranges = class.ranges().len();
-        self.push(Node::class(class), ranges)
+        self.push_class(members, negated)
     }
 
     /// Reads a set inside of a class: `[:name:]` or one that stands outside of classes too.
-    fn class_table(&mut self) -> Parsed<'p, Option<Table>> {
+    fn set_of_class(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
         // Only where an end is known to follow: a class of a million `[:` is read in linear time.
         let has_end = self.named_class_end.is_some_and(|end| self.at + 2 <= end);
         let inside = rest.strip_prefix("[:").filter(|_| has_end);
         let Some((name, _)) = inside.and_then(|r| r.split_once(":]")) else {
-            return self.table();
+            return self.named_set();
         };
         let text = &rest[..name.len() + 4];
-        let table = match name.strip_prefix('^') {
-            Some(name) => unicode::posix(name).map(|t| (t, true)),
-            None => unicode::posix(name).map(|t| (t, false)),
+        let set = match name.strip_prefix('^') {
+            Some(name) => unicode::posix(name).map(|set| (Named::Set(set), true)),
+            None => unicode::posix(name).map(|set| (Named::Set(set), false)),
         };
-        match table {
-            Some(table) => {
+        match set {
+            Some(set) => {
                 self.at += text.len();
-                Ok(Some(table))
+                Ok(Some(set))
             }
             None => fail(INVALID_RANGE, text),
         }

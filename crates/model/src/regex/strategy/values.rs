@@ -1,11 +1,13 @@
 //! The finite set of values that a tree matches, where there is one and it is small.
 
+use crate::regex::class::Class;
 use crate::regex::tree::{Node, Repeat};
 use crate::value_set::ValueSet;
-use regex_syntax::hir::{ClassUnicode, Look};
+use regex_syntax::hir::Look;
 
-/// Values that choices one behind the other may multiply to: an index looks each of them up, and a
-/// thousand look-ups cost less than running an automaton over the values of a common label.
+/// Values that several choices one behind the other may multiply to: an index looks each of them
+/// up, and a thousand look-ups cost less than running an automaton over the values of a common
+/// label.
 const PRODUCT_MAX: usize = 1024;
 
 /// Bytes that such a product may take; what an alternation lists itself is bounded by its text.
@@ -50,7 +52,8 @@ fn node_values(node: &Node, edges: Edges) -> Option<Values> {
     }
 }
 
-fn class_values(class: &ClassUnicode) -> Option<Values> {
+fn class_values(class: &Class) -> Option<Values> {
+    let class = class.plain()?;
     let count: usize = class.iter().map(|r| r.len()).sum();
     if count > PRODUCT_MAX {
         return None;
@@ -61,11 +64,13 @@ fn class_values(class: &ClassUnicode) -> Option<Values> {
 
 fn concat_values(nodes: &[Node], edges: Edges) -> Option<Values> {
     let is_look = |n: &Node| matches!(n, Node::Look(_));
+    let looks_before = nodes.iter().take_while(|n| is_look(n)).count();
+    let looks_behind = nodes.iter().rev().take_while(|n| is_look(n)).count();
     let mut values = vec![Vec::new()];
     for (i, node) in nodes.iter().enumerate() {
         let edges = Edges {
-            start: edges.start && nodes[..i].iter().all(is_look),
-            end: edges.end && nodes[i + 1..].iter().all(is_look),
+            start: edges.start && i <= looks_before,
+            end: edges.end && i + looks_behind + 1 >= nodes.len(),
         };
         values = product(values, &node_values(node, edges)?)?;
     }
@@ -102,7 +107,12 @@ fn product(left: Values, right: &Values) -> Option<Values> {
     }
     let bytes = |values: &Values| values.iter().map(Vec::len).sum::<usize>();
     let total = bytes(&left) * right.len() + bytes(right) * left.len();
-    check_size(left.len() * right.len(), total)?;
+    // One in front of or behind many makes no more of them than the text has.
+    let count = match left.len() == 1 || right.len() == 1 {
+        true => 1,
+        false => left.len() * right.len(),
+    };
+    check_size(count, total)?;
     let pairs = left
         .iter()
         .flat_map(|l| right.iter().map(move |r| [&l[..], &r[..]].concat()));

@@ -1,0 +1,288 @@
+//! A program led through values, remembering its steps.
+//!
+//! ```text
+//! state = the places that the program may have got to, and what stands before them in the value
+//! (state, next character) -> state     worked out when it is met first
+//! ```
+//!
+//! It is a deterministic automaton of which there is only what values asked for. Invariant: what
+//! is remembered takes at most [`REMEMBERED_BYTES_MAX`] and one state more; then all is forgotten
+//! and remembering begins anew, so that a character costs at most the length of the program.
+//! Whatever else grows is reserved before.
+
+use super::program::{Inst, Program, Side, first_char};
+use crate::budget::Reservation;
+use crate::cancel::Cancel;
+use crate::error::Error;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Bytes of states and steps that are remembered.
+const REMEMBERED_BYTES_MAX: usize = 256 << 10;
+
+/// What a step takes, in a table that may have room for twice as many.
+const STEP_BYTES: usize = 32;
+
+/// What a state takes besides its places, in a list and a table that may have room for twice as
+/// many.
+const STATE_BYTES: usize = 160;
+
+/// Places between two looks at the cancel flag.
+const CANCEL_EACH: usize = 1 << 16;
+
+/// No value that gets here matches.
+const DEAD: u32 = 0;
+
+/// In front of a value.
+const START: u32 = 1;
+
+type Places = Arc<[u32]>;
+
+/// Where a value may have led the program.
+#[derive(Debug)]
+struct State {
+    places: Places,
+    before: Side,
+    /// Whether a value that ends here matches, once that was asked.
+    accepts: Option<bool>,
+}
+
+/// The program and what is known of it.
+#[derive(Debug)]
+pub(super) struct Walker {
+    program: Program,
+    has_looks: bool,
+    states: Vec<State>,
+    numbers: FxHashMap<(Places, Side), u32>,
+    steps: FxHashMap<(u32, char), u32>,
+    remembered_bytes: usize,
+    /// Bytes of the largest state so far.
+    state_bytes_max: usize,
+    work: Work,
+    failure: Option<Error>,
+}
+
+/// Lists that a step is worked out in.
+#[derive(Debug)]
+struct Work {
+    /// A bit for each place: whether it was visited.
+    seen: Vec<u64>,
+    visited: Vec<u32>,
+    open: Vec<u32>,
+    next: Vec<u32>,
+    /// Places visited since the cancel flag was looked at.
+    unchecked: usize,
+    memory: Reservation,
+    cancel: Cancel,
+}
+
+/// Bytes that a walker of a program of `len` instructions takes from the first.
+pub(super) fn bytes(len: u64) -> usize {
+    let insts = usize::try_from(len).unwrap_or(usize::MAX);
+    let each = insts.saturating_mul(size_of::<Inst>());
+    each.saturating_add(insts / 8 + REMEMBERED_BYTES_MAX)
+}
+
+impl Walker {
+    /// Leads `program`; `memory` holds [`bytes`] and grows with need.
+    pub fn new(program: Program, memory: Reservation, cancel: Cancel) -> Self {
+        let has_looks = program.insts.iter().any(|i| matches!(i, Inst::Look(_)));
+        let mut walker = Self {
+            has_looks,
+            states: Vec::new(),
+            numbers: FxHashMap::default(),
+            steps: FxHashMap::default(),
+            remembered_bytes: 0,
+            state_bytes_max: 0,
+            work: Work {
+                seen: vec![0; program.insts.len().div_ceil(64)],
+                visited: Vec::new(),
+                open: Vec::new(),
+                next: Vec::new(),
+                unchecked: 0,
+                memory,
+                cancel,
+            },
+            failure: None,
+            program,
+        };
+        walker.forget();
+        walker
+    }
+
+    /// Why it stopped, if it has: what it says since then means nothing.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    /// Whether all of `value` matches.
+    pub fn is_match(&mut self, value: &[u8]) -> bool {
+        if self.failure.is_some() {
+            return false;
+        }
+        self.walk(value).unwrap_or_else(|failure| {
+            self.failure = Some(failure);
+            false
+        })
+    }
+
+    fn walk(&mut self, value: &[u8]) -> Result<bool, Error> {
+        let mut state = START;
+        let mut rest = value;
+        while let Some((c, length)) = first_char(rest) {
+            rest = &rest[length..];
+            state = match self.steps.get(&(state, c)) {
+                Some(next) => *next,
+                None => self.step(state, c)?,
+            };
+            if state == DEAD {
+                return Ok(false);
+            }
+        }
+        self.accepts(state)
+    }
+
+    /// Works out where `c` leads from `state`.
+    fn step(&mut self, state: u32, c: char) -> Result<u32, Error> {
+        let State { places, before, .. } = &self.states[state as usize];
+        let place = (places.clone(), *before, Side::of(c));
+        self.work.visit(&self.program, place, Some(c))?;
+        let next = &mut self.work.next;
+        next.sort_unstable();
+        next.dedup();
+        let before = match self.has_looks {
+            true => Side::of(c),
+            false => Side::Other,
+        };
+        let places: Places = next.as_slice().into();
+        if self.remembered_bytes > REMEMBERED_BYTES_MAX {
+            self.forget();
+            return self.number_of(places, before);
+        }
+        let next = self.number_of(places, before)?;
+        self.steps.insert((state, c), next);
+        self.remembered_bytes += STEP_BYTES;
+        Ok(next)
+    }
+
+    fn number_of(&mut self, places: Places, before: Side) -> Result<u32, Error> {
+        if places.is_empty() {
+            return Ok(DEAD);
+        }
+        let key = (places, before);
+        if let Some(number) = self.numbers.get(&key) {
+            return Ok(*number);
+        }
+        let bytes = STATE_BYTES + size_of_val(&*key.0);
+        self.work
+            .memory
+            .grow(bytes.saturating_sub(self.state_bytes_max))?;
+        self.state_bytes_max = self.state_bytes_max.max(bytes);
+        self.remembered_bytes += bytes;
+        Ok(self.add(key))
+    }
+
+    fn add(&mut self, key: (Places, Side)) -> u32 {
+        let number = self.states.len() as u32;
+        self.states.push(State {
+            places: key.0.clone(),
+            before: key.1,
+            accepts: None,
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// Forgets all but where nothing matches and where values begin.
+    fn forget(&mut self) {
+        self.states.clear();
+        self.numbers.clear();
+        self.steps.clear();
+        self.remembered_bytes = 0;
+        self.add((Arc::new([]), Side::Other));
+        self.add((Arc::new([0]), Side::Edge));
+    }
+
+    fn accepts(&mut self, state: u32) -> Result<bool, Error> {
+        let State {
+            places,
+            before,
+            accepts,
+        } = &mut self.states[state as usize];
+        if let Some(known) = accepts {
+            return Ok(*known);
+        }
+        let place = (places.clone(), *before, Side::Edge);
+        let found = self.work.visit(&self.program, place, None)?;
+        *accepts = Some(found);
+        Ok(found)
+    }
+}
+
+impl Work {
+    /// Visits what can be reached from `places` without a character, and puts what lies behind `c`
+    /// into `next`. Returns whether the end of the program was reached.
+    fn visit(
+        &mut self,
+        program: &Program,
+        (places, before, behind): (Places, Side, Side),
+        c: Option<char>,
+    ) -> Result<bool, Error> {
+        self.next.clear();
+        let mut is_match = false;
+        for place in places.iter() {
+            self.open(*place)?;
+            while let Some(place) = self.open.pop() {
+                let inst = program.insts[place as usize];
+                match inst {
+                    Inst::Match => is_match = true,
+                    Inst::Jump(to) => self.open(to)?,
+                    Inst::Save(_) => self.open(place + 1)?,
+                    Inst::Try(other) | Inst::Prefer(other) => {
+                        self.open(other)?;
+                        self.open(place + 1)?;
+                    }
+                    Inst::Look(look) if Side::holds(look, before, behind) => {
+                        self.open(place + 1)?;
+                    }
+                    Inst::Look(_) => {}
+                    _ if c.is_some_and(|c| program.takes(inst, c)) => {
+                        push(&mut self.next, place + 1, &mut self.memory)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for place in self.visited.drain(..) {
+            self.seen[place as usize / 64] = 0;
+        }
+        Ok(is_match)
+    }
+
+    /// Notes that `place` is to be visited, unless it was.
+    fn open(&mut self, place: u32) -> Result<(), Error> {
+        let (word, bit) = (place as usize / 64, 1 << (place % 64));
+        if self.seen[word] & bit != 0 {
+            return Ok(());
+        }
+        self.unchecked += 1;
+        if self.unchecked > CANCEL_EACH {
+            self.unchecked = 0;
+            self.cancel.check()?;
+        }
+        self.seen[word] |= bit;
+        push(&mut self.visited, place, &mut self.memory)?;
+        push(&mut self.open, place, &mut self.memory)
+    }
+}
+
+/// Appends to a list, reserving its room before it grows.
+fn push(list: &mut Vec<u32>, place: u32, memory: &mut Reservation) -> Result<(), Error> {
+    if list.len() == list.capacity() {
+        let more = list.capacity().max(64);
+        memory.grow(more * size_of::<u32>())?;
+        list.reserve_exact(more);
+    }
+    list.push(place);
+    Ok(())
+}
