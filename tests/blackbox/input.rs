@@ -190,3 +190,58 @@ fn query_of_bad_parameters_is_refused() {
         kept.check(&http, what);
     }
 }
+
+#[test]
+fn query_of_what_prometheus_takes_too_is_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &["--enable-feature=promql-duration-expr"]);
+    let http = server.http();
+    let kept = Kept::store(&http);
+    let time = (kept.time_ms / 1000).to_string();
+    let ask = |path: &str, expr: &str| http.post(path, &[("query", expr), ("time", &time)]);
+    let chain = |operators: usize| vec!["kept"; operators + 1].join(" or ");
+    let nest = format!("{}kept{}", "abs(".repeat(1_000), ")".repeat(1_000));
+    let choices: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
+    let choices = choices.join("|");
+    let instant = "/api/v1/query";
+    for (path, expr) in [
+        (instant, chain(10_000)),
+        (instant, nest.clone()),
+        (instant, r#"{__name__=~"\\pL{1000}1"}"#.to_owned()),
+        (instant, format!("{{__name__=~\"{choices}\"}}")),
+        (instant, format!("{{__name__=~\"({choices})-.*\"}}")),
+        (
+            instant,
+            format!("{{__name__=~\"{}\"}}", "(a|b)".repeat(1 << 16)),
+        ),
+        ("/api/v1/parse_query", chain(10_000)),
+        ("/api/v1/parse_query", nest.clone()),
+        ("/api/v1/format_query", chain(4_000)),
+        ("/api/v1/format_query", nest),
+    ] {
+        let answer = ask(path, &expr);
+        let shown = (path, &expr[..60.min(expr.len())]);
+        assert_eq!(answer.status, 200, "{shown:?}: {:.300}", answer.body);
+    }
+    for (expr, error) in [
+        ("m[step()*4]", "2:10: duration must be greater than 0"),
+        (
+            "rate(m[5m-step()-5m])",
+            "7:19: duration must be greater than 0",
+        ),
+        (
+            &chain(12_000),
+            "1:1: parse error: expression has too many operators in a row: \
+             11001 or more, limit 11000",
+        ),
+    ] {
+        let answer = ask(instant, expr);
+        let shown = &expr[..20.min(expr.len())];
+        assert_eq!(answer.status, 400, "{shown}: {}", answer.body);
+        let json = answer.json();
+        assert_eq!(json["errorType"], "bad_data", "{shown}");
+        let error = format!("invalid parameter \"query\": {error}");
+        assert_eq!(json["error"], error, "{shown}");
+    }
+    kept.check(&http, "what Prometheus takes too");
+}

@@ -52,10 +52,10 @@ fn cases() -> Vec<Case> {
              Try decreasing the query resolution (?step=XX)",
         ),
         (
-            instant(&format!("{}1{}", "(".repeat(201), ")".repeat(201))),
+            instant(&format!("{}1{}", "(".repeat(1001), ")".repeat(1001))),
             400,
             "bad_data",
-            "expression nests too deeply, limit 200",
+            "expression nests too deeply: 1001 levels, limit 1000",
         ),
         (
             instant(&doubled),

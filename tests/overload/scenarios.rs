@@ -46,13 +46,17 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "nesting",
         ask: nesting,
     },
+    Scenario {
+        name: "patterns",
+        ask: patterns,
+    },
 ];
 
 /// An error that must have come at least once, by what is in its text.
 const ERRORS: [(&str, &str); 5] = [
     ("memory", " memory limit reached: "),
     ("too long a label", "label value too long: "),
-    ("nesting", "expression nests too deeply, limit "),
+    ("nesting", "expression nests too deeply: "),
     ("steps", "exceeded maximum resolution of "),
     (
         "samples",
@@ -311,7 +315,7 @@ fn labels(asking: &Asking) {
 fn nesting(asking: &Asking) {
     const DEPTH: usize = 20_000;
     let nest = |open: &str, close: &str| format!("{}1{}", open.repeat(DEPTH), close.repeat(DEPTH));
-    let too_deep = Expected::Refused(400, "bad_data", "expression nests too deeply, limit 200");
+    let too_deep = Expected::Refused(400, "bad_data", "expression nests too deeply: 1001 levels");
     for (open, close) in [("(", ")"), ("-", ""), ("abs(", ")"), ("1 + (", ")")] {
         asking.instant(&nest(open, close), too_deep);
     }
@@ -321,6 +325,8 @@ fn nesting(asking: &Asking) {
         })
     };
     asking.instant(&subqueries(150), Expected::Limit);
+    let chain = vec!["load_1{pod=\"none\"}"; 10_001].join(" or ");
+    asking.instant(&chain, Expected::AnswerOrLimit);
     let answer = asking
         .http
         .get(&format!("/api/v1/series?match[]={}", "(".repeat(10_000)));
@@ -329,4 +335,24 @@ fn nesting(asking: &Asking) {
         &answer,
         Expected::Refused(400, "bad_data", ""),
     );
+}
+
+/// Patterns of which an automaton over bytes would take a hundred megabytes each, and longer ones,
+/// from thirty clients at a time, with something small beside them.
+fn patterns(asking: &Asking) {
+    let hostile = [
+        r"\\pL{1000}1".to_owned(),
+        format!("({})-.*", vec![r"\\pL{300}"; 10].join("|")),
+        ".{1000}".repeat(100),
+        (0..50_000).map(|n| format!("pod-{n}|")).collect::<String>() + "x.y",
+    ];
+    std::thread::scope(|threads| {
+        for client in 0..30 {
+            let query = format!("{{__name__=~\"{}\"}}", hostile[client % hostile.len()]);
+            threads.spawn(move || asking.instant(&query, Expected::AnswerOrLimit));
+        }
+        for _ in 0..10 {
+            asking.instant("1", Expected::Answer);
+        }
+    });
 }

@@ -23,7 +23,7 @@ pub struct Span {
 }
 
 /// A node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,

@@ -57,7 +57,7 @@ use crate::ast::{Expr, ValueType};
 use crate::durations::{self, DurationContext};
 use crate::eval::account::Account;
 use crate::eval::evaluator::Evaluator;
-use crate::parser::parse;
+use crate::parser::parse_within;
 use crate::plan::{Node, QueryTimes, plan};
 use crate::value::{QueryError, QueryResult};
 use crate::{Context, EvalTime, Options};
@@ -69,7 +69,8 @@ pub fn query(
     time: EvalTime,
     options: &Options,
 ) -> Result<QueryResult, QueryError> {
-    let expr = parse(text, options.features)?;
+    let mut memory = ctx.budget.hold();
+    let expr = parse_within(text, options.features, &mut memory)?;
     evaluate(ctx, expr, Some(text), time, options)
 }
 

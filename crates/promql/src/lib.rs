@@ -7,6 +7,7 @@
 
 mod arcs;
 pub mod ast;
+pub mod depth;
 pub mod durations;
 mod eval;
 pub mod functions;

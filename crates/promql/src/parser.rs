@@ -7,7 +7,8 @@
 //! only where the grammar must.
 //!
 //! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
-//! [`HEIGHT_MAX`]; a returned tree has passed the type checker.
+//! [`NESTING_MAX`] and [`HEIGHT_MAX`]; what the tree takes is reserved before it is there; a
+//! returned tree has passed the type checker.
 
 mod check;
 mod duration;
@@ -24,18 +25,25 @@ pub(crate) use literal::{UNITS_MS, parse_number};
 
 use crate::Features;
 use crate::ast::{Expr, ExprKind, Span};
+use crate::depth::deeper;
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::value::QueryError;
+use firn_model::budget::{Budget, Reservation};
 use firn_model::matcher::Matcher;
 
-/// The highest tree that is accepted. A chain of operators (`a or b or c`) is as high as it is
-/// long, and generated rules have chains of hundreds; recursion over a tree of this height stays
-/// within the two megabytes of a thread's stack.
-pub const HEIGHT_MAX: u32 = 1000;
+/// The highest tree that is accepted: a chain of operators (`a or b or c`) is as high as it is
+/// long, and generated queries have chains of thousands. Ten thousand of them, and what
+/// [`NESTING_MAX`] allows around them; to walk it takes some megabytes of stack.
+pub const HEIGHT_MAX: u32 = 10_000 + NESTING_MAX;
 
-/// The most parentheses, calls and signs inside each other: unlike a chain they recurse in the
-/// parser itself, with larger frames.
-pub const NESTING_MAX: u32 = 200;
+/// The most parentheses, calls and signs inside each other: the frames of an evaluation are large.
+pub const NESTING_MAX: u32 = 1000;
+
+/// What a node takes: in the tree, in its plan, and while equal parts of the plan are looked for.
+const NODE_BYTES: usize = 1024;
+
+/// What a matcher or a label of a list takes besides its text.
+const LIST_ITEM_BYTES: usize = 256;
 
 /// The longest text that is accepted, in bytes, so that positions fit a [`Span`].
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -43,7 +51,17 @@ pub const TEXT_BYTES_MAX: usize = 16 << 20;
 /// Parses and checks an expression. Fails with [`QueryError::Parse`], whose text is that of
 /// Prometheus 3.14: `1:5: parse error: unexpected end of input`.
 pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
-    parse_with(text, features, |parser| {
+    parse_within(text, features, &mut unlimited())
+}
+
+/// As [`parse`]; what the tree and its plan take is added to `memory`. Fails with
+/// [`QueryError::Limited`] if there is not so much.
+pub fn parse_within(
+    text: &str,
+    features: Features,
+    memory: &mut Reservation,
+) -> Result<Expr, QueryError> {
+    parse_with(text, features, memory, |parser| {
         let mut expr = parser.whole_expression()?;
         check::check(&mut expr, text)?;
         Ok(expr)
@@ -53,16 +71,29 @@ pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
 /// Parses a series selector as `match[]` holds it: `up`, `{job="x"}`. Whether a matcher must refuse
 /// the empty value is for the caller to say.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
-    parse_with(text, Features::default(), |parser| {
+    parse_selector_within(text, &mut unlimited())
+}
+
+/// As [`parse_selector`], with memory as [`parse_within`].
+pub fn parse_selector_within(
+    text: &str,
+    memory: &mut Reservation,
+) -> Result<Vec<Matcher>, QueryError> {
+    parse_with(text, Features::default(), memory, |parser| {
         let selector = parser.vector_selector()?;
         parser.expect_end()?;
         Ok(selector.0.matchers)
     })
 }
 
-/// The matchers of every selector in an expression, from left to right.
-pub fn parse_selectors(text: &str, features: Features) -> Result<Vec<Vec<Matcher>>, QueryError> {
-    let expr = parse(text, features)?;
+/// The matchers of every selector in an expression, from left to right, with memory as
+/// [`parse_within`].
+pub fn parse_selectors(
+    text: &str,
+    features: Features,
+    memory: &mut Reservation,
+) -> Result<Vec<Vec<Matcher>>, QueryError> {
+    let expr = parse_within(text, features, memory)?;
     let mut selectors = Vec::new();
     expr.visit(&mut |node| match &node.kind {
         ExprKind::Vector(vector) => selectors.push(vector.matchers.clone()),
@@ -75,6 +106,7 @@ pub fn parse_selectors(text: &str, features: Features) -> Result<Vec<Vec<Matcher
 fn parse_with<'a, T>(
     text: &'a str,
     features: Features,
+    memory: &'a mut Reservation,
     rule: impl FnOnce(&mut Parser<'a>) -> Result<T, Stop>,
 ) -> Result<T, QueryError> {
     if text.len() > TEXT_BYTES_MAX {
@@ -83,14 +115,20 @@ fn parse_with<'a, T>(
             text.len()
         )));
     }
-    let mut parser = Parser::new(text, features);
+    let mut parser = Parser::new(text, features, memory);
     rule(&mut parser).map_err(|stop| {
         let failure = match stop {
             Stop::Failed(failure) => failure,
             Stop::Unexpected(token) => parser.unexpected(token, "", ""),
+            Stop::Limited(message) => return QueryError::Limited(message),
         };
         QueryError::Parse(failure.render(text))
     })
+}
+
+/// For texts of whoever runs the server.
+fn unlimited() -> Reservation {
+    Budget::new("expression", usize::MAX).hold()
 }
 
 /// What is wrong, and where.
@@ -140,6 +178,8 @@ enum Stop {
     Failed(Failure),
     /// At a token that no rule wants; an enclosing rule may know what is missing.
     Unexpected(Token),
+    /// For want of memory.
+    Limited(String),
 }
 
 impl From<Failure> for Stop {
@@ -153,24 +193,30 @@ type Parsed<T> = Result<T, Stop>;
 struct Parser<'a> {
     lexer: Lexer<'a>,
     features: Features,
+    /// What the tree takes.
+    memory: &'a mut Reservation,
     /// The token that was looked at and not yet taken.
     ahead: Option<Token>,
     /// Where the last token that was taken ended.
     taken_end: usize,
-    /// Rules that are under way and may nest.
+    /// Parentheses, calls and signs that are open.
     nesting: u32,
+    /// Rules under way that contain each other.
+    depth: u32,
     /// The height of the tree that was built last.
     height: u32,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str, features: Features) -> Self {
+    fn new(text: &'a str, features: Features, memory: &'a mut Reservation) -> Self {
         Self {
             lexer: Lexer::new(text),
             features,
+            memory,
             ahead: None,
             taken_end: 0,
             nesting: 0,
+            depth: 0,
             height: 0,
         }
     }
@@ -252,17 +298,37 @@ impl<'a> Parser<'a> {
         self.lexer.text(token)
     }
 
+    /// Reserves what something takes that is about to be made.
+    fn reserve(&mut self, bytes: usize) -> Parsed<()> {
+        let room = self.memory.grow(bytes);
+        room.map_err(|e| Stop::Limited(e.message))
+    }
+
     /// Runs a rule that may contain itself.
+    fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth > HEIGHT_MAX {
+            return self.too_high(self.taken_end);
+        }
+        self.depth += 1;
+        let parsed = deeper(|| rule(self));
+        self.depth -= 1;
+        parsed
+    }
+
+    /// Runs a rule one level of parentheses, calls or signs further down.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting == NESTING_MAX {
             let at = self.peek()?.start;
             return fail(
                 at,
-                format!("expression nests too deeply, limit {NESTING_MAX}"),
+                format!(
+                    "expression nests too deeply: {} levels, limit {NESTING_MAX}",
+                    NESTING_MAX + 1
+                ),
             );
         }
         self.nesting += 1;
-        let parsed = rule(self);
+        let parsed = self.deeper(rule);
         self.nesting -= 1;
         parsed
     }
@@ -271,12 +337,19 @@ impl<'a> Parser<'a> {
     fn built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
         self.height = height + 1;
         if self.height > HEIGHT_MAX {
-            return fail(
-                span.start as usize,
-                format!("expression has too many operators in a row, limit {HEIGHT_MAX}"),
-            );
+            return self.too_high(span.start as usize);
         }
-        Ok(())
+        self.reserve(NODE_BYTES)
+    }
+
+    fn too_high<T>(&self, at: usize) -> Parsed<T> {
+        fail(
+            at,
+            format!(
+                "expression has too many operators in a row: {} or more, limit {HEIGHT_MAX}",
+                HEIGHT_MAX + 1
+            ),
+        )
     }
 }
 

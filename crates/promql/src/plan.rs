@@ -16,6 +16,7 @@ use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
 };
+use crate::depth::deeper;
 use crate::durations::seconds_of_nanos;
 use crate::eval::elementwise::of_scalars;
 use crate::eval::go_math;
@@ -45,6 +46,17 @@ impl Node {
         match &self.shared {
             Some(shared) if !shared.of_samples => shared.span,
             _ => self.span,
+        }
+    }
+
+    /// What is left where a node was taken away.
+    fn gap() -> Self {
+        Self {
+            kind: NodeKind::Number(0.0),
+            span: Span::default(),
+            value_type: ValueType::Scalar,
+            is_invariant: true,
+            shared: None,
         }
     }
 
@@ -164,6 +176,14 @@ pub(crate) struct Binary {
     pub(crate) matching: Matching,
 }
 
+impl Drop for Binary {
+    fn drop(&mut self) {
+        let sides =
+            [&mut self.left, &mut self.right].map(|side| std::mem::replace(side, Node::gap()));
+        deeper(|| drop(sides));
+    }
+}
+
 /// The query's own times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryTimes {
@@ -217,7 +237,10 @@ pub(crate) fn plan_apart(expr: &Expr, times: &QueryTimes) -> Node {
 }
 
 fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
-    let value_type = expr.value_type();
+    deeper(|| plan_node_here(expr, times))
+}
+
+fn plan_node_here(expr: &Expr, times: &QueryTimes) -> Node {
     let (kind, is_invariant) = match &expr.kind {
         ExprKind::Paren(inner) => return plan_node(inner, times),
         ExprKind::Number(number) => (NodeKind::Number(number.value), true),
@@ -249,11 +272,27 @@ fn plan_node(expr: &Expr, times: &QueryTimes) -> Node {
         }
     };
     Node {
+        value_type: value_type(expr, &kind),
         kind,
         span: expr.span,
-        value_type,
         is_invariant,
         shared: None,
+    }
+}
+
+/// The type of an expression that became `kind`: operators have that of their operands.
+fn value_type(expr: &Expr, kind: &NodeKind) -> ValueType {
+    match kind {
+        NodeKind::Binary(binary) => {
+            let sides = [binary.left.value_type, binary.right.value_type];
+            match sides == [ValueType::Scalar; 2] {
+                true => ValueType::Scalar,
+                false => ValueType::Vector,
+            }
+        }
+        NodeKind::Negate(inner) | NodeKind::Same(inner) => inner.value_type,
+        NodeKind::Number(_) => ValueType::Scalar,
+        _ => expr.value_type(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::ast::{
     Edges, Expr, ExprKind, Grouping, Matching, MatrixSelector, NumberLiteral, Subquery,
     VectorSelector,
 };
+use crate::depth::deeper;
 use crate::parser::UNITS_MS;
 use crate::quote::quote;
 use firn_model::labels::METRIC_NAME;
@@ -23,7 +24,7 @@ use std::fmt;
 
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
+        deeper(|| match &self.kind {
             ExprKind::Number(literal) => literal.fmt(f),
             ExprKind::String(bytes) => f.write_str(&quote(bytes)),
             ExprKind::Vector(vector) => vector.fmt(f),
@@ -45,7 +46,7 @@ impl fmt::Display for Expr {
             }
             ExprKind::Unary(op, inner) => write!(f, "{}{inner}", op.as_str()),
             ExprKind::Paren(inner) => write!(f, "({inner})"),
-        }
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use firn_model::cancel::Cancel;
 use firn_model::env::sim::Inline;
 use firn_model::labels::Labels;
 use firn_model::tenant::TenantId;
-use firn_promql::value::{QueryError, QueryResult, Value};
+use firn_promql::value::{PointValue, QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Features, Options, query};
 use std::sync::Arc;
 use support::{MemoryStore, Series};
@@ -169,5 +169,67 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
         };
         let held = result.memory.bytes();
         assert!(held >= size_of_val(&elements[..]), "{text}: {held} bytes");
+    }
+}
+
+/// What a query of one value answers.
+fn only_value(text: &str) -> f64 {
+    let shown = &text[..text.len().min(60)];
+    match answer(text, 1, u64::MAX, 256 << 20) {
+        Ok(result) => match result.value {
+            Value::Vector(elements) => match elements[..] {
+                [ref element] => match element.value {
+                    PointValue::Float(value) => value,
+                    ref other => panic!("{shown}: {other:?}"),
+                },
+                _ => panic!("{shown}: {} elements", elements.len()),
+            },
+            Value::Scalar(_, value) => value,
+            other => panic!("{shown}: {other:?}"),
+        },
+        Err(e) => panic!("{shown}: {e}"),
+    }
+}
+
+#[test]
+fn chains_of_ten_thousand_operators_are_evaluated() {
+    let chain = |part: &str, op: &str| vec![part; 10_001].join(op);
+    let numbered = |at: usize| format!("nothing{at}");
+    let different: Vec<String> = (0..10_000).map(numbered).collect();
+    for (text, wanted) in [
+        (chain("up", " or "), 40.0),
+        (format!("{} or up", different.join(" or ")), 40.0),
+        (chain("up", " + "), 400_040.0),
+        (format!("up + {}", chain("1", " + ")), 10_041.0),
+        (format!("sum(up{})", " + 1".repeat(9_990)), 10_030.0),
+        (
+            format!("up {}", "- time() ".repeat(9_990)),
+            40.0 - 9_990.0 * 400.0,
+        ),
+        (chain("time()", " + "), 400.0 * 10_001.0),
+        (format!("{} ^ 0", chain("up", " ^ ")), f64::INFINITY),
+    ] {
+        assert_eq!(only_value(&text), wanted, "{}", &text[..40]);
+    }
+}
+
+#[test]
+fn nests_of_a_thousand_levels_are_evaluated() {
+    let nest = |open: &str, close: &str, levels: usize| {
+        format!("{}up{}", open.repeat(levels), close.repeat(levels))
+    };
+    let replaced = r#", "a", "b", "c", "")"#;
+    for (text, wanted) in [
+        (nest("(", ")", 1_000), 40.0),
+        (nest("abs(", ")", 1_000), 40.0),
+        (nest("-", "", 1_000), 40.0),
+        (nest("-(", ")", 500), 40.0),
+        (nest("sum(", ")", 1_000), 40.0),
+        (nest("1 + (", ")", 1_000), 1_040.0),
+        (nest("label_replace(", replaced, 1_000), 40.0),
+        (nest("max_over_time(", "[10s:10s])", 999), 40.0),
+        (nest("vector(scalar(", "))", 500), 40.0),
+    ] {
+        assert_eq!(only_value(&text), wanted, "{}", &text[..40]);
     }
 }

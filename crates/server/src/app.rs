@@ -72,6 +72,11 @@ pub(crate) enum NotReady {
 }
 
 impl App {
+    /// What one more query may take.
+    pub(crate) fn query_budget(&self) -> Budget {
+        self.queries.child("query", self.limits().query_bytes_max)
+    }
+
     /// A server that is starting.
     pub fn new(parts: AppParts) -> Self {
         let limits = &parts.limits;

@@ -1,5 +1,6 @@
 //! The language as the server sees it, so that a test or a front end of a cluster can stand in.
 
+use firn_model::budget::Reservation;
 use firn_model::matcher::Matcher;
 use firn_promql::ast::Expr;
 use firn_promql::printer::pretty;
@@ -17,21 +18,37 @@ pub trait Engine: Send + Sync {
         options: &Options,
     ) -> Result<QueryResult, QueryError>;
 
-    /// The matchers of a series selector, as in `match[]`. The error is the parser's text.
-    fn selector(&self, text: &str) -> Result<Vec<Matcher>, String>;
+    /// The matchers of a series selector, as in `match[]`. Here and below what is made is added to
+    /// `memory`.
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError>;
 
-    /// The matchers of every selector in an expression. The error is the parser's text.
-    fn selectors(&self, text: &str, features: Features) -> Result<Vec<Vec<Matcher>>, String> {
-        parser::parse_selectors(text, features).map_err(|e| e.to_string())
+    /// The matchers of every selector in an expression.
+    fn selectors(
+        &self,
+        text: &str,
+        features: Features,
+        memory: &mut Reservation,
+    ) -> Result<Vec<Vec<Matcher>>, QueryError> {
+        parser::parse_selectors(text, features, memory)
     }
 
-    /// The syntax tree of `text`. The error is the parser's text.
-    fn tree(&self, text: &str, features: Features) -> Result<Expr, String> {
-        parser::parse(text, features).map_err(|e| e.to_string())
+    /// The syntax tree of `text`.
+    fn tree(
+        &self,
+        text: &str,
+        features: Features,
+        memory: &mut Reservation,
+    ) -> Result<Expr, QueryError> {
+        parser::parse_within(text, features, memory)
     }
 
-    /// `text` in the language's uniform layout. The error is the parser's text.
-    fn format(&self, text: &str, features: Features) -> Result<String, String>;
+    /// `text` in the language's uniform layout.
+    fn format(
+        &self,
+        text: &str,
+        features: Features,
+        memory: &mut Reservation,
+    ) -> Result<String, QueryError>;
 }
 
 /// PromQL as this process evaluates it.
@@ -49,12 +66,17 @@ impl Engine for Promql {
         firn_promql::query(context, text, time, options)
     }
 
-    fn selector(&self, text: &str) -> Result<Vec<Matcher>, String> {
-        parser::parse_selector(text).map_err(|e| e.to_string())
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError> {
+        parser::parse_selector_within(text, memory)
     }
 
-    fn format(&self, text: &str, features: Features) -> Result<String, String> {
-        let expr = parser::parse(text, features).map_err(|e| e.to_string())?;
-        Ok(pretty(&expr))
+    fn format(
+        &self,
+        text: &str,
+        features: Features,
+        memory: &mut Reservation,
+    ) -> Result<String, QueryError> {
+        let expr = parser::parse_within(text, features, memory)?;
+        pretty(&expr, memory).map_err(|e| QueryError::Limited(e.message))
     }
 }

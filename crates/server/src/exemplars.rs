@@ -30,13 +30,16 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         call.tenant.clone(),
     );
     let found = call.compute(move |cancel| {
-        let selectors = app.parts.engine.selectors(&text, app.parts.query.features);
-        let sets = selectors.map_err(Failure::bad_data)?;
+        let budget = app.query_budget();
+        let (mut held, features) = (budget.hold(), app.parts.query.features);
+        let selectors = app.parts.engine.selectors(&text, features, &mut held);
+        let sets = selectors.map_err(|e| Failure::of_parser(e, None))?;
         if sets.is_empty() {
             return Ok(None);
         }
-        let budget = app.queries.child("query", app.limits().query_bytes_max);
-        let mut held = budget.reserve(0).map_err(Failure::execution)?;
+        for matcher in sets.iter().flatten() {
+            matcher.bind(&budget, cancel);
+        }
         let request = ExemplarRequest {
             tenant: &tenant,
             sets: &sets,

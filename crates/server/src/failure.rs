@@ -143,6 +143,18 @@ impl Verdict {
     }
 }
 
+impl Failure {
+    /// Why the parameter `name` is refused, or what else went wrong with it. Some endpoints of
+    /// upstream do not name the parameter.
+    pub(crate) fn of_parser(error: QueryError, name: Option<&str>) -> Self {
+        match (error, name) {
+            (QueryError::Parse(message), Some(name)) => Failure::parameter(name, message),
+            (QueryError::Parse(message), None) => Failure::bad_data(message),
+            (other, _) => other.into(),
+        }
+    }
+}
+
 impl From<QueryError> for Failure {
     /// A query that does not parse is a bad parameter, as upstream has it; all else is execution.
     fn from(error: QueryError) -> Self {

@@ -20,6 +20,7 @@ use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
+use firn_promql::value::QueryError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -43,12 +44,15 @@ struct Lookup {
     range: TimeRange,
     /// What may be held.
     budget: Budget,
+    /// What the matchers take.
+    parsed: Reservation,
 }
 
 impl Lookup {
     fn new(call: &Call) -> Result<Self, Failure> {
         let min = call.form.time_or("start", TIME_MIN)?;
         let max = call.form.time_or("end", TIME_MAX)?;
+        let budget = call.app.query_budget();
         Ok(Self {
             engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
@@ -56,21 +60,23 @@ impl Lookup {
             selectors: different_selectors(call)?,
             sets: Vec::new(),
             range: TimeRange::new(min, max),
-            budget: call
-                .app
-                .queries
-                .child("query", call.app.limits().query_bytes_max),
+            parsed: budget.hold(),
+            budget,
         })
     }
 
     /// Parses the selectors: work for a compute thread, since a pattern may be long. One matcher of
     /// each must refuse the empty value, else it would select every series there is.
-    fn parse(&mut self) -> Result<(), String> {
-        let sets = self.selectors.iter().map(|text| self.engine.selector(text));
-        let sets = sets.collect::<Result<Vec<_>, String>>()?;
+    fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
+        let (engine, memory) = (&self.engine, &mut self.parsed);
+        let selectors = self.selectors.iter();
+        let sets = selectors.map(|text| engine.selector(text, memory));
+        let sets = sets.collect::<Result<Vec<_>, QueryError>>();
+        let sets = sets.map_err(|e| Failure::of_parser(e, parameter))?;
         let selects_all = |set: &Vec<Matcher>| set.iter().all(|matcher| matcher.matches(b""));
         if sets.iter().any(selects_all) {
-            return Err("match[] must contain at least one non-empty matcher".into());
+            let why = "match[] must contain at least one non-empty matcher";
+            return Err(Failure::of_parser(QueryError::Parse(why.into()), parameter));
         }
         for set in sets {
             if !self.sets.contains(&set) {
@@ -189,9 +195,7 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     let mut lookup = Lookup::new(&call)?;
     let (found, mut annotations) = call
         .compute(move |cancel| {
-            lookup
-                .parse()
-                .map_err(|e| Failure::parameter("match[]", e))?;
+            lookup.parse(Some("match[]"))?;
             let found = Found::look_up(&lookup, cancel).map_err(Failure::execution)?;
             Ok((found, lookup.annotations()))
         })
@@ -290,7 +294,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let mut lookup = Lookup::new(&call)?;
     let names = call
         .compute(move |cancel| {
-            lookup.parse().map_err(Failure::bad_data)?;
+            lookup.parse(None)?;
             let names = lookup.texts(cancel, |store, request| {
                 let names = store.label_names(request)?;
                 Ok(names.into_iter().map(String::into_bytes).collect())
@@ -309,7 +313,7 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let mut lookup = Lookup::new(&call)?;
     let values = call
         .compute(move |cancel| {
-            lookup.parse().map_err(Failure::bad_data)?;
+            lookup.parse(None)?;
             let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
             let values = values.map_err(Failure::execution)?;
             Ok((values, lookup.annotations()))

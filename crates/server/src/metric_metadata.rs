@@ -62,14 +62,20 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
     let selector = call.form.get("match_target").to_owned();
     let metric = call.form.get("metric").to_owned();
     let engine = call.app.parts.engine.clone();
+    let budget = call.app.query_budget();
     let views = call.backend.scraping.views();
     let found = call.compute(move |cancel| {
+        let mut memory = budget.hold();
         let matchers = match selector.as_str() {
             "" => Vec::new(),
             selector => engine
-                .selector(selector)
-                .map_err(|e| Failure::parameter("match_target", e))?,
+                .selector(selector, &mut memory)
+                .map_err(|e| Failure::of_parser(e, Some("match_target")))?,
         };
+        for matcher in &matchers {
+            matcher.bind(&budget, cancel);
+            matcher.ready().map_err(Failure::execution)?;
+        }
         let mut found = Vec::new();
         for active in active(&views).filter(|a| all_match(&matchers, &a.target.labels)) {
             // As upstream: the limit ends the list between two targets.
@@ -92,6 +98,9 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
                     }
                 }
             }
+        }
+        for matcher in &matchers {
+            matcher.ready().map_err(Failure::execution)?;
         }
         Ok(found)
     });

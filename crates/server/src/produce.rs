@@ -10,6 +10,7 @@
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Response, header};
+use firn_model::budget::Reservation;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use http_body::Frame;
@@ -36,6 +37,33 @@ impl Produce for Vec<u8> {
     fn produce(&mut self, out: &mut Vec<u8>, _bytes_max: usize) -> bool {
         out.append(self);
         false
+    }
+}
+
+/// A finished text that may be long, and the memory that it takes until it was sent.
+pub(crate) struct Text {
+    bytes: Vec<u8>,
+    at: usize,
+    _memory: Reservation,
+}
+
+impl Text {
+    pub(crate) fn new(bytes: Vec<u8>, memory: Reservation) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            _memory: memory,
+        }
+    }
+}
+
+impl Produce for Text {
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let rest = &self.bytes[self.at..];
+        let piece = &rest[..rest.len().min(bytes_max)];
+        out.extend_from_slice(piece);
+        self.at += piece.len();
+        self.at < self.bytes.len()
     }
 }
 

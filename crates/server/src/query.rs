@@ -4,6 +4,7 @@ use crate::answer::{Annotations, Answer, document};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::json;
+use crate::produce::Text;
 use crate::times::parse_duration_nanos;
 use crate::tree;
 use axum::response::Response;
@@ -14,6 +15,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const NANOS_PER_MS: i64 = 1_000_000;
+
+/// What a syntax tree takes as a document of JSON, against what it takes itself.
+const DOCUMENT_FACTOR: usize = 3;
 
 /// An instant query.
 pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
@@ -79,12 +83,19 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
     let formatted = call.compute(move |_| {
-        let formatted = app.parts.engine.format(&text, app.parts.query.features);
-        formatted.map_err(|e| Failure::parameter("query", e))
+        let mut memory = app.query_budget().hold();
+        let features = app.parts.query.features;
+        let text = app.parts.engine.format(&text, features, &mut memory)?;
+        // As a string of JSON, and once more in the document.
+        let document = 3 * text.len();
+        memory.grow(document).map_err(Failure::execution)?;
+        let mut data = Vec::new();
+        json::push_html_string(&mut data, text.as_bytes());
+        Ok((data, memory))
     });
-    let mut data = Vec::new();
-    json::push_html_string(&mut data, formatted.await?.as_bytes());
-    Ok(call.json(document(&data, &Annotations::default())))
+    let (data, memory) = formatted.await?;
+    let text = document(&data, &Annotations::default());
+    Ok(call.json(Text::new(text, memory)))
 }
 
 /// The query's syntax tree.
@@ -92,12 +103,20 @@ pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
     let tree = call.compute(move |_| {
-        let tree = app.parts.engine.tree(&text, app.parts.query.features);
-        let tree = tree.map_err(|e| Failure::parameter("query", e))?;
-        Ok(tree::to_json(&tree))
+        let mut memory = app.query_budget().hold();
+        let features = app.parts.query.features;
+        let tree = app.parts.engine.tree(&text, features, &mut memory)?;
+        // The document as a tree takes several times what the syntax tree does.
+        let document = DOCUMENT_FACTOR * memory.bytes();
+        memory.grow(document).map_err(Failure::execution)?;
+        Ok((tree::to_json(&tree), memory))
     });
-    match tree.await? {
-        Ok(data) => Ok(call.json(document(&data, &Annotations::default()))),
+    let (tree, memory) = tree.await?;
+    match tree {
+        Ok(data) => {
+            let text = document(&data, &Annotations::default());
+            Ok(call.json(Text::new(text, memory)))
+        }
         // As upstream, whose encoder fails once the answer has begun.
         Err(why) => Ok(Failure::internal(why).into_plain()),
     }
@@ -114,7 +133,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     );
     let result = call
         .compute_over(Some(time.into()), deadline, move |cancel| {
-            let budget = app.queries.child("query", app.limits().query_bytes_max);
+            let budget = app.query_budget();
             let context = Context {
                 store: &*store,
                 tenant: &tenant,

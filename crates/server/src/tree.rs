@@ -10,6 +10,7 @@ use firn_promql::ast::{
     ExprKind, Grouping, Matching, MatrixSelector, NumberLiteral, Subquery, ValueType,
     VectorSelector,
 };
+use firn_promql::depth::deeper;
 use serde_json::{Number, Value, json};
 
 /// The JSON of a tree, or why there is none.
@@ -22,8 +23,22 @@ pub(crate) fn to_json(expr: &Expr) -> Result<Vec<u8>, String> {
         ));
     }
     let mut out = Vec::new();
-    push(&mut out, &tree(expr));
+    let tree = tree(expr);
+    push(&mut out, &tree);
+    take_apart(tree);
     Ok(out)
+}
+
+/// Drops a document without recursion, however high it is.
+fn take_apart(document: Value) {
+    let mut parts = vec![document];
+    while let Some(part) = parts.pop() {
+        match part {
+            Value::Array(values) => parts.extend(values),
+            Value::Object(members) => parts.extend(members.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
 }
 
 /// The first fill value that JSON cannot hold, in the order of the document, and how many lists of
@@ -32,7 +47,7 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
     match &expr.kind {
         ExprKind::Call(call) => {
             let mut args = call.args.iter();
-            args.find_map(|arg| unsupported(arg, depth + 1))
+            args.find_map(|arg| deeper(|| unsupported(arg, depth + 1)))
         }
         ExprKind::Binary(binary) => {
             let matching = || {
@@ -40,9 +55,9 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
                 let fills = [matching.fill_left, matching.fill_right];
                 fills.into_iter().flatten().find(|fill| !fill.is_finite())
             };
-            unsupported(&binary.left, depth)
+            deeper(|| unsupported(&binary.left, depth))
                 .or_else(|| matching().map(|fill| (depth, fill)))
-                .or_else(|| unsupported(&binary.right, depth))
+                .or_else(|| deeper(|| unsupported(&binary.right, depth)))
         }
         _ => {
             let mut found = None;
@@ -55,6 +70,18 @@ fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
 }
 
 fn tree(expr: &Expr) -> Value {
+    deeper(|| tree_here(expr))
+}
+
+/// A document with members that are trees: `json!` would copy them.
+fn with(mut document: Value, members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    for (name, member) in members {
+        document[name] = member;
+    }
+    document
+}
+
+fn tree_here(expr: &Expr) -> Value {
     match &expr.kind {
         ExprKind::Number(literal) => number(literal),
         ExprKind::String(text) => json!({
@@ -71,12 +98,14 @@ fn tree(expr: &Expr) -> Value {
         ExprKind::Call(inner) => call(inner),
         ExprKind::Aggregate(inner) => aggregation(inner),
         ExprKind::Binary(inner) => binary(inner),
-        ExprKind::Unary(op, inner) => json!({
-            "type": "unaryExpr",
-            "op": op.as_str(),
-            "expr": tree(inner),
-        }),
-        ExprKind::Paren(inner) => json!({ "type": "parenExpr", "expr": tree(inner) }),
+        ExprKind::Unary(op, inner) => {
+            let head = json!({ "type": "unaryExpr", "op": op.as_str() });
+            with(head, [("expr", tree(inner))])
+        }
+        ExprKind::Paren(inner) => {
+            let head = json!({ "type": "parenExpr" });
+            with(head, [("expr", tree(inner))])
+        }
     }
 }
 
@@ -123,9 +152,8 @@ fn matrix_selector(matrix: &MatrixSelector) -> Value {
 }
 
 fn subquery(subquery: &Subquery) -> Value {
-    json!({
+    let head = json!({
         "type": "subquery",
-        "expr": tree(&subquery.expr),
         "range": millis(&subquery.range),
         "rangeExpr": duration(Some(&subquery.range)),
         "offset": millis(&subquery.offset),
@@ -134,7 +162,8 @@ fn subquery(subquery: &Subquery) -> Value {
         "stepExpr": duration(subquery.step.as_ref()),
         "timestamp": timestamp(subquery.at),
         "startOrEnd": start_or_end(subquery.at),
-    })
+    });
+    with(head, [("expr", tree(&subquery.expr))])
 }
 
 fn timestamp(at: Option<At>) -> Option<i64> {
@@ -169,14 +198,11 @@ fn duration(duration: Option<&Duration>) -> Value {
 
 fn duration_expr(expr: &DurationExpr, wrapped: bool) -> Value {
     let node = |op: &str, left: Option<&DurationExpr>, right: Option<&DurationExpr>| {
-        let side = |side: Option<&DurationExpr>| side.map(|expr| duration_expr(expr, false));
-        json!({
-            "type": "durationExpr",
-            "op": op,
-            "lhs": side(left),
-            "rhs": side(right),
-            "wrapped": wrapped,
-        })
+        let side = |side: Option<&DurationExpr>| {
+            side.map_or(Value::Null, |expr| deeper(|| duration_expr(expr, false)))
+        };
+        let head = json!({ "type": "durationExpr", "op": op, "wrapped": wrapped });
+        with(head, [("lhs", side(left)), ("rhs", side(right))])
     };
     match &expr.kind {
         DurationKind::Number(literal) => {
@@ -196,7 +222,7 @@ fn duration_expr(expr: &DurationExpr, wrapped: bool) -> Value {
 
 fn call(call: &Call) -> Value {
     let function = call.function;
-    json!({
+    let head = json!({
         "type": "call",
         "func": {
             "name": function.name,
@@ -204,8 +230,9 @@ fn call(call: &Call) -> Value {
             "variadic": function.variadic,
             "returnType": type_name(function.returns),
         },
-        "args": call.args.iter().map(tree).collect::<Vec<_>>(),
-    })
+    });
+    let args = call.args.iter().map(tree).collect();
+    with(head, [("args", Value::Array(args))])
 }
 
 fn type_name(value_type: ValueType) -> &'static str {
@@ -222,25 +249,25 @@ fn aggregation(aggregate: &Aggregate) -> Value {
         Grouping::By(labels) => (labels, false),
         Grouping::Without(labels) => (labels, true),
     };
-    json!({
+    let head = json!({
         "type": "aggregation",
         "op": aggregate.op.as_str(),
-        "expr": tree(&aggregate.expr),
-        "param": aggregate.param.as_ref().map(tree),
         "grouping": grouping,
         "without": without,
-    })
+    });
+    let param = aggregate.param.as_ref().map_or(Value::Null, tree);
+    with(head, [("expr", tree(&aggregate.expr)), ("param", param)])
 }
 
 fn binary(binary: &Binary) -> Value {
-    json!({
+    let head = json!({
         "type": "binaryExpr",
         "op": binary.op.as_str(),
-        "lhs": tree(&binary.left),
-        "rhs": tree(&binary.right),
         "matching": binary.matching.as_ref().map(matching),
         "bool": binary.returns_bool,
-    })
+    });
+    let sides = [("lhs", tree(&binary.left)), ("rhs", tree(&binary.right))];
+    with(head, sides)
 }
 
 fn matching(matching: &Matching) -> Value {
@@ -264,6 +291,10 @@ fn matching(matching: &Matching) -> Value {
 
 /// Writes a document as Go's encoder does.
 fn push(out: &mut Vec<u8>, value: &Value) {
+    deeper(|| push_here(out, value));
+}
+
+fn push_here(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::String(text) => json::push_html_string(out, text.as_bytes()),
         Value::Number(number) => push_number(out, number),

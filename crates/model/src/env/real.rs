@@ -264,9 +264,9 @@ struct Threads {
     background: mpsc::Sender<Job>,
 }
 
-/// Stack of a thread that computes. Queries nest 200 levels deep; a subquery, which takes most,
-/// needs 5 kB a level, or 17 kB without optimization: more than the usual 2 MiB. What is not
-/// reached takes no memory.
+/// Stack of a thread that computes. A subquery takes 5 kB a level, or 17 kB without optimization;
+/// queries that nest further than this holds go on with more of it, which costs them some. What is
+/// not reached takes no memory.
 pub const STACK_BYTES: usize = 8 << 20;
 
 impl Threads {

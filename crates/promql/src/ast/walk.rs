@@ -1,6 +1,7 @@
 //! Walking a tree: types of nodes, children, visits.
 
-use super::{Expr, ExprKind, Span, ValueType};
+use super::{Binary, Expr, ExprKind, Span, ValueType};
+use crate::depth::deeper;
 
 impl Expr {
     /// A node.
@@ -17,17 +18,21 @@ impl Expr {
             ExprKind::Matrix(_) | ExprKind::Subquery(_) => ValueType::Matrix,
             ExprKind::Call(call) => call.function.returns,
             ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => inner.value_type(),
-            ExprKind::Binary(binary) => {
-                let scalars = [&binary.left, &binary.right]
-                    .iter()
-                    .all(|side| side.value_type() == ValueType::Scalar);
-                if scalars {
-                    ValueType::Scalar
-                } else {
-                    ValueType::Vector
+            // The right side first: most chains are high to the left.
+            ExprKind::Binary(binary) => deeper(|| {
+                let mut sides = [&binary.right, &binary.left].into_iter();
+                let are_scalars = sides.all(|side| side.value_type() == ValueType::Scalar);
+                match are_scalars {
+                    true => ValueType::Scalar,
+                    false => ValueType::Vector,
                 }
-            }
+            }),
         }
+    }
+
+    /// What is left where a node was taken away.
+    fn gap() -> Self {
+        Self::new(ExprKind::String(Vec::new()), Span::default())
     }
 
     /// The expression inside any number of parentheses.
@@ -42,7 +47,7 @@ impl Expr {
     /// Calls `visit` with each direct child, in the order in which they are evaluated: an
     /// aggregation's parameter follows its operand.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
-        match &self.kind {
+        deeper(|| match &self.kind {
             ExprKind::Number(_)
             | ExprKind::String(_)
             | ExprKind::Vector(_)
@@ -58,12 +63,12 @@ impl Expr {
                 visit(&binary.right);
             }
             ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => visit(inner),
-        }
+        });
     }
 
     /// As [`Expr::for_each_child`], for changing the children.
     pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
-        match &mut self.kind {
+        deeper(|| match &mut self.kind {
             ExprKind::Number(_)
             | ExprKind::String(_)
             | ExprKind::Vector(_)
@@ -79,12 +84,26 @@ impl Expr {
                 visit(&mut binary.right);
             }
             ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => visit(inner),
-        }
+        });
     }
 
     /// Calls `visit` with the node and all below it, parents before children.
     pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         visit(self);
         self.for_each_child(&mut |child| child.visit(visit));
+    }
+}
+
+impl Clone for Expr {
+    fn clone(&self) -> Self {
+        Self::new(deeper(|| self.kind.clone()), self.span)
+    }
+}
+
+impl Drop for Binary {
+    fn drop(&mut self) {
+        let take = |side: &mut Expr| std::mem::replace(side, Expr::gap());
+        let sides = (take(&mut self.left), take(&mut self.right));
+        deeper(|| drop(sides));
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn vector(
     let right = evaluator.frame(&operation.right, grid)?;
     let delayed = evaluator.delays_names();
     let signatures = Signatures::of(&left, &right, &operation.matching, evaluator)?;
-    let frame = if operation.op.is_set() {
+    let mut frame = if operation.op.is_set() {
         sets::frame(operation.op, left, right, &signatures, evaluator.account)?
     } else {
         let pairing = Pairing {
@@ -64,6 +64,7 @@ pub(crate) fn vector(
             None => steps::frame(&pairing, evaluator.account, &mut evaluator.notes)?,
         }
     };
+    frame.make_high_heads(evaluator.account)?;
     evaluator.account.settle(before, frame.samples())?;
     Ok(frame.into())
 }

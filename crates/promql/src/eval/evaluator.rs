@@ -1,6 +1,7 @@
 //! Walks a plan and makes values of its nodes: streams of vectors, rows of scalars.
 
 use crate::ast::{BinaryOp, Edges, ValueType};
+use crate::depth::deeper;
 use crate::eval::account::{Account, storage_error};
 use crate::eval::annotations::Annotations;
 use crate::eval::edges::Overhang;
@@ -76,6 +77,10 @@ impl<'a> Evaluator<'a> {
     /// The value of a node that is an instant vector. Where series became one there may be a float
     /// and a histogram at one step.
     fn vector_of_kinds(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
+        deeper(|| self.vector_of_kinds_here(node, grid))
+    }
+
+    fn vector_of_kinds_here(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         self.account.check()?;
         if grid.count == 0 {
             return Ok(Frame::new(0).into());
@@ -210,10 +215,10 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
         self.account.check()?;
         let Some(shared) = &node.shared else {
-            return self.scalar_of(node, grid);
+            return deeper(|| self.scalar_of(node, grid));
         };
         let value = self.once(shared, grid, |evaluator| {
-            let numbers = evaluator.scalar_of(node, grid)?;
+            let numbers = deeper(|| evaluator.scalar_of(node, grid))?;
             Ok(SharedValue::Numbers(numbers.into()))
         })?;
         match value {

@@ -425,6 +425,16 @@ impl Frame {
         &self.heads
     }
 
+    /// Makes the heads if to ask for a label goes through what many operators did.
+    pub(crate) fn make_high_heads(&mut self, account: &Account<'_>) -> Result<(), QueryError> {
+        if self.heads.is_high() {
+            let mut memory = account.reserve(0)?;
+            self.heads.make_all(account, &mut memory)?;
+            self.keep(memory);
+        }
+        Ok(())
+    }
+
     /// All heads, made, to be changed; those that are new are reserved in `memory`.
     pub(crate) fn heads_mut(
         &mut self,

@@ -44,7 +44,16 @@ pub(crate) trait Origin: Send + Sync {
 
     /// Whether the member is to lose its name at the end of the evaluation.
     fn drops_name(&self, member: usize) -> bool;
+
+    /// How many origins are asked one through the other, this one included.
+    fn height(&self) -> u32 {
+        1
+    }
 }
+
+/// Origins that are asked one through the other: what a chain of operators makes is made into
+/// labels before each look goes through all of them.
+const HEIGHT_MAX: u32 = 64;
 
 /// Members of another origin that lost their names, or are to lose them.
 pub(crate) struct Renamed {
@@ -83,6 +92,10 @@ impl Origin for Renamed {
 
     fn drops_name(&self, member: usize) -> bool {
         self.drops || self.origin.drops_name(member)
+    }
+
+    fn height(&self) -> u32 {
+        self.origin.height() + 1
     }
 }
 
@@ -196,6 +209,14 @@ impl Heads {
         match self {
             Heads::Made(heads) => heads,
             Heads::Late(..) => unreachable!("heads were made above"),
+        }
+    }
+
+    /// Whether to ask for a label goes through many origins.
+    pub(crate) fn is_high(&self) -> bool {
+        match self {
+            Heads::Made(_) => false,
+            Heads::Late(origin, _) => origin.height() > HEIGHT_MAX,
         }
     }
 

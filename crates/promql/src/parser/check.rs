@@ -8,31 +8,38 @@ use super::{Failure, Parsed, fail};
 use crate::ast::{
     Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Matching, Span, ValueType, VectorSelector,
 };
+use crate::depth::deeper;
 use crate::functions::{Function, FunctionId};
 use crate::lexer::is_space;
 use crate::quote::quote;
 use firn_model::labels::METRIC_NAME;
 
-/// Checks `expr`, which was parsed from `text`.
-pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
+/// Checks `expr`, which was parsed from `text`, and returns the type of its value.
+pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<ValueType> {
+    deeper(|| check_node(expr, text))
+}
+
+fn check_node(expr: &mut Expr, text: &str) -> Parsed<ValueType> {
     let span = expr.span;
     match &mut expr.kind {
-        ExprKind::Number(_) | ExprKind::String(_) => Ok(()),
-        ExprKind::Vector(vector) => check_selector(vector, span, false),
-        ExprKind::Matrix(matrix) => check_selector(&matrix.vector, span, false),
+        ExprKind::Number(_) | ExprKind::String(_) => {}
+        ExprKind::Vector(vector) => check_selector(vector, span, false)?,
+        ExprKind::Matrix(matrix) => check_selector(&matrix.vector, span, false)?,
         ExprKind::Subquery(subquery) => {
-            check(&mut subquery.expr, text)?;
-            check_subquery_operand(subquery.expr.value_type(), span)
+            let found = check(&mut subquery.expr, text)?;
+            check_subquery_operand(found, span)?;
         }
-        ExprKind::Call(call) => check_call(call, span, text),
-        ExprKind::Aggregate(aggregate) => check_aggregate(aggregate, text),
-        ExprKind::Binary(binary) => check_binary(binary, span, text),
+        ExprKind::Call(call) => check_call(call, span, text)?,
+        ExprKind::Aggregate(aggregate) => check_aggregate(aggregate, text)?,
+        ExprKind::Binary(binary) => return check_binary(binary, span, text),
         ExprKind::Unary(_, inner) => {
-            check(inner, text)?;
-            check_sign_operand(inner.value_type(), span)
+            let found = check(inner, text)?;
+            check_sign_operand(found, span)?;
+            return Ok(found);
         }
-        ExprKind::Paren(inner) => check(inner, text),
+        ExprKind::Paren(inner) => return check(inner, text),
     }
+    Ok(expr.value_type())
 }
 
 fn at(span: Span) -> usize {
@@ -88,12 +95,11 @@ fn check_sign_operand(found: ValueType, span: Span) -> Parsed<()> {
 }
 
 fn check_type(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Parsed<()> {
-    check(expr, text)?;
-    expect_type(expr, wanted, context)
+    let found = check(expr, text)?;
+    expect_type((expr, found), wanted, context)
 }
 
-fn expect_type(expr: &Expr, wanted: ValueType, context: &str) -> Parsed<()> {
-    let found = expr.value_type();
+fn expect_type((expr, found): (&Expr, ValueType), wanted: ValueType, context: &str) -> Parsed<()> {
     if found == wanted {
         return Ok(());
     }
@@ -128,13 +134,14 @@ fn check_call(call: &mut Call, span: Span, text: &str) -> Parsed<()> {
         let Some(wanted) = function.args.get(i).or(function.args.last()) else {
             break;
         };
-        match &arg.kind {
+        let found = match &arg.kind {
             ExprKind::Vector(vector) if is_info && i == 1 => {
                 check_selector(vector, arg.span, true)?;
+                ValueType::Vector
             }
             _ => check(arg, text)?,
-        }
-        expect_type(arg, *wanted, &context)?;
+        };
+        expect_type((arg, found), *wanted, &context)?;
     }
     Ok(())
 }
@@ -190,10 +197,9 @@ fn check_info_labels(labels: &Expr, call_span: Span) -> Parsed<()> {
     }
 }
 
-fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Parsed<()> {
-    check(&mut binary.left, text)?;
-    check(&mut binary.right, text)?;
-    let (left, right) = (binary.left.value_type(), binary.right.value_type());
+fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Parsed<ValueType> {
+    let left = check(&mut binary.left, text)?;
+    let right = check(&mut binary.right, text)?;
     let op = binary.op;
     let at_operator = || operator_position(binary.left.span, text);
     if binary.returns_bool && !op.is_comparison() {
@@ -215,9 +221,14 @@ fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Parsed<()> {
         }
     }
     if left == ValueType::Vector && right == ValueType::Vector {
-        return check_set_operator(binary, span);
+        check_set_operator(binary, span)?;
+        return Ok(ValueType::Vector);
     }
-    check_scalar_sides(binary, span)
+    check_scalar_sides(binary, span)?;
+    Ok(match scalars {
+        true => ValueType::Scalar,
+        false => ValueType::Vector,
+    })
 }
 
 /// Where the operator behind the left side stands.

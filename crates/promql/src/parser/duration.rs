@@ -3,7 +3,7 @@
 //! After `offset` a number, a call or something negated in parentheses ends the duration, so that
 //! `foo offset -2 ^ 2` is a power of `foo offset -2`; anything else goes on as far as it can.
 
-use super::{Parsed, Parser, fail, span};
+use super::{NESTING_MAX, Parsed, Parser, fail, span};
 use crate::ast::{BinaryOp, Duration, DurationExpr, DurationKind, NumberLiteral, Span, UnaryOp};
 use crate::lexer::{Token, TokenKind, Word};
 
@@ -98,7 +98,7 @@ impl Parser<'_> {
             let left_height = self.height;
             let right = self.duration_operators_from(precedence + u8::from(op != BinaryOp::Pow))?;
             left = self.duration_binary(op, token, left, right)?;
-            self.built_on(left_height.max(self.height), left.span)?;
+            self.duration_built_on(left_height.max(self.height), left.span)?;
         }
     }
 
@@ -192,7 +192,7 @@ impl Parser<'_> {
             start: left.span.start,
             end: right.span.end,
         };
-        self.built_on(left_height.max(self.height), span)?;
+        self.duration_built_on(left_height.max(self.height), span)?;
         let kind = kind(Box::new(left), Box::new(right));
         Ok(DurationExpr { kind, span })
     }
@@ -216,11 +216,25 @@ impl Parser<'_> {
         if sign == UnaryOp::Plus {
             return Ok(operand);
         }
-        self.built_on(self.height, whole)?;
+        self.duration_built_on(self.height, whole)?;
         Ok(DurationExpr {
             kind: DurationKind::Negative(Box::new(operand)),
             span: whole,
         })
+    }
+
+    /// As [`Parser::built_on`]: nobody writes durations as high as expressions are.
+    fn duration_built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
+        if height >= NESTING_MAX {
+            return fail(
+                span.start as usize,
+                format!(
+                    "duration expression has too many operators: {} or more, limit {NESTING_MAX}",
+                    NESTING_MAX + 1
+                ),
+            );
+        }
+        self.built_on(height, span)
     }
 
     fn require_duration_expressions(&self, span: Span) -> Parsed<()> {

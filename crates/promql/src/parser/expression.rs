@@ -1,6 +1,6 @@
 //! Expressions: operators by precedence, calls, aggregations, parentheses, literals.
 
-use super::{Parsed, Parser, fail, span};
+use super::{LIST_ITEM_BYTES, NODE_BYTES, Parsed, Parser, fail, span};
 use crate::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, Grouping,
     Matching, Span, UnaryOp,
@@ -26,7 +26,7 @@ impl Parser<'_> {
 
     /// An expression whose outermost operators bind at least as tightly as `precedence_min`.
     fn operators_from(&mut self, precedence_min: u8) -> Parsed<Expr> {
-        self.nested(|parser| {
+        self.deeper(|parser| {
             let mut left = parser.signed()?;
             loop {
                 let token = parser.peek()?;
@@ -147,7 +147,7 @@ impl Parser<'_> {
             let operand = self.operand()?;
             return self.with_selector_modifiers(operand);
         };
-        let operand = self.operators_from(SIGN_OPERAND_PRECEDENCE)?;
+        let operand = self.nested(|parser| parser.operators_from(SIGN_OPERAND_PRECEDENCE))?;
         let whole = span(token.start, operand.span.end as usize);
         if let ExprKind::Number(mut literal) = operand.kind {
             if sign == UnaryOp::Minus {
@@ -163,6 +163,7 @@ impl Parser<'_> {
     fn operand(&mut self) -> Parsed<Expr> {
         let token = self.peek()?;
         self.height = 0;
+        self.reserve(NODE_BYTES + token.end - token.start)?;
         match token.kind {
             TokenKind::Number | TokenKind::Duration => {
                 self.next()?;
@@ -183,7 +184,7 @@ impl Parser<'_> {
 
     fn parentheses(&mut self) -> Parsed<Expr> {
         let open = self.next()?;
-        let inner = self.expression()?;
+        let inner = self.nested(Self::expression)?;
         let close = self.expect(TokenKind::RightParen)?;
         let whole = span(open.start, close.end);
         self.built_on(self.height, whole)?;
@@ -253,7 +254,7 @@ impl Parser<'_> {
         let mut height = 0;
         if self.take(TokenKind::RightParen)?.is_none() {
             loop {
-                args.push(self.expression()?);
+                args.push(self.nested(Self::expression)?);
                 height = height.max(self.height);
                 let Some(comma) = self.take(TokenKind::Comma)? else {
                     break;
@@ -357,6 +358,7 @@ impl Parser<'_> {
         self.within(open, "grouping opts", "\"(\"")?;
         let mut labels = Vec::new();
         while self.take(TokenKind::RightParen)?.is_none() {
+            self.reserve(LIST_ITEM_BYTES)?;
             labels.push(self.grouping_label()?);
             match self.peek()?.kind {
                 TokenKind::Comma => drop(self.next()?),

@@ -3,7 +3,7 @@
 //! The grammar lets these follow any expression; that they mean nothing elsewhere is a mistake
 //! with a text of its own.
 
-use super::{Failure, Parsed, Parser, fail, span};
+use super::{Failure, LIST_ITEM_BYTES, Parsed, Parser, fail, span};
 use crate::ast::{
     At, BinaryOp, Duration, Edges, Expr, ExprKind, MatrixSelector, Span, Subquery, UnaryOp,
     VectorSelector,
@@ -11,6 +11,7 @@ use crate::ast::{
 use crate::lexer::{Token, TokenKind, Word, unquote};
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::regex::reading_bytes;
 
 /// What is missing after `offset`.
 const OFFSET_EXPECTED: &str = "number, duration, step(), or range()";
@@ -70,6 +71,7 @@ impl Parser<'_> {
             if let Some(close) = self.take(TokenKind::RightBrace)? {
                 return Ok((matchers, span(open.start, close.end)));
             }
+            self.reserve(LIST_ITEM_BYTES)?;
             matchers.push(self.label_matcher()?);
             match self.peek()?.kind {
                 TokenKind::Comma => drop(self.next()?),
@@ -114,7 +116,12 @@ impl Parser<'_> {
             let name = self.text(token);
             return fail(token.start, format!("invalid label name: {name}"));
         };
-        new_matcher(token, &name, op, &unquote(self.text(value)))
+        let value = unquote(self.text(value));
+        self.reserve(match op {
+            MatchOp::Equal | MatchOp::NotEqual => 4 * value.len(),
+            MatchOp::Regex | MatchOp::NotRegex => value.len() + reading_bytes(&value),
+        })?;
+        new_matcher(token, &name, op, &value)
     }
 
     /// What follows an operand and belongs to it.

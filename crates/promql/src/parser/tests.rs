@@ -84,32 +84,84 @@ fn parse_mistake_in_several_lines_tells_line_and_column() {
     );
 }
 
+fn nest(open: &str, close: &str, n: u32) -> String {
+    format!("{}a{}", open.repeat(n as usize), close.repeat(n as usize))
+}
+
+fn chain(op: &str, operators: u32) -> String {
+    vec!["a"; operators as usize + 1].join(op)
+}
+
 #[test]
 fn parse_chains_and_nests_up_to_the_limits() {
-    let chain = |n: u32| vec!["a"; n as usize + 1].join(" or ");
-    assert!(parse(&chain(HEIGHT_MAX), Features::ALL).is_ok());
-    check_error(
-        &chain(HEIGHT_MAX + 1),
-        "1:1: parse error: expression has too many operators in a row, limit 1000",
-    );
-    let nest = |open: &str, close: &str, n: u32| {
-        format!("{}a{}", open.repeat(n as usize), close.repeat(n as usize))
-    };
-    assert!(parse(&nest("(", ")", NESTING_MAX - 1), Features::ALL).is_ok());
-    let deep = [
-        nest("(", ")", 100_000),
-        nest("-", "", 100_000),
-        nest("abs(", ")", 100_000),
-    ];
-    for text in deep {
-        let error = parse(&text, Features::ALL).unwrap_err().to_string();
-        assert!(
-            error.ends_with("expression nests too deeply, limit 200"),
-            "{error}"
-        );
+    for op in [" or ", " + ", " ^ ", " / on (b) group_left () "] {
+        assert!(parse(&chain(op, 10_000), Features::ALL).is_ok(), "{op}");
     }
-    let window = format!("a[{}1m{}]", "(".repeat(100_000), ")".repeat(100_000));
-    assert!(parse(&window, Features::ALL).is_err());
+    let too_many = "expression has too many operators in a row: 11001 or more, limit 11000";
+    let error = format!("1:1: parse error: {too_many}");
+    check_error(&chain(" or ", HEIGHT_MAX + 1), &error);
+    for op in [" or ", " ^ "] {
+        let error = parse(&chain(op, 100_000), Features::ALL).unwrap_err();
+        assert!(error.to_string().ends_with(too_many), "{op}: {error}");
+    }
+    for (open, close) in [("(", ")"), ("-", ""), ("abs(", ")"), ("sum(", ")")] {
+        assert!(parse(&nest(open, close, NESTING_MAX), Features::ALL).is_ok());
+        let error = parse(&nest(open, close, 100_000), Features::ALL).unwrap_err();
+        let wanted = "expression nests too deeply: 1001 levels, limit 1000";
+        assert!(error.to_string().ends_with(wanted), "{open}: {error}");
+    }
+    let window = |n: usize| format!("a[{}1m{}]", "(".repeat(n), ")".repeat(n));
+    assert!(parse(&window(300), Features::ALL).is_ok());
+    assert!(parse(&window(100_000), Features::ALL).is_err());
+    let window = |n: usize| format!("a[{}]", vec!["1m"; n].join("+"));
+    assert!(parse(&window(900), Features::ALL).is_ok());
+    let error = parse(&window(100_000), Features::ALL).unwrap_err();
+    let wanted = "duration expression has too many operators: 1001 or more, limit 1000";
+    assert!(error.to_string().ends_with(wanted), "{error}");
+}
+
+#[test]
+fn parse_of_high_trees_gives_trees_that_are_printed_and_copied() {
+    let texts = [
+        chain(" or ", 10_000),
+        chain(" ^ ", 10_000),
+        nest("-(", ")", 500),
+        nest("abs(", ")", 1000),
+        nest("max_over_time(", "[1m:10s])", 999),
+        format!("sum({})", chain(" + ", 9_000)),
+    ];
+    for text in texts {
+        let shown = &text[..20];
+        let tree = parse(&text, Features::ALL).unwrap();
+        assert_eq!(tree.to_string(), text, "{shown}");
+        let copy = tree.clone();
+        drop(tree);
+        let mut nodes = 0;
+        copy.visit(&mut |_| nodes += 1);
+        assert!(nodes >= 1000, "{shown}: {nodes}");
+    }
+    let tree = parse(&chain(" or ", 1_500), Features::ALL).unwrap();
+    let lines = pretty(&tree, &mut unlimited()).unwrap();
+    assert_eq!(lines.lines().count(), 2 * 1_500 + 1 - 2 * 19);
+    let mut little = Budget::new("query", 1 << 20).hold();
+    let error = pretty(&tree, &mut little).unwrap_err();
+    assert!(error.message.starts_with("query memory limit reached"));
+}
+
+#[test]
+fn parse_without_memory_for_the_tree_is_refused() {
+    let mut memory = Budget::new("query", 100_000).hold();
+    let texts = [
+        chain(" or ", 1_000),
+        format!("{{a=~\"{}\"}}", "b|".repeat(1_000)),
+        format!("{{{}}}", vec!["a=\"b\""; 1_000].join(",")),
+        format!("sum by ({}) (a)", vec!["b"; 1_000].join(",")),
+    ];
+    for text in texts {
+        let error = parse_within(&text, Features::ALL, &mut memory).unwrap_err();
+        assert!(matches!(error, QueryError::Limited(_)), "{error:?}");
+        memory.shrink_to(0);
+    }
 }
 
 #[test]
@@ -241,7 +293,8 @@ fn fuzz_parse(bytes: &[u8]) {
     // Printed, a window below a millisecond is none at all.
     if !has_window_of_zero(&tree) {
         assert_round_trip(&tree, &text);
-        assert_same(&tree, &pretty(&tree), &text);
+        let lines = pretty(&tree, &mut unlimited()).unwrap();
+        assert_same(&tree, &lines, &text);
     }
     let context = DurationContext {
         step_ns: 15_000_000_000,

@@ -20,6 +20,7 @@
 
 use super::{Node, NodeKind, Selector};
 use crate::ast::{AggregateOp, BinaryOp, Grouping, Matching, Span, ValueType};
+use crate::depth::deeper;
 use crate::eval::elementwise::float_function;
 use crate::functions::FunctionId;
 use firn_model::sample::TimestampMs;
@@ -63,7 +64,7 @@ pub(super) fn mark(node: &mut Node) {
 fn selectors(node: &Node) -> usize {
     match &node.kind {
         NodeKind::Vector(_) | NodeKind::Matrix(..) => 1,
-        _ => node.children().into_iter().map(selectors).sum(),
+        _ => deeper(|| node.children().into_iter().map(selectors).sum()),
     }
 }
 
@@ -122,11 +123,17 @@ struct Classes<'a> {
 struct Part<'a> {
     node: &'a Node,
     class: u32,
+    /// Whether rows are made as they are asked for: see [`is_stream`].
+    is_stream: bool,
     children: Vec<Part<'a>>,
 }
 
 impl<'a> Classes<'a> {
     fn classify(&mut self, node: &'a Node, outer: u32) -> Part<'a> {
+        deeper(|| self.classify_here(node, outer))
+    }
+
+    fn classify_here(&mut self, node: &'a Node, outer: u32) -> Part<'a> {
         let is_vector = node.value_type == ValueType::Vector;
         let grid = match node.is_invariant && is_vector {
             true => self.first_of(outer),
@@ -162,6 +169,7 @@ impl<'a> Classes<'a> {
         Part {
             node,
             class: *self.known.entry(key).or_insert(next),
+            is_stream: is_stream(node, &children),
             children,
         }
     }
@@ -229,10 +237,10 @@ impl Part<'_> {
         need.is_kept |= match &self.node.kind {
             NodeKind::Call(function, _) if function.id == FunctionId::Scalar => true,
             _ if self.node.value_type != ValueType::Vector => false,
-            _ => consumer == Consumer::Rows || !is_stream(self.node),
+            _ => consumer == Consumer::Rows || !self.is_stream,
         };
         for (at, child) in self.children.iter().enumerate() {
-            child.survey(consumer_of(self.node, at, consumer), needs);
+            deeper(|| child.survey(consumer_of(self.node, at, consumer), needs));
         }
     }
 
@@ -245,7 +253,7 @@ impl Part<'_> {
         }
         for (at, child) in self.children.iter().enumerate() {
             if !is_looked_at_only(self.node, at) {
-                child.count(needs);
+                deeper(|| child.count(needs));
             }
         }
     }
@@ -253,7 +261,16 @@ impl Part<'_> {
     /// The classes of all nodes, parents first.
     fn list(&self, into: &mut Vec<u32>) {
         into.push(self.class);
-        self.children.iter().for_each(|child| child.list(into));
+        deeper(|| self.children.iter().for_each(|child| child.list(into)));
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let children = std::mem::take(&mut self.children);
+        if !children.is_empty() {
+            deeper(|| drop(children));
+        }
     }
 }
 
@@ -286,19 +303,16 @@ fn is_looked_at_only(parent: &Node, child: usize) -> bool {
 }
 
 /// Whether rows are made as they are asked for, from samples or from rows of another stream.
-fn is_stream(node: &Node) -> bool {
+fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
     match &node.kind {
         NodeKind::Vector(_) => true,
         NodeKind::Call(function, _) if function.args.contains(&ValueType::Matrix) => {
             function.id != FunctionId::AbsentOverTime
         }
         _ if works_on_rows(node) => {
-            let children = node.children();
-            let is_vector = |child: &&&Node| child.value_type == ValueType::Vector;
-            children
-                .iter()
-                .find(is_vector)
-                .is_some_and(|c| is_stream(c))
+            let mut children = children.iter();
+            let first = children.find(|child| child.node.value_type == ValueType::Vector);
+            first.is_some_and(|child| child.is_stream)
         }
         _ => false,
     }
@@ -342,14 +356,14 @@ impl Marking {
         let need = &self.needs[class as usize];
         if !need.is_evaluated_once() || need.uses < 2 {
             for child in node.children_mut() {
-                self.mark(child, next, around.as_deref_mut());
+                deeper(|| self.mark(child, next, around.as_deref_mut()));
             }
             return;
         }
         let mut places = vec![0];
         let span = numbered(start, &mut places);
         for child in node.children_mut() {
-            self.mark(child, next, Some(&mut places));
+            deeper(|| self.mark(child, next, Some(&mut places)));
         }
         if let Some(around) = around {
             for place in &mut places[1..] {

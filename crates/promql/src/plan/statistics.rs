@@ -6,6 +6,7 @@
 
 use super::{Node, NodeKind};
 use crate::ast::BinaryOp;
+use crate::depth::deeper;
 use crate::functions::FunctionId;
 
 /// Marks the selectors under `node`.
@@ -16,6 +17,10 @@ pub(super) fn mark(node: &mut Node) {
 /// `counted`: below a function that asks for count or sum. `needs_buckets`: below something that
 /// needs all buckets, however far above; that wins.
 fn walk(node: &mut Node, counted: bool, needs_buckets: bool) {
+    deeper(|| walk_here(node, counted, needs_buckets));
+}
+
+fn walk_here(node: &mut Node, counted: bool, needs_buckets: bool) {
     match &mut node.kind {
         NodeKind::Number(_) | NodeKind::Text(_) => {}
         NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {

@@ -1,65 +1,160 @@
 //! The form over several lines of `format_query`: what is longer than a line's width is split, two
 //! spaces of indent a level.
+//!
+//! A chain of operators is a tree as high, so that the indents of a long one add up to many times
+//! its text: what is written is reserved before.
 
 use super::{AggregateHead, BinaryHead, SubquerySuffix};
 use crate::ast::{Expr, ExprKind};
+use crate::depth::deeper;
+use firn_model::budget::Reservation;
+use firn_model::error::Error;
+use std::fmt::{self, Write};
 
 /// Bytes of a node's one-line form above which it is split.
 const LINE_BYTES_MAX: usize = 100;
 
+/// Operators, signs and parentheses above which that is certain: each takes a byte at least.
+const LINE_LEVELS_MAX: usize = LINE_BYTES_MAX;
+
 const INDENT: &str = "  ";
 
-/// The expression over as many lines as it takes to keep them short.
-pub fn pretty(expr: &Expr) -> String {
-    write_pretty(expr, 0)
+/// The expression over as many lines as it takes to keep them short. Adds to `memory` what the text
+/// takes, or fails with [`firn_model::error::ErrorKind::Limited`].
+pub fn pretty(expr: &Expr, memory: &mut Reservation) -> Result<String, Error> {
+    let out = String::new();
+    let mut printer = Printer { out, memory };
+    printer.write(expr, 0)?;
+    Ok(printer.out)
 }
 
-fn write_pretty(expr: &Expr, level: usize) -> String {
-    let indent = INDENT.repeat(level);
-    if let ExprKind::Unary(op, inner) = &expr.kind {
-        let inner = write_pretty(inner, level);
-        return format!("{indent}{}{}", op.as_str(), inner.trim());
+struct Printer<'m> {
+    out: String,
+    memory: &'m mut Reservation,
+}
+
+impl Printer<'_> {
+    fn push(&mut self, text: &str) -> Result<(), Error> {
+        // The text may have room for as much again.
+        self.memory.grow(2 * text.len())?;
+        self.out.push_str(text);
+        Ok(())
     }
-    let line = expr.to_string();
-    let is_long = line.len() > LINE_BYTES_MAX;
-    match &expr.kind {
-        // As upstream, which forgets the indent here.
-        ExprKind::Subquery(_) if !is_long => line,
-        _ if !is_long => format!("{indent}{line}"),
-        ExprKind::Subquery(subquery) => {
-            let inner = write_pretty(&subquery.expr, level);
-            format!("{inner}{}", SubquerySuffix(subquery))
+
+    fn indent(&mut self, level: usize) -> Result<(), Error> {
+        (0..level).try_for_each(|_| self.push(INDENT))
+    }
+
+    fn write(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
+        deeper(|| self.write_here(expr, level))
+    }
+
+    fn write_here(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
+        if let ExprKind::Unary(op, inner) = &expr.kind {
+            self.indent(level)?;
+            self.push(op.as_str())?;
+            let start = self.out.len();
+            self.write(inner, level)?;
+            let indent = self.out.len() - start - self.out[start..].trim_start().len();
+            self.out.drain(start..start + indent);
+            self.out.truncate(self.out.trim_end().len());
+            return Ok(());
         }
-        ExprKind::Call(call) => {
-            let args: Vec<String> = call
-                .args
-                .iter()
-                .map(|arg| write_pretty(arg, level + 1))
-                .collect();
-            format!(
-                "{indent}{}(\n{}\n{indent})",
-                call.function.name,
-                args.join(",\n")
-            )
-        }
-        ExprKind::Aggregate(aggregate) => {
-            let mut out = format!("{indent}{}(\n", AggregateHead(aggregate));
-            if let Some(param) = &aggregate.param {
-                out.push_str(&write_pretty(param, level + 1));
-                out.push_str(",\n");
+        match (short_line(expr), &expr.kind) {
+            // As upstream, which forgets the indent here.
+            (Some(line), ExprKind::Subquery(_)) => self.push(&line),
+            (Some(line), _) => {
+                self.indent(level)?;
+                self.push(&line)
             }
-            out.push_str(&write_pretty(&aggregate.expr, level + 1));
-            format!("{out}\n{indent})")
+            (None, _) => self.split(expr, level),
         }
-        ExprKind::Binary(binary) => format!(
-            "{}\n{indent}{}\n{}",
-            write_pretty(&binary.left, level + 1),
-            BinaryHead(binary),
-            write_pretty(&binary.right, level + 1)
-        ),
-        ExprKind::Paren(inner) => {
-            format!("{indent}(\n{}\n{indent})", write_pretty(inner, level + 1))
+    }
+
+    /// Writes what does not fit a line.
+    fn split(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
+        match &expr.kind {
+            ExprKind::Subquery(subquery) => {
+                self.write(&subquery.expr, level)?;
+                self.push(&SubquerySuffix(subquery).to_string())
+            }
+            ExprKind::Call(call) => {
+                self.open(call.function.name, level)?;
+                for (at, arg) in call.args.iter().enumerate() {
+                    self.push(if at == 0 { "" } else { ",\n" })?;
+                    self.write(arg, level + 1)?;
+                }
+                self.close(level)
+            }
+            ExprKind::Aggregate(aggregate) => {
+                self.open(&AggregateHead(aggregate).to_string(), level)?;
+                if let Some(param) = &aggregate.param {
+                    self.write(param, level + 1)?;
+                    self.push(",\n")?;
+                }
+                self.write(&aggregate.expr, level + 1)?;
+                self.close(level)
+            }
+            ExprKind::Binary(binary) => {
+                self.write(&binary.left, level + 1)?;
+                self.push("\n")?;
+                self.indent(level)?;
+                self.push(&BinaryHead(binary).to_string())?;
+                self.push("\n")?;
+                self.write(&binary.right, level + 1)
+            }
+            ExprKind::Paren(inner) => {
+                self.open("", level)?;
+                self.write(inner, level + 1)?;
+                self.close(level)
+            }
+            _ => {
+                self.indent(level)?;
+                self.push(&expr.to_string())
+            }
         }
-        _ => format!("{indent}{line}"),
+    }
+
+    fn open(&mut self, head: &str, level: usize) -> Result<(), Error> {
+        self.indent(level)?;
+        self.push(head)?;
+        self.push("(\n")
+    }
+
+    fn close(&mut self, level: usize) -> Result<(), Error> {
+        self.push("\n")?;
+        self.indent(level)?;
+        self.push(")")
+    }
+}
+
+/// The one-line form, if it fits a line.
+fn short_line(expr: &Expr) -> Option<String> {
+    let mut inner = Some(expr);
+    for _ in 0..=LINE_LEVELS_MAX {
+        inner = inner.and_then(|expr| match &expr.kind {
+            ExprKind::Binary(binary) => Some(&binary.left),
+            ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => Some(inner),
+            _ => None,
+        });
+    }
+    if inner.is_some() {
+        return None;
+    }
+    let mut line = Line(String::new());
+    write!(line, "{expr}").ok()?;
+    Some(line.0)
+}
+
+/// A text that ends where a line does.
+struct Line(String);
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LINE_BYTES_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
     }
 }

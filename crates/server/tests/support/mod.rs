@@ -248,13 +248,19 @@ impl Engine for FakeEngine {
         })
     }
 
-    fn selector(&self, text: &str) -> Result<Vec<Matcher>, String> {
-        firn_promql::parser::parse_selector(text).map_err(|e| e.to_string())
+    fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError> {
+        firn_promql::parser::parse_selector_within(text, memory)
     }
 
-    fn format(&self, text: &str, _features: Features) -> Result<String, String> {
+    fn format(
+        &self,
+        text: &str,
+        _features: Features,
+        _memory: &mut Reservation,
+    ) -> Result<String, QueryError> {
+        let nothing = "1:1: parse error: no expression found in input";
         match text {
-            "" => Err("1:1: parse error: no expression found in input".into()),
+            "" => Err(QueryError::Parse(nothing.into())),
             text => Ok(text.replace(',', ",\n")),
         }
     }

@@ -295,4 +295,8 @@ impl Origin for Paired {
     fn drops_name(&self, _pair: usize) -> bool {
         self.drops_name
     }
+
+    fn height(&self) -> u32 {
+        1 + self.many.0.height().max(self.one.0.height())
+    }
 }
