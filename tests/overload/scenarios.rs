@@ -342,7 +342,7 @@ fn nesting(asking: &Asking) {
 fn patterns(asking: &Asking) {
     let hostile = [
         r"\\pL{1000}1".to_owned(),
-        format!("({})-.*", vec![r"\\pL{300}"; 10].join("|")),
+        format!("({})-.*", [r"\\pL{300}"; 10].join("|")),
         ".{1000}".repeat(100),
         (0..50_000).map(|n| format!("pod-{n}|")).collect::<String>() + "x.y",
     ];

@@ -40,7 +40,7 @@ pub const HEIGHT_MAX: u32 = 10_000 + NESTING_MAX;
 pub const NESTING_MAX: u32 = 1000;
 
 /// What a node takes: in the tree, in its plan, and while equal parts of the plan are looked for.
-const NODE_BYTES: usize = 1024;
+const NODE_BYTES: usize = 768;
 
 /// What a matcher or a label of a list takes besides its text.
 const LIST_ITEM_BYTES: usize = 256;

@@ -15,9 +15,23 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
 /// Appends a string as Go's `encoding/json` does: HTML's special characters and the JavaScript line
 /// separators are escaped too.
 pub(crate) fn push_html_string(out: &mut Vec<u8>, text: &[u8]) {
-    let is_special =
-        |b| b < 0x20 || matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&') || b == LINE_SEPARATOR_LEAD;
-    push_escaped(out, text, is_special, true);
+    push_escaped(out, text, is_html_special, true);
+}
+
+/// The most that [`push_html_string`] writes, and what stands around it in a document.
+pub(crate) fn html_string_bytes_max(text: &[u8]) -> usize {
+    const AROUND_BYTES: usize = 64;
+    let more = |b: &u8| match b {
+        b'\n' | b'"' | b'\\' => 1,
+        // `\u003c`, or U+FFFD for a byte that is not UTF-8.
+        b if is_html_special(*b) || *b >= 0x80 => 5,
+        _ => 0,
+    };
+    AROUND_BYTES + text.len() + text.iter().map(more).sum::<usize>()
+}
+
+fn is_html_special(b: u8) -> bool {
+    b < 0x20 || matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&') || b == LINE_SEPARATOR_LEAD
 }
 
 /// The first byte of U+2028 and U+2029 in UTF-8.
@@ -196,6 +210,30 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn push_html_string_writes_no_more_than_it_may() {
+        for part in [
+            "a",
+            "\n",
+            "\"",
+            "\\",
+            "<",
+            "\u{1}",
+            "\u{2028}",
+            "é",
+            "\u{1f600}",
+        ] {
+            let long = part.repeat(1000);
+            let mut out = Vec::new();
+            push_html_string(&mut out, long.as_bytes());
+            let max = html_string_bytes_max(long.as_bytes());
+            assert!(out.len() <= max, "{part:?}: {} bytes of {max}", out.len());
+        }
+        let mut out = Vec::new();
+        push_html_string(&mut out, &[0xff; 1000]);
+        assert!(out.len() <= html_string_bytes_max(&[0xff; 1000]));
     }
 
     #[test]

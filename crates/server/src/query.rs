@@ -86,15 +86,16 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
         let mut memory = app.query_budget().hold();
         let features = app.parts.query.features;
         let text = app.parts.engine.format(&text, features, &mut memory)?;
-        // As a string of JSON, and once more in the document.
-        let document = 3 * text.len();
-        memory.grow(document).map_err(Failure::execution)?;
-        let mut data = Vec::new();
+        let bytes = json::html_string_bytes_max(text.as_bytes());
+        memory.grow(bytes).map_err(Failure::execution)?;
+        let mut data = Vec::with_capacity(bytes);
         json::push_html_string(&mut data, text.as_bytes());
-        Ok((data, memory))
+        drop(text);
+        memory.shrink_to(bytes);
+        memory.grow(bytes).map_err(Failure::execution)?;
+        Ok((document(&data, &Annotations::default()), memory))
     });
-    let (data, memory) = formatted.await?;
-    let text = document(&data, &Annotations::default());
+    let (text, memory) = formatted.await?;
     Ok(call.json(Text::new(text, memory)))
 }
 

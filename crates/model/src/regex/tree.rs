@@ -113,13 +113,18 @@ impl Node {
         }
     }
 
-    /// How many ranges its classes have, each as often as it stands there.
+    /// How many ranges its classes have, each as often as it may come in turn.
     pub fn ranges_count(&self) -> usize {
         match self {
             Node::Class(class) => class.ranges_count(),
-            Node::Repeat(node, _) | Node::Capture(node, _) => node.ranges_count(),
+            Node::Capture(node, _) => node.ranges_count(),
+            Node::Repeat(node, Repeat { min, max, .. }) => {
+                let times = max.unwrap_or(*min).max(1) as usize;
+                node.ranges_count().saturating_mul(times)
+            }
             Node::Concat(nodes) | Node::Alternation(nodes) => {
-                nodes.iter().map(Node::ranges_count).sum()
+                let counts = nodes.iter().map(Node::ranges_count);
+                counts.fold(0, usize::saturating_add)
             }
             _ => 0,
         }
