@@ -43,6 +43,8 @@ pub(super) struct StoreMetrics {
     /// Bytes of memory of chunks, index and tables.
     pub(super) chunk_memory: Gauge,
     pub(super) index_memory: Gauge,
+    /// About what series take that were born since the index was measured.
+    pub(super) newborn_memory: Gauge,
     pub(super) table_memory: Gauge,
 }
 
@@ -243,11 +245,12 @@ impl Store {
     }
 
     /// Memory by part, as of the last sweep.
-    fn memory(&self) -> [(&'static str, &Gauge); 4] {
+    fn memory(&self) -> [(&'static str, &Gauge); 5] {
         let m = &self.metrics;
         [
             ("chunks", &m.chunk_memory),
             ("index", &m.index_memory),
+            ("newborn", &m.newborn_memory),
             ("tables", &m.table_memory),
             ("pages", &self.sealed.cache.held_bytes),
         ]

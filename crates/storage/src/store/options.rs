@@ -83,6 +83,9 @@ pub struct StoreOptions {
     pub lateness_max_ms: i64,
     /// Series that the store holds at most.
     pub series_max: usize,
+    /// Bytes of memory of the head beyond which it takes no new series: series with long labels
+    /// take more than others.
+    pub head_bytes_max: usize,
     /// New series that are taken in an hour of data time; more are refused as beyond a limit.
     pub new_series: NewSeriesBudget,
     /// The window of data time that a page covers.
@@ -118,6 +121,7 @@ impl StoreOptions {
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,
+            head_bytes_max: usize::MAX,
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             is_jittered: true,

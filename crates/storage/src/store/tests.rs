@@ -164,6 +164,31 @@ fn store_append_beyond_series_max_refuses_new_series_only() {
 }
 
 #[test]
+fn store_append_beyond_head_bytes_max_refuses_new_series_only() {
+    let sim = sim::env(1);
+    let limited = StoreOptions {
+        head_bytes_max: 4_000,
+        ..options()
+    };
+    let store = open(&sim, limited);
+    let long = "x".repeat(1_000);
+    let names: Vec<String> = (0..8).map(|i| format!("{long}{i}")).collect();
+    let at = |time: i64| {
+        let mut next = Batch::default();
+        for name in &names {
+            let labels = Labels::from_pairs([("__name__", name.as_str())]);
+            next.push_series(labels.as_ref(), &[(time, 1.0)]);
+        }
+        next
+    };
+    for time in 1..4 {
+        let appended = append(&store, &at(time), ALWAYS);
+        assert_eq!(appended.stored, 3, "{:?}", rejections(&appended));
+        assert_eq!(rejections(&appended), [(Rejection::SeriesLimit, 5, time)]);
+    }
+}
+
+#[test]
 fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
     const HOUR: i64 = 3_600_000;
     let sim = sim::env(1);

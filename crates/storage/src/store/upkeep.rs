@@ -139,6 +139,7 @@ impl Store {
             self.sealed.cache.forget_idle(newest);
             let bytes = self.index.memory_bytes();
             self.metrics.index_memory.set(bytes as i64);
+            self.metrics.newborn_memory.set(0);
         }
     }
 

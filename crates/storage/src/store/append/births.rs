@@ -21,13 +21,19 @@ use firn_model::error::Error;
 /// The label by which budgets of new series are told apart.
 const JOB: &str = "job";
 
+/// What a new series takes in the index besides its labels, about.
+const INDEXED_BYTES: usize = 128;
+
 /// Births of one batch, while it is alone in the index.
 struct Nursery<'a> {
     births: Births<'a>,
     /// Slots from here on are new; one below is of a series that returns.
     first_new: u32,
-    /// How many more series the head takes.
+    /// How many more series the head takes, and of how many bytes.
     room: usize,
+    room_bytes: usize,
+    /// About what those take that were born.
+    born_bytes: usize,
     born: u64,
     refused: u64,
 }
@@ -80,12 +86,18 @@ impl Store {
             first_new: births.next_slot(),
             births,
             room: self.room_for_series(),
+            room_bytes: self
+                .options
+                .head_bytes_max
+                .saturating_sub(self.memory_bytes()),
+            born_bytes: 0,
             born: 0,
             refused: 0,
         };
         self.reserve(scratch);
         self.index_unborn(scratch, batch, &mut nursery);
         self.settle(scratch, &nursery);
+        self.metrics.newborn_memory.add(nursery.born_bytes as i64);
         self.metrics.born_series.add(nursery.born);
         self.metrics.refused_series.add(nursery.refused);
     }
@@ -139,7 +151,9 @@ impl Store {
     ) -> Option<u32> {
         let labels = batch.series(i).labels;
         let job = labels.get(JOB);
-        if nursery.room == 0 || !newcomers.admit(self.options.new_series, job) {
+        let bytes = nursery.born_bytes + labels.as_bytes().len() + INDEXED_BYTES;
+        let has_room = nursery.room > 0 && bytes <= nursery.room_bytes;
+        if !has_room || !newcomers.admit(self.options.new_series, job) {
             nursery.refused += 1;
             return None;
         }
@@ -147,7 +161,10 @@ impl Store {
         let slot = nursery.births.add(labels, place).ok()?;
         nursery.room -= 1;
         match slot >= nursery.first_new {
-            true => nursery.born += 1,
+            true => {
+                nursery.born += 1;
+                nursery.born_bytes = bytes;
+            }
             false => newcomers.take_back(job),
         }
         Some(slot)
