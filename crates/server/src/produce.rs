@@ -16,7 +16,6 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use http_body::Frame;
 use std::convert::Infallible;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -77,12 +76,8 @@ pub(crate) enum Encoding {
 
 impl Encoding {
     /// The first encoding named by the client that is known here, as upstream chooses; weights are
-    /// not read. None for a client of this machine: it would wait for a compressor that is slower
-    /// than the way to it (`docs/adr/0050`).
+    /// not read.
     pub(crate) fn of_request(request: &Request) -> Self {
-        if is_local(request) {
-            return Encoding::Identity;
-        }
         let accepted = request.headers().get(header::ACCEPT_ENCODING);
         let accepted = accepted
             .and_then(|value| value.to_str().ok())
@@ -94,16 +89,6 @@ impl Encoding {
         });
         known.unwrap_or(Encoding::Identity)
     }
-}
-
-/// Whether the answer goes no further than this machine, as far as the request tells.
-fn is_local(request: &Request) -> bool {
-    const FORWARDED: [&str; 3] = ["forwarded", "via", "x-forwarded-for"];
-    let peer = request.extensions().get::<SocketAddr>();
-    let is_forwarded = FORWARDED
-        .iter()
-        .any(|name| request.headers().contains_key(*name));
-    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) && !is_forwarded
 }
 
 /// A 200 with what `source` renders. An answer that fits in one piece has a length; a longer one
@@ -291,40 +276,9 @@ mod tests {
             ("br,gzip", Encoding::Gzip),
         ];
         for (accepted, want) in cases {
-            let request = request(accepted, None);
+            let request = Request::get("/").header(header::ACCEPT_ENCODING, accepted);
+            let request = request.body(Body::empty()).unwrap();
             assert_eq!(Encoding::of_request(&request), want, "{accepted}");
-        }
-    }
-
-    fn request(accepted: &str, peer: Option<&str>) -> Request {
-        let request = Request::get("/").header(header::ACCEPT_ENCODING, accepted);
-        let mut request = request.body(Body::empty()).unwrap();
-        if let Some(peer) = peer {
-            let peer: SocketAddr = peer.parse().unwrap();
-            request.extensions_mut().insert(peer);
-        }
-        request
-    }
-
-    #[test]
-    fn answer_that_stays_on_this_machine_is_not_compressed() {
-        let cases = [
-            ("127.0.0.1:5000", None, Encoding::Identity),
-            ("[::1]:5000", None, Encoding::Identity),
-            ("[::ffff:127.0.0.1]:5000", None, Encoding::Identity),
-            ("10.1.2.3:5000", None, Encoding::Gzip),
-            ("127.0.0.1:5000", Some("x-forwarded-for"), Encoding::Gzip),
-            ("127.0.0.1:5000", Some("forwarded"), Encoding::Gzip),
-            ("127.0.0.1:5000", Some("via"), Encoding::Gzip),
-        ];
-        for (peer, forwarded, want) in cases {
-            let mut request = request("gzip", Some(peer));
-            if let Some(name) = forwarded {
-                let somebody = HeaderValue::from_static("somebody");
-                request.headers_mut().insert(name, somebody);
-            }
-            let encoding = Encoding::of_request(&request);
-            assert_eq!(encoding, want, "{peer} {forwarded:?}");
         }
     }
 }
