@@ -1,9 +1,11 @@
-//! How much memory there is for the process: the cgroup's limit, or the machine's.
+//! How much memory there is for the process: the least of what the machine has, the cgroup may use,
+//! and the process may address (`ulimit -v`).
 //!
 //! Facts are from the kernel's `cgroup-v2.rst` and `cgroup-v1/memory.rst`: a limit of any ancestor
 //! binds, `max` (v2) or a number near 2^63 (v1) is none.
 
 use crate::config::MemoryLimit;
+use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
 /// What is assumed where neither the cgroup nor `/proc` tells: small enough for any machine of
@@ -15,25 +17,24 @@ pub fn limit_bytes(limit: MemoryLimit) -> u64 {
     match limit {
         MemoryLimit::Bytes(bytes) => bytes,
         MemoryLimit::Percent(percent) => {
-            let available = available_bytes(Path::new("/"));
+            let address_space = getrlimit(Resource::As).current;
+            let available = available_bytes(Path::new("/"), address_space);
             (available as f64 * percent / 100.0) as u64
         }
     }
 }
 
-/// The memory that the process may use, as the files below `root` tell.
-fn available_bytes(root: &Path) -> u64 {
+/// The memory that the process may use, as the files below `root` tell, and how much it may
+/// address.
+fn available_bytes(root: &Path, address_space: Option<u64>) -> u64 {
     let machine = machine_bytes(root);
     let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let group = groups
         .lines()
         .filter_map(|line| group_limit_bytes(root, line))
         .min();
-    match (machine, group) {
-        (Some(machine), Some(group)) => machine.min(group),
-        (Some(bytes), None) | (None, Some(bytes)) => bytes,
-        (None, None) => UNKNOWN_BYTES,
-    }
+    let limits = [machine, group, address_space];
+    limits.into_iter().flatten().min().unwrap_or(UNKNOWN_BYTES)
 }
 
 fn machine_bytes(root: &Path) -> Option<u64> {
@@ -76,20 +77,25 @@ mod tests {
 
     const MEMINFO: &str = "MemTotal:       16000 kB\nMemFree:  1 kB\n";
 
-    fn check(files: &[(&str, &str)], want_bytes: u64) {
+    fn check(files: &[(&str, &str)], address_space: Option<u64>, want_bytes: u64) {
         let root = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = root.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        assert_eq!(available_bytes(root.path()), want_bytes, "{files:?}");
+        let got = available_bytes(root.path(), address_space);
+        assert_eq!(got, want_bytes, "{files:?} {address_space:?}");
     }
 
     #[test]
     fn memory_available_is_the_smallest_limit_that_binds() {
-        check(&[], UNKNOWN_BYTES);
-        check(&[("proc/meminfo", MEMINFO)], 16_384_000);
+        check(&[], None, UNKNOWN_BYTES);
+        check(&[], Some(4096), 4096);
+        let machine = ("proc/meminfo", MEMINFO);
+        check(&[machine], None, 16_384_000);
+        check(&[machine], Some(8_000_000), 8_000_000);
+        check(&[machine], Some(u64::MAX - 1), 16_384_000);
         let v2 = ("proc/self/cgroup", "0::/a/b\n");
         check(
             &[
@@ -98,6 +104,7 @@ mod tests {
                 ("sys/fs/cgroup/a/b/memory.max", "max\n"),
                 ("sys/fs/cgroup/a/memory.max", "4096000\n"),
             ],
+            Some(5_000_000),
             4_096_000,
         );
         check(
@@ -106,6 +113,7 @@ mod tests {
                 v2,
                 ("sys/fs/cgroup/a/b/memory.max", "9223372036854771712\n"),
             ],
+            None,
             16_384_000,
         );
         check(
@@ -115,6 +123,7 @@ mod tests {
                 ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "8192\n"),
                 ("sys/fs/cgroup/memory/y/memory.limit_in_bytes", "1\n"),
             ],
+            None,
             8192,
         );
     }

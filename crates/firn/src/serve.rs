@@ -145,6 +145,13 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
     for key in &config.ignored {
         running::warn_of_ignored(key);
     }
+    if line.settings.enable_admin_api {
+        let flag = "web.enable-admin-api";
+        warn!(
+            flag,
+            "flag has no effect yet: HTTP can neither delete data nor end queries"
+        );
+    }
 }
 
 async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {

@@ -66,7 +66,8 @@ pub const FIRN: &[Key] = &[
     key("memory_limit", Text).explained(
         "60%",
         "Memory for ingestion, queries and caches together: a size (`4GB`) or a share of what the \
-         cgroup or the machine has (`60%`).",
+         cgroup or the machine has, or `ulimit -v` allows (`60%`). Every bound on memory is a \
+         share of it.",
     ),
     key("new_series_limit", Integer).explained(
         "0",

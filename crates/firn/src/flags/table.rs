@@ -105,7 +105,8 @@ pub const FLAGS: &[Flag] = &[
             s.web_config_file = Some(v.into());
             Ok(())
         },
-        "TLS and authentication of the listener, in Prometheus's format.",
+        "Not supported yet: Firn has neither TLS nor authentication, and does not start with \
+         this flag.",
     ),
     flag(
         "web.read-timeout",
@@ -151,7 +152,8 @@ pub const FLAGS: &[Flag] = &[
     switch(
         "web.enable-admin-api",
         |s, v| set(&mut s.enable_admin_api, Ok(v == "true")),
-        "Lets HTTP delete data and end queries.",
+        "Without effect yet, and named in a warning: there is nothing by which HTTP deletes \
+         data or ends queries.",
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
     ignored("web.remote-write-receiver.accepted-protobuf-messages", ""),
