@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-fn connect(server: &Server) -> TcpStream {
+/// A connection that says nothing yet.
+pub fn connect(server: &Server) -> TcpStream {
     let socket = TcpStream::connect(&server.address).expect("the server listens");
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     socket.set_write_timeout(Some(DEADLINE)).unwrap();
@@ -118,7 +119,7 @@ fn connections_by_the_thousand_leave_room_for_others() {
 }
 
 /// Raises the test's own limit of open files.
-fn allow_open_files(count: u64) {
+pub fn allow_open_files(count: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|now| now < count) {

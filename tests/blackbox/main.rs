@@ -18,6 +18,7 @@ mod profiles;
 mod raw;
 mod refusal;
 mod refused_samples;
+mod resources;
 mod scrape;
 
 use harness::http::Http;

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A group that is removed when it is dropped, after its process ended.
 pub struct Cage {
@@ -14,7 +15,9 @@ pub struct Cage {
 impl Cage {
     /// A group with a limit of `bytes`, if one can be made.
     pub fn new(bytes: usize) -> Option<Cage> {
-        let name = format!("firn-overload-{}", std::process::id());
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("firn-overload-{}-{number}", std::process::id());
         let versions = [
             ("/sys/fs/cgroup", "memory.max"),
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),

@@ -13,6 +13,7 @@
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod bodies;
 mod cage;
 #[path = "../harness/mod.rs"]
 // Each test program uses a part of the harness.

@@ -6,6 +6,7 @@
 mod check;
 mod config;
 mod console;
+mod descriptors;
 mod documentation;
 mod flags;
 mod logs;

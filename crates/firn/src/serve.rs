@@ -17,23 +17,24 @@ mod scraping;
 mod signals;
 
 use crate::config::{self, Config, ConfigError, JobFeatures, WalSync};
+use crate::descriptors::Descriptors;
 use crate::flags::{self, CommandLine, Request};
 use crate::pressure::Pressure;
 use crate::retention::Retention;
 use crate::settings::Settings;
 use crate::{console, documentation, logs, memory, process};
+use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::error::Error;
+use firn_model::shares::Shares;
 use firn_server::App;
 use firn_server::active::ActiveQueries;
 use firn_server::parts::Backend;
 use firn_storage::log::LogHealth;
-use firn_storage::store::{
-    BACKLOG_BYTES_MAX, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode,
-};
+use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -52,13 +53,16 @@ const TICK: Duration = Duration::from_secs(1);
 /// The feature without which exemplars are not kept.
 const EXEMPLAR_STORAGE: &str = "exemplar-storage";
 
-/// Memory that a series may take with its labels, its place in the index and its open chunk: three
-/// times what one with eleven labels takes. Half of the memory may be series, since queries may
-/// take the other half; when it is full, new series are refused and the old ones go on.
-const SERIES_BYTES: usize = 1 << 10;
+/// Memory that a series takes with its labels, its place in the index and its open chunk: a quarter
+/// more than one with eleven labels and eighty samples. When the share of the head is full, new
+/// series are refused and the old ones go on.
+const SERIES_BYTES: usize = 512;
 
-/// The least backlog of sealing that is borne: eight segments of the log.
-const BACKLOG_BYTES_MIN: u64 = 128 << 20;
+/// The log goes by segments: so many fit in its backlog.
+const BACKLOG_SEGMENTS: usize = 8;
+
+/// The least segment of the log: smaller ones cost a sync and a file each for little.
+const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Why the server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +80,8 @@ enum ServeError {
     },
     #[error("start threads: {0}")]
     Threads(std::io::Error),
+    #[error("raise the limit of open files: {0}")]
+    Descriptors(std::io::Error),
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
     #[error("a task failed: {0}")]
@@ -169,6 +175,7 @@ struct Node {
     options: StoreOptions,
     keeps_exemplars: bool,
     queries_max: usize,
+    descriptors: Descriptors,
     running: Arc<Running>,
     app: App,
     servers: Servers,
@@ -188,8 +195,9 @@ impl Node {
         let settings = &line.settings;
         let limit_bytes = memory::limit_bytes(config.memory_limit);
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        let shares = Shares::of(limit_bytes);
         let retention = Retention::of(line, &config);
-        let options = store_options(settings, &config, retention, limit_bytes);
+        let options = store_options(settings, &config, retention, &shares);
         info!(
             version = env!("CARGO_PKG_VERSION"),
             memory_limit_bytes = limit_bytes,
@@ -198,6 +206,7 @@ impl Node {
             "start"
         );
         retention.warn_if_unlimited();
+        let descriptors = raise_descriptors(settings)?;
         let env = real::env().map_err(ServeError::Threads)?;
         let memory = Budget::new("process", limit_bytes);
         let pressure = Arc::new(Pressure::new(limit_bytes));
@@ -209,6 +218,7 @@ impl Node {
         let (quit, quitting) = mpsc::channel(1);
         let app = App::new(parts::build(Sources {
             line,
+            connections_max: descriptors.connections,
             running: running.clone(),
             env: env.clone(),
             memory: memory.clone(),
@@ -226,6 +236,7 @@ impl Node {
             options,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
+            descriptors,
             running,
             app,
             servers,
@@ -246,13 +257,14 @@ impl Node {
         let pipeline = Arc::new(Pipeline::new(
             store.clone(),
             self.env.clock.clone(),
-            IngestLimits::default(),
+            IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         ));
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
             self.env.clock.clone(),
             &self.memory,
+            Places::new(self.descriptors.fetches),
             config::read_groups,
         ));
         if !self.running.is_built_in() {
@@ -334,12 +346,34 @@ impl Node {
     }
 }
 
+/// Raises the limit of open files, and says so; warns where it bounds what was asked for.
+fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
+    let (all, before) = Descriptors::raise().map_err(ServeError::Descriptors)?;
+    info!(
+        before,
+        limit = all.limit,
+        connections = all.connections.min(settings.connections_max),
+        scrape_connections = all.fetches,
+        "open files"
+    );
+    if all.connections < settings.connections_max {
+        warn!(
+            wanted = settings.connections_max,
+            limit = all.connections,
+            open_files = all.limit,
+            "fewer connections than --web.max-connections: raise the hard limit of open files"
+        );
+    }
+    Ok(all)
+}
+
 fn store_options(
     settings: &Settings,
     config: &Config,
     retention: Retention,
-    memory_bytes: usize,
+    shares: &Shares,
 ) -> StoreOptions {
+    let defaults = StoreOptions::new(&settings.data_dir);
     StoreOptions {
         sync: match config.wal_sync {
             WalSync::Always => SyncMode::Always,
@@ -347,7 +381,8 @@ fn store_options(
             WalSync::None => SyncMode::None,
         },
         retention_ms: retention.as_millis(),
-        series_max: memory_bytes / 2 / SERIES_BYTES,
+        series_max: shares.head / SERIES_BYTES,
+        head_bytes_max: shares.head,
         new_series: NewSeriesBudget {
             all: config.new_series.all.unwrap_or(usize::MAX),
             of_job: config.new_series.of_job.unwrap_or(usize::MAX),
@@ -356,14 +391,25 @@ fn store_options(
             true => config.exemplars_max,
             false => 0,
         },
-        backlog_bytes_max: backlog_bytes_max(memory_bytes),
+        // In the head what is not sealed takes about as many bytes as in the log: from half of the
+        // backlog on everything is sealed at once, which is when the share of the head is full.
+        backlog_bytes_max: defaults.backlog_bytes_max.min(2 * shares.head as u64),
+        log_segment_bytes: log_segment_bytes(defaults.log_segment_bytes, shares.head),
+        page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
         is_jittered: config.is_sealing_jittered,
         sealing: match config.seals_in_background {
             true => Sealing::Background,
             false => Sealing::WithWrites,
         },
-        ..StoreOptions::new(&settings.data_dir)
+        ..defaults
     }
+}
+
+/// Bytes of a segment of the log where `head` bytes may wait to be sealed: the usual ones, or as
+/// many as let some segments be closed, and removed, before the backlog is full.
+fn log_segment_bytes(usual: u64, head: usize) -> u64 {
+    let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
+    usual.min(fitting as u64)
 }
 
 /// Whether exemplars are kept, as far as the command line says.
@@ -372,12 +418,6 @@ fn keeps_exemplars(settings: &Settings) -> bool {
         .features
         .iter()
         .any(|name| name == EXEMPLAR_STORAGE)
-}
-
-/// Bytes of log that may wait to be sealed. In the head what is not sealed takes about as many, and
-/// half of the memory is for the head. A few segments in any case, since the log goes by segments.
-fn backlog_bytes_max(memory_bytes: usize) -> u64 {
-    (memory_bytes as u64 / 2).clamp(BACKLOG_BYTES_MIN, BACKLOG_BYTES_MAX)
 }
 
 async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ServeError> {

@@ -10,6 +10,7 @@
 
 mod auth;
 mod body;
+mod places;
 mod route;
 mod settings;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod transport;
 
 pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
+pub use places::Places;
 pub use settings::{
     Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret, TlsSettings,
     TlsVersion,
@@ -47,8 +49,14 @@ pub struct HttpClient {
 impl HttpClient {
     /// A client that behaves as `settings` say. Files are read when a request needs them.
     pub fn new(settings: HttpSettings) -> Self {
+        Self::within(Places::unlimited(), settings)
+    }
+
+    /// The same, whose connections take `places`.
+    pub fn within(places: Places, settings: HttpSettings) -> Self {
+        let (tls, proxy) = (&settings.tls, &settings.proxy);
         Self {
-            transport: Transport::new(&settings.tls, &settings.proxy, settings.enable_http2),
+            transport: Transport::new(tls, proxy, settings.enable_http2, places),
             authorizer: Authorizer::new(&settings.auth),
             settings,
         }

@@ -60,9 +60,14 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Starts a discovery that notifies `changed` of each new list. Must be called inside a tokio
-    /// runtime.
-    pub fn start(settings: &DiscoverySettings, read_yaml: ReadYaml, changed: Arc<Notify>) -> Self {
+    /// Starts a discovery that notifies `changed` of each new list, and reads none beyond
+    /// `bytes_max`. Must be called inside a tokio runtime.
+    pub fn start(
+        settings: &DiscoverySettings,
+        read_yaml: ReadYaml,
+        bytes_max: u64,
+        changed: Arc<Notify>,
+    ) -> Self {
         let published = Arc::new(Published {
             groups: Mutex::default(),
             changed,
@@ -74,7 +79,7 @@ impl Discovery {
                 None
             }
             DiscoverySettings::File { patterns, refresh } => {
-                let files = file::Files::new(patterns.clone(), read_yaml);
+                let files = file::Files::new(patterns.clone(), read_yaml, bytes_max);
                 Some(tokio::spawn(file::run(files, *refresh, to)))
             }
             DiscoverySettings::Http {
@@ -82,7 +87,7 @@ impl Discovery {
                 refresh,
                 client,
             } => {
-                let source = http::Source::new(url, *refresh, (**client).clone());
+                let source = http::Source::new(url, *refresh, (**client).clone(), bytes_max);
                 Some(tokio::spawn(http::run(source, to)))
             }
         };

@@ -1,49 +1,41 @@
 //! The write pipeline: from a body to samples that are durable.
 //!
 //! ```text
-//! admit (bytes in flight) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
-//!                                 ^-- labels of unknown series --'      and told in the log
+//! admit (room) -> prepare (room) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
+//!                                        ^-- labels of unknown series --'     and told in the log
 //! ```
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
-//! the memory of all requests together stays below one limit. When that is reached requests are
-//! turned away as [`ErrorKind::Unavailable`], which senders answer by trying again; a limit that a
-//! single request breaks is [`ErrorKind::Limited`] or [`ErrorKind::Invalid`], which they do not.
+//! the memory of all requests together stays below one limit, up to where they are in the log. When
+//! that is reached requests wait, and are turned away as [`ErrorKind::Unavailable`], which senders
+//! answer by trying again; a limit that a single request breaks is [`ErrorKind::Limited`] or
+//! [`ErrorKind::Invalid`], which they do not.
 
+mod room;
 #[cfg(test)]
 mod tests;
+
+pub use room::Admission;
 
 use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
 use crate::refusals::{Refusals, Sender};
 use firn_model::batch::{Batch, Source};
-use firn_model::budget::{Budget, Reservation};
+use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
+use room::Room;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-
-/// Decoders that wait for the next request: as many as decode at one time on a large machine.
-const SPARE_DECODERS_MAX: usize = 16;
-
-/// Memory that a waiting decoder may hold. A request of 2,000 samples takes 1.2 MiB; one that took
-/// much more is rare and gives its memory back.
-const SPARE_DECODER_BYTES_MAX: usize = 4 << 20;
-
-/// Bodies that wait for the next request: as many as are read at one time by a few busy senders.
-const SPARE_BODIES_MAX: usize = 16;
-
-/// Memory that a waiting body may hold: twice a request of 2,000 samples.
-const SPARE_BODY_BYTES_MAX: usize = 256 << 10;
 
 /// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
 const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -53,38 +45,11 @@ pub struct Pipeline {
     store: Arc<dyn Append>,
     clock: Arc<dyn Clock>,
     limits: IngestLimits,
-    in_flight: Budget,
+    room: Arc<Room>,
     spare_decoders: Mutex<Vec<Decoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     metrics: Arc<Metrics>,
     refusals: Arc<Refusals>,
-}
-
-/// The bytes of one body that may be read. Dropped when the request is done with.
-#[derive(Debug)]
-pub struct Admission {
-    reservation: Reservation,
-    limit: usize,
-}
-
-impl Admission {
-    /// Asks for `bytes` more, for a body that did not tell its length.
-    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        check_body(self.reservation.bytes().saturating_add(bytes), self.limit)?;
-        self.reservation.grow(bytes).map_err(turned_away)
-    }
-}
-
-fn check_body(bytes: usize, limit: usize) -> Result<(), Error> {
-    if bytes > limit {
-        let message = format!("body too large: {bytes} bytes, limit {limit}");
-        return Err(Error::new(ErrorKind::Limited, message));
-    }
-    Ok(())
-}
-
-fn turned_away(error: Error) -> Error {
-    Error::new(ErrorKind::Unavailable, error.message)
 }
 
 impl Pipeline {
@@ -95,15 +60,16 @@ impl Pipeline {
         limits: IngestLimits,
         memory: &Budget,
     ) -> Self {
-        let in_flight = memory.child("requests in flight", limits.in_flight_bytes_max);
+        let body_bytes_max = limits.wire.body_bytes_max;
+        let room = Room::new(memory, limits.in_flight_bytes_max, body_bytes_max);
         Self {
             store,
             clock,
             limits,
-            in_flight: in_flight.clone(),
+            metrics: Arc::new(Metrics::new(room.all.clone())),
+            room,
             spare_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
-            metrics: Arc::new(Metrics::new(in_flight)),
             refusals: Arc::default(),
         }
     }
@@ -118,17 +84,40 @@ impl Pipeline {
         self.metrics.clone()
     }
 
-    /// Allows `bytes` of a body to be read. Fails with [`ErrorKind::Limited`] if no body may be
-    /// that long, with [`ErrorKind::Unavailable`] if there is no room now.
-    pub fn admit(&self, bytes: usize) -> Result<Admission, Error> {
-        let limit = self.limits.wire.body_bytes_max;
-        check_body(bytes, limit)?;
-        match self.in_flight.reserve(bytes) {
-            Ok(reservation) => Ok(Admission { reservation, limit }),
-            Err(e) => {
-                self.metrics.requests_turned_away.inc();
-                Err(turned_away(e))
-            }
+    /// Allows `bytes` of a body to be read, once there is room. Fails with [`ErrorKind::Limited`]
+    /// if no body may be that long, with [`ErrorKind::Unavailable`] if there is no room for too
+    /// long.
+    pub async fn admit(&self, bytes: usize) -> Result<Admission, Error> {
+        self.count_turned_away(Admission::wait(&self.room, bytes).await)
+    }
+
+    /// Waits for room for the work on `body`. Fails as [`Pipeline::admit`] does, and for a body
+    /// that is not what a sender makes.
+    pub async fn prepare(&self, admission: &mut Admission, body: &[u8]) -> Result<(), Error> {
+        let outcome = match remote_write::message_bytes(body, &self.limits.wire) {
+            Ok(bytes) => admission.wait_to_prepare(bytes).await,
+            Err(e) => Err(e.into()),
+        };
+        self.count_refused(&outcome);
+        outcome
+    }
+
+    fn count_turned_away<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
+        if outcome
+            .as_ref()
+            .is_err_and(|e| e.kind == ErrorKind::Unavailable)
+        {
+            self.metrics.requests_turned_away.inc();
+        }
+        outcome
+    }
+
+    /// Counts a request that comes to nothing.
+    fn count_refused<T>(&self, outcome: &Result<T, Error>) {
+        match outcome {
+            Ok(_) => {}
+            Err(e) if e.kind == ErrorKind::Unavailable => self.metrics.requests_turned_away.inc(),
+            Err(_) => self.metrics.requests_invalid.inc(),
         }
     }
 
@@ -142,25 +131,22 @@ impl Pipeline {
 
     /// Decodes a remote-write 1.0 body that comes from `address` and hands its samples to the
     /// store. Computes on the calling thread; what is returned resolves when the samples are
-    /// durable.
+    /// durable. Room is taken now if [`Pipeline::prepare`] did not take it, and given back when they
+    /// are.
     pub fn remote_write(
         &self,
         tenant: &TenantId,
         address: Option<IpAddr>,
         body: &[u8],
+        admission: Admission,
     ) -> Result<PendingWrite, Error> {
-        let metrics = &self.metrics;
-        metrics.body_bytes.add(body.len() as u64);
+        self.metrics.body_bytes.add(body.len() as u64);
         let sender = Sender::Push {
             tenant: tenant.clone(),
             address,
         };
-        let pending = self.decode_and_append(tenant, sender, body);
-        match &pending {
-            Ok(_) => {}
-            Err(e) if e.kind == ErrorKind::Unavailable => metrics.requests_turned_away.inc(),
-            Err(_) => metrics.requests_invalid.inc(),
-        }
+        let pending = self.decode_and_append(tenant, sender, (body, admission));
+        self.count_refused(&pending);
         pending
     }
 
@@ -168,24 +154,21 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         sender: Sender,
-        body: &[u8],
+        (body, mut admission): (&[u8], Admission),
     ) -> Result<PendingWrite, Error> {
         let started = self.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
-        // The message, and the labels, which take no more than it does.
-        let mut memory = self
-            .in_flight
-            .reserve(message_bytes.saturating_mul(2))
-            .map_err(turned_away)?;
+        admission.prepare(message_bytes)?;
         let mut decoder = self.take_decoder();
         decoder.keep_exemplars(self.takes_exemplars());
-        let mut decoded = decoder.decode_within(body, Some(&mut memory))?;
+        let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
         let decoding = self.clock.monotonic().saturating_sub(started);
         let mut pending = self.append_from(tenant, sender, &mut decoded);
         if decoded.is_misread() {
             // Nothing of it was stored.
             drop(decoded);
-            decoded = decoder.decode_again(body, Some(&mut memory))?;
+            admission.forget_batch(message_bytes);
+            decoded = decoder.decode_again(body, admission.work.as_mut())?;
             let sender = pending.sender.clone();
             pending = self.append_from(tenant, sender, &mut decoded);
         }
@@ -197,6 +180,8 @@ impl Pipeline {
         pending.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
         pending.is_request = true;
         self.put_decoder(decoder);
+        admission.keep_for_log(message_bytes);
+        pending.admission = Some(admission);
         Ok(pending)
     }
 
@@ -252,6 +237,7 @@ impl Pipeline {
             is_request: false,
             sender,
             time_max: bounds.time_max,
+            admission: None,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             refusals: self.refusals.clone(),
@@ -276,7 +262,8 @@ impl Pipeline {
         body.clear();
         let spare = self.spare_bodies.lock();
         let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_BODIES_MAX && body.capacity() <= SPARE_BODY_BYTES_MAX {
+        let limits = self.limits.spare;
+        if spare.len() < limits.bodies && body.capacity() <= limits.body_bytes {
             spare.push(body);
         }
     }
@@ -296,7 +283,8 @@ impl Pipeline {
             .spare_decoders
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_DECODERS_MAX && decoder.memory_bytes() <= SPARE_DECODER_BYTES_MAX {
+        let limits = self.limits.spare;
+        if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
             spare.push(decoder);
         }
     }
@@ -318,6 +306,8 @@ pub struct PendingWrite {
     is_request: bool,
     sender: Sender,
     time_max: TimestampMs,
+    /// The room of the block until it is on the disk.
+    admission: Option<Admission>,
     started: Duration,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -333,6 +323,7 @@ impl PendingWrite {
     }
 
     fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
+        self.admission = None;
         let metrics = &self.metrics;
         let now = self.clock.monotonic();
         metrics

@@ -40,7 +40,7 @@ pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub use target::{Target, check_address};
 pub use view::{ActiveTarget, PoolView};
 
-use crate::client::Body;
+use crate::client::{Body, Places};
 use crate::discovery::ReadYaml;
 use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
@@ -103,15 +103,16 @@ struct Manner {
 }
 
 impl Scraping {
-    /// Nothing to scrape yet. `read_yaml` reads target files.
+    /// Nothing to scrape yet. Connections to targets take `places`; `read_yaml` reads target files.
     pub fn new(
         pipeline: Arc<Pipeline>,
         clock: Arc<dyn Clock>,
         memory: &Budget,
+        places: Places,
         read_yaml: ReadYaml,
     ) -> Self {
         Self {
-            resources: Arc::new(Resources::new(pipeline, clock, memory)),
+            resources: Arc::new(Resources::new(pipeline, clock, memory, places)),
             read_yaml,
             pools: Mutex::default(),
         }
@@ -134,6 +135,7 @@ impl Scraping {
                     let manner = Manner {
                         maker: Arc::new(http::HttpFetches::new(
                             &job.http,
+                            self.resources.places.clone(),
                             self.resources.bodies.clone(),
                         )),
                         begins_at_once: false,

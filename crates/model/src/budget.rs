@@ -1,7 +1,9 @@
 //! Memory that must be reserved before it is allocated.
 //!
 //! Budgets form a tree: a query's budget is a child of the budget of all queries, which is a child
-//! of the process's. A reservation counts in the whole chain or fails and counts nowhere.
+//! of the process's. A reservation counts in the whole chain or fails and counts nowhere. A share
+//! that was set aside counts in the chain too, and nobody above can refuse it: shares are chosen so
+//! that together they are no more than the whole ([`crate::shares`]).
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
@@ -18,26 +20,40 @@ struct Node {
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
     parent: Option<Budget>,
+    /// Whether the parent counts what is taken here and has no say.
+    is_set_aside: bool,
 }
 
 impl Budget {
     /// A budget of its own; `name` appears in the error when it runs out.
     pub fn new(name: &'static str, limit_bytes: usize) -> Self {
-        Self::with_parent(name, limit_bytes, None)
+        Self::with_parent(name, limit_bytes, None, false)
     }
 
     /// A budget inside this one: what it reserves counts here too.
     pub fn child(&self, name: &'static str, limit_bytes: usize) -> Self {
-        Self::with_parent(name, limit_bytes, Some(self.clone()))
+        Self::with_parent(name, limit_bytes, Some(self.clone()), false)
     }
 
-    fn with_parent(name: &'static str, limit_bytes: usize, parent: Option<Budget>) -> Self {
+    /// A share of this one that was set aside: what it reserves counts here too, and is not refused
+    /// here, so that others cannot use it up.
+    pub fn share(&self, name: &'static str, limit_bytes: usize) -> Self {
+        Self::with_parent(name, limit_bytes, Some(self.clone()), true)
+    }
+
+    fn with_parent(
+        name: &'static str,
+        limit_bytes: usize,
+        parent: Option<Budget>,
+        is_set_aside: bool,
+    ) -> Self {
         Self(Arc::new(Node {
             name,
             limit_bytes,
             used_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
             parent,
+            is_set_aside,
         }))
     }
 
@@ -75,11 +91,15 @@ impl Budget {
                 ),
             ));
         }
-        if let Some(parent) = &node.parent
-            && let Err(e) = parent.take(bytes)
-        {
-            node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(e);
+        match &node.parent {
+            Some(parent) if node.is_set_aside => parent.count(bytes),
+            Some(parent) => {
+                if let Err(e) = parent.take(bytes) {
+                    node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    return Err(e);
+                }
+            }
+            None => {}
         }
         node.peak_bytes.fetch_max(used, Ordering::Relaxed);
         Ok(())
@@ -203,6 +223,23 @@ mod tests {
         head.set(40);
         assert!(queries.reserve(60).is_ok());
         drop(head);
+        assert_eq!(all.used_bytes(), 0);
+    }
+
+    #[test]
+    fn budget_share_that_was_set_aside_is_not_refused_for_others() {
+        let all = Budget::new("process", 100);
+        let writes = all.share("writes", 30);
+        let mut head = all.hold();
+        head.set(95);
+        let write = writes.reserve(30).unwrap();
+        assert_eq!((all.used_bytes(), writes.used_bytes()), (125, 30));
+        assert_eq!(
+            writes.reserve(1).unwrap_err().message,
+            "writes memory limit reached: 31 bytes needed, limit 30"
+        );
+        assert!(all.child("query", 10).reserve(1).is_err());
+        drop((write, head));
         assert_eq!(all.used_bytes(), 0);
     }
 }

@@ -31,6 +31,7 @@ pub mod regex;
 pub mod sample;
 pub mod section;
 pub mod series_limit;
+pub mod shares;
 pub mod store;
 pub mod tenant;
 pub mod units;

@@ -44,8 +44,10 @@ pub struct State {
     pub(crate) metrics: ServerMetrics,
     /// Memory of all queries and of answers not yet sent.
     pub(crate) queries: Budget,
-    /// Memory of bodies being received or decoded.
-    pub(crate) bodies: Budget,
+    /// Memory of forms being received or worked on.
+    pub(crate) forms: Budget,
+    /// Memory of request lines and headers beyond what each connection has of its own.
+    pub(crate) heads: Budget,
     /// Queries that may be evaluated.
     pub(crate) query_queue: FairQueue,
     /// Writes that may be decoded.
@@ -82,9 +84,8 @@ impl App {
         let limits = &parts.limits;
         Self(Arc::new(State {
             queries: parts.memory.child("all queries", limits.queries_bytes_max),
-            bodies: parts
-                .memory
-                .child("request bodies", limits.bodies_bytes_max),
+            heads: parts.memory.share("request heads", limits.heads_bytes_max),
+            forms: parts.memory.share("forms", limits.forms_bytes_max),
             query_queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
             metrics: ServerMetrics::default(),

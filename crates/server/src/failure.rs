@@ -16,6 +16,8 @@ pub(crate) enum Cause {
     Execution(ErrorKind),
     /// The body is longer than the limit.
     BodyTooLarge,
+    /// The request line and the headers are longer than the limit.
+    HeadTooLarge,
     /// The body came too slowly.
     BodyTooSlow,
     /// The body is of a type or encoding that is not read here.
@@ -64,6 +66,7 @@ fn verdict(cause: Cause) -> Verdict {
             (500, "internal", None)
         }
         Cause::BodyTooLarge => (413, "bad_data", None),
+        Cause::HeadTooLarge => (431, "bad_data", None),
         Cause::BodyTooSlow => (408, "timeout", None),
         Cause::MediaType => (415, "bad_data", None),
         Cause::Unauthenticated => (401, "bad_data", None),

@@ -37,7 +37,7 @@ mod produce;
 mod query;
 mod question;
 mod queue;
-mod request_line;
+mod request_head;
 mod routes;
 mod socket;
 mod status;

@@ -1,21 +1,23 @@
 //! Every bound of the server in one struct, each with where its number comes from.
 //!
 //! Invariant: nothing in this room grows with what a client sends, except up to a number that
-//! stands here. Bounds on samples, labels and decoded bodies are the write pipeline's.
+//! stands here. Bounds on samples, labels and bodies of writes are the write pipeline's.
 
+use firn_model::shares::Shares;
 use std::time::Duration;
 
-/// The bounds. [`Limits::for_memory`] derives the ones that depend on the machine.
+/// The bounds. [`Limits::of`] derives the ones that depend on the machine.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections; further ones wait in the kernel's backlog. 512 is the default of
     /// `--web.max-connections`.
     pub connections_max: usize,
-    /// Bytes of a request's line and headers; a connection's buffer may overshoot it by one read. A
-    /// dashboard's longest GET is a few KiB and longer queries go by POST; 512 connections hold
-    /// 64 MiB at most.
-    pub header_bytes_max: usize,
-    /// Headers of a request; hyper's own default, four times what a proxied browser sends.
+    /// Bytes of the parser's buffer of a connection. Longer heads go past it: see
+    /// [`crate::request_head`].
+    pub header_buffer_bytes: usize,
+    /// Bytes of all request lines and headers beyond 8 KiB a connection.
+    pub heads_bytes_max: usize,
+    /// Headers that the parser takes: as many as it has room for without asking the allocator.
     pub headers_max: usize,
     /// From the first byte (or the connection's start) to the end of the headers: they fit in a
     /// few packets, so ten seconds allow for several retransmissions.
@@ -32,14 +34,11 @@ pub struct Limits {
     /// How long a client may read nothing of an answer before its connection is closed, which
     /// frees the answer's memory.
     pub response_stall_max: Duration,
-    /// Bytes of a compressed remote-write body; upstream's limit, which the pipeline has too.
-    /// Senders make a few hundred KiB.
-    pub write_body_bytes_max: usize,
-    /// Bytes of a form; Go's limit, which upstream inherits.
+    /// Bytes of a form; Go's limit, which upstream inherits, or half of what all forms may have:
+    /// the form as it came, and decoded.
     pub form_body_bytes_max: usize,
-    /// Bytes of all forms being received; those of writes are admitted by the pipeline. Four of the
-    /// longest at one time, and thousands of ordinary ones.
-    pub bodies_bytes_max: usize,
+    /// Bytes of all forms being received and worked on. Those of writes are the pipeline's.
+    pub forms_bytes_max: usize,
     /// Writes that are decoded at one time: two a core keep the cores busy while one waits for a
     /// lock; more only add memory and latency.
     pub writes_decoding_max: usize,
@@ -55,41 +54,41 @@ pub struct Limits {
     /// Different selectors in the `match[]` of a look-up: each is a pass over the index, and the
     /// drop-downs of a dashboard ask for a few.
     pub selectors_max: usize,
-    /// Memory of one query: half of what all queries have, so that one cannot starve the rest.
+    /// Memory of one query.
     pub query_bytes_max: usize,
-    /// Memory of all queries and of answers not yet sent: half of the process's.
+    /// Memory of all queries and of answers not yet sent.
     pub queries_bytes_max: usize,
     /// How long requests under way may take to end after the server was told to stop. Senders
     /// retry after it; Kubernetes kills after 30 s.
     pub shutdown_grace: Duration,
 }
 
-const MIB: usize = 1 << 20;
+/// Go's limit of a form.
+const FORM_BODY_BYTES_MAX: usize = 10 << 20;
 
 impl Limits {
-    /// The bounds for a process that may use `memory_bytes`.
-    pub fn for_memory(memory_bytes: usize) -> Self {
-        let queries_bytes_max = memory_bytes / 2;
+    /// The bounds for a process whose memory is divided into `shares`.
+    pub fn of(shares: &Shares) -> Self {
         Self {
             connections_max: 512,
-            header_bytes_max: 64 << 10,
+            header_buffer_bytes: 64 << 10,
+            heads_bytes_max: shares.heads,
             headers_max: 100,
             header_read_max: Duration::from_secs(10),
             idle_max: Some(Duration::from_secs(300)),
             body_grace: Duration::from_secs(10),
             body_bytes_per_second_min: 4 << 10,
             response_stall_max: Duration::from_secs(30),
-            write_body_bytes_max: 32 * MIB,
-            form_body_bytes_max: 10 * MIB,
-            bodies_bytes_max: 40 * MIB,
+            form_body_bytes_max: FORM_BODY_BYTES_MAX.min(shares.forms / 2),
+            forms_bytes_max: shares.forms,
             writes_decoding_max: 2 * std::thread::available_parallelism().map_or(1, |n| n.get()),
             queries_max: 20,
             queries_waiting_max: 1024,
             query_timeout: Duration::from_secs(120),
             steps_max: 11_000,
             selectors_max: 100,
-            query_bytes_max: queries_bytes_max / 2,
-            queries_bytes_max,
+            query_bytes_max: shares.query,
+            queries_bytes_max: shares.queries,
             shutdown_grace: Duration::from_secs(10),
         }
     }

@@ -4,6 +4,7 @@
 //! slow, goes away, or the server stops.
 
 use crate::app::App;
+use crate::request_head::Beside;
 use crate::routes::router;
 use crate::socket::{Busy, GuardedSocket, Phase};
 use axum::Router;
@@ -26,9 +27,15 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How long to wait after a failed accept: file descriptors may have run out, and come back.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Doubled up to the longest with each that fails.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Between two lines in the log about failed accepts.
+const ACCEPT_REPORT_PAUSE: Duration = Duration::from_secs(60);
 
 /// Serves `app` on `listener` until `shutdown` resolves; then lets requests under way end for as
 /// long as the limits say.
@@ -37,28 +44,20 @@ pub async fn serve(
     app: App,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let server = Server::new(app);
+    let mut server = Server::new(app);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        let accepted = tokio::select! {
+        let (socket, peer, place) = tokio::select! {
             () = &mut shutdown => break,
             accepted = server.accept(&listener) => accepted,
         };
         while connections.try_join_next().is_some() {}
-        match accepted {
-            Ok((socket, peer, place)) => {
-                let connection = server.connection(socket, peer);
-                connections.spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
-            Err(e) => {
-                tracing::warn!(error = %e, "accept connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let connection = server.connection(socket, peer);
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
     }
     drop(listener);
     server.app.stop();
@@ -66,10 +65,33 @@ pub async fn serve(
     Ok(())
 }
 
+/// Failed accepts that the log does not know of yet.
+#[derive(Default)]
+struct AcceptFailures {
+    count: u64,
+    reported: Option<Instant>,
+}
+
+impl AcceptFailures {
+    /// Counts one; says in the log how many there were, once in a while.
+    fn report(&mut self, error: &io::Error) {
+        self.count += 1;
+        let is_quiet = |at: Instant| at.elapsed() < ACCEPT_REPORT_PAUSE;
+        if !self.reported.is_some_and(is_quiet) {
+            tracing::warn!(error = %error, count = self.count, "accept connection");
+            *self = Self {
+                count: 0,
+                reported: Some(Instant::now()),
+            };
+        }
+    }
+}
+
 struct Server {
     app: App,
     router: Router,
     places: Arc<Semaphore>,
+    failures: AcceptFailures,
     /// Changes once: when connections shall end after the request under way.
     stopping: watch::Sender<bool>,
 }
@@ -79,22 +101,36 @@ impl Server {
         Self {
             places: Arc::new(Semaphore::new(app.limits().connections_max)),
             router: router(app.clone()),
+            failures: AcceptFailures::default(),
             stopping: watch::Sender::new(false),
             app,
         }
     }
 
-    /// Waits for a place first: further clients wait in the kernel's backlog and cost nothing.
+    /// Waits for a place first: further clients wait in the kernel's backlog and cost nothing. What
+    /// fails is tried again.
     async fn accept(
-        &self,
+        &mut self,
         listener: &TcpListener,
-    ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-        let place = self.places.clone().acquire_owned();
-        let place = place.await.map_err(io::Error::other)?;
-        let (socket, peer) = listener.accept().await?;
-        // Answers are written whole: waiting for more to send only delays them.
-        socket.set_nodelay(true)?;
-        Ok((socket, peer, place))
+    ) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
+        // It is never closed.
+        let place = self.places.clone().acquire_owned().await.ok();
+        let mut pause = ACCEPT_PAUSE_MIN;
+        loop {
+            let accepted = listener.accept().await;
+            // Answers are written whole: waiting for more to send only delays them.
+            match accepted
+                .and_then(|(socket, peer)| socket.set_nodelay(true).map(|()| (socket, peer)))
+            {
+                Ok((socket, peer)) => return (socket, peer, place),
+                Err(e) => {
+                    self.app.metrics.accepts_failed.inc();
+                    self.failures.report(&e);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+                }
+            }
+        }
     }
 
     /// Serves one connection to its end.
@@ -105,17 +141,29 @@ impl Server {
     ) -> impl Future<Output = ()> + Send + use<> {
         let limits = self.app.limits();
         let phase = Phase::default();
-        let io = GuardedSocket::new(socket, phase.clone(), limits);
+        let heads = self.app.heads.clone();
+        let io = GuardedSocket::new(socket, phase.clone(), limits, heads);
         let routes = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let busy = phase.busy();
             let phase = phase.clone();
             let (mut request, has_ended) = RequestBody::watch(request);
             request.extensions_mut().insert(peer);
-            let answer = routes.call(request);
+            let answer = match phase.take_beside() {
+                Some(Beside::Refusal(failure)) => Err(failure),
+                Some(Beside::Line(line)) => {
+                    request.extensions_mut().insert(Arc::new(line));
+                    Ok(routes.call(request))
+                }
+                None => Ok(routes.call(request)),
+            };
             async move {
-                let mut response = answer.await?;
-                if !has_ended.load(Ordering::Relaxed) {
+                let is_cut = answer.is_err();
+                let mut response = match answer {
+                    Ok(answer) => answer.await?,
+                    Err(failure) => failure.into_plain(),
+                };
+                if is_cut || !has_ended.load(Ordering::Relaxed) {
                     phase.end();
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(header::CONNECTION, close);
@@ -127,7 +175,7 @@ impl Server {
             .timer(TokioTimer::new())
             // Runs from the end of an answer: it bounds the pause. The socket bounds the headers.
             .header_read_timeout(limits.idle_max)
-            .max_buf_size(limits.header_bytes_max)
+            .max_buf_size(limits.header_buffer_bytes)
             .max_headers(limits.headers_max)
             .serve_connection(io, service);
         let mut stopping = self.stopping.subscribe();

@@ -116,6 +116,7 @@ pub(crate) struct ServerMetrics {
     endpoints: [EndpointMetrics; Endpoint::ALL.len()],
     pub(crate) connections: InFlight,
     pub(crate) connections_total: Counter,
+    pub(crate) accepts_failed: Counter,
     pub(crate) requests: InFlight,
     pub(crate) queries_waiting: InFlight,
     pub(crate) queries_running: InFlight,
@@ -129,6 +130,7 @@ impl Default for ServerMetrics {
             endpoints: array::from_fn(|_| EndpointMetrics::default()),
             connections: InFlight::default(),
             connections_total: Counter::default(),
+            accepts_failed: Counter::default(),
             requests: InFlight::default(),
             queries_waiting: InFlight::default(),
             queries_running: InFlight::default(),
@@ -224,6 +226,11 @@ impl ServerMetrics {
                 "firn_server_connections_total",
                 "Connections accepted.",
                 &self.connections_total,
+            ),
+            (
+                "firn_server_accepts_failed_total",
+                "Connections that could not be accepted: file descriptors ran out.",
+                &self.accepts_failed,
             ),
             (
                 "firn_server_queries_refused_total",

@@ -12,17 +12,25 @@
 //! under way may be silent for as long as the server works on it.
 
 use crate::limits::Limits;
-use crate::request_line::RequestLine;
+use crate::request_head::{Beside, Received, RequestHead};
+use firn_model::budget::Budget;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+/// How long what a refused client still sends is read: as long as in Go.
+const LINGER_MAX: Duration = Duration::from_millis(500);
+
+/// Bytes of a read of it, and reads until others have their turn.
+const LINGER_BYTES: usize = 16 << 10;
+const LINGER_READS: usize = 16;
 
 const HEAD: u8 = 0;
 const BUSY: u8 = 1;
@@ -31,18 +39,38 @@ const LAST: u8 = 3;
 
 /// Where a connection stands; shared by its socket and its requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Phase(Arc<AtomicU8>);
+pub(crate) struct Phase(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    phase: AtomicU8,
+    /// What goes with the next request past the parser.
+    beside: Mutex<Option<Beside>>,
+}
 
 impl Phase {
+    /// What went past the parser of the request that it has just read.
+    pub(crate) fn take_beside(&self) -> Option<Beside> {
+        self.beside().take()
+    }
+
+    fn beside(&self) -> std::sync::MutexGuard<'_, Option<Beside>> {
+        self.0.beside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, phase: u8) -> bool {
+        self.0.phase.load(Ordering::Relaxed) == phase
+    }
+
     /// A request is complete and under way until the guard is dropped.
     pub(crate) fn busy(&self) -> Busy {
-        self.0.store(BUSY, Ordering::Relaxed);
+        self.0.phase.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
     }
 
     /// No request may follow the one under way.
     pub(crate) fn end(&self) {
-        self.0.store(LAST, Ordering::Relaxed);
+        self.0.phase.store(LAST, Ordering::Relaxed);
     }
 }
 
@@ -53,7 +81,7 @@ pub(crate) struct Busy(Phase);
 impl Drop for Busy {
     fn drop(&mut self) {
         // After the last request nothing changes any more.
-        let phase = &self.0.0;
+        let phase = &self.0.0.phase;
         let _ = phase.compare_exchange(BUSY, IDLE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
@@ -63,9 +91,14 @@ impl Drop for Busy {
 pub(crate) struct GuardedSocket {
     inner: TcpStream,
     phase: Phase,
-    request_line: RequestLine,
-    /// Bytes of a rewritten request line that found no room yet.
+    head: RequestHead,
+    /// Memory of heads.
+    heads: Budget,
+    /// Bytes of a rewritten head that found no room yet.
     carry: Vec<u8>,
+    /// Whether nothing that still comes is read.
+    is_cut: bool,
+    is_shut: bool,
     read_timer: Timer,
     write_timer: Timer,
     header_read_max: Duration,
@@ -93,12 +126,20 @@ impl Timer {
 
 impl GuardedSocket {
     /// A fresh connection: its first request is due at once.
-    pub(crate) fn new(inner: TcpStream, phase: Phase, limits: &Limits) -> TokioIo<Self> {
+    pub(crate) fn new(
+        inner: TcpStream,
+        phase: Phase,
+        limits: &Limits,
+        heads: Budget,
+    ) -> TokioIo<Self> {
         TokioIo::new(Self {
             inner,
             phase,
-            request_line: RequestLine::default(),
+            head: RequestHead::default(),
+            heads,
             carry: Vec::new(),
+            is_cut: false,
+            is_shut: false,
             read_timer: Timer::default(),
             write_timer: Timer::default(),
             header_read_max: limits.header_read_max,
@@ -108,7 +149,7 @@ impl GuardedSocket {
 
     /// Keeps the deadline of a request's headers: it runs from their first byte.
     fn watch_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if self.phase.0.load(Ordering::Relaxed) == HEAD {
+        if self.phase.is(HEAD) {
             return self.read_timer.poll(cx, self.header_read_max);
         }
         self.read_timer.clear();
@@ -121,19 +162,49 @@ impl GuardedSocket {
             return;
         }
         // The first byte of a request ends the pause before it.
-        let phase = &self.phase.0;
+        let phase = &self.phase.0.phase;
         if phase
             .compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
         {
-            self.request_line.restart();
+            self.head.restart();
         }
-        if let Some(rewritten) = self.request_line.rewrite(&buf.filled()[start..]) {
-            buf.set_filled(start);
-            let (fitting, rest) = rewritten.split_at(rewritten.len().min(buf.remaining()));
-            buf.put_slice(fitting);
-            self.carry = rest.to_vec();
+        if !self.phase.is(HEAD) {
+            return;
         }
+        let (received, failure) = self.head.receive(&buf.filled()[start..], &self.heads);
+        let instead = match received {
+            Received::AsTheyAre => return,
+            Received::Instead(bytes) => bytes,
+            Received::Cut(bytes) => {
+                self.is_cut = true;
+                bytes
+            }
+        };
+        let beside = self.head.take_beside();
+        if let Some(beside) = failure.map(Beside::Refusal).or(beside) {
+            *self.phase.beside() = Some(beside);
+        }
+        buf.set_filled(start);
+        let (fitting, rest) = instead.split_at(instead.len().min(buf.remaining()));
+        buf.put_slice(fitting);
+        self.carry = rest.to_vec();
+    }
+
+    /// Reads what a client still sends that was refused, and forgets it: a socket that is closed
+    /// with unread bytes resets the connection, and the answer is lost on its way.
+    fn linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut scratch = [0; LINGER_BYTES];
+        for _ in 0..LINGER_READS {
+            let mut buf = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.inner).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.read_timer.poll(cx, LINGER_MAX).map(drop),
+            }
+        }
+        cx.waker().wake_by_ref();
+        self.read_timer.poll(cx, LINGER_MAX).map(drop)
     }
 
     /// Keeps the deadline of writing: it runs while the client takes nothing.
@@ -163,14 +234,20 @@ impl AsyncRead for GuardedSocket {
             this.carry.drain(..fitting);
             return Poll::Ready(Ok(()));
         }
-        let filled = buf.filled().len();
-        match Pin::new(&mut this.inner).poll_read(cx, buf) {
-            Poll::Ready(outcome) => {
-                this.received(buf, filled);
-                Poll::Ready(outcome)
+        let start = buf.filled().len();
+        while !this.is_cut {
+            let Poll::Ready(outcome) = Pin::new(&mut this.inner).poll_read(cx, buf) else {
+                return this.watch_head(cx).map(Err);
+            };
+            let has_ended = buf.filled().len() == start;
+            this.received(buf, start);
+            // Nothing read is the end; what was kept apart is not.
+            if outcome.is_err() || has_ended || buf.filled().len() > start {
+                return Poll::Ready(outcome);
             }
-            Poll::Pending => this.watch_head(cx).map(Err),
         }
+        // The end would be taken for a client that went away before its answer.
+        Poll::Pending
     }
 }
 
@@ -204,6 +281,15 @@ impl AsyncWrite for GuardedSocket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+        let this = self.get_mut();
+        if !this.is_shut {
+            ready!(Pin::new(&mut this.inner).poll_shutdown(cx))?;
+            this.is_shut = true;
+            this.read_timer.clear();
+        }
+        match this.phase.is(LAST) {
+            true => this.linger(cx).map(Ok),
+            false => Poll::Ready(Ok(())),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/write`: remote write 1.0.
 //!
 //! ```text
-//! headers -> body (admitted byte by byte) -> decode and append -> durable -> 204
+//! headers -> admitted -> body -> prepared -> decode and append -> durable -> 204
 //! ```
 //!
 //! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
@@ -18,7 +18,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use firn_ingest::{Admission, PendingWrite, Pipeline};
-use firn_model::error::Error;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -50,11 +50,15 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let peer = head.extensions.get::<SocketAddr>();
     let address = peer.map(|peer| peer.ip().to_canonical());
     check_media(&head.headers)?;
-    let bytes_max = app.limits().write_body_bytes_max;
-    let mut admission = pipeline.admit(0).map_err(refused)?;
-    let hold = |bytes| admission.grow(bytes).map_err(refused);
+    let bytes_max = pipeline.limits().wire.body_bytes_max;
+    // Bodies wait here, unread, while there is no room for them.
+    let admitted = pipeline.admit(body::declared_bytes(&body)).await;
+    let mut admission = admitted.map_err(refused_body)?;
+    let hold = |bytes| admission.cover(bytes).map_err(refused_body);
     let body = (body, pipeline.take_body());
     let bytes = body::read(app, Endpoint::Write, body, bytes_max, hold).await?;
+    let prepared = pipeline.prepare(&mut admission, &bytes).await;
+    prepared.map_err(refused)?;
     let pending = decode(app, pipeline, (tenant, address), (bytes, admission)).await?;
     let outcome = pending.await.map_err(Failure::execution)?;
     match outcome.complaint() {
@@ -65,8 +69,8 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
 
 /// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads
 /// would make writes wait for queries; those that may wait are few, so that writes wait for each
-/// other and not for the scheduler. The body keeps its place among all bodies as long as it exists,
-/// whether the client waits or not.
+/// other and not for the scheduler. The request keeps its room as long as it exists, whether the
+/// client waits or not.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
@@ -74,16 +78,19 @@ async fn decode(
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
     if pipeline.is_quick(&bytes) {
-        let pending = pipeline.remote_write(&tenant, address, &bytes);
+        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
         pipeline.put_body(bytes);
         return pending.map_err(refused);
     }
     let slot = app.write_slots.clone().acquire_owned().await;
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.remote_write(&tenant, address, &bytes);
+        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
         pipeline.put_body(bytes);
-        drop((admission, slot));
+        // What was freed is not to stay while others take as much again.
+        watch_memory();
+        drop(slot);
         pending
     });
     match decoding.await {
@@ -93,6 +100,14 @@ async fn decode(
             app.metrics.panics.inc();
             Err(Failure::internal("the write failed: see the log"))
         }
+    }
+}
+
+/// An error about the length of a body or about room for it.
+fn refused_body(error: Error) -> Failure {
+    match error.kind {
+        ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
+        _ => refused(error),
     }
 }
 

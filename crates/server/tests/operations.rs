@@ -174,7 +174,7 @@ async fn form_over_the_limit_is_refused() {
 
 #[tokio::test]
 async fn bodies_over_the_common_limit_are_asked_to_come_back() {
-    let fixture = Fixture::ready(|parts| parts.limits.bodies_bytes_max = 10);
+    let fixture = Fixture::ready(|parts| parts.limits.forms_bytes_max = 10);
     let reply = send(&fixture, post("/api/v1/query", "query=1&time=0")).await;
     assert_eq!(
         (reply.status, reply.header("retry-after")),

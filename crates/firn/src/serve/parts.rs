@@ -12,6 +12,7 @@ use crate::settings::Settings;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
+use firn_model::shares::Shares;
 use firn_promql::Features;
 use firn_server::engine::Promql;
 use firn_server::limits::Limits;
@@ -38,6 +39,8 @@ pub enum PartsError {
 pub struct Sources<'a> {
     /// The command line.
     pub line: &'a CommandLine,
+    /// The connections for which there are descriptors.
+    pub connections_max: usize,
     /// The configuration in force.
     pub running: Arc<Running>,
     /// Time and threads.
@@ -58,6 +61,7 @@ pub struct Sources<'a> {
 pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let Sources {
         line,
+        connections_max,
         running,
         env,
         memory,
@@ -73,7 +77,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let text = running.clone();
     let reload = running.clone();
     Ok(AppParts {
-        limits: limits(settings, memory.limit_bytes()),
+        limits: limits(settings, connections_max, memory.limit_bytes()),
         engine: Arc::new(Promql),
         query: QuerySettings {
             features: language_features(&settings.features),
@@ -106,14 +110,14 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     })
 }
 
-fn limits(settings: &Settings, memory_bytes: usize) -> Limits {
+fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> Limits {
     Limits {
-        connections_max: settings.connections_max,
+        connections_max: settings.connections_max.min(connections_max),
         // As upstream: zero is no limit.
         idle_max: Some(settings.read_timeout).filter(|timeout| !timeout.is_zero()),
         queries_max: settings.query_concurrency,
         query_timeout: settings.query_timeout,
-        ..Limits::for_memory(memory_bytes)
+        ..Limits::of(&Shares::of(memory_bytes))
     }
 }
 

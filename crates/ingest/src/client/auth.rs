@@ -1,5 +1,6 @@
 //! Who we are to a server: secrets and the headers made of them.
 
+use super::places::Places;
 use super::settings::{Auth, OAuth2Settings, Secret};
 use super::transport::Transport;
 use super::{Body, BodyLimit, read_body, unavailable};
@@ -149,7 +150,7 @@ struct TokenAnswer {
 impl Tokens {
     fn new(settings: &OAuth2Settings) -> Self {
         Self {
-            transport: Transport::new(&settings.tls, &settings.proxy, true),
+            transport: Transport::new(&settings.tls, &settings.proxy, true, Places::unlimited()),
             newest: Mutex::default(),
         }
     }

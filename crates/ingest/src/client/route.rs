@@ -6,6 +6,7 @@
 //! any   through a SOCKS proxy: the proxy connects, then as if straight
 //! ```
 
+use super::places::{Place, Places};
 use super::settings::ProxySettings;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -27,18 +28,22 @@ type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<Routed, BoxError>> + Send>>;
 
+/// A stream, and whether it ends at a proxy that reads requests itself.
+type Streaming = Pin<Box<dyn Future<Output = Result<(Stream, bool), BoxError>> + Send>>;
+
 /// Makes connections, through proxies where the settings say so.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     matcher: Arc<Matcher>,
     connect_headers: HeaderMap,
     tcp: HttpConnector,
+    places: Places,
     /// To proxies, which may speak TLS themselves.
     to_proxy: Option<HttpsConnector<HttpConnector>>,
 }
 
 impl Route {
-    pub(super) fn new(settings: &ProxySettings) -> Self {
+    pub(super) fn new(settings: &ProxySettings, places: Places) -> Self {
         let matcher = match (&settings.url, settings.is_from_environment) {
             (_, true) => Matcher::from_env(),
             (Some(url), false) => Matcher::builder()
@@ -65,6 +70,7 @@ impl Route {
             matcher: Arc::new(matcher),
             connect_headers,
             tcp,
+            places,
             to_proxy: None,
         }
     }
@@ -80,7 +86,17 @@ impl Route {
         self.matcher.intercept(uri)
     }
 
-    fn through(&self, proxy: &Intercept, uri: Uri) -> Connecting {
+    fn stream_to(&mut self, uri: Uri) -> Streaming {
+        match self.proxy_of(&uri) {
+            Some(proxy) => self.through(&proxy, uri),
+            None => {
+                let connecting = self.tcp.call(uri);
+                Box::pin(async move { Ok((MaybeHttpsStream::Http(connecting.await?), false)) })
+            }
+        }
+    }
+
+    fn through(&self, proxy: &Intercept, uri: Uri) -> Streaming {
         let Some(mut to_proxy) = self.to_proxy.clone() else {
             return Box::pin(async { Err("no way to the proxy".into()) });
         };
@@ -93,19 +109,19 @@ impl Route {
             let connecting = socks.call(uri);
             return Box::pin(async move {
                 let stream = MaybeHttpsStream::Http(connecting.await?);
-                Ok(Routed::new(stream, false))
+                Ok((stream, false))
             });
         }
         if uri.scheme_str() == Some("http") {
             let connecting = to_proxy.call(address);
-            return Box::pin(async move { Ok(Routed::new(connecting.await?, true)) });
+            return Box::pin(async move { Ok((connecting.await?, true)) });
         }
         let mut tunnel = Tunnel::new(address, to_proxy).with_headers(self.connect_headers.clone());
         if let Some(authorization) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(authorization.clone());
         }
         let connecting = tunnel.call(uri);
-        Box::pin(async move { Ok(Routed::new(connecting.await?, false)) })
+        Box::pin(async move { Ok((connecting.await?, false)) })
     }
 }
 
@@ -120,16 +136,18 @@ impl Service<Uri> for Route {
     }
 
     fn call(&mut self, uri: Uri) -> Connecting {
-        match self.proxy_of(&uri) {
-            Some(proxy) => self.through(&proxy, uri),
-            None => {
-                let connecting = self.tcp.call(uri);
-                Box::pin(async move {
-                    let stream = MaybeHttpsStream::Http(connecting.await?);
-                    Ok(Routed::new(stream, false))
-                })
-            }
-        }
+        let (mut route, places) = (self.clone(), self.places.clone());
+        Box::pin(async move {
+            let place = places.take().await;
+            let (stream, is_proxied) = route.stream_to(uri).await?;
+            // Who wanted it may have got another one meanwhile.
+            place.has_read();
+            Ok(Routed {
+                stream,
+                is_proxied,
+                place,
+            })
+        })
     }
 }
 
@@ -138,13 +156,10 @@ impl Service<Uri> for Route {
 pub(super) struct Routed {
     stream: Stream,
     is_proxied: bool,
+    place: Place,
 }
 
 impl Routed {
-    fn new(stream: Stream, is_proxied: bool) -> Self {
-        Self { stream, is_proxied }
-    }
-
     fn stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
         Pin::new(&mut self.get_mut().stream)
     }
@@ -162,7 +177,16 @@ impl Read for Routed {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(cx, buf)
+        if self.place.is_closing(cx.waker()) {
+            // As if the other side had closed an idle connection.
+            return Poll::Ready(Ok(()));
+        }
+        let this = self.get_mut();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        if read.is_ready() {
+            this.place.has_read();
+        }
+        read
     }
 }
 
@@ -172,6 +196,7 @@ impl Write for Routed {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.place.has_written();
         self.stream().poll_write(cx, bytes)
     }
 
@@ -192,6 +217,7 @@ impl Write for Routed {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.place.has_written();
         self.stream().poll_write_vectored(cx, slices)
     }
 }

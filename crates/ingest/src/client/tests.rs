@@ -372,3 +372,22 @@ async fn http2_is_spoken_where_both_can() {
     );
     assert_eq!(ask(&client(false), &url).await.as_deref(), Ok("HTTP/1.1"));
 }
+
+/// Time goes on by itself while nothing else does.
+#[tokio::test(start_paused = true)]
+async fn connection_that_is_idle_is_closed_for_one_that_waits() {
+    let places = Places::new(2);
+    let client = HttpClient::within(places.clone(), HttpSettings::default());
+    let mut servers = Vec::new();
+    for _ in 0..5 {
+        servers.push(Server::start_keeping().await);
+    }
+    for _ in 0..2 {
+        for server in &servers {
+            let url = format!("http://{}/metrics", server.address);
+            assert_eq!(ask(&client, &url).await.as_deref(), Ok("here"));
+            assert!(places.taken() <= places.count());
+        }
+    }
+    assert_eq!((places.taken(), places.waiting()), (2, 0));
+}

@@ -1,11 +1,12 @@
 //! Sends requests over pooled connections; TLS files that changed make new connections.
 
+use super::places::Places;
 use super::route::Route;
 use super::settings::{ProxySettings, TlsSettings};
 use super::tls::{self, Material};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::PROXY_AUTHORIZATION;
+use hyper::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Request, Response};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::{self, Client};
@@ -25,16 +26,23 @@ pub(super) struct Transport {
     tls: TlsSettings,
     route: Route,
     enable_http2: bool,
+    places: Places,
     /// The pool, and the keys and certificates that it was made with.
     pool: Mutex<Option<(Material, Pool)>>,
 }
 
 impl Transport {
-    pub(super) fn new(tls: &TlsSettings, proxy: &ProxySettings, enable_http2: bool) -> Self {
+    pub(super) fn new(
+        tls: &TlsSettings,
+        proxy: &ProxySettings,
+        enable_http2: bool,
+        places: Places,
+    ) -> Self {
         Self {
             tls: tls.clone(),
-            route: Route::new(proxy),
+            route: Route::new(proxy, places.clone()),
             enable_http2,
+            places,
             pool: Mutex::default(),
         }
     }
@@ -51,6 +59,11 @@ impl Transport {
         {
             let headers = request.headers_mut();
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        // HTTP/2, which has no such header, is spoken through TLS alone.
+        if request.uri().scheme_str() == Some("http") && self.places.are_scarce() {
+            let headers = request.headers_mut();
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         pool.request(request).await.map_err(|e| explain(&e))
     }

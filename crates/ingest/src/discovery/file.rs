@@ -16,9 +16,6 @@ use tracing::warn;
 /// system calls.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// Bytes of a file of targets; one of 100,000 targets has some 10 MB.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
 /// The label that tells the file.
 const FILEPATH: &str = "__meta_filepath";
 
@@ -34,14 +31,16 @@ struct Stamp {
 pub(super) struct Files {
     patterns: Vec<PathBuf>,
     read_yaml: ReadYaml,
+    bytes_max: u64,
     known: BTreeMap<PathBuf, (Stamp, Vec<Group>)>,
 }
 
 impl Files {
-    pub(super) fn new(patterns: Vec<PathBuf>, read_yaml: ReadYaml) -> Self {
+    pub(super) fn new(patterns: Vec<PathBuf>, read_yaml: ReadYaml, bytes_max: u64) -> Self {
         Self {
             patterns,
             read_yaml,
+            bytes_max,
             known: BTreeMap::new(),
         }
     }
@@ -95,8 +94,8 @@ impl Files {
     }
 
     fn read(&self, path: &Path, bytes: u64) -> Result<Vec<Group>, String> {
-        if bytes > FILE_BYTES_MAX {
-            return Err(format!("{bytes} bytes, limit {FILE_BYTES_MAX}"));
+        if bytes > self.bytes_max {
+            return Err(format!("{bytes} bytes, limit {}", self.bytes_max));
         }
         let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();

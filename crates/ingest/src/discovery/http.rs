@@ -11,9 +11,6 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-/// Bytes of an answer; a list of 100,000 targets has some 10 MB.
-const ANSWER_BYTES_MAX: u64 = 256 << 20;
-
 /// The label that tells the server.
 const URL: &str = "__meta_url";
 
@@ -25,14 +22,16 @@ pub(super) struct Source {
     url: String,
     refresh: Duration,
     client: HttpClient,
+    bytes_max: u64,
 }
 
 impl Source {
-    pub(super) fn new(url: &str, refresh: Duration, client: HttpSettings) -> Self {
+    pub(super) fn new(url: &str, refresh: Duration, client: HttpSettings, bytes_max: u64) -> Self {
         Self {
             url: url.to_owned(),
             refresh,
             client: HttpClient::new(client),
+            bytes_max,
         }
     }
 
@@ -54,7 +53,7 @@ impl Source {
         if status != StatusCode::OK {
             return Err(invalid(format!("server returned HTTP status {status}")));
         }
-        let body = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await?;
+        let body = read_body(response, BodyLimit::bytes(self.bytes_max)).await?;
         if !is_json(&body.content_type) {
             let message = format!("unsupported content type {:?}", body.content_type);
             return Err(invalid(message));

@@ -17,7 +17,7 @@ fn addresses(files: &Files) -> Vec<String> {
 fn files_that_change_are_read_again_and_broken_ones_keep_their_targets() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    let mut files = Files::new(vec![dir.path().join("*.json")], read_nothing);
+    let mut files = Files::new(vec![dir.path().join("*.json")], read_nothing, 1 << 20);
     files.look(true);
     assert!(files.groups().is_empty());
 

@@ -4,6 +4,7 @@ use super::*;
 use firn_model::env::sim::SimClock;
 use firn_model::labels::Labels;
 use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::shares::Shares;
 use firn_model::store::{Rejected, Rejection};
 use std::task::Waker;
 
@@ -25,23 +26,24 @@ impl Append for Answering {
     }
 }
 
-fn pipeline(answer: Result<Appended, Error>, in_flight_bytes_max: usize) -> Pipeline {
+/// A pipeline of a process that may use `mib`.
+fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
     let store = Answering {
         answer,
         time_max: Mutex::default(),
     };
-    let limits = IngestLimits {
-        in_flight_bytes_max,
-        ..IngestLimits::default()
-    };
     let clock = Arc::new(SimClock::default());
     clock.set_ms(1_000);
-    Pipeline::new(
-        Arc::new(store),
-        clock,
-        limits,
-        &Budget::new("process", 1 << 30),
-    )
+    let limits = IngestLimits::of(&Shares::of(mib << 20));
+    let memory = Budget::new("process", mib << 20);
+    Pipeline::new(Arc::new(store), clock, limits, &memory)
+}
+
+/// A write with as much time for everything as it needs.
+async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> {
+    let mut admission = pipeline.admit(body.len()).await?;
+    pipeline.prepare(&mut admission, body).await?;
+    pipeline.remote_write(&TenantId::anonymous(), None, body, admission)
 }
 
 /// A request with `series` series of one sample each, of which the first has no metric name.
@@ -74,8 +76,8 @@ fn counts(pipeline: &Pipeline) -> Vec<String> {
     sink.0
 }
 
-#[test]
-fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
+#[tokio::test]
+async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
     let rejected = |rejection, count| Rejected {
         rejection,
         count,
@@ -89,10 +91,8 @@ fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
             rejected(Rejection::TooFarInFuture, 1),
         ],
     };
-    let pipeline = pipeline(Ok(answer), 1 << 20);
-    let pending = pipeline
-        .remote_write(&TenantId::anonymous(), None, &body(10))
-        .unwrap();
+    let pipeline = pipeline(Ok(answer), 1024);
+    let pending = write(&pipeline, &body(10)).await.unwrap();
     let outcome = pending.wait().unwrap();
     assert_eq!((outcome.stored_count, outcome.dropped_count()), (6, 4));
     assert_eq!(
@@ -114,13 +114,11 @@ fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
     assert_eq!(counts(&pipeline), wanted);
 }
 
-#[test]
-fn remote_write_wholly_stored_resolves_as_a_future_too() {
-    let pipeline = pipeline(Ok(Appended::default()), 1 << 20);
+#[tokio::test]
+async fn remote_write_wholly_stored_resolves_as_a_future_too() {
+    let pipeline = pipeline(Ok(Appended::default()), 1024);
     let request = remote_write::encode(&Batch::default());
-    let mut pending = pipeline
-        .remote_write(&TenantId::anonymous(), None, &request)
-        .unwrap();
+    let mut pending = write(&pipeline, &request).await.unwrap();
     let mut context = Context::from_waker(Waker::noop());
     let Poll::Ready(outcome) = Pin::new(&mut pending).poll(&mut context) else {
         panic!("the store answered at once");
@@ -129,9 +127,9 @@ fn remote_write_wholly_stored_resolves_as_a_future_too() {
     assert_eq!(counts(&pipeline), ["requests_total stored 1"]);
 }
 
-#[test]
-fn remote_write_of_several_samples_a_series_stores_them_all_once() {
-    let pipeline = pipeline(Ok(Appended::default()), 1 << 20);
+#[tokio::test]
+async fn remote_write_of_several_samples_a_series_stores_them_all_once() {
+    let pipeline = pipeline(Ok(Appended::default()), 1024);
     let labels = Labels::from_pairs([("__name__", "m")]);
     let mut batch = Batch::default();
     // Only the last one looks like the samples of our time.
@@ -139,7 +137,7 @@ fn remote_write_of_several_samples_a_series_stores_them_all_once() {
     batch.push_series(labels.as_ref(), &[(1_700_000_000_001, 3.0)]);
     let request = remote_write::encode(&batch);
     for requests in 1..=3 {
-        let pending = pipeline.remote_write(&TenantId::anonymous(), None, &request);
+        let pending = write(&pipeline, &request).await;
         assert_eq!(pending.unwrap().wait().unwrap().stored_count, 3);
         let wanted = [
             format!("requests_total stored {requests}"),
@@ -149,57 +147,116 @@ fn remote_write_of_several_samples_a_series_stores_them_all_once() {
     }
 }
 
-#[test]
-fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
+#[tokio::test]
+async fn remote_write_store_unavailable_is_an_error_and_drops_nothing() {
     let failed = Error::new(ErrorKind::Unavailable, "log is poisoned");
-    let pipeline = pipeline(Err(failed.clone()), 1 << 20);
-    let pending = pipeline
-        .remote_write(&TenantId::anonymous(), None, &body(2))
-        .unwrap();
+    let pipeline = pipeline(Err(failed.clone()), 1024);
+    let pending = write(&pipeline, &body(2)).await.unwrap();
     assert_eq!(pending.wait(), Err(failed));
     assert_eq!(counts(&pipeline), ["requests_total failed 1"]);
 }
 
-#[test]
-fn remote_write_malformed_or_without_room_is_told_apart() {
-    let pipeline = pipeline(Ok(Appended::default()), 4_000);
-    let tenant = TenantId::anonymous();
-    let e = pipeline
-        .remote_write(&tenant, None, b"\x05abc")
-        .unwrap_err();
+/// A body that says that it unpacks to `bytes`.
+fn declaring(bytes: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut rest = bytes;
+    while rest >= 0x80 {
+        body.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    body.push(rest as u8);
+    body
+}
+
+#[tokio::test]
+async fn remote_write_malformed_or_too_large_is_told_apart() {
+    let pipeline = pipeline(Ok(Appended::default()), 64);
+    let e = write(&pipeline, b"\x05abc").await.unwrap_err();
     assert_eq!(
         (e.kind, &e.message[..]),
         (ErrorKind::Invalid, "snappy: corrupt input")
     );
-    let e = pipeline
-        .remote_write(&tenant, None, &body(500))
-        .unwrap_err();
-    assert_eq!(e.kind, ErrorKind::Unavailable);
-    assert!(
-        e.message
-            .starts_with("requests in flight memory limit reached"),
-        "{e}"
-    );
-    let wanted = ["requests_total invalid 1", "requests_total turned_away 1"];
-    assert_eq!(counts(&pipeline), wanted);
+    let e = write(&pipeline, &declaring(9 << 20)).await.unwrap_err();
+    let limit = pipeline.limits().wire.message_bytes_max;
+    let text = format!("message too large: 9437184 bytes decompressed, limit {limit}");
+    assert_eq!((e.kind, e.message), (ErrorKind::Limited, text));
+    assert_eq!(counts(&pipeline), ["requests_total invalid 2"]);
     assert_eq!(pipeline.metrics().in_flight.used_bytes(), 0);
 }
 
-#[test]
-fn admit_bounds_one_body_and_all_bodies() {
-    let pipeline = pipeline(Ok(Appended::default()), 40 << 20);
-    let e = pipeline.admit(33 << 20).unwrap_err();
+#[tokio::test(start_paused = true)]
+async fn admit_bounds_one_body_and_all_bodies() {
+    let pipeline = pipeline(Ok(Appended::default()), 512);
+    let limit = pipeline.limits().wire.body_bytes_max;
+    let e = pipeline.admit(33 << 20).await.unwrap_err();
     assert_eq!(e.kind, ErrorKind::Limited);
-    assert_eq!(e.message, "body too large: 34603008 bytes, limit 33554432");
-    let mut first = pipeline.admit(0).unwrap();
-    first.grow(30 << 20).unwrap();
-    assert_eq!(first.grow(3 << 20).unwrap_err().kind, ErrorKind::Limited);
-    assert_eq!(
-        pipeline.admit(11 << 20).unwrap_err().kind,
-        ErrorKind::Unavailable
-    );
+    let text = format!("body too large: 34603008 bytes, limit {limit}");
+    assert_eq!(e.message, text);
+    let mut first = pipeline.admit(0).await.unwrap();
+    first.cover(limit).unwrap();
+    assert_eq!(first.cover(limit + 1).unwrap_err().kind, ErrorKind::Limited);
+    // Time passes at once while everybody waits.
+    let e = pipeline.admit(2 << 20).await.unwrap_err();
+    assert_eq!(e.kind, ErrorKind::Unavailable);
+    let text = "large bodies in flight memory limit reached: ";
+    assert!(e.message.starts_with(text), "{e}");
+    assert_eq!(counts(&pipeline), ["requests_total turned_away 1"]);
     drop(first);
-    assert!(pipeline.admit(11 << 20).is_ok());
+    assert!(pipeline.admit(limit).await.is_ok());
+}
+
+#[tokio::test]
+async fn admit_waits_until_room_is_given_back() {
+    let pipeline = Arc::new(pipeline(Ok(Appended::default()), 512));
+    let limit = pipeline.limits().wire.body_bytes_max;
+    let first = pipeline.admit(limit).await.unwrap();
+    let waiting = tokio::spawn({
+        let pipeline = pipeline.clone();
+        async move { pipeline.admit(limit).await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.await.unwrap(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
+    for mib in [77, 154, 307, 1024, 16 << 10] {
+        let pipeline = pipeline(Ok(Appended::default()), mib);
+        let limits = pipeline.limits();
+        let mut large = Vec::new();
+        for _ in 0..1_000 {
+            let Ok(mut admission) = pipeline.admit(limits.wire.body_bytes_max).await else {
+                break;
+            };
+            let message = declaring(limits.wire.message_bytes_max);
+            // Whether there was room or not, the body is held.
+            let _ = pipeline.prepare(&mut admission, &message).await;
+            large.push(admission);
+        }
+        assert!(!large.is_empty(), "{mib} MiB");
+        let mut ordinary = Vec::new();
+        for _ in 0..2 {
+            // As Prometheus sends 2,000 samples.
+            let mut admission = pipeline.admit(100 << 10).await.unwrap();
+            let message = declaring(200 << 10);
+            let prepared = pipeline.prepare(&mut admission, &message).await;
+            assert_eq!(prepared, Ok(()), "{mib} MiB");
+            ordinary.push(admission);
+        }
+        assert!(pipeline.metrics().in_flight.used_bytes() <= limits.in_flight_bytes_max);
+    }
+}
+
+#[tokio::test]
+async fn remote_write_holds_room_until_it_is_durable() {
+    let pipeline = pipeline(Ok(Appended::default()), 512);
+    let pending = write(&pipeline, &body(100)).await.unwrap();
+    let in_flight = pipeline.metrics().in_flight.clone();
+    assert!(in_flight.used_bytes() > 0);
+    pending.wait().unwrap();
+    assert_eq!(in_flight.used_bytes(), 0);
 }
 
 #[test]
@@ -211,7 +268,8 @@ fn append_accepts_ten_minutes_ahead_of_the_clock() {
     let clock = Arc::new(SimClock::default());
     clock.set_ms(1_000);
     let memory = Budget::new("process", 1 << 30);
-    let pipeline = Pipeline::new(store.clone(), clock, IngestLimits::default(), &memory);
+    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let pipeline = Pipeline::new(store.clone(), clock, limits, &memory);
     let pending = pipeline.append(
         &TenantId::anonymous(),
         Sender::Job("j".into()),

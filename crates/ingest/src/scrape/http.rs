@@ -3,7 +3,7 @@
 use super::settings::JobSettings;
 use super::target::Target;
 use super::{Fetch, Fetching, MakeFetch, USER_AGENT};
-use crate::client::{BodyLimit, HttpClient, HttpSettings, read_body};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, read_body};
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use firn_wire::exposition::{Format, ScrapeProtocol, accept_header};
@@ -18,14 +18,16 @@ const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-
 /// Makes fetches by one client, so that all targets of a job share its tokens and connections.
 pub(super) struct HttpFetches {
     client: Mutex<(HttpSettings, Arc<HttpClient>)>,
+    places: Places,
     bodies: Budget,
 }
 
 impl HttpFetches {
-    pub(super) fn new(settings: &HttpSettings, bodies: Budget) -> Self {
-        let client = Arc::new(HttpClient::new(settings.clone()));
+    pub(super) fn new(settings: &HttpSettings, places: Places, bodies: Budget) -> Self {
+        let client = HttpClient::within(places.clone(), settings.clone());
         Self {
-            client: Mutex::new((settings.clone(), client)),
+            client: Mutex::new((settings.clone(), Arc::new(client))),
+            places,
             bodies,
         }
     }
@@ -34,10 +36,8 @@ impl HttpFetches {
     fn client(&self, settings: &HttpSettings) -> Arc<HttpClient> {
         let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if held.0 != *settings {
-            *held = (
-                settings.clone(),
-                Arc::new(HttpClient::new(settings.clone())),
-            );
+            let client = HttpClient::within(self.places.clone(), settings.clone());
+            *held = (settings.clone(), Arc::new(client));
         }
         held.1.clone()
     }

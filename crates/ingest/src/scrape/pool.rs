@@ -169,7 +169,12 @@ impl Work {
             let known = old.iter().position(|(known, _)| known == settings);
             let discovery = match known {
                 Some(at) => old.swap_remove(at).1,
-                None => Discovery::start(settings, self.read_yaml, self.changed.clone()),
+                None => Discovery::start(
+                    settings,
+                    self.read_yaml,
+                    self.resources.list_bytes_max(),
+                    self.changed.clone(),
+                ),
             };
             self.discoveries.push((settings.clone(), discovery));
         }

@@ -1,19 +1,17 @@
 //! What all targets share: the way into the store, the clock, and bounds on memory and threads.
 
+use crate::client::Places;
 use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Gauge, Sink, Value};
+use firn_model::shares::Shares;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Share of all memory for bodies that are being fetched or read. An ordinary one has 100 KB.
-const BODIES_SHARE: usize = 16;
-
-/// Share of all memory for what is known of series. One takes 0.5 KB, half of what it takes in the
-/// store.
-const CACHES_SHARE: usize = 4;
+/// The longest list of targets that is read with any memory.
+const LIST_BYTES_MAX: u64 = 256 << 20;
 
 /// Bodies that are read at one time, for each core: reading is computing, and waits for locks.
 const READERS_PER_CORE: usize = 2;
@@ -26,6 +24,8 @@ pub(super) struct Resources {
     pub(super) bodies: Budget,
     /// Memory of what is known of series.
     pub(super) caches: Budget,
+    /// Connections to targets.
+    pub(super) places: Places,
     readers: Semaphore,
     /// Targets that wait for a reader.
     waiting: Gauge,
@@ -33,18 +33,30 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    pub(super) fn new(pipeline: Arc<Pipeline>, clock: Arc<dyn Clock>, memory: &Budget) -> Self {
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        clock: Arc<dyn Clock>,
+        memory: &Budget,
+        places: Places,
+    ) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let limit = memory.limit_bytes();
+        let shares = Shares::of(memory.limit_bytes());
         Self {
             pipeline,
             clock,
-            bodies: memory.child("bodies of scrapes", limit / BODIES_SHARE),
-            caches: memory.child("caches of scrapes", limit / CACHES_SHARE),
+            bodies: memory.share("bodies of scrapes", shares.scrape_bodies),
+            caches: memory.share("caches of scrapes", shares.scrape_caches),
+            places,
             readers: Semaphore::new(cores * READERS_PER_CORE),
             waiting: Gauge::default(),
             seed: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes of a list of targets: half of what bodies may have, or what no list ever has. One of
+    /// 100,000 targets has some 10 MB.
+    pub(super) fn list_bytes_max(&self) -> u64 {
+        LIST_BYTES_MAX.min(self.bodies.limit_bytes() as u64 / 2)
     }
 
     /// What makes this server scrape at other times than its twins.
@@ -94,5 +106,24 @@ impl Collect for Resources {
             &[],
             Value::Gauge(self.waiting.get() as f64),
         );
+        for (name, help, count) in [
+            (
+                "firn_ingest_scrape_connections",
+                "Connections to targets, those that are kept for the next scrape included.",
+                self.places.taken(),
+            ),
+            (
+                "firn_ingest_scrape_connections_limit",
+                "The most of them; it follows from the limit of open files.",
+                self.places.count(),
+            ),
+            (
+                "firn_ingest_scrape_connections_waiting",
+                "Scrapes that wait for a connection to end before they make theirs.",
+                self.places.waiting(),
+            ),
+        ] {
+            sink.metric(name, help, &[], Value::Gauge(count as f64));
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
+use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;
@@ -20,6 +21,7 @@ use firn_model::losses::Losses;
 use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
 use firn_model::sample::TimeRange;
+use firn_model::shares::Shares;
 use firn_model::store::{
     Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
     Selection, Ticket,
@@ -48,6 +50,9 @@ use tower::ServiceExt;
 
 /// Memory of the process under test.
 pub const MEMORY_BYTES: usize = 512 << 20;
+
+/// What its writes are to think that it has.
+const WRITE_MEMORY_BYTES: usize = 64 << 20;
 
 /// Label sets without samples.
 pub struct FakeStore(pub Vec<Labels>);
@@ -394,18 +399,21 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         }],
         ..StoreStats::default()
     };
-    let limits = IngestLimits {
-        in_flight_bytes_max: 8 << 20,
-        ..IngestLimits::default()
-    };
-    let memory = Budget::new("writes", MEMORY_BYTES);
+    let limits = IngestLimits::of(&Shares::of(WRITE_MEMORY_BYTES));
+    let memory = Budget::new("writes", WRITE_MEMORY_BYTES);
     let clock = real::env().unwrap().clock;
     let faulty = log.clone();
     let pipeline = Arc::new(Pipeline::new(log, clock.clone(), limits, &memory));
     let no_yaml = |_: &str| Err("no YAML here".to_owned());
     Backend {
         write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
-        scraping: Arc::new(Scraping::new(pipeline.clone(), clock, &memory, no_yaml)),
+        scraping: Arc::new(Scraping::new(
+            pipeline.clone(),
+            clock,
+            &memory,
+            Places::unlimited(),
+            no_yaml,
+        )),
         pipeline,
         active: ActiveQueries::none(),
         store: Arc::new(store),
@@ -417,7 +425,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
 fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
     AppParts {
         env: real::env().unwrap(),
-        limits: Limits::for_memory(MEMORY_BYTES),
+        limits: Limits::of(&Shares::of(MEMORY_BYTES)),
         memory: Budget::new("process", MEMORY_BYTES),
         engine,
         query: QuerySettings {

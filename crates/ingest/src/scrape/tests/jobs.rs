@@ -1,6 +1,7 @@
 //! Jobs under tokio's clock, which jumps to the next timer when all tasks wait.
 
 use super::{body, lines};
+use crate::client::Places;
 use crate::discovery::{DiscoverySettings, Group};
 use crate::limits::IngestLimits;
 use crate::pipeline::Pipeline;
@@ -12,6 +13,7 @@ use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::sample::TimestampMs;
+use firn_model::shares::Shares;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
 use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
@@ -95,11 +97,17 @@ impl Bench {
         let clock = Arc::new(PausedClock(start));
         let batches = Arc::new(Batches::default());
         let memory = Budget::new("process", 1 << 30);
-        let limits = IngestLimits::default();
+        let limits = IngestLimits::of(&Shares::of(1 << 30));
         let pipeline = Pipeline::new(batches.clone(), clock.clone(), limits, &memory);
         let pipeline = Arc::new(pipeline);
         Self {
-            scraping: Scraping::new(pipeline.clone(), clock, &memory, no_yaml),
+            scraping: Scraping::new(
+                pipeline.clone(),
+                clock,
+                &memory,
+                Places::unlimited(),
+                no_yaml,
+            ),
             pipeline,
             batches,
             behaviour: Behaviour::default(),
