@@ -87,6 +87,8 @@ pub struct Store {
     newest: AtomicI64,
     sealed: Arc<Sealed>,
     scratch: Mutex<Vec<Scratch>>,
+    /// Groups of which a retired series came back since the last mark.
+    revived: Mutex<Vec<u32>>,
     newcomers: Mutex<Newcomers>,
     exemplars: Arc<Exemplars>,
     /// What was found damaged since the store was opened.
@@ -195,6 +197,7 @@ impl Store {
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
             scratch: Mutex::default(),
+            revived: Mutex::default(),
             newcomers: Mutex::default(),
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
             upkeep: Mutex::new(Upkeep::new(

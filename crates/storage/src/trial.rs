@@ -5,7 +5,7 @@
 //! test must find it. Outside of tests both functions are empty and their branches are gone.
 
 #[cfg(test)]
-pub(crate) use switched::{has, turn, with_flaw, with_turns};
+pub(crate) use switched::{faults, has, set_faults, turn, with_flaw, with_turns};
 
 /// A rule of the store that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) enum Flaw {
     ForgetsLastSlot,
     /// A start takes in again what pages hold of the log.
     ReplaysSealed,
+    /// The coverage is not told of series that come back.
+    ForgetsRevived,
     /// A mark's position is read after its time.
     MarksTimeFirst,
     /// A mark counts for batches that were not sealed.
@@ -54,6 +56,33 @@ pub(crate) enum Flaw {
     TrustsContext,
 }
 
+/// What a test breaks inside a sound store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The slot whose chunks cannot be decoded when they are sealed.
+    pub(crate) malformed: Option<u32>,
+    /// Bytes after which a page ends.
+    pub(crate) part_bytes: Option<usize>,
+    /// A group, and how large its pages may be.
+    pub(crate) page_bytes: Option<(u32, usize)>,
+}
+
+impl Faults {
+    /// None.
+    pub(crate) const NONE: Self = Self {
+        malformed: None,
+        part_bytes: None,
+        page_bytes: None,
+    };
+}
+
+/// What is broken now: nothing.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn faults() -> Faults {
+    Faults::NONE
+}
+
 /// Whether the flaw is switched on.
 #[cfg(not(test))]
 #[inline(always)]
@@ -68,13 +97,14 @@ pub(crate) const fn turn() {}
 
 #[cfg(test)]
 mod switched {
-    use super::Flaw;
+    use super::{Faults, Flaw};
     use std::cell::{Cell, RefCell};
 
     type Turn = Box<dyn FnMut()>;
 
     thread_local! {
         static FLAW: Cell<Option<Flaw>> = const { Cell::new(None) };
+        static FAULTS: Cell<Faults> = const { Cell::new(Faults::NONE) };
         static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
     }
 
@@ -93,6 +123,15 @@ mod switched {
         fn drop(&mut self) {
             TURN.set(None);
         }
+    }
+
+    pub(crate) fn faults() -> Faults {
+        FAULTS.get()
+    }
+
+    /// Breaks something from here on, on this thread, which the test has for itself.
+    pub(crate) fn set_faults(faults: Faults) {
+        FAULTS.set(faults);
     }
 
     pub(crate) fn has(flaw: Flaw) -> bool {

@@ -270,6 +270,28 @@ impl Series {
         Ok(())
     }
 
+    /// The same, and where it fails whole chunks go that have a sample up to `time`.
+    pub(crate) fn give_up_through(&mut self, time: TimestampMs) {
+        if self.drop_through(time).is_ok() {
+            return;
+        }
+        if let Some(closed) = &mut self.closed {
+            closed.retain(|chunk| chunk.range().min > time);
+            if closed.is_empty() {
+                self.closed = None;
+            }
+        }
+        if self.open.sample_count() > 0 && self.open.first_time() <= time {
+            self.open.close();
+        }
+    }
+
+    /// How many samples there are.
+    pub(crate) fn sample_count(&self) -> usize {
+        let closed = self.closed().iter().map(Chunk::sample_count);
+        closed.sum::<usize>() + self.open.sample_count()
+    }
+
     /// Puts samples that came late into their place; one whose time is taken is known already. Only
     /// replay needs it: blocks of the log may stand in another order than the head took them in.
     pub(crate) fn insert_late(

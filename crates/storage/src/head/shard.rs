@@ -205,6 +205,19 @@ impl Shard {
         dropped
     }
 
+    /// Drops the samples up to `time` of the series with this number, if it is still the one with
+    /// this slot: whole chunks where that fails otherwise. Returns how many went.
+    pub(crate) fn give_up_through(&mut self, local: u32, slot: u32, time: TimestampMs) -> u64 {
+        let Some(series) = self.series_mut(local).filter(|s| s.slot == slot) else {
+            return 0;
+        };
+        let before = (series.memory_bytes(), series.sample_count());
+        series.give_up_through(time);
+        let after = (series.memory_bytes(), series.sample_count());
+        self.chunk_bytes = self.chunk_bytes + after.0 - before.0;
+        before.1.saturating_sub(after.1) as u64
+    }
+
     /// The series with this number, if it is still the one with this slot.
     pub(crate) fn series_of_slot(&self, local: u32, slot: u32) -> Option<&Series> {
         self.series(local).filter(|s| s.slot == slot)

@@ -119,15 +119,23 @@ impl Coverage {
         self.restore(group, sealed_to, start);
     }
 
-    /// Leaves a mark, and takes in the groups of slots below `next_slot`: what they have came after
-    /// the mark before this one. The position of `mark` was read before its time, and that before
-    /// `next_slot`.
-    pub(super) fn tick(&mut self, mark: Mark, next_slot: u32) {
+    /// Leaves a mark, and takes in the groups of slots below `next_slot`, and those `revived`, of
+    /// which a series came back since the tick before: what they have came after the mark before
+    /// this one. The position of `mark` was read before its time, and that before `next_slot`
+    /// and `revived`.
+    ///
+    /// A series that comes back is noted after it has its place in the index and before its samples
+    /// stand in the log. So whoever is noted too late for this tick has none up to the position of
+    /// `mark`, and a group that is found without series after this tick is noted later.
+    pub(super) fn tick(&mut self, mark: Mark, next_slot: u32, revived: &[u32]) {
         let before = self.marks.back().map_or(Position(0), |m| m.position);
         let groups = next_slot
             .checked_sub(1)
             .map_or(0, |last| group_of(last) + 1);
-        for group in self.end_group..groups {
+        let revived = revived.iter().copied();
+        let forgotten = revived.filter(|group| !self.groups.contains_key(group));
+        let forgotten: Vec<u32> = forgotten.collect();
+        for group in forgotten.into_iter().chain(self.end_group..groups) {
             let sealed_to = self.windows.due_end(group, mark.newest);
             self.restore(group, sealed_to, before);
         }
@@ -184,13 +192,20 @@ impl Coverage {
         known.max(mark).unwrap_or_default()
     }
 
-    /// A group was sealed. One without series is forgotten if it takes no more of them.
+    /// A group was sealed. One without series in the head is forgotten if it takes no more of them
+    /// but such as come back.
     pub(super) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
         if is_gone && due.group + 1 < self.end_group {
             self.groups.remove(&due.group);
         } else {
             self.restore(due.group, due.end, unsealed_after);
         }
+    }
+
+    /// Whether a group is one of those for which nothing more is covered.
+    pub(super) fn pins(&self, group: u32) -> bool {
+        let known = self.groups.get(&group);
+        known.is_some_and(|group| group.unsealed_after <= self.covered())
     }
 
     /// Blocks of the log up to here have no sample that is not sealed.

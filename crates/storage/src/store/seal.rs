@@ -12,19 +12,25 @@
 //! only what is durable in the log. After a crash at any point the pages that are whole count: what
 //! the log still has of their samples is skipped.
 //!
+//! What cannot be sealed of a group costs that group: the others go on (see [`troubles`]).
+//!
 //! Work has a shape: each tick seals a fixed share of the groups that are due, so a queue of any
 //! length shrinks by that share and what arrives steadily leaves steadily.
+
+mod encode;
+mod troubles;
+
+pub(super) use troubles::Troubles;
 
 use super::coverage::Due;
 use super::options::Sealing;
 use super::upkeep::Upkeep;
 use super::{Store, SyncMode, lock};
-use crate::chunk::{Columns, TimesKnown};
 use crate::codec::Malformed;
 use crate::error::StorageError;
 use crate::head::copies::Copies;
-use crate::index::{Run, Runs, SeriesCursor};
-use crate::page::{self, Family, Page, PageBuilder};
+use crate::index::{Place, SeriesCursor};
+use crate::page::Page;
 use crate::sealed::GROUP_SLOTS;
 use crate::sealed::directory::PageEntry;
 use crate::sealed::meta::PageMeta;
@@ -58,15 +64,37 @@ struct Cut {
     time: TimestampMs,
 }
 
-/// A group on its way into a page.
+/// A group on its way into pages.
 struct Sealed {
     due: Due,
     cuts: Vec<Cut>,
-    /// Its page, unless it has no samples for one.
-    page: Option<(PageMeta, Vec<u8>)>,
+    /// Its pages; none if it has no samples for one. What it holds goes into one, unless that would
+    /// be too large.
+    pages: Vec<(PageMeta, Vec<u8>)>,
     unsealed_after: Position,
-    /// No series of the group is left.
+    /// The head has no series of the group.
     is_gone: bool,
+    /// What cannot be sealed.
+    stuck: Option<Stuck>,
+}
+
+/// What cannot be sealed of a group.
+struct Stuck {
+    why: String,
+    /// Its series; the time is that up to which they are given up.
+    series: Vec<Cut>,
+    /// Samples of theirs that are sealed all the same.
+    saved: u64,
+    range: Option<TimeRange>,
+}
+
+/// Whether a group may be covered although some of it cannot be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stance {
+    /// What cannot be sealed stays in head and log.
+    Keep,
+    /// It is given up.
+    GiveUp,
 }
 
 /// Samples that are to be sealed.
@@ -91,21 +119,28 @@ impl Store {
     pub(super) fn seal_due(&self, upkeep: &mut Upkeep) {
         let Some(newest) = self.newest() else { return };
         let now = self.env.clock.monotonic();
-        let due = upkeep.coverage.due(newest);
+        let mut due = upkeep.coverage.due(newest);
         self.metrics.seal_queue.set(due.len() as i64);
         if now < upkeep.seal_not_before {
             return;
         }
         let is_full = self.log.is_disk_full() && self.log.last_position() > upkeep.trimmed();
-        let due = match is_full || self.backlog_bytes() > self.options.backlog_bytes_max / 2 {
-            true => upkeep.coverage.all(newest),
-            false => {
-                let share = due.len().div_ceil(TICKS);
-                due[..share].to_vec()
-            }
-        };
+        let is_crowded = self.backlog_bytes() > self.options.backlog_bytes_max / 2;
+        if is_full || is_crowded {
+            due = upkeep.coverage.all(newest);
+        }
+        if !is_crowded {
+            due.retain(|due| upkeep.troubles.may_try(due.group, now));
+        }
+        if !is_full && !is_crowded {
+            due.truncate(due.len().div_ceil(TICKS));
+        }
         let start = now;
-        let outcome = self.seal(upkeep, &due, self.reserve_bytes(is_full));
+        let reserve_bytes = self.reserve_bytes(is_full);
+        let mut outcome = self.seal(upkeep, &due, reserve_bytes);
+        if is_crowded && outcome.is_ok() {
+            outcome = self.give_up_what_pins(upkeep, newest, reserve_bytes);
+        }
         if !due.is_empty() {
             let took = self.env.clock.monotonic().saturating_sub(start);
             self.metrics.seal_duration.observe(took);
@@ -149,8 +184,17 @@ impl Store {
         due: &[Due],
         reserve_bytes: u64,
     ) -> Result<(), Error> {
+        self.seal_as(upkeep, due, (reserve_bytes, Stance::Keep))
+    }
+
+    fn seal_as(
+        &self,
+        upkeep: &mut Upkeep,
+        due: &[Due],
+        (reserve_bytes, stance): (u64, Stance),
+    ) -> Result<(), Error> {
         for some in due.chunks(GROUPS_PER_SYNC) {
-            let mut sealed = self.encode_groups(upkeep, some)?;
+            let mut sealed = self.encode_groups(upkeep, some, stance)?;
             trial::turn();
             if trial::has(Flaw::DropsBeforeWrite) {
                 let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
@@ -164,45 +208,50 @@ impl Store {
                     return Err(e.into());
                 }
             };
-            for (sealed, entry) in sealed.into_iter().zip(entries) {
-                self.publish(upkeep, sealed, entry)?;
+            for (sealed, entries) in sealed.into_iter().zip(entries) {
+                self.publish(upkeep, sealed, entries, stance)?;
             }
         }
         Ok(())
     }
 
     /// Copies and encodes groups.
-    fn encode_groups(&self, upkeep: &Upkeep, due: &[Due]) -> Result<Vec<Sealed>, Error> {
+    fn encode_groups(
+        &self,
+        upkeep: &Upkeep,
+        due: &[Due],
+        stance: Stance,
+    ) -> Result<Vec<Sealed>, Error> {
         let reading = self.watermark.read_floor();
         if self.options.sync != SyncMode::Always {
             // A page outlives a power loss; so must the rest of the batches it has a part of.
             self.log.sync()?;
         }
-        due.iter()
-            .map(|due| {
-                let seen = match trial::has(Flaw::SealsUnseen) {
-                    true => u64::MAX,
-                    false => reading.sequence,
-                };
-                let (taken, is_gone) = self.copy_group(*due, seen);
-                let unsealed_after = upkeep.coverage.unsealed_after(*due, reading.sequence);
-                let mut sealed = self
-                    .encode(*due, &taken, unsealed_after)
-                    .map_err(|e| Error::new(ErrorKind::Internal, format!("encode page: {e}")))?;
-                sealed.is_gone = is_gone;
-                Ok(sealed)
-            })
-            .collect()
+        let encode = |due: &Due| {
+            let seen = match trial::has(Flaw::SealsUnseen) {
+                true => u64::MAX,
+                false => reading.sequence,
+            };
+            let (taken, is_gone) = self.copy_group(*due, seen);
+            let unsealed_after = upkeep.coverage.unsealed_after(*due, reading.sequence);
+            let mut sealed = self.encode(*due, &taken, unsealed_after, stance);
+            sealed.is_gone = is_gone;
+            sealed
+        };
+        Ok(due.iter().map(encode).collect())
     }
 
-    /// What there is to seal of a group, by slot, and whether none of its series is left.
+    /// What there is to seal of a group, by slot, and whether the head has none of its series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
         let first = due.group * GROUP_SLOTS;
         let end = self.index.published().min(first + GROUP_SLOTS);
         let mut cursor = SeriesCursor::new(&self.index);
         let mut places: Vec<(usize, u32, u32)> = (first..end)
             .filter_map(|slot| {
-                let (shard, local) = self.shard_and_local(cursor.place(slot)?);
+                let place = cursor
+                    .place(slot)
+                    .filter(|place| *place != Place::RETIRED)?;
+                let (shard, local) = self.shard_and_local(place);
                 Some((shard, local, slot))
             })
             .collect();
@@ -232,89 +281,17 @@ impl Store {
         (taken, places.is_empty())
     }
 
-    /// Encodes what was copied of a group, up to the end of its window. What left the retention
-    /// already gets no page.
-    fn encode(
-        &self,
-        due: Due,
-        taken: &Taken,
-        unsealed_after: Position,
-    ) -> Result<Sealed, Malformed> {
-        let sealed_up_to = self.log.last_position();
-        let mut sealed = Sealed {
-            due,
-            cuts: Vec::with_capacity(taken.series.len()),
-            page: None,
-            unsealed_after,
-            is_gone: false,
-        };
-        let mut slots = Runs::default();
-        let mut range: Option<TimeRange> = None;
-        let mut page = PageBuilder::new(page::PageMeta {
-            log_from: unsealed_after.next(),
-            log_to: sealed_up_to,
-        });
-        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
-        for series in &taken.series {
-            columns.clear();
-            let copy = taken.copies.get(series.copy);
-            copy.decode(&mut known, &mut columns)?;
-            columns.truncate(columns.times.partition_point(|t| *t <= due.end));
-            let family = self.index.family(series.slot).map(Family);
-            while !columns.times.is_empty() && page.push(series.slot, family, &columns).is_err() {
-                // Part of it now; the group stays due for the rest.
-                columns.truncate(columns.times.len() / 2);
-                sealed.due.end = i64::MIN;
-                sealed.unsealed_after = Position(0);
-            }
-            let (Some(first), Some(last)) = (columns.times.first(), columns.times.last()) else {
-                continue;
-            };
-            let (min, max) = range.map_or((*first, *last), |r| (r.min, r.max));
-            range = Some(TimeRange::new(min.min(*first), max.max(*last)));
-            slots.push(Run {
-                start: series.slot,
-                end: series.slot + 1,
-            });
-            sealed.cuts.push(Cut {
-                shard: series.shard,
-                local: series.local,
-                slot: series.slot,
-                time: *last,
-            });
-        }
-        let cutoff = self.cutoff();
-        if let Some(range) = range.filter(|range| range.max >= cutoff) {
-            self.metrics.sealed_samples.add(page.sample_count());
-            if trial::has(Flaw::ForgetsLastSlot) {
-                let last = sealed.cuts.last().map_or(0, |cut| cut.slot);
-                slots = slots.and(&Runs::span(0, last));
-            }
-            let short = TimestampMs::from(trial::has(Flaw::ClaimsShortRange));
-            let meta = PageMeta {
-                group: due.group,
-                window_end: sealed.due.end,
-                range: TimeRange::new(range.min, range.max - short),
-                unsealed_after: sealed.unsealed_after,
-                sealed_up_to,
-                slots,
-            };
-            sealed.page = page.finish().map(|page| (meta, page));
-        }
-        Ok(sealed)
-    }
-
     /// Writes pages and makes them durable.
     fn write_pages(
         &self,
         upkeep: &mut Upkeep,
         sealed: &[Sealed],
         reserve_bytes: u64,
-    ) -> Result<Vec<Option<Arc<PageEntry>>>, StorageError> {
-        let pages = || sealed.iter().filter_map(|s| s.page.as_ref());
+    ) -> Result<Vec<Vec<Arc<PageEntry>>>, StorageError> {
+        let pages = || sealed.iter().flat_map(|s| &s.pages);
         let bytes: usize = pages().map(|(_, page)| page.len()).sum();
         if bytes == 0 {
-            return Ok(sealed.iter().map(|_| None).collect());
+            return Ok(sealed.iter().map(|_| Vec::new()).collect());
         }
         self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
         // Whoever finds a page at a start must know whose samples they are.
@@ -325,10 +302,11 @@ impl Store {
         }
         let mut entries = Vec::with_capacity(sealed.len());
         for sealed in sealed {
-            entries.push(match &sealed.page {
-                Some((meta, page)) => Some(upkeep.segments.append(meta.clone(), page)?),
-                None => None,
-            });
+            let mut of_group = Vec::with_capacity(sealed.pages.len());
+            for (meta, page) in &sealed.pages {
+                of_group.push(upkeep.segments.append(meta.clone(), page)?);
+            }
+            entries.push(of_group);
         }
         if !trial::has(Flaw::SkipsPageSync) {
             upkeep.segments.sync()?;
@@ -351,24 +329,33 @@ impl Store {
         Ok(())
     }
 
-    /// Shows a page to readers and drops from the head what is in it.
+    /// Shows the pages of a group to readers and drops from the head what is in them.
     fn publish(
         &self,
         upkeep: &mut Upkeep,
         mut sealed: Sealed,
-        entry: Option<Arc<PageEntry>>,
+        entries: Vec<Arc<PageEntry>>,
+        stance: Stance,
     ) -> Result<(), Error> {
-        if let (Some(entry), Some((_, page))) = (entry, sealed.page) {
+        let group = sealed.due.group;
+        for (entry, (_, page)) in entries.into_iter().zip(std::mem::take(&mut sealed.pages)) {
             let open = Page::open(page.into()).map_err(malformed)?;
             self.sealed.cache.insert(&entry, Arc::new(open));
             self.metrics.sealed_pages.inc();
             self.sealed.directory.add(entry);
         }
         trial::turn();
+        if let Some(stuck) = &sealed.stuck
+            && stance == Stance::GiveUp
+        {
+            self.give_up(group, stuck);
+        }
         self.drop_sealed(&mut sealed.cuts)?;
         trial::turn();
         let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
         upkeep.coverage.sealed(due, unsealed_after, sealed.is_gone);
+        let stuck = sealed.stuck.filter(|_| stance == Stance::Keep);
+        self.note_trouble(upkeep, group, stuck);
         Ok(())
     }
 
@@ -423,7 +410,12 @@ impl Store {
             sequence,
             position,
         };
-        upkeep.coverage.tick(mark, self.index.next_slot());
+        let next_slot = self.index.next_slot();
+        let mut revived = std::mem::take(&mut *lock(&self.revived));
+        if trial::has(Flaw::ForgetsRevived) {
+            revived.clear();
+        }
+        upkeep.coverage.tick(mark, next_slot, &revived);
     }
 }
 

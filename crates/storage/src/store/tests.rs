@@ -11,6 +11,7 @@ mod flaws;
 mod full_disk;
 mod model;
 mod retirement;
+mod stuck_groups;
 mod threads;
 mod unread;
 

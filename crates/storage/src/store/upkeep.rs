@@ -6,6 +6,7 @@
 //! time.
 
 use super::coverage::Coverage;
+use super::seal::Troubles;
 use super::{Store, SyncMode, lock};
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
@@ -38,6 +39,7 @@ pub(super) struct Upkeep {
     pub(super) coverage: Coverage,
     /// As it was written last, or read.
     pub(super) manifest: Manifest,
+    pub(super) troubles: Troubles,
     /// On the monotonic clock.
     pub(super) seal_not_before: Duration,
     garbage: Vec<Garbage>,
@@ -63,6 +65,7 @@ impl Upkeep {
             catalogue,
             exemplars,
             coverage,
+            troubles: Troubles::default(),
             seal_not_before: Duration::ZERO,
             garbage: Vec::new(),
             shard: 0,
@@ -113,7 +116,8 @@ impl Store {
         let Some(newest) = self.newest() else { return };
         let cutoff = newest.saturating_sub(self.options.retention_ms);
         self.index.drop_epochs_before(epoch_of(cutoff));
-        let slices = self.index.series_count() / SLICE as usize + self.shards.len();
+        // Those that retired are in no shard.
+        let slices = self.head_series() / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
         let mut is_round = false;
         for _ in 0..slices.div_ceil(SWEEP_TICKS) {

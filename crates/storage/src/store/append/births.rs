@@ -14,6 +14,7 @@ use super::{Store, lock};
 use crate::head::series::{Series, Window};
 use crate::head::shard::Found;
 use crate::index::{Births, epoch_of};
+use crate::sealed::group_of;
 use crate::store::newcomers::Newcomers;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
@@ -217,6 +218,14 @@ impl Store {
     /// Prepares a series that comes back: what is sealed of it is older than what it takes, also
     /// of a batch that began before it retired.
     fn revive(&self, series: &mut Series) {
+        // It has its place in the index by now, and its samples are not in the log yet: see
+        // `Coverage::tick`.
+        let group = group_of(series.slot);
+        let mut revived = lock(&self.revived);
+        if revived.last() != Some(&group) {
+            revived.push(group);
+        }
+        drop(revived);
         if let Some(newest) = self.newest() {
             let sealed = newest.saturating_sub(self.options.lateness_max_ms);
             let sealed = sealed.saturating_sub(1);

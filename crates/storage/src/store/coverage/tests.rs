@@ -29,7 +29,7 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
                         sequence: position,
                         position: Position(position),
                     };
-                    coverage.tick(mark, groups * crate::sealed::GROUP_SLOTS);
+                    coverage.tick(mark, groups * crate::sealed::GROUP_SLOTS, &[]);
                 }
                 1 => {
                     for due in coverage.due(newest) {
@@ -60,8 +60,12 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
             sequence: position,
             position: Position(position),
         };
-        coverage.tick(mark(newest), groups * crate::sealed::GROUP_SLOTS);
-        coverage.tick(mark(newest + 3_000), groups * crate::sealed::GROUP_SLOTS);
+        coverage.tick(mark(newest), groups * crate::sealed::GROUP_SLOTS, &[]);
+        coverage.tick(
+            mark(newest + 3_000),
+            groups * crate::sealed::GROUP_SLOTS,
+            &[],
+        );
         for due in coverage.due(newest + 3_000) {
             let after = coverage.unsealed_after(due, position);
             coverage.sealed(due, after, false);

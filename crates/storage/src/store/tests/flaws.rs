@@ -3,6 +3,8 @@
 
 use super::crashes::first_trouble;
 use super::*;
+use crate::sealed::GROUP_SLOTS;
+use crate::store::coverage::Due;
 use crate::trial::{Flaw, with_flaw, with_turns};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -75,6 +77,66 @@ fn mark_of_batches_that_were_not_sealed_keeps_the_log() {
     assert!(!with_flaw(
         Flaw::TrustsUnsealedMark,
         sample_hidden_from_a_reader_survives
+    ));
+}
+
+/// A group of which all series retired is not due any more; whether a sample of one that comes back
+/// survives although the log goes on being trimmed.
+fn sample_of_a_series_that_comes_back_survives() -> bool {
+    let sim = sim::env(1);
+    let short = StoreOptions {
+        window_ms: MINUTE,
+        is_jittered: false,
+        lateness_max_ms: MINUTE,
+        log_segment_bytes: 1,
+        tick_ms: i64::MAX,
+        ..options()
+    };
+    let store = open(&sim, short.clone());
+    let old: Vec<String> = (0..GROUP_SLOTS).map(|i| format!("old{i}")).collect();
+    let first: Vec<(&str, &[(i64, f64)])> = old
+        .iter()
+        .map(|name| (name.as_str(), &[(0, 1.0)][..]))
+        .collect();
+    append(&store, &batch(&first), ALWAYS);
+    let send = |name, time| append(&store, &batch(&[(name, &[(time, 2.0)])]), ALWAYS);
+    for minute in 1..40 {
+        send("new", minute * MINUTE);
+        (0..4).for_each(|_| store.tick());
+    }
+    assert_eq!(store.index.retired_count(), GROUP_SLOTS as usize);
+    let groups = |store: &Store| lock(&store.upkeep).coverage.all(0).len();
+    assert_eq!(groups(&store), 1, "the group of those that retired is gone");
+    // Its window goes on; others are sealed meanwhile.
+    send("old3", 40 * MINUTE);
+    for second in 1..50 {
+        send("new", 40 * MINUTE + second * 1_000);
+        store.tick();
+        let all = lock(&store.upkeep).coverage.all(i64::MAX);
+        let newer: Vec<_> = all.into_iter().filter(|due| due.group > 0).collect();
+        let due: Vec<_> = newer
+            .into_iter()
+            .map(|due| Due {
+                end: 40 * MINUTE + second * 1_000,
+                ..due
+            })
+            .collect();
+        store.seal(&mut lock(&store.upkeep), &due, 0).unwrap();
+    }
+    store.tick();
+    drop(store);
+    sim.disk.crash();
+    let store = open(&sim, short);
+    let held = contents(&store, TimeRange::new(40 * MINUTE, 40 * MINUTE));
+    held.iter().any(|(name, _)| name == "old3")
+}
+
+#[test]
+fn group_whose_series_retired_is_known_again_when_one_comes_back() {
+    assert!(sample_of_a_series_that_comes_back_survives());
+    assert!(!with_flaw(
+        Flaw::ForgetsRevived,
+        sample_of_a_series_that_comes_back_survives
     ));
 }
 

@@ -1,0 +1,179 @@
+//! Groups of which something cannot be sealed: they cost themselves and no other.
+
+use super::*;
+use crate::damage::DamageKind;
+use crate::trial::{Faults, set_faults};
+use std::collections::BTreeMap;
+
+const MINUTE: i64 = 60_000;
+
+/// Two groups of series, and a few of a third.
+const SERIES: usize = 1_100;
+
+/// What every series has.
+type Sent = Vec<(i64, f64)>;
+
+const BROKEN_SERIES: Faults = Faults {
+    malformed: Some(7),
+    ..Faults::NONE
+};
+
+const BROKEN_GROUP: Faults = Faults {
+    page_bytes: Some((1, 50)),
+    ..Faults::NONE
+};
+
+fn short() -> StoreOptions {
+    StoreOptions {
+        window_ms: MINUTE,
+        is_jittered: false,
+        log_segment_bytes: 10_000,
+        tick_ms: i64::MAX,
+        ..options()
+    }
+}
+
+/// Every series has what was sent, but for those in `lacking`, which have what stands there.
+fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
+    let held = contents(store, TimeRange::ALL);
+    assert_eq!(held.len(), SERIES);
+    for (number, (name, samples)) in held.iter().enumerate() {
+        let wanted = lacking.get(&number).unwrap_or(sent);
+        assert_eq!(samples, wanted, "{name}");
+    }
+}
+
+/// The series with something in the head that is older than the last windows.
+fn left_behind(store: &Store, sent: &Sent) -> Vec<u32> {
+    let newest = sent.last().map_or(0, |(time, _)| *time);
+    let shard = lock(&store.shards[0]);
+    let is_old = |range: TimeRange| range.min < newest - 3 * MINUTE;
+    let old = shard.iter().filter(|(_, s)| s.range().is_some_and(is_old));
+    old.map(|(_, s)| s.slot).collect()
+}
+
+/// Twenty minutes of data time, and eighty of the clock.
+fn run(sim: &Sim, store: &Arc<Store>) -> Sent {
+    let mut sent = Sent::new();
+    for round in 0..80 {
+        let sample = (round * 15_000, round as f64 + 0.5);
+        let mut batch = Batch::default();
+        for number in 0..SERIES {
+            batch.push_series(labels(&format!("m{number:04}")).as_ref(), &[sample]);
+        }
+        let ticket = store.append(&TenantId::anonymous(), &batch, ALWAYS);
+        ticket.wait().unwrap();
+        sent.push(sample);
+        sim.clock.advance_ms(60_000);
+        store.tick();
+    }
+    (0..16).for_each(|_| store.tick());
+    sent
+}
+
+#[test]
+fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    set_faults(BROKEN_SERIES);
+    let sent = run(&sim, &store);
+    assert_eq!(store.metrics.seal_failures.get(), 0);
+    assert_eq!(store.metrics.stuck_groups.get(), 1);
+    // Pauses grow from one minute to sixteen.
+    let tries = store.metrics.stuck_seals.get();
+    assert!((4..12).contains(&tries), "{tries}");
+    check(&store, &sent, &BTreeMap::new());
+    sim.clock.advance_ms(16 * MINUTE);
+    (0..16).for_each(|_| store.tick());
+    assert_eq!(left_behind(&store, &sent), [7]);
+    // The log is kept for it, through an unclean end and a clean one.
+    drop(store);
+    sim.disk.crash();
+    let store = open(&sim, short());
+    check(&store, &sent, &BTreeMap::new());
+    assert!(store.close().is_err());
+    drop(store);
+    set_faults(Faults::NONE);
+    let store = open(&sim, short());
+    check(&store, &sent, &BTreeMap::new());
+    (0..40).for_each(|_| store.tick());
+    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    assert!(store.damages().is_empty());
+    store.close().unwrap();
+}
+
+#[test]
+fn page_that_no_block_holds_costs_its_group_alone() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    set_faults(BROKEN_GROUP);
+    let sent = run(&sim, &store);
+    let left = left_behind(&store, &sent);
+    assert_eq!(left, (512..1_024).collect::<Vec<u32>>());
+    set_faults(Faults::NONE);
+    sim.clock.advance_ms(16 * MINUTE);
+    (0..16).for_each(|_| store.tick());
+    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    assert_eq!(store.metrics.stuck_groups.get(), 0);
+    check(&store, &sent, &BTreeMap::new());
+}
+
+#[test]
+fn page_that_is_too_large_is_sealed_in_parts() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    set_faults(Faults {
+        part_bytes: Some(2_000),
+        ..Faults::NONE
+    });
+    let sent = run(&sim, &store);
+    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    let pages = store.metrics.sealed_pages.get();
+    assert!(pages > 3 * 4 * 15, "{pages}");
+    check(&store, &sent, &BTreeMap::new());
+    drop(store);
+    sim.disk.crash();
+    let store = open(&sim, short());
+    check(&store, &sent, &BTreeMap::new());
+    store.close().unwrap();
+    drop(store);
+    check(&open(&sim, short()), &sent, &BTreeMap::new());
+}
+
+#[test]
+fn group_that_pins_half_of_the_log_is_given_up_and_writes_go_on() {
+    for (faults, series) in [(BROKEN_SERIES, 7..8), (BROKEN_GROUP, 512..1_024)] {
+        let sim = sim::env(1);
+        let small = StoreOptions {
+            backlog_bytes_max: 200_000,
+            ..short()
+        };
+        let store = open(&sim, small.clone());
+        set_faults(faults);
+        let sent = run(&sim, &store);
+        set_faults(Faults::NONE);
+        let damages = store.damages();
+        let lost: u64 = damages.iter().filter_map(|damage| damage.samples).sum();
+        assert!(damages.iter().all(|damage| damage.kind == DamageKind::Head));
+        // What is lost is of those series, and older than what they still have.
+        let held = contents(&store, TimeRange::ALL);
+        let of_series = series
+            .clone()
+            .map(|number| (number, held[number].1.clone()));
+        let lacking: BTreeMap<usize, Sent> = of_series.collect();
+        assert!(lacking.values().all(|held| sent.ends_with(held)));
+        let missing = lacking.values().map(|held| sent.len() - held.len());
+        assert_eq!(lost, missing.sum::<usize>() as u64);
+        assert!(lost > 0);
+        check(&store, &sent, &lacking);
+        let told = select(&store, &[], TimeRange::ALL).losses().texts();
+        let start = format!(
+            "damage: memory is damaged: {} series of group",
+            series.len()
+        );
+        assert!(told[0].starts_with(&start), "{told:?}");
+        drop(store);
+        sim.disk.crash();
+        check(&open(&sim, small), &sent, &lacking);
+    }
+}
