@@ -13,6 +13,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod directory;
+pub(crate) mod file_pool;
 mod lost;
 pub(crate) mod meta;
 pub(crate) mod range_reader;
@@ -24,6 +25,7 @@ mod tests;
 use crate::damage::Damages;
 use cache::PageCache;
 use directory::Directory;
+use file_pool::FilePool;
 use std::sync::Arc;
 
 /// Slots of a group, the unit of sealing: the series of one or two targets, whose samples share
@@ -38,14 +40,17 @@ pub(crate) struct Sealed {
     pub(crate) directory: Directory,
     /// Their bytes.
     pub(crate) cache: PageCache,
+    /// The files of them that are open.
+    pub(crate) files: Arc<FilePool>,
     /// Where readers report what they find damaged.
     pub(crate) damages: Arc<Damages>,
 }
 
 impl Sealed {
-    /// No pages yet, and a cache of at most `cache_bytes`.
-    pub(crate) fn new(cache_bytes: usize, damages: Arc<Damages>) -> Self {
+    /// No pages yet, and a cache of at most `cache_bytes`; their files are opened by `files`.
+    pub(crate) fn new(cache_bytes: usize, files: Arc<FilePool>, damages: Arc<Damages>) -> Self {
         Self {
+            files,
             damages,
             directory: Directory::default(),
             cache: PageCache::new(cache_bytes),

@@ -186,7 +186,11 @@ impl Store {
         let store = Arc::new_cyclic(|me| Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            sealed: Arc::new(Sealed::new(options.page_cache_bytes, damages.clone())),
+            sealed: Arc::new(Sealed::new(
+                options.page_cache_bytes,
+                found.segments.files().clone(),
+                damages.clone(),
+            )),
             damages,
             env,
             dir,

@@ -5,6 +5,8 @@ use super::lost::LostPages;
 use super::meta::PageMeta;
 use super::segment::Segment;
 use crate::index::Run;
+use firn_model::budget::Reservation;
+use firn_model::error::Error;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
@@ -57,6 +59,13 @@ impl PageEntry {
     }
 }
 
+/// What a list of the pages of a group takes beside the pages: its place among twice as many, since
+/// they grow, and what the allocator adds.
+const LIST_BYTES: usize = 2 * size_of::<(u32, Vec<Arc<PageEntry>>)>() + 16;
+
+/// Groups, ascending, and pages of each.
+pub(crate) type PageLists = Vec<(u32, Vec<Arc<PageEntry>>)>;
+
 /// The pages of a group in the order in which they were sealed. That is nearly the order of their
 /// samples: a query of the newest hour looks at the newest pages, however many there are.
 #[derive(Debug, Default)]
@@ -89,28 +98,23 @@ impl Group {
         });
     }
 
-    /// The pages that overlap `range`. A binary search for each end, and a look at each between.
-    fn overlapping(&self, range: TimeRange) -> Vec<Arc<PageEntry>> {
+    /// The pages that may overlap `range`: a binary search for each end.
+    fn between(&self, range: TimeRange) -> &[Placed] {
         let start = self.pages.partition_point(|p| p.newest < range.min);
         let end = self.pages.partition_point(|p| p.oldest <= range.max);
-        let between = self.pages.get(start..end).unwrap_or(&[]).iter();
-        let pages = between.map(|placed| &placed.page);
-        pages
-            .filter(|page| page.range.overlaps(&range))
-            .cloned()
-            .collect()
+        self.pages.get(start..end).unwrap_or(&[])
     }
 
-    /// Keeps the pages that are not of a segment.
-    fn forget(&mut self, segment: Position) {
+    /// Keeps the pages that are not of a segment; returns that if it had pages here.
+    fn forget(&mut self, segment: Position) -> Option<Arc<Segment>> {
         let is_kept = |placed: &Placed| placed.page.segment.number != segment;
-        if self.pages.iter().all(is_kept) {
-            return;
-        }
+        let gone = self.pages.iter().find(|placed| !is_kept(placed))?;
+        let gone = gone.page.segment.clone();
         let pages = std::mem::take(&mut self.pages).into_iter();
         for placed in pages.filter(is_kept) {
             self.push(placed.page);
         }
+        Some(gone)
     }
 }
 
@@ -129,27 +133,48 @@ impl Directory {
         groups.entry(page.group).or_default().push(page);
     }
 
-    /// The pages of each of `wanted` that overlap `range`, as they are now.
+    /// The groups among `wanted` with pages that overlap `range`, and those pages, as they are now.
+    /// What the lists take is reserved in `memory` before they are made.
     pub(crate) fn overlapping(
         &self,
         wanted: impl Iterator<Item = u32>,
         range: TimeRange,
-    ) -> Vec<Vec<Arc<PageEntry>>> {
+        memory: &mut Reservation,
+    ) -> Result<PageLists, Error> {
         let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        let pages_of = |group: u32| groups.get(&group).map(|group| group.overlapping(range));
-        wanted
-            .map(|group| pages_of(group).unwrap_or_default())
-            .collect()
+        let mut found = Vec::new();
+        for number in wanted {
+            let Some(group) = groups.get(&number) else {
+                continue;
+            };
+            let between = group.between(range);
+            if between.is_empty() {
+                continue;
+            }
+            memory.grow(LIST_BYTES + between.len() * size_of::<Arc<PageEntry>>())?;
+            let mut pages = Vec::with_capacity(between.len());
+            let overlapping = between.iter().map(|placed| &placed.page);
+            pages.extend(overlapping.filter(|p| p.range.overlaps(&range)).cloned());
+            if !pages.is_empty() {
+                found.push((number, pages));
+            }
+        }
+        Ok(found)
     }
 
-    /// Forgets the pages of a segment.
+    /// Forgets the pages of a segment, which is about to be removed.
     pub(crate) fn forget(&self, segment: Position) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = None;
         groups.retain(|_, group| {
-            group.forget(segment);
+            gone = group.forget(segment).or(gone.take());
             !group.pages.is_empty()
         });
         drop(groups);
+        if let Some(gone) = gone {
+            // Selections that list its pages see it so.
+            gone.ranges().retire();
+        }
         self.lost.forget(segment);
     }
 

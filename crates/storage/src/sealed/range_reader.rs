@@ -1,8 +1,10 @@
 //! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault has
 //! no error path and no account.
 
+use super::file_pool::FilePool;
 use crate::error::StorageError;
-use firn_model::env::File;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use firn_model::log::Position;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,26 +16,44 @@ pub(crate) trait RangeReader: Send + Sync {
 
     /// What it is called in messages.
     fn path(&self) -> &Path;
+
+    /// It is about to be removed: from here on reads may fail, and that is no damage.
+    fn retire(&self);
+
+    /// Whether it was.
+    fn is_retired(&self) -> bool;
 }
 
-/// Ranges of a file.
+/// Ranges of a file, which is open while it is among those that were read last.
 pub(crate) struct FileRanges {
-    file: Arc<dyn File>,
+    files: Arc<FilePool>,
+    number: Position,
     path: PathBuf,
+    is_retired: AtomicBool,
 }
 
 impl FileRanges {
-    /// Ranges of `file`, which lies at `path`.
-    pub(crate) fn new(file: Arc<dyn File>, path: PathBuf) -> Self {
-        Self { file, path }
+    /// Ranges of the file of the segment with this number, which lies at `path`.
+    pub(crate) fn new(files: Arc<FilePool>, number: Position, path: PathBuf) -> Self {
+        Self {
+            files,
+            number,
+            path,
+            is_retired: AtomicBool::new(false),
+        }
     }
 }
 
 impl RangeReader for FileRanges {
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
+        let file = self.files.get(self.number, &self.path);
+        let file = file.map_err(StorageError::io("open file of", &self.path))?;
+        if self.is_retired() {
+            // Opened while it was retired: nobody else would close it.
+            self.files.forget(self.number);
+        }
         let mut read = vec![0; bytes];
-        let count = self
-            .file
+        let count = file
             .read_at(offset, &mut read)
             .map_err(StorageError::io("read page of", &self.path))?;
         if count < bytes {
@@ -48,5 +68,14 @@ impl RangeReader for FileRanges {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn retire(&self) {
+        self.is_retired.store(true, Ordering::Release);
+        self.files.forget(self.number);
+    }
+
+    fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire)
     }
 }

@@ -8,6 +8,7 @@
 //! A segment without a sound directory was not finished: its blocks are walked instead.
 
 use super::directory::PageEntry;
+use super::file_pool::FilePool;
 use super::meta::PageMeta;
 use super::range_reader::{FileRanges, RangeReader};
 use crate::block_file::{self, BlockFile, FileKind};
@@ -50,11 +51,11 @@ impl std::fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// The segment in `file`, which lies at `path`.
-    pub(crate) fn new(number: Position, file: &Arc<dyn File>, path: &Path) -> Self {
+    /// The segment at `path`, whose file `files` opens.
+    pub(crate) fn new(number: Position, files: &Arc<FilePool>, path: &Path) -> Self {
         Self {
             number,
-            ranges: Box::new(FileRanges::new(file.clone(), path.to_path_buf())),
+            ranges: Box::new(FileRanges::new(files.clone(), number, path.to_path_buf())),
         }
     }
 
@@ -102,6 +103,7 @@ pub(crate) struct Loaded {
 /// not deliver is left as it is.
 pub(crate) fn load(
     env: &Env,
+    files: &Arc<FilePool>,
     dir: &Path,
     number: Position,
     known: Option<&SegmentEntry>,
@@ -116,7 +118,7 @@ pub(crate) fn load(
     // Only to refuse a newer version: the name says all that the header does.
     let header = block_file::check_header(&*file, PAGES, number, &path)?;
     if header == HeaderState::Sound
-        && let Some(loaded) = read_directory(&file, number, &path, bytes, known)
+        && let Some(loaded) = read_directory((&file, files), number, &path, bytes, known)
     {
         return Ok(Some(loaded));
     }
@@ -128,7 +130,7 @@ pub(crate) fn load(
     let Some(mut file) = recovered else {
         return Ok(None);
     };
-    let mut loaded = walk(&file);
+    let mut loaded = walk(&file, files);
     if !file.is_unreadable() {
         write_directory(&mut file, &loaded.pages)?;
         loaded.entry.state = SegmentState::Complete;
@@ -193,8 +195,8 @@ fn say_what_is_lost(
 }
 
 /// Walks the blocks of a file without a directory.
-fn walk(file: &BlockFile) -> Loaded {
-    let segment = Arc::new(Segment::new(file.first(), file.file(), file.path()));
+fn walk(file: &BlockFile, files: &Arc<FilePool>) -> Loaded {
+    let segment = Arc::new(Segment::new(file.first(), files, file.path()));
     let (mut pages, mut damages, mut samples) = (Vec::new(), Vec::new(), 0);
     let damaged = |offset, what: String| Damage {
         offset: Some(offset),
@@ -257,7 +259,7 @@ fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u
 
 /// The pages by the directory at the end of the file; `None` unless it is sound.
 fn read_directory(
-    file: &Arc<dyn File>,
+    (file, files): (&Arc<dyn File>, &Arc<FilePool>),
     number: Position,
     path: &Path,
     bytes: u64,
@@ -283,7 +285,7 @@ fn read_directory(
     if header.kind != BlockKind::Directory || offset + header.block_bytes() != end {
         return None;
     }
-    let segment = Arc::new(Segment::new(number, file, path));
+    let segment = Arc::new(Segment::new(number, files, path));
     let pages = parse_directory(scanner.payload(offset, &header), &segment, start).ok()?;
     let known = known.filter(|known| known.state == SegmentState::Complete);
     Some(Loaded {

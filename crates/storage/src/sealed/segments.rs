@@ -7,6 +7,7 @@
 
 use super::cache::PageCache;
 use super::directory::{Directory, PageEntry};
+use super::file_pool::FilePool;
 use super::meta::PageMeta;
 use super::segment::{self, Loaded, PAGES, Placed, Segment};
 use crate::block_file::{self, BlockFile};
@@ -45,6 +46,7 @@ pub(crate) struct Old(Finished);
 /// See the module.
 pub(crate) struct Segments {
     env: Env,
+    files: Arc<FilePool>,
     dir: PathBuf,
     segment_bytes: u64,
     next: Position,
@@ -74,16 +76,19 @@ impl Segments {
         segment_bytes: u64,
         manifest: &Manifest,
     ) -> Result<Found, StorageError> {
+        let files = Arc::new(FilePool::new(env.disk.clone()));
         let numbers = PAGES.list(env, dir)?;
         let loads: Vec<Mutex<Result<Option<Loaded>, StorageError>>> =
             numbers.iter().map(|_| Mutex::new(Ok(None))).collect();
         env.compute.for_each(numbers.len(), &|i| {
-            let loaded = segment::load(env, dir, numbers[i], manifest.segment(numbers[i]));
+            let known = manifest.segment(numbers[i]);
+            let loaded = segment::load(env, &files, dir, numbers[i], known);
             *loads[i].lock().unwrap_or_else(PoisonError::into_inner) = loaded;
         });
         let mut found = Found {
             segments: Self {
                 env: env.clone(),
+                files,
                 dir: dir.to_path_buf(),
                 segment_bytes,
                 next: Position(1),
@@ -155,7 +160,7 @@ impl Segments {
         let path = PAGES.path(&self.dir, self.next);
         let file = BlockFile::create(&self.env, path, PAGES, self.next)?;
         self.growing = Some(Growing {
-            segment: Arc::new(Segment::new(self.next, file.file(), file.path())),
+            segment: Arc::new(Segment::new(self.next, &self.files, file.path())),
             file,
             pages: Vec::new(),
             samples: 0,
@@ -244,6 +249,11 @@ impl Segments {
         directory.forget(old.0.number);
         cache.forget(old.0.number);
         block_file::remove(&self.env, &PAGES.path(&self.dir, old.0.number))
+    }
+
+    /// What opens their files for reading.
+    pub(crate) fn files(&self) -> &Arc<FilePool> {
+        &self.files
     }
 
     /// How many segments there are.

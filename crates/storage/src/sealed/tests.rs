@@ -1,7 +1,8 @@
 //! Page segments on a disk that tears, and bytes that nobody wrote.
 
 use super::cache::PageCache;
-use super::directory::Directory;
+use super::directory::{Directory, PageLists};
+use super::file_pool::FILES_MAX;
 use super::meta::PageMeta;
 use super::segment::{PAGES, Placed};
 use super::segments::{Found, Segments};
@@ -11,6 +12,7 @@ use crate::codec::cursor::Cursor;
 use crate::index::{Run, Runs};
 use crate::manifest::Manifest;
 use crate::page::{self, PageBuilder, Scratch};
+use firn_model::budget::Budget;
 use firn_model::env::Rng;
 use firn_model::env::sim::{self, Operation, Sim, SimRng};
 use firn_model::log::Position;
@@ -56,6 +58,15 @@ fn open(sim: &Sim, segment_bytes: u64) -> Found {
         &Manifest::default(),
     )
     .unwrap()
+}
+
+fn overlapping(directory: &Directory, groups: std::ops::Range<u32>, range: TimeRange) -> PageLists {
+    let budget = Budget::new("query", 1 << 20);
+    let mut memory = budget.hold();
+    let lists = directory.overlapping(groups, range, &mut memory).unwrap();
+    let pages: usize = lists.iter().map(|(_, pages)| pages.len()).sum();
+    assert!(memory.bytes() >= pages * 8 + lists.len() * 32);
+    lists
 }
 
 fn windows(pages: &[Placed]) -> Vec<(u32, i64)> {
@@ -133,6 +144,46 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
 }
 
 #[test]
+fn segments_beyond_the_pool_are_opened_when_they_are_read() {
+    let sim = sim::env(1);
+    let mut segments = open(&sim, 1).segments;
+    let (directory, cache) = (Directory::default(), PageCache::new(0));
+    let count = 3 * FILES_MAX as u64;
+    let entries: Vec<_> = (0..count as i64)
+        .map(|window| {
+            let (meta, page) = page(0, window);
+            let entry = segments.append(meta, &page).unwrap();
+            directory.add(entry.clone());
+            entry
+        })
+        .collect();
+    segments.sync().unwrap();
+    assert_eq!(segments.count() as u64, count);
+    let files = segments.files().clone();
+    assert_eq!(files.open_files.get(), 0);
+    for _ in 0..2 {
+        for entry in &entries {
+            cache.get(entry).unwrap();
+            assert!(files.open_files.get() <= FILES_MAX as i64);
+        }
+    }
+    assert_eq!(files.opens.get(), 2 * count);
+    // What was read last is open still, in any order.
+    let newest = &entries[entries.len() - FILES_MAX..];
+    for entry in newest.iter().rev().chain(newest) {
+        cache.get(entry).unwrap();
+    }
+    assert_eq!(files.opens.get(), 2 * count);
+    // One that is gone is closed, and stays so when somebody who lists it tries.
+    let last = entries.last().unwrap();
+    directory.forget(last.segment.number);
+    assert_eq!(files.open_files.get(), FILES_MAX as i64 - 1);
+    assert!(last.segment.ranges().is_retired());
+    cache.get(last).unwrap();
+    assert_eq!(files.open_files.get(), FILES_MAX as i64 - 1);
+}
+
+#[test]
 fn segments_wholly_before_the_cutoff_are_unlinked() {
     let sim = sim::env(1);
     let mut segments = open(&sim, 400).segments;
@@ -149,9 +200,7 @@ fn segments_wholly_before_the_cutoff_are_unlinked() {
     }
     assert!(old.len() > 1);
     assert_eq!(segments.count(), before - old.len());
-    let left = directory
-        .overlapping([0].into_iter(), TimeRange::ALL)
-        .remove(0);
+    let left = overlapping(&directory, 0..1, TimeRange::ALL).remove(0).1;
     assert!(left.iter().any(|page| page.range.min == 500));
     assert!(left.iter().all(|page| page.range.min >= 200), "{left:?}");
     segments.finish().unwrap();
@@ -186,8 +235,10 @@ fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
         for _ in 0..30 {
             let min = some(4_000) - 1_000;
             let range = TimeRange::new(min, min + some(500) - 20);
-            let found = directory.overlapping(0..2, range);
-            for (group, found) in (0..2).zip(found) {
+            let lists = overlapping(&directory, 0..2, range);
+            for group in 0..2 {
+                let list = lists.iter().find(|(of, _)| *of == group);
+                let found = list.map_or(&[][..], |(_, pages)| pages);
                 let of_group = all.iter().filter(|(of, _)| *of == group);
                 let overlap = of_group.filter(|(_, page)| page.range.overlaps(&range));
                 let wanted: Vec<_> = overlap.map(|(_, page)| Arc::as_ptr(page)).collect();

@@ -179,6 +179,16 @@ impl Store {
                 Value::Gauge(m.page_segments.get() as f64),
             ),
             (
+                "firn_storage_page_files_open",
+                "Segments of pages whose files are open for reading.",
+                Value::Gauge(self.sealed.files.open_files.get() as f64),
+            ),
+            (
+                "firn_storage_page_file_opens_total",
+                "Times that the file of a segment was opened for reading.",
+                counter(&self.sealed.files.opens),
+            ),
+            (
                 "firn_storage_page_segments_removed_total",
                 "Segments of pages that left the retention.",
                 counter(&m.removed_segments),

@@ -14,11 +14,11 @@ use crate::chunk::{Columns, TimesKnown};
 use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
-use crate::sealed::directory::PageEntry;
+use crate::sealed::directory::{PageEntry, PageLists};
 use crate::sealed::{Sealed, group_of};
 use crate::sync::Mutex;
 use crate::trial::{self, Flaw};
-use firn_model::budget::Reservation;
+use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::env::Compute;
@@ -47,7 +47,11 @@ struct HeadSelection {
     /// Their numbers, if some of them turned out to have no samples.
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
-    pages: Vec<(u32, Vec<Arc<PageEntry>>)>,
+    pages: PageLists,
+    /// That of `pages`.
+    memory: Reservation,
+    /// Where reads reserve the pages that they hold.
+    budget: Budget,
     /// What reads could not give.
     losses: Losses,
     /// Memory of reads that are done.
@@ -64,12 +68,15 @@ struct Memory {
 }
 
 /// The pages of a group: those of neighbouring series are the same.
-#[derive(Default)]
 struct OpenGroup<'a> {
     group: Option<u32>,
     entries: &'a [Arc<PageEntry>],
     /// As many as there are entries; opened when a series needs them.
     pages: Vec<Opened>,
+    /// That of the pages.
+    memory: Reservation,
+    /// Whether no series of the group follows: its pages need not be remembered.
+    is_last: bool,
 }
 
 impl Store {
@@ -89,6 +96,8 @@ impl Store {
             visible: Visible::default(),
             asked: None,
             pages: Vec::new(),
+            memory: request.budget.hold(),
+            budget: request.budget.clone(),
             losses: Losses::default(),
             idle: Mutex::default(),
         };
@@ -104,12 +113,16 @@ impl Store {
         request.series.count(found.len())?;
         let slots: Vec<u32> = found.slots().collect();
         let early = trial::has(Flaw::ReadsPagesFirst);
-        let too_early = early.then(|| self.pages_of(&slots, request.range));
+        let memory = &mut selection.memory;
+        let mut pages = || self.pages_of(&slots, request.range, memory);
+        let too_early = if early { Some(pages()?) } else { None };
         trial::turn();
         selection.visible = self.copy_visible(&slots, request, reading.sequence)?;
         trial::turn();
-        let pages = || self.pages_of(&slots, request.range);
-        selection.pages = too_early.unwrap_or_else(pages);
+        selection.pages = match too_early {
+            Some(too_early) => too_early,
+            None => pages()?,
+        };
         drop(reading);
         selection.keep_those_with_samples(slots);
         selection.losses = self.losses_in(request.range);
@@ -117,15 +130,15 @@ impl Store {
     }
 
     /// The pages of the groups of `slots`, ascending, that overlap `range`.
-    fn pages_of(&self, slots: &[u32], range: TimeRange) -> Vec<(u32, Vec<Arc<PageEntry>>)> {
-        let mut groups: Vec<u32> = slots.iter().map(|slot| group_of(*slot)).collect();
-        groups.dedup();
-        let pages = self
-            .sealed
-            .directory
-            .overlapping(groups.iter().copied(), range);
-        let with_pages = groups.into_iter().zip(pages);
-        with_pages.filter(|(_, pages)| !pages.is_empty()).collect()
+    fn pages_of(
+        &self,
+        slots: &[u32],
+        range: TimeRange,
+        memory: &mut Reservation,
+    ) -> Result<PageLists, Error> {
+        let groups = slots.chunk_by(|a, b| group_of(*a) == group_of(*b));
+        let groups = groups.map(|of_group| group_of(of_group[0]));
+        self.sealed.directory.overlapping(groups, range, memory)
     }
 }
 
@@ -168,7 +181,7 @@ impl HeadSelection {
         series: Range<usize>,
         into: &mut SeriesBatch,
     ) -> Result<(), Error> {
-        let mut open = OpenGroup::default();
+        let mut open = OpenGroup::new(self.budget.hold());
         for i in series.clone() {
             let slot = self.slots[i];
             let group = group_of(slot);
@@ -176,6 +189,8 @@ impl HeadSelection {
                 open.turn_to(group, self.pages(slot));
                 memory.made.forget();
             }
+            let next = self.slots[..series.end].get(i + 1);
+            open.is_last = next.is_none_or(|next| group_of(*next) != group);
             if !self.read_plain(i, &mut open, memory, into)? {
                 memory.made.forget();
                 let columns = &mut memory.columns;
@@ -237,7 +252,7 @@ impl HeadSelection {
             if !entry.has(slot) {
                 continue;
             }
-            let Some(page) = self.opened(entry, opened)? else {
+            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
                 continue;
             };
             let before = into.times.len();
@@ -250,6 +265,9 @@ impl HeadSelection {
             match decoded {
                 Ok(()) => into.drop_repeated(before),
                 Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
+            }
+            if open.is_last {
+                opened.close(&mut open.memory);
             }
         }
         let Some(copy) = self.copy(series) else {
@@ -266,11 +284,23 @@ impl HeadSelection {
 }
 
 impl<'a> OpenGroup<'a> {
+    /// No group yet; what its pages take is reserved in `memory`.
+    fn new(memory: Reservation) -> Self {
+        Self {
+            group: None,
+            entries: &[],
+            pages: Vec::new(),
+            memory,
+            is_last: false,
+        }
+    }
+
     /// Goes on with another group and its pages.
     fn turn_to(&mut self, group: u32, entries: &'a [Arc<PageEntry>]) {
         self.group = Some(group);
         self.entries = entries;
         self.pages.clear();
+        self.memory.shrink_to(0);
         self.pages.resize_with(entries.len(), || Opened::No);
     }
 }

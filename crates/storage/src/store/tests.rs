@@ -10,6 +10,7 @@ mod extreme_times;
 mod flaws;
 mod full_disk;
 mod model;
+mod page_memory;
 mod retirement;
 mod stuck_groups;
 mod threads;

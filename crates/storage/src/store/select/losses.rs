@@ -9,6 +9,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::head::copies::Copied;
 use crate::page::{Column, Page};
 use crate::sealed::directory::PageEntry;
+use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::losses::Losses;
 use firn_model::sample::TimeRange;
@@ -16,14 +17,28 @@ use firn_model::store::Selection;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What an open page takes beside its bytes and times.
+const PAGE_BYTES: usize = 1 << 10;
+
 /// A page of a group whose series are read.
 pub(super) enum Opened {
     /// No series asked for it yet.
     No,
-    /// It is there.
-    Page(Arc<Page>),
-    /// It could not be read, and that was said.
+    /// It is there, and so many bytes are reserved for it.
+    Page(Arc<Page>, usize),
+    /// It could not be read, and that was said; or it left the retention.
     Lost,
+}
+
+impl Opened {
+    /// Forgets a page that nobody asks for any more.
+    pub(super) fn close(&mut self, memory: &mut Reservation) {
+        if let Self::Page(_, held) = self {
+            let left = memory.bytes().saturating_sub(*held);
+            *self = Self::No;
+            memory.shrink_to(left);
+        }
+    }
 }
 
 impl Store {
@@ -44,20 +59,30 @@ impl HeadSelection {
         &self,
         entry: &PageEntry,
         opened: &'a mut Opened,
+        memory: &mut Reservation,
     ) -> Result<Option<&'a Page>, Error> {
         if let Opened::No = opened {
-            *opened = self.open(entry)?;
+            *opened = self.open(entry, memory)?;
         }
         Ok(match opened {
-            Opened::Page(page) => Some(page),
+            Opened::Page(page, _) => Some(page),
             Opened::No | Opened::Lost => None,
         })
     }
 
     #[cold]
-    fn open(&self, entry: &PageEntry) -> Result<Opened, Error> {
+    fn open(&self, entry: &PageEntry, memory: &mut Reservation) -> Result<Opened, Error> {
+        let before = memory.bytes();
+        memory.grow(entry.bytes as usize + PAGE_BYTES)?;
         match self.sealed.cache.get(entry) {
-            Ok(page) => Ok(Opened::Page(page)),
+            Ok(page) => {
+                let held = memory.bytes() - before;
+                // Times of its columns, which are read when they are asked for.
+                memory.grow(page.memory_bytes().saturating_sub(held))?;
+                Ok(Opened::Page(page, memory.bytes() - before))
+            }
+            // The retention took it since it was listed.
+            Err(_) if entry.segment.ranges().is_retired() => Ok(Opened::Lost),
             Err(e) => {
                 let damage = self.sealed.lose_page(entry, e)?;
                 self.lose(&damage);

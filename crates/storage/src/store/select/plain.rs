@@ -200,7 +200,7 @@ impl HeadSelection {
             if !entry.has(slot) {
                 continue;
             }
-            let Some(page) = self.opened(entry, opened)? else {
+            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
                 continue;
             };
             // Looked at where it was written: a column that is moved waits for its parts.
@@ -223,13 +223,16 @@ impl HeadSelection {
             }
             range.min = piece.rest;
             pieces += 1;
+            if open.is_last {
+                opened.close(&mut open.memory);
+            }
         }
         memory.made.cut(pieces);
         Ok(true)
     }
 
-    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats or
-    /// is damaged.
+    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats
+    /// or is damaged.
     fn read_chunk(
         &self,
         chunk: Option<(ChunkView<'_>, usize)>,

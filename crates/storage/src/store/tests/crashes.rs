@@ -480,6 +480,9 @@ fn read_all(store: &Store) -> Result<Samples, String> {
     selection
         .read(0..selection.len(), &mut columns)
         .map_err(|e| e.message)?;
+    if let Some(lost) = selection.losses().texts().pop() {
+        return Err(lost);
+    }
     let mut samples = Samples::new();
     for index in 0..selection.len() {
         let labels = selection.labels(index);

@@ -1,0 +1,108 @@
+//! The files of segments that are open for reading: a bounded number, whatever the retention.
+//!
+//! A segment is opened when a page is read from it, and stays open until others were asked for more
+//! recently. Readers hold an `Arc`, so a file that left the pool is closed by the last of them.
+//! Invariant: no lock is held while a file is opened, read or closed.
+
+use crate::sync::{Mutex, MutexGuard};
+use firn_model::env::{Disk, File, OpenMode};
+use firn_model::log::Position;
+use firn_model::metrics::{Counter, Gauge};
+use rustc_hash::FxHashMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+/// Files that stay open. There are twelve segments a day: these are five days, more than most
+/// queries look at, and a sixteenth of the descriptors that a process has by default. To open one
+/// takes some 10 us, a fraction of what it takes to read a page that no cache holds.
+pub(crate) const FILES_MAX: usize = 64;
+
+/// An open file, and when it was last asked for.
+struct Kept {
+    file: Arc<dyn File>,
+    used_at: u64,
+}
+
+#[derive(Default)]
+struct Open {
+    files: FxHashMap<Position, Kept>,
+    /// Counts up with each time that a file is asked for.
+    now: u64,
+}
+
+/// See the module.
+pub(crate) struct FilePool {
+    disk: Arc<dyn Disk>,
+    open: Mutex<Open>,
+    /// Files of the pool.
+    pub(crate) open_files: Gauge,
+    /// Times that a file was opened.
+    pub(crate) opens: Counter,
+}
+
+impl std::fmt::Debug for FilePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FilePool({} open)", self.open_files.get())
+    }
+}
+
+impl FilePool {
+    /// A pool without files.
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self {
+            disk,
+            open: Mutex::default(),
+            open_files: Gauge::default(),
+            opens: Counter::default(),
+        }
+    }
+
+    /// The file of the segment with this number, which lies at `path`.
+    pub(crate) fn get(&self, number: Position, path: &Path) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = self.find(number) {
+            return Ok(file);
+        }
+        let file = self.disk.open(path, OpenMode::Read)?;
+        self.opens.inc();
+        let gone = self.keep(number, file.clone());
+        drop(gone);
+        Ok(file)
+    }
+
+    /// Closes the file of a segment that is about to be removed.
+    pub(crate) fn forget(&self, number: Position) {
+        let mut open = self.lock();
+        let gone = open.files.remove(&number);
+        self.open_files.set(open.files.len() as i64);
+        drop(open);
+        drop(gone);
+    }
+
+    fn find(&self, number: Position) -> Option<Arc<dyn File>> {
+        let mut open = self.lock();
+        open.now += 1;
+        let now = open.now;
+        let kept = open.files.get_mut(&number)?;
+        kept.used_at = now;
+        Some(kept.file.clone())
+    }
+
+    /// Keeps a file; returns the one that leaves for it.
+    fn keep(&self, number: Position, file: Arc<dyn File>) -> Option<Kept> {
+        let mut open = self.lock();
+        let used_at = open.now;
+        let mut gone = open.files.insert(number, Kept { file, used_at });
+        if open.files.len() > FILES_MAX {
+            let oldest = open.files.iter().min_by_key(|(_, kept)| kept.used_at);
+            let oldest = oldest.map(|(number, _)| *number);
+            gone = oldest.and_then(|oldest| open.files.remove(&oldest));
+        }
+        self.open_files.set(open.files.len() as i64);
+        gone
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
