@@ -42,6 +42,9 @@ pub const NESTING_MAX: u32 = 1000;
 /// What a node takes: in the tree, in its plan, and while equal parts of the plan are looked for.
 const NODE_BYTES: usize = 768;
 
+/// What an operator, a call or parentheses take of the stack while trees are walked.
+const WALK_BYTES: usize = 256;
+
 /// What a matcher or a label of a list takes besides its text.
 const LIST_ITEM_BYTES: usize = 256;
 
@@ -339,7 +342,7 @@ impl<'a> Parser<'a> {
         if self.height > HEIGHT_MAX {
             return self.too_high(span.start as usize);
         }
-        self.reserve(NODE_BYTES)
+        self.reserve(NODE_BYTES + WALK_BYTES)
     }
 
     fn too_high<T>(&self, at: usize) -> Parsed<T> {

@@ -175,7 +175,7 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
 /// What a query of one value answers.
 fn only_value(text: &str) -> f64 {
     let shown = &text[..text.len().min(60)];
-    match answer(text, 1, u64::MAX, 256 << 20) {
+    match answer(text, 1, u64::MAX, 320 << 20) {
         Ok(result) => match result.value {
             Value::Vector(elements) => match elements[..] {
                 [ref element] => match element.value {
@@ -232,4 +232,13 @@ fn nests_of_a_thousand_levels_are_evaluated() {
     ] {
         assert_eq!(only_value(&text), wanted, "{}", &text[..40]);
     }
+}
+
+#[test]
+fn stack_and_scalars_of_a_chain_count_in_memory() {
+    let chain = |part: &str, op: &str, parts: usize| vec![part; parts].join(op);
+    let ands = chain("up", " and ", 5_000);
+    check(&ands, 1, u64::MAX, 24 << 20, NO_MEMORY);
+    let many_steps = format!("sum_over_time((up{})[60s:1ms])", " + 1".repeat(300));
+    check(&many_steps, 1, u64::MAX, 64 << 20, NO_MEMORY);
 }

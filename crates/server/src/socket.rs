@@ -25,11 +25,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long what a refused client still sends is read: as long as in Go.
+/// How long what a refused client still sends is read, and how much of it: as long as in Go, and
+/// twice the longest body that is taken anywhere.
 const LINGER_MAX: Duration = Duration::from_millis(500);
+const LINGER_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a read of it, and reads until others have their turn.
-const LINGER_BYTES: usize = 16 << 10;
+const LINGER_READ_BYTES: usize = 16 << 10;
 const LINGER_READS: usize = 16;
 
 const HEAD: u8 = 0;
@@ -99,6 +101,8 @@ pub(crate) struct GuardedSocket {
     /// Whether nothing that still comes is read.
     is_cut: bool,
     is_shut: bool,
+    /// Bytes that were read since.
+    lingered: usize,
     read_timer: Timer,
     write_timer: Timer,
     header_read_max: Duration,
@@ -140,6 +144,7 @@ impl GuardedSocket {
             carry: Vec::new(),
             is_cut: false,
             is_shut: false,
+            lingered: 0,
             read_timer: Timer::default(),
             write_timer: Timer::default(),
             header_read_max: limits.header_read_max,
@@ -194,14 +199,19 @@ impl GuardedSocket {
     /// Reads what a client still sends that was refused, and forgets it: a socket that is closed
     /// with unread bytes resets the connection, and the answer is lost on its way.
     fn linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut scratch = [0; LINGER_BYTES];
+        let mut scratch = [0; LINGER_READ_BYTES];
         for _ in 0..LINGER_READS {
             let mut buf = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.inner).poll_read(cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => {
+                    self.lingered += buf.filled().len();
+                }
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => return self.read_timer.poll(cx, LINGER_MAX).map(drop),
             }
+        }
+        if self.lingered > LINGER_BYTES_MAX {
+            return Poll::Ready(());
         }
         cx.waker().wake_by_ref();
         self.read_timer.poll(cx, LINGER_MAX).map(drop)

@@ -34,12 +34,13 @@ pub(crate) use tail::Tail;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::manifest::Manifest;
 use commit::Commit;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
-use std::collections::BTreeSet;
 use stall::{Fault, Stall};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -124,6 +125,12 @@ impl Catalog {
         self.count(&segments);
     }
 
+    /// The newest one.
+    fn newest(&self) -> Position {
+        let segments = lock(&self.segments);
+        segments.last().map_or(Position(0), |segment| segment.0)
+    }
+
     /// The newest segment may be read up to `bytes`.
     fn grow(&self, bytes: u64) {
         let mut segments = lock(&self.segments);
@@ -205,6 +212,8 @@ struct Shared {
     options: LogOptions,
     catalog: Arc<Catalog>,
     metrics: Arc<LogMetrics>,
+    /// The newest segment with which it was opened.
+    found_newest: Position,
     state: Mutex<State>,
     /// Signalled when the queue shrinks, when the writer comes back, and when the log is poisoned.
     changed: Condvar,
@@ -232,7 +241,7 @@ impl LocalLog {
             metrics: metrics.clone(),
         });
         let start = recovery::recover(env, dir, &options, &catalog)?;
-        let next = start.last.next();
+        let (next, found_newest) = (start.last.next(), start.found_newest);
         let writer = Writer::new(env, dir, &options, catalog.clone(), metrics.clone(), start);
         let log = Self(Arc::new(Shared {
             env: env.clone(),
@@ -240,6 +249,7 @@ impl LocalLog {
             options,
             catalog,
             metrics,
+            found_newest,
             state: Mutex::new(State {
                 queue: Vec::new(),
                 queued_bytes: 0,
@@ -276,11 +286,21 @@ impl LocalLog {
         lock(&self.0.state).durable
     }
 
-    /// Whether blocks that should be there are in no segment: those behind `trimmed` and up to
-    /// `logged`, but for what lies between segments, which reading finds.
-    pub(crate) fn missing(&self, trimmed: Position, logged: Position) -> Option<Damage> {
+    /// The number of the segment that grows.
+    pub(crate) fn newest_segment(&self) -> Position {
+        self.0.catalog.newest()
+    }
+
+    /// What of `known` behind `trimmed` is in no segment, but for what lies between segments, which
+    /// reading finds.
+    pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
+        if known.log > trimmed && self.0.found_newest < known.log {
+            let path = self.0.dir.join(segment::file_name(known.log));
+            let what = "the newest segment is missing or empty".to_owned();
+            return Some(Damage::of_file(DamageKind::Log, &path, what));
+        }
         let first = self.first_position();
-        let (from, to) = (trimmed.next(), logged.min(first.previous()));
+        let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("blocks {} to {} are missing", from.0, to.0);
             Damage::of_file(DamageKind::Log, &self.0.dir, what)

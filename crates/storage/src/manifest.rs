@@ -70,6 +70,8 @@ pub(crate) struct Manifest {
     pub(crate) trimmed: Position,
     /// The log reached so far.
     pub(crate) logged: Position,
+    /// The number of its newest segment; zero if there was none.
+    pub(crate) log: Position,
     pub(crate) catalogue: Known,
     pub(crate) exemplars: Known,
     /// In the order of their numbers.
@@ -122,9 +124,10 @@ impl Manifest {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "{FIRST_LINE}\ntrimmed {}\nlogged {}\ncatalogue {} {}\nexemplars {} {}\n",
+            "{FIRST_LINE}\ntrimmed {}\nlogged {}\nlog {}\ncatalogue {} {}\nexemplars {} {}\n",
             self.trimmed.0,
             self.logged.0,
+            self.log.0,
             self.catalogue.0.0,
             self.catalogue.1,
             self.exemplars.0.0,
@@ -190,6 +193,7 @@ fn parse(text: &str) -> Option<Manifest> {
         match (name, words.as_slice()) {
             ("trimmed", [at]) => manifest.trimmed = Position(at.parse().ok()?),
             ("logged", [at]) => manifest.logged = Position(at.parse().ok()?),
+            ("log", [number]) => manifest.log = Position(number.parse().ok()?),
             ("catalogue", [number, bytes]) => manifest.catalogue = known(number, bytes)?,
             ("exemplars", [number, bytes]) => manifest.exemplars = known(number, bytes)?,
             ("pages", words) => manifest
@@ -252,6 +256,7 @@ mod tests {
         Manifest {
             trimmed: Position(5),
             logged: Position(9),
+            log: Position(8),
             catalogue: (Position(1), 300),
             exemplars: (Position(0), 0),
             segments: vec![
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn manifest_reads_as_it_was_written() {
         let text = manifest().text();
-        let golden = "firn manifest 1\ntrimmed 5\nlogged 9\ncatalogue 1 300\nexemplars 0 0\n\
+        let golden = "firn manifest 1\ntrimmed 5\nlogged 9\nlog 8\ncatalogue 1 300\nexemplars 0 0\n\
                       lost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
                       growing 3 4096 - 3 77 - -\nsum ";
         assert!(text.starts_with(golden), "{text}");

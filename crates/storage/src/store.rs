@@ -153,23 +153,24 @@ impl Store {
             sync: options.sync.into(),
             segment_bytes: options.log_segment_bytes,
             start_after: trimmed,
-            given: known.logged,
+            given: known.logged.max(known.log.previous()),
             ..LogOptions::default()
         };
         let log = LocalLog::open(&env, &dir.wal(), log_options, log_metrics.clone())?;
         let found_damages = [
             catalogue.damages(known.catalogue),
             exemplar_file.damages(known.exemplars).into_iter().collect(),
-            log.missing(trimmed, known.logged).into_iter().collect(),
             found.damages,
         ];
-        let is_whole = found_damages[3].is_empty();
+        let missing = log.missing(trimmed, &known);
+        let is_whole = found_damages[2].is_empty();
         for damage in found_damages.into_iter().flatten() {
             damages.report(damage);
         }
         let manifest = Manifest {
             trimmed,
             logged: log.durable_position().max(known.logged),
+            log: log.newest_segment(),
             catalogue: catalogue.place().unwrap_or(known.catalogue),
             exemplars: exemplar_file.place().unwrap_or(known.exemplars),
             segments: found.segments.entries(),
@@ -216,7 +217,7 @@ impl Store {
             upkept_at: AtomicI64::new(i64::MIN),
             me: me.clone(),
         });
-        store.replay(found.pages, is_whole)?;
+        store.replay(found.pages, is_whole, missing)?;
         Ok(store)
     }
 
@@ -256,7 +257,7 @@ impl Store {
             self.write_catalogue(&mut upkeep, last)?;
         }
         upkeep.segments.finish()?;
-        self.write_manifest(&mut upkeep)?;
+        self.write_last_manifest(&mut upkeep)?;
         Ok(self.log.remove_all()?)
     }
 

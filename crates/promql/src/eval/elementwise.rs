@@ -15,6 +15,7 @@ use crate::functions::FunctionId;
 use crate::histogram::FloatHistogram;
 use crate::powers;
 use crate::value::QueryError;
+use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(crate) struct ScalarOp {
     pub(crate) returns_bool: bool,
     /// Where the operation stands.
     pub(crate) span: Span,
+    /// What the scalars take.
+    pub(crate) _memory: Reservation,
 }
 
 impl RowOp {
@@ -342,6 +345,7 @@ mod tests {
             scalar_left,
             returns_bool,
             span: Span::default(),
+            _memory: firn_model::budget::Budget::new("test", usize::MAX).hold(),
         })
     }
 

@@ -40,10 +40,12 @@ pub(crate) fn recover(
         catalog.push(first, bytes);
     }
     let mut last = options.start_after.max(options.given);
+    let mut found_newest = catalog.newest();
     if let Some(first) = newest {
         let end = recover_newest(env, dir, first, options.sync)?;
         last = last.max(end.last);
         if let Some(file) = end.file {
+            found_newest = first;
             catalog.push(first, end.bytes);
             if last == end.last && end.goes_on {
                 return Ok(Start {
@@ -51,6 +53,7 @@ pub(crate) fn recover(
                     first,
                     offset: end.bytes,
                     last,
+                    found_newest,
                 });
             }
         }
@@ -63,6 +66,7 @@ pub(crate) fn recover(
         first,
         offset: FILE_HEADER_BYTES,
         last,
+        found_newest,
     })
 }
 

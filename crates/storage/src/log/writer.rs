@@ -29,6 +29,8 @@ pub(crate) struct Start {
     pub(crate) first: Position,
     pub(crate) offset: u64,
     pub(crate) last: Position,
+    /// The newest segment that was there before.
+    pub(crate) found_newest: Position,
 }
 
 /// See the module.

@@ -179,18 +179,23 @@ fn say_what_is_lost(
     (bytes, durable_bytes): (u64, u64),
     known: Option<&SegmentEntry>,
 ) {
-    let Some(known) = known else { return };
     if bytes < durable_bytes {
         let what = format!("it is cut: {bytes} of {durable_bytes} bytes are there");
         let damage = Damage::of_file(DamageKind::Pages, path, what);
         loaded.damages.insert(0, damage);
     }
     let left = loaded.entry.samples.unwrap_or(0);
-    let lost = known.samples.map(|samples| samples.saturating_sub(left));
-    let mut lost = lost.filter(|lost| *lost > 0);
+    let lost = known.and_then(|known| known.samples);
+    let mut lost = lost.map(|samples| samples.saturating_sub(left));
+    // Of damage to anything but a page nobody needs to be warned.
+    let is_lossless = lost == Some(0);
+    let all = known.and_then(|known| known.range).or(loaded.entry.range);
     for damage in &mut loaded.damages {
-        damage.samples = lost.take();
-        damage.range = damage.range.or(known.range);
+        damage.samples = if is_lossless { Some(0) } else { lost.take() };
+        damage.range = match is_lossless {
+            true => None,
+            false => Some(all.unwrap_or(TimeRange::ALL)),
+        };
     }
 }
 

@@ -78,7 +78,12 @@ fn all_of<T>(parts: &[Mutex<Vec<T>>]) -> Vec<T> {
 impl Store {
     /// Fills the empty store. Whether the segments of `pages` are all there and `is_whole` each: if
     /// not, of the log only that is passed over which some page is seen to hold.
-    pub(super) fn replay(&self, pages: Vec<Placed>, is_whole: bool) -> Result<(), Error> {
+    pub(super) fn replay(
+        &self,
+        pages: Vec<Placed>,
+        is_whole: bool,
+        missing: Option<Damage>,
+    ) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
         let mut upkeep = lock(&self.upkeep);
         let mut replay = Replay {
@@ -100,7 +105,7 @@ impl Store {
             // What the log was to forget next may be all there is of it.
             false => self.log.first_position(),
         };
-        let log_bytes = replay.load_log(from, kept)?;
+        let log_bytes = replay.load_log(from, kept, missing)?;
         replay.keep_slots_of_exemplars();
         replay.finish(&mut upkeep);
         self.watermark.start_at(self.log.last_position());
@@ -163,7 +168,12 @@ impl Replay<'_> {
 
     /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
     /// one group of blocks is applied, the next one is read: reading is one after the other.
-    fn load_log(&self, from: Position, kept: Position) -> Result<usize, Error> {
+    fn load_log(
+        &self,
+        from: Position,
+        kept: Position,
+        missing: Option<Damage>,
+    ) -> Result<usize, Error> {
         let reading = Mutex::new((Reading::new(self.store.log.tail_from(from)), Ok(Vec::new())));
         let orphans = Mutex::new(ShardRows::default());
         let mut bytes = 0;
@@ -182,8 +192,9 @@ impl Replay<'_> {
             }
             bytes += group.iter().map(Vec::len).sum::<usize>();
         }
-        let reading = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
-        reading.0.end(&self.store.damages);
+        let (mut reading, _) = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        missing.into_iter().for_each(|damage| reading.add(damage));
+        reading.end(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
         self.apply_late();

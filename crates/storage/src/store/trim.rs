@@ -97,10 +97,11 @@ impl Store {
 
     /// Writes the manifest if files have come, were completed or replaced since.
     pub(super) fn keep_manifest(&self, upkeep: &mut Upkeep) {
-        let known = |manifest: &Manifest| -> (Position, Vec<(Position, SegmentState)>) {
+        let known = |manifest: &Manifest| {
             let segments = manifest.segments.iter();
-            let states = segments.map(|entry| (entry.number, entry.state)).collect();
-            (manifest.catalogue.0, states)
+            let states = segments.map(|entry| (entry.number, entry.state));
+            let states: Vec<(Position, SegmentState)> = states.collect();
+            (manifest.log, manifest.catalogue.0, states)
         };
         if known(&self.manifest(upkeep)) == known(&upkeep.manifest) {
             return;
@@ -116,6 +117,7 @@ impl Store {
         Manifest {
             trimmed: upkeep.trimmed().max(before.trimmed),
             logged: self.log.durable_position().max(before.logged),
+            log: self.log.newest_segment(),
             // What is damaged is named until it is written anew.
             catalogue: upkeep.catalogue.place().unwrap_or(before.catalogue),
             exemplars: upkeep.exemplars.place().unwrap_or(before.exemplars),
@@ -126,6 +128,23 @@ impl Store {
     /// Says durably which files there are.
     pub(super) fn write_manifest(&self, upkeep: &mut Upkeep) -> Result<(), StorageError> {
         let manifest = self.manifest(upkeep);
+        self.replace_manifest(upkeep, manifest)
+    }
+
+    /// The same of a store that is about to remove its log.
+    pub(super) fn write_last_manifest(&self, upkeep: &mut Upkeep) -> Result<(), StorageError> {
+        let manifest = Manifest {
+            log: Position(0),
+            ..self.manifest(upkeep)
+        };
+        self.replace_manifest(upkeep, manifest)
+    }
+
+    fn replace_manifest(
+        &self,
+        upkeep: &mut Upkeep,
+        manifest: Manifest,
+    ) -> Result<(), StorageError> {
         if manifest != upkeep.manifest {
             manifest.write(&*self.env.disk, self.dir.root())?;
             upkeep.manifest = manifest;

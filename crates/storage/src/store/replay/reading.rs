@@ -31,7 +31,11 @@ impl<'a> Reading<'a> {
     /// Damage was met behind `last`, or behind what was read before if there is no such block.
     pub(super) fn meet(&mut self, error: &StorageError, last: Option<&Vec<u8>>) {
         self.remember(last);
-        let damage = Damage::met(DamageKind::Log, error);
+        self.add(Damage::met(DamageKind::Log, error));
+    }
+
+    /// There is damage behind what was read.
+    pub(super) fn add(&mut self, damage: Damage) {
         self.open.push(damage.within(self.before));
     }
 
@@ -44,7 +48,8 @@ impl<'a> Reading<'a> {
         for damage in self.open.drain(..) {
             let range = match (damage.range, after) {
                 (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
-                (a, b) => a.or(b),
+                (Some(a), None) => Some(a),
+                (None, after) => after.map(|after| TimeRange::new(i64::MIN, after.max)),
             };
             damages.report(damage.within(range));
         }
@@ -59,11 +64,10 @@ impl<'a> Reading<'a> {
     /// The log ends here.
     pub(super) fn end(self, damages: &Damages) {
         for damage in self.open {
-            // Nobody knows how far it went.
-            let open_end = damage
-                .range
-                .map(|range| TimeRange::new(range.min, i64::MAX));
-            damages.report(damage.within(open_end));
+            // Nobody knows how far it went, or from where.
+            let from = damage.range.map_or(i64::MIN, |range| range.min);
+            let open_end = TimeRange::new(from, i64::MAX);
+            damages.report(damage.within(Some(open_end)));
         }
     }
 }
