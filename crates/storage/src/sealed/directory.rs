@@ -162,6 +162,22 @@ impl Directory {
         Ok(found)
     }
 
+    /// How many pages a segment has, and from their oldest sample to their newest. Looks at every
+    /// page.
+    pub(super) fn extent_of(&self, segment: Position) -> (usize, Option<TimeRange>) {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut count, mut extent) = (0, None::<TimeRange>);
+        for Placed { page, .. } in groups.values().flat_map(|group| &group.pages) {
+            if page.segment.number == segment {
+                count += 1;
+                let known = extent.unwrap_or(page.range);
+                let (min, max) = (page.range.min, page.range.max);
+                extent = Some(TimeRange::new(known.min.min(min), known.max.max(max)));
+            }
+        }
+        (count, extent)
+    }
+
     /// Forgets the pages of a segment, which is about to be removed.
     pub(crate) fn forget(&self, segment: Position) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,7 @@
 
 use super::Sealed;
 use super::directory::PageEntry;
+use super::range_reader::OPEN;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::page::{Lost, Page};
@@ -21,6 +22,9 @@ const SHORTAGES: [i32; 3] = [12, 23, 24];
 
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
+
+/// In the place of an offset: all of the segment.
+const WHOLE_FILE: u64 = u64::MAX;
 
 /// The pages of which something could not be read, and what.
 #[derive(Debug, Default)]
@@ -58,6 +62,9 @@ impl Sealed {
                         source,
                     });
                 }
+                if action == OPEN {
+                    return Ok(self.lose_file(entry, &source));
+                }
                 format!("{action} it: {source}")
             }
             StorageError::Damaged { what, .. } => what,
@@ -71,6 +78,22 @@ impl Sealed {
         Ok(self.lose(entry, &what, all))
     }
 
+    /// What it costs that the file with the page of `entry` cannot be opened: all of its pages.
+    fn lose_file(&self, entry: &PageEntry, error: &std::io::Error) -> Arc<Damage> {
+        let segment = entry.segment.number;
+        self.remember((segment.0, WHOLE_FILE), || {
+            let (pages, range) = self.directory.extent_of(segment);
+            Damage {
+                kind: DamageKind::Pages,
+                file: entry.segment.ranges().path().to_path_buf(),
+                offset: None,
+                what: format!("cannot be opened: {error}; it held {pages} pages"),
+                samples: None,
+                range: range.or(Some(entry.range)),
+            }
+        })
+    }
+
     /// What the page of `entry` costs, of which a column failed.
     pub(crate) fn lose_columns(&self, entry: &PageEntry, page: &Page, what: &str) -> Arc<Damage> {
         self.lose(entry, what, |_| page.survey())
@@ -82,7 +105,21 @@ impl Sealed {
         what: &str,
         survey: impl FnOnce(&PageEntry) -> Lost,
     ) -> Arc<Damage> {
-        let key = (entry.segment.number.0, entry.offset);
+        self.remember((entry.segment.number.0, entry.offset), || {
+            let lost = survey(entry);
+            Damage {
+                kind: DamageKind::Pages,
+                file: entry.segment.ranges().path().to_path_buf(),
+                offset: Some(entry.offset),
+                what: format!("{what}; it held samples of {} series", lost.columns),
+                samples: (lost.samples > 0).then_some(lost.samples),
+                range: lost.range.or(Some(entry.range)),
+            }
+        })
+    }
+
+    /// The damage that is known of a place, or `find`, which is reported.
+    fn remember(&self, key: Key, find: impl FnOnce() -> Damage) -> Arc<Damage> {
         let known = || {
             let lost = &self.directory.lost.known;
             lost.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,15 +128,7 @@ impl Sealed {
             return damage.clone();
         }
         // Without the lock: others who find it out meanwhile find the same.
-        let lost = survey(entry);
-        let damage = Arc::new(self.damages.report_met(Damage {
-            kind: DamageKind::Pages,
-            file: entry.segment.ranges().path().to_path_buf(),
-            offset: Some(entry.offset),
-            what: format!("{what}; it held samples of {} series", lost.columns),
-            samples: (lost.samples > 0).then_some(lost.samples),
-            range: lost.range.or(Some(entry.range)),
-        }));
+        let damage = Arc::new(self.damages.report_met(find()));
         known().insert(key, damage.clone());
         damage
     }

@@ -8,6 +8,9 @@ use firn_model::log::Position;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What a read was about that found no file: nothing of it can be read.
+pub(crate) const OPEN: &str = "open file of";
+
 /// Hands out ranges of something immutable.
 pub(crate) trait RangeReader: Send + Sync {
     /// The `bytes` bytes at `offset`; fewer are an error. `bytes` was checked against a directory
@@ -47,7 +50,7 @@ impl FileRanges {
 impl RangeReader for FileRanges {
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
         let file = self.files.get(self.number, &self.path);
-        let file = file.map_err(StorageError::io("open file of", &self.path))?;
+        let file = file.map_err(StorageError::io(OPEN, &self.path))?;
         if self.is_retired() {
             // Opened while it was retired: nobody else would close it.
             self.files.forget(self.number);
