@@ -20,6 +20,7 @@ mod refusal;
 mod refused_samples;
 mod resources;
 mod scrape;
+mod tsdb;
 
 use harness::http::Http;
 use harness::write::{Series, body};

@@ -19,6 +19,7 @@ mod retention;
 mod script;
 mod serve;
 mod settings;
+mod tsdb;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ Commands:
   load           send the load of a fleet to a server (firn load --help)
   query          ask a server: instant, range, series, labels (firn query)
   test promql    run PromQL scripts
+  tsdb verify    read a data folder and list what is damaged (firn tsdb)
   --version      print the version
   --help         print this
 ";
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         "query" => query::run(rest),
         "serve" => serve::run(rest),
         "test" => script::run(rest),
+        "tsdb" => tsdb::run(rest),
         "help" | "--help" | "-h" => {
             console::out(USAGE);
             ExitCode::SUCCESS

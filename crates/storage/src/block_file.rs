@@ -44,7 +44,8 @@ impl FileKind {
         Ok(numbers)
     }
 
-    fn parse(&self, name: &Path) -> Option<Position> {
+    /// The number in the name of a file of this kind.
+    pub(crate) fn parse(&self, name: &Path) -> Option<Position> {
         let digits = name.to_str()?.strip_suffix(self.suffix)?;
         let number = Position(digits.parse().ok()?);
         (self.path(Path::new(""), number) == name).then_some(number)

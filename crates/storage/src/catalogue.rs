@@ -32,13 +32,15 @@ use firn_model::log::Position;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const SERIES: FileKind = FileKind {
+/// The files of the catalogue.
+pub(crate) const SERIES: FileKind = FileKind {
     magic: SERIES_MAGIC,
     suffix: ".series",
     block: BlockKind::Series,
 };
 
-const COPY: FileKind = FileKind {
+/// Their copies.
+pub(crate) const COPY: FileKind = FileKind {
     suffix: ".copy",
     ..SERIES
 };

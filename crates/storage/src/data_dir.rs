@@ -8,6 +8,7 @@
 //! pages/          segments of sealed samples
 //! series/         the series catalogue
 //! exemplars/      the file of exemplars
+//! set-aside/      what a repair took out of its place
 //! ```
 //!
 //! Invariant: nothing is written into a folder that another process uses, that holds something
@@ -42,6 +43,20 @@ const HARMLESS: [&str; 5] = [
     "lost+found",
 ];
 
+/// Where a repair puts what it takes out of its place.
+pub(crate) const SET_ASIDE: &str = "set-aside";
+
+/// Other names that a folder in use may hold.
+const KNOWN: [&str; 7] = [
+    FORMAT,
+    "wal",
+    "pages",
+    "series",
+    "exemplars",
+    "queries.active",
+    SET_ASIDE,
+];
+
 /// A data folder that this process owns until it is dropped.
 pub struct DataDir {
     root: PathBuf,
@@ -66,12 +81,7 @@ impl DataDir {
                 found: foreign.display().to_string(),
             });
         }
-        let lock = disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock => StorageError::Locked {
-                path: root.to_path_buf(),
-            },
-            _ => refused(root, "lock folder", e),
-        })?;
+        let lock = take_lock(disk, root)?;
         let mut is_older = false;
         if is_ours {
             is_older = check_format(disk, &root.join(FORMAT))? < DATA_FORMAT;
@@ -90,6 +100,24 @@ impl DataDir {
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
         Ok(dir)
+    }
+
+    /// Takes the folder at `root`, which must be one, to look at it: nothing is created but the
+    /// file of the lock.
+    pub(crate) fn hold(env: &Env, root: &Path) -> Result<Self, StorageError> {
+        let disk = &*env.disk;
+        let names = disk.list(root).map_err(StorageError::io("list", root))?;
+        if !names.iter().any(|name| name.as_os_str() == FORMAT) {
+            return Err(StorageError::NoData {
+                path: root.to_path_buf(),
+            });
+        }
+        let lock = take_lock(disk, root)?;
+        Ok(Self {
+            root: root.to_path_buf(),
+            is_older: check_format(disk, &root.join(FORMAT))? < DATA_FORMAT,
+            _lock: lock,
+        })
     }
 
     /// Whether it has the format of the version before, which had no manifest.
@@ -131,6 +159,20 @@ impl DataDir {
     pub fn exemplars(&self) -> PathBuf {
         self.root.join("exemplars")
     }
+}
+
+fn take_lock(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DirLock>, StorageError> {
+    disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock => StorageError::Locked {
+            path: root.to_path_buf(),
+        },
+        _ => refused(root, "lock folder", e),
+    })
+}
+
+/// Whether something of this name belongs into a data folder.
+pub(crate) fn is_known(name: &Path) -> bool {
+    KNOWN.iter().any(|known| name.as_os_str() == *known) || is_harmless(name)
 }
 
 fn is_harmless(name: &Path) -> bool {

@@ -45,6 +45,12 @@ pub enum StorageError {
         /// The first name found in it.
         found: String,
     },
+    /// The folder holds no data of ours.
+    #[error("folder {} is not a firn data folder: it has no file FORMAT", path.display())]
+    NoData {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The bytes are of a format that this version does not read.
     #[error("{} has format {found}, this version reads format {known}", path.display())]
     Format {
@@ -147,7 +153,7 @@ impl StorageError {
                 ErrorKind::Unavailable
             }
             Self::NoRoom { .. } | Self::Failing { .. } => ErrorKind::Unavailable,
-            Self::Foreign { .. } | Self::Format { .. } => ErrorKind::Invalid,
+            Self::Foreign { .. } | Self::NoData { .. } | Self::Format { .. } => ErrorKind::Invalid,
             Self::Damaged { .. } | Self::Missing { .. } => ErrorKind::Corrupt,
             Self::BlockTooLarge { .. } => ErrorKind::Limited,
         }

@@ -16,7 +16,7 @@ mod file;
 mod ring;
 
 pub(crate) use code::{ExemplarEncoder, read_exemplars};
-pub(crate) use file::ExemplarFile;
+pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
 use ring::{Ring, Taken};
 
 use crate::damage::Damage;

@@ -27,3 +27,4 @@ mod seeds;
 pub mod store;
 pub(crate) mod sync;
 pub(crate) mod trial;
+pub mod verify;

@@ -18,7 +18,7 @@ pub(crate) mod file_header;
 mod metrics;
 pub(crate) mod recovery;
 pub(crate) mod scan;
-mod segment;
+pub(crate) mod segment;
 mod stall;
 mod tail;
 mod writer;

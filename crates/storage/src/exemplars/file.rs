@@ -26,7 +26,8 @@ use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use std::path::{Path, PathBuf};
 
-const EXEMPLARS: FileKind = FileKind {
+/// The files of exemplars.
+pub(crate) const EXEMPLARS: FileKind = FileKind {
     magic: EXEMPLARS_MAGIC,
     suffix: ".exemplars",
     block: BlockKind::Exemplars,
@@ -176,8 +177,13 @@ fn begin(payload: &mut Vec<u8>, position: Position) {
     push_uvarint(payload, position.0);
 }
 
-/// Reads a payload into `ring`.
-fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
+/// How many exemplars a payload has.
+pub(crate) fn count_payload(payload: &[u8]) -> Result<u64, Malformed> {
+    let (_, exemplars) = decode_payload(payload)?;
+    Ok(exemplars.iter().count() as u64)
+}
+
+fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malformed> {
     let mut cursor = Cursor::new(payload);
     if cursor.byte()? != VERSION {
         return Err(Malformed("exemplars of an unknown version"));
@@ -185,6 +191,12 @@ fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
     let position = Position(cursor.uvarint()?);
     let mut exemplars = SeriesExemplars::default();
     read_exemplars(cursor.bytes(cursor.len())?, &mut exemplars)?;
+    Ok((position, exemplars))
+}
+
+/// Reads a payload into `ring`.
+fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
+    let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {
         ring.add(slot, &exemplar);
     }

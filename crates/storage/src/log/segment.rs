@@ -45,6 +45,11 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Position>, Storage
     Ok(firsts)
 }
 
+/// Whether a file of this name is a segment.
+pub(crate) fn is_name(name: &Path) -> bool {
+    parse_name(name).is_some()
+}
+
 fn parse_name(name: &Path) -> Option<Position> {
     let digits = name.to_str()?.strip_suffix(SUFFIX)?;
     let first = Position(digits.parse().ok()?);

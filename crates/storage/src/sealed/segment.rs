@@ -35,7 +35,7 @@ pub(crate) const PAGES: FileKind = FileKind {
 };
 
 /// Offset of the directory (u64) and its checksum (u32).
-const TRAILER_BYTES: u64 = 12;
+pub(crate) const TRAILER_BYTES: u64 = 12;
 
 /// A segment that can be read.
 pub(crate) struct Segment {
@@ -263,7 +263,7 @@ fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u
 }
 
 /// The pages by the directory at the end of the file; `None` unless it is sound.
-fn read_directory(
+pub(crate) fn read_directory(
     (file, files): (&Arc<dyn File>, &Arc<FilePool>),
     number: Position,
     path: &Path,

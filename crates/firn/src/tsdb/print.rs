@@ -1,0 +1,127 @@
+//! What was found, for people and for programs.
+
+use firn_model::sample::{TimeRange, TimestampMs};
+use firn_storage::verify::{Finding, Remark, Report};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// A line a damage, a line a remark, and a summary.
+pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
+    let mut out = lines(folder, report);
+    out += &format!(
+        "{}: {} files, {} bytes, {} pages, {} series, {} samples in pages, {} in the log, {} \
+         exemplars, read in {:.1} s\n",
+        match report.findings.len() {
+            0 => "whole".to_owned(),
+            1 => "1 damage".to_owned(),
+            count => format!("{count} damages"),
+        },
+        report.files,
+        report.bytes,
+        report.pages,
+        report.series,
+        report.page_samples,
+        report.log_samples,
+        report.exemplars,
+        took.as_secs_f64(),
+    );
+    out
+}
+
+fn lines(folder: &Path, report: &Report) -> String {
+    let mut out = String::new();
+    for finding in &report.findings {
+        out += &line(folder, finding);
+        out.push('\n');
+    }
+    for Remark { file, what } in &report.remarks {
+        out += &format!("note: {}: {what}\n", name(folder, file));
+    }
+    out
+}
+
+fn line(folder: &Path, finding: &Finding) -> String {
+    let damage = &finding.damage;
+    let mut line = name(folder, &damage.file);
+    if let Some(offset) = damage.offset {
+        line += &format!(" at {offset}");
+    }
+    line += &format!(": {}: {}", damage.kind.as_str(), damage.what);
+    let series = finding.series.filter(|series| *series > 0);
+    match (damage.samples, series) {
+        (Some(0), _) => line += "; no sample is lost",
+        (Some(samples), Some(series)) => {
+            line += &format!("; {samples} samples of {series} series are lost");
+        }
+        (Some(samples), None) => line += &format!("; {samples} samples are lost"),
+        (None, Some(series)) => line += &format!("; {series} series are concerned"),
+        (None, None) => {}
+    }
+    if damage.samples != Some(0)
+        && let Some(range) = damage.range
+    {
+        line += &format!(", from {} to {}", time(range.min), time(range.max));
+    }
+    if finding.in_log > 0 && damage.samples != Some(0) {
+        line += &format!("; {} of them are still in the log", in_log(finding));
+    }
+    line
+}
+
+/// The log may have samples twice.
+fn in_log(finding: &Finding) -> u64 {
+    finding
+        .in_log
+        .min(finding.damage.samples.unwrap_or(u64::MAX))
+}
+
+fn name(folder: &Path, file: &Path) -> String {
+    let name = file.strip_prefix(folder).unwrap_or(file);
+    name.display().to_string()
+}
+
+fn time(at: TimestampMs) -> String {
+    let nanos = i128::from(at) * 1_000_000;
+    let civil = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
+    let text = civil.and_then(|civil| civil.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| format!("{at} ms"))
+}
+
+/// One object on one line.
+pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
+    let range = |range: Option<TimeRange>| -> (Value, Value) {
+        range.map_or((Value::Null, Value::Null), |r| (r.min.into(), r.max.into()))
+    };
+    let damage = |finding: &Finding| {
+        let (from, to) = range(finding.damage.range);
+        json!({
+            "kind": finding.damage.kind.as_str(),
+            "file": name(folder, &finding.damage.file),
+            "offset": finding.damage.offset,
+            "what": finding.damage.what,
+            "samples": finding.damage.samples,
+            "series": finding.series,
+            "from": from,
+            "to": to,
+            "inLog": in_log(finding),
+        })
+    };
+    let remark = |remark: &Remark| json!({"file": name(folder, &remark.file), "what": remark.what});
+    let object = json!({
+        "whole": report.is_whole(),
+        "files": report.files,
+        "bytes": report.bytes,
+        "pages": report.pages,
+        "series": report.series,
+        "pageSamples": report.page_samples,
+        "logSamples": report.log_samples,
+        "exemplars": report.exemplars,
+        "seconds": took.as_secs_f64(),
+        "damages": report.findings.iter().map(damage).collect::<Vec<_>>(),
+        "notes": report.remarks.iter().map(remark).collect::<Vec<_>>(),
+    });
+    format!("{object}\n")
+}

@@ -1,0 +1,205 @@
+//! Reads everything that a data folder holds, and says what is damaged and what it costs.
+//!
+//! ```text
+//! lock -> FORMAT -> MANIFEST -> catalogue and exemplars -> pages, all compute threads
+//!   -> log -> what the log still has of what pages lack
+//! ```
+//!
+//! Invariant: nothing in the folder is changed, and nothing is created but a file `LOCK` where
+//! there is none. Memory is a segment's largest damaged stretch for each thread, and what is found.
+
+mod blocks;
+mod catalogue;
+pub(crate) mod finding;
+mod log;
+mod names;
+pub(crate) mod pages;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+pub use finding::{Finding, Remark, Report};
+
+use crate::damage::DamageKind;
+use crate::data_dir::DataDir;
+use crate::error::{StorageError, is_disk_fault};
+use crate::log::SegmentInfo;
+use crate::log::segment;
+use crate::manifest::{self, Manifest, SegmentState};
+use crate::sealed::segment::PAGES;
+use crate::sync::Mutex;
+use finding::Part;
+use firn_model::env::{Env, OpenMode};
+use firn_model::log::Position;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::PoisonError;
+
+/// Reads the data folder at `root`, which nobody may use meanwhile.
+pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
+    let dir = DataDir::hold(env, root)?;
+    verify_held(env, &dir)
+}
+
+/// The same of a folder that the caller holds.
+pub(crate) fn verify_held(env: &Env, dir: &DataDir) -> Result<Report, StorageError> {
+    let mut all = Part::default();
+    let manifest = read_manifest(env, dir, &mut all);
+    names::check(env, dir, &mut all)?;
+    let said = catalogue::read_catalogue(env, dir, &manifest, &mut all)?;
+    catalogue::read_exemplars(env, dir, &manifest, &mut all)?;
+    read_pages(env, dir, &manifest, &mut all)?;
+    let segments = log_segments(env, dir)?;
+    let trimmed = said.trimmed.max(manifest.trimmed);
+    read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;
+    look_in_log(env, &segments, &mut all)?;
+    let nameless = all.read.len_without(&all.named);
+    if said.is_lost && nameless > 0 {
+        let what = format!("the labels of {nameless} series that have samples are lost");
+        let mut finding = Finding::new(DamageKind::Catalogue, &dir.series(), None, what);
+        finding.series = Some(nameless);
+        all.find(finding);
+    }
+    all.report.series = all.read.len();
+    Ok(all.report)
+}
+
+fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
+    let path = dir.root().join(manifest::NAME);
+    let size = env.disk.open(&path, OpenMode::Read).and_then(|f| f.len());
+    part.count_file(size.unwrap_or(0));
+    let what = match Manifest::read(&*env.disk, dir.root()) {
+        Ok(Some(manifest)) => return manifest,
+        Ok(None) if dir.is_older() => return Manifest::default(),
+        Ok(None) => "the file is missing; files that are missing too go unnoticed".to_owned(),
+        Err(damage) => damage.what,
+    };
+    part.find(Finding::new(DamageKind::Manifest, &path, None, what));
+    Manifest::default()
+}
+
+/// What a list of a folder says; nothing if there is no such folder.
+pub(crate) fn none_if_missing<T: Default>(
+    listed: Result<T, StorageError>,
+) -> Result<T, StorageError> {
+    match listed {
+        Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(T::default())
+        }
+        listed => listed,
+    }
+}
+
+/// Reads `count` things on the compute threads, and adds them up in their order.
+fn read_all<T: Send>(
+    env: &Env,
+    count: usize,
+    read: &(dyn Fn(usize) -> Result<T, StorageError> + Sync),
+    take: &mut dyn FnMut(T),
+) -> Result<(), StorageError> {
+    let places: Vec<Mutex<Option<Result<T, StorageError>>>> =
+        (0..count).map(|_| Mutex::new(None)).collect();
+    env.compute.for_each(count, &|i| {
+        *places[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(i));
+    });
+    for place in places {
+        let read = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(read) = read {
+            take(read?);
+        }
+    }
+    Ok(())
+}
+
+fn read_pages(
+    env: &Env,
+    dir: &DataDir,
+    manifest: &Manifest,
+    all: &mut Part,
+) -> Result<(), StorageError> {
+    let folder = dir.pages();
+    let numbers = none_if_missing(PAGES.list(env, &folder))?;
+    for entry in &manifest.segments {
+        let what = match entry.state {
+            SegmentState::Lost => "a part of it was lost before, as the manifest says",
+            _ if numbers.contains(&entry.number) || entry.pages == 0 => continue,
+            _ => "the file is missing",
+        };
+        let path = PAGES.path(&folder, entry.number);
+        let finding = Finding::new(DamageKind::Pages, &path, None, what.to_owned());
+        all.find(finding.costs(entry.samples, entry.range));
+    }
+    let read = |i: usize| pages::read(env, &folder, numbers[i], manifest.segment(numbers[i]));
+    read_all(env, numbers.len(), &read, &mut |part| all.add(part))
+}
+
+/// The segments of the log, as the log itself finds them.
+pub(crate) fn log_segments(env: &Env, dir: &DataDir) -> Result<Vec<SegmentInfo>, StorageError> {
+    let folder = dir.wal();
+    let firsts = none_if_missing(segment::list(&*env.disk, &folder))?;
+    let nexts = firsts.iter().skip(1).map(|next| Some(*next)).chain([None]);
+    let info = |(first, next): (&Position, Option<Position>)| {
+        let path = folder.join(segment::file_name(*first));
+        let opened = env.disk.open(&path, OpenMode::Read);
+        let bytes = match opened.and_then(|file| file.len()) {
+            Ok(bytes) => bytes,
+            // Reading it says what is wrong.
+            Err(e) if is_disk_fault(&e) => 0,
+            Err(e) => return Err(StorageError::io("open segment", &path)(e)),
+        };
+        Ok(SegmentInfo {
+            path,
+            first: *first,
+            next,
+            bytes,
+        })
+    };
+    firsts.iter().zip(nexts).map(info).collect()
+}
+
+fn read_log(
+    env: &Env,
+    dir: &DataDir,
+    segments: &[SegmentInfo],
+    (trimmed, logged): (Position, Position),
+    all: &mut Part,
+) -> Result<(), StorageError> {
+    let mut last = trimmed;
+    let read = |i: usize| log::read(env, &segments[i], trimmed);
+    let missing = |from: Position, to: Position, all: &mut Part| {
+        if from <= to {
+            let what = format!("blocks {} to {} are missing", from.0, to.0);
+            all.find(Finding::new(DamageKind::Log, &dir.wal(), None, what));
+        }
+    };
+    // A segment begins behind positions that were all given.
+    let first = segments.first().map(|segment| segment.first.previous());
+    missing(trimmed.next(), first.unwrap_or(logged), all);
+    read_all(env, segments.len(), &read, &mut |segment| {
+        last = last.max(segment.last);
+        all.add(segment.part);
+    })?;
+    if !segments.is_empty() {
+        missing(last.next(), logged, all);
+    }
+    Ok(())
+}
+
+/// Looks in the log for the samples that pages lack.
+fn look_in_log(env: &Env, segments: &[SegmentInfo], all: &mut Part) -> Result<(), StorageError> {
+    let mut wanted = log::Wanted::new();
+    for lost in std::mem::take(&mut all.lost) {
+        let of_slot = wanted.entry(lost.slot).or_default();
+        of_slot.push((lost.range, lost.finding));
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let count = |i: usize| log::count(env, &segments[i], &wanted);
+    let findings = &mut all.report.findings;
+    read_all(env, segments.len(), &count, &mut |counts| {
+        for (finding, count) in counts {
+            findings[finding].in_log += count;
+        }
+    })
+}

@@ -1,0 +1,107 @@
+//! Reads the series catalogue, its copy and the file of exemplars as they lie there.
+
+use super::finding::{Finding, Part};
+use crate::block_file::{self, FileKind};
+use crate::codec::Malformed;
+use crate::damage::DamageKind;
+use crate::error::StorageError;
+use crate::log::file_header::{FILE_HEADER_BYTES, HeaderState};
+use crate::log::recovery::survey;
+use crate::log::scan::{Found, Scanner};
+use firn_model::env::{Env, OpenMode};
+use firn_model::log::Position;
+use std::path::Path;
+
+/// Receives the payload at a position.
+pub(crate) type EachBlock<'a> = dyn FnMut(Position, &[u8]) -> Result<(), Malformed> + 'a;
+
+/// Which file, and what is known of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    /// What it is.
+    pub(crate) kind: (FileKind, DamageKind),
+    /// Where it lies.
+    pub(crate) path: &'a Path,
+    /// The number in its name.
+    pub(crate) number: Position,
+    /// So many of its bytes were durable.
+    pub(crate) durable_bytes: u64,
+}
+
+/// How far a file goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct End {
+    /// The last position that was given in it, whatever is left of its block.
+    pub(crate) last: Position,
+    /// Blocks behind that may be gone.
+    pub(crate) is_open: bool,
+}
+
+/// Reads all blocks of a file and gives their payloads to `each`. A torn tail is remarked upon.
+pub(crate) fn read(
+    env: &Env,
+    named: Named<'_>,
+    part: &mut Part,
+    each: &mut EachBlock<'_>,
+) -> Result<End, StorageError> {
+    let (kind, damage_kind) = named.kind;
+    let finding = |offset, what: String| Finding::new(damage_kind, named.path, offset, what);
+    let opened = env.disk.open(named.path, OpenMode::Read);
+    let (file, bytes) = match opened.and_then(|file| Ok((file.len()?, file))) {
+        Ok((bytes, file)) => (file, bytes),
+        Err(e) => {
+            part.find(finding(None, format!("it cannot be read: {e}")).unreadable());
+            return Ok(End {
+                last: Position(0),
+                is_open: true,
+            });
+        }
+    };
+    part.count_file(bytes);
+    let header = block_file::check_header(&*file, kind, named.number, named.path)?;
+    let survey = survey(file.clone(), named.number, bytes, named.durable_bytes);
+    if survey.unreadable || header == HeaderState::Unreadable {
+        part.find(finding(None, "the disk does not deliver all of it".to_owned()).unreadable());
+    }
+    let is_begun = survey.last >= named.number || named.durable_bytes > FILE_HEADER_BYTES;
+    match header {
+        HeaderState::Damaged if is_begun => {
+            part.find(finding(Some(0), "the file header is not sound".to_owned()));
+        }
+        HeaderState::Damaged => part.remark(named.path, "it was never begun"),
+        _ => {}
+    }
+    if bytes < named.durable_bytes {
+        let there = named.durable_bytes;
+        part.find(finding(
+            Some(bytes),
+            format!("it is cut: {bytes} of {there} bytes are there"),
+        ));
+    }
+    let mut scanner = Scanner::new(file, named.number, FILE_HEADER_BYTES..bytes);
+    while let Some(found) = scanner.next() {
+        match found {
+            Found::Damage(range) if range.start >= survey.end => {
+                let torn = bytes - range.start;
+                let what = format!("its last {torn} bytes are a torn tail, which nobody relied on");
+                part.remark(named.path, what);
+                break;
+            }
+            Found::Damage(range) => {
+                let what = format!("{} bytes are no block", range.end - range.start);
+                part.find(finding(Some(range.start), what));
+            }
+            Found::Block { offset, header } if header.kind == kind.block => {
+                let position = header.position;
+                if let Err(e) = each(position, scanner.payload(offset, &header)) {
+                    part.find(finding(Some(offset), e.to_string()));
+                }
+            }
+            Found::Block { .. } => {}
+        }
+    }
+    Ok(End {
+        last: survey.last,
+        is_open: bytes < named.durable_bytes,
+    })
+}

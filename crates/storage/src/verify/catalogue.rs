@@ -1,0 +1,133 @@
+//! Reads the two files of the series catalogue and the file of exemplars, and what they lack
+//! together.
+
+use super::blocks::{self, Named};
+use super::finding::{Finding, Part};
+use crate::block_file::FileKind;
+use crate::catalogue::{COPY, SERIES, read_payload};
+use crate::codec::Malformed;
+use crate::damage::DamageKind;
+use crate::data_dir::DataDir;
+use crate::error::StorageError;
+use crate::exemplars::{EXEMPLARS, count_payload};
+use crate::manifest::{Known, Manifest};
+use firn_model::env::Env;
+use firn_model::log::Position;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What the catalogue says beside its series.
+pub(crate) struct Said {
+    /// The log is covered up to here.
+    pub(crate) trimmed: Position,
+    /// Series that it named cannot be read in either file.
+    pub(crate) is_lost: bool,
+}
+
+/// Reads both files of the catalogue.
+pub(crate) fn read_catalogue(
+    env: &Env,
+    dir: &DataDir,
+    manifest: &Manifest,
+    part: &mut Part,
+) -> Result<Said, StorageError> {
+    let folder = dir.series();
+    let mut said = Said {
+        trimmed: Position(0),
+        is_lost: false,
+    };
+    let numbers = [list(env, SERIES, &folder)?, list(env, COPY, &folder)?];
+    let newest = numbers.iter().flatten().max().copied().unwrap_or_default();
+    let newest = newest.max(manifest.catalogue.0);
+    let mut held: BTreeSet<Position> = BTreeSet::new();
+    let mut last = Position(0);
+    let mut open_ends = 0;
+    let first_finding = part.report.findings.len();
+    for (kind, numbers) in [SERIES, COPY].into_iter().zip(&numbers) {
+        for number in numbers {
+            let path = kind.path(&folder, *number);
+            let named = Named {
+                kind: (kind, DamageKind::Catalogue),
+                path: &path,
+                number: *number,
+                durable_bytes: durable_bytes(manifest.catalogue, *number),
+            };
+            let mut slots = std::mem::take(&mut part.named);
+            let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
+                let (header, mut records) = read_payload(payload)?;
+                records.read(|slot, _| slots.add(slot))?;
+                said.trimmed = said.trimmed.max(header.trimmed);
+                held.insert(position);
+                Ok(())
+            };
+            let end = blocks::read(env, named, part, each)?;
+            part.named = slots;
+            if *number == newest {
+                last = last.max(end.last);
+                open_ends += usize::from(end.is_open);
+            }
+        }
+        if !numbers.contains(&newest) && newest == manifest.catalogue.0 && newest > Position(0) {
+            let path = kind.path(&folder, newest);
+            let what = "the file is missing".to_owned();
+            part.find(Finding::new(DamageKind::Catalogue, &path, None, what));
+            open_ends += 1;
+        }
+    }
+    let findings = &mut part.report.findings[first_finding..];
+    let has_gap = (newest.0..=last.0).any(|p| !held.contains(&Position(p)));
+    said.is_lost = !findings.is_empty() && (has_gap || open_ends == 2);
+    let cost = match said.is_lost {
+        true => "; series without labels are lost with it",
+        false => "; the other file has what it lacks",
+    };
+    for finding in findings {
+        finding.damage.what.push_str(cost);
+    }
+    Ok(said)
+}
+
+fn list(env: &Env, kind: FileKind, folder: &Path) -> Result<Vec<Position>, StorageError> {
+    super::none_if_missing(kind.list(env, folder))
+}
+
+fn durable_bytes(known: Known, number: Position) -> u64 {
+    match known.0 == number {
+        true => known.1,
+        false => 0,
+    }
+}
+
+/// Reads the file of exemplars.
+pub(crate) fn read_exemplars(
+    env: &Env,
+    dir: &DataDir,
+    manifest: &Manifest,
+    part: &mut Part,
+) -> Result<(), StorageError> {
+    let folder = dir.exemplars();
+    let numbers = list(env, EXEMPLARS, &folder)?;
+    let known = manifest.exemplars;
+    if numbers.last().copied().unwrap_or_default() < known.0 {
+        let path = EXEMPLARS.path(&folder, known.0);
+        let what = "the file is missing; its exemplars are lost".to_owned();
+        part.find(Finding::new(DamageKind::Exemplars, &path, None, what));
+    }
+    for number in numbers {
+        let path = EXEMPLARS.path(&folder, number);
+        let named = Named {
+            kind: (EXEMPLARS, DamageKind::Exemplars),
+            path: &path,
+            number,
+            durable_bytes: durable_bytes(known, number),
+        };
+        let mut count = 0;
+        let each = &mut |_: Position, payload: &[u8]| -> Result<(), Malformed> {
+            count += count_payload(payload)?;
+            Ok(())
+        };
+        blocks::read(env, named, part, each)?;
+        part.report.exemplars += count;
+    }
+    Ok(())
+}

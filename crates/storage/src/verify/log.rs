@@ -1,0 +1,209 @@
+//! Reads one segment of the log: every block, every row of it.
+//!
+//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay
+//! between theirs, or nearly.
+
+use super::finding::{Finding, Part};
+use crate::codec::Malformed;
+use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
+use crate::log::SegmentInfo;
+use crate::log::file_header::HeaderState;
+use crate::log::recovery::survey;
+use crate::log::segment::{Reader, check_header};
+use crate::log_block::LogBlockReader;
+use firn_model::env::{Env, OpenMode};
+use firn_model::exemplar::SeriesExemplars;
+use firn_model::log::Position;
+use firn_model::sample::TimeRange;
+use std::collections::BTreeMap;
+
+/// What a segment says, and how far it goes.
+#[derive(Default)]
+pub(crate) struct Segment {
+    pub(crate) part: Part,
+    /// The last position that was given in it.
+    pub(crate) last: Position,
+}
+
+/// What is looked for in the log: by series, times and the number of the finding that lacks them.
+pub(crate) type Wanted = BTreeMap<u32, Vec<(TimeRange, usize)>>;
+
+/// A segment while it is read.
+struct Reading<'a> {
+    info: &'a SegmentInfo,
+    /// Blocks up to here are covered by pages.
+    trimmed: Position,
+    part: Part,
+    /// The position and the times of the block before.
+    before: (Position, Option<TimeRange>),
+    /// Damage behind it.
+    open: Vec<Finding>,
+}
+
+/// Reads a segment. The newest one has no next; its torn tail is remarked upon.
+pub(crate) fn read(
+    env: &Env,
+    info: &SegmentInfo,
+    trimmed: Position,
+) -> Result<Segment, StorageError> {
+    let mut segment = Segment {
+        last: info.first.previous(),
+        ..Segment::default()
+    };
+    let finding = |what: String| Finding::new(DamageKind::Log, &info.path, None, what);
+    let part = &mut segment.part;
+    part.count_file(info.bytes);
+    let file = match env.disk.open(&info.path, OpenMode::Read) {
+        Ok(file) => file,
+        Err(e) => {
+            part.find(finding(format!("it cannot be read: {e}")).unreadable());
+            return Ok(segment);
+        }
+    };
+    let header = check_header(&*file, info.first, &info.path)?;
+    let survey = survey(file, info.first, info.bytes, 0);
+    segment.last = survey.last;
+    if survey.unreadable || header == HeaderState::Unreadable {
+        part.find(finding("the disk does not deliver all of it".to_owned()).unreadable());
+    }
+    if info.next.is_none() && header == HeaderState::Damaged && survey.last < info.first {
+        part.remark(&info.path, "it was never finished and holds no block");
+        return Ok(segment);
+    }
+    let mut info = info.clone();
+    if info.next.is_none() && survey.end < info.bytes {
+        let torn = info.bytes - survey.end;
+        part.remark(
+            &info.path,
+            format!("its last {torn} bytes are a torn tail, which nobody relied on"),
+        );
+        info.bytes = survey.end;
+    }
+    let mut reading = Reading {
+        info: &info,
+        trimmed,
+        part: std::mem::take(&mut segment.part),
+        before: (info.first.previous(), None),
+        open: Vec::new(),
+    };
+    reading.read(Reader::open(&*env.disk, info.clone())?);
+    reading.close(
+        segment
+            .last
+            .max(info.next.unwrap_or_default().previous())
+            .next(),
+        None,
+    );
+    segment.part = reading.part;
+    if info.next.is_some() && survey.end < info.bytes && segment.part.report.is_whole() {
+        let behind = info.bytes - survey.end;
+        let what = format!("{behind} bytes behind its last block are no block; none is missing");
+        segment.part.remark(&info.path, what);
+    }
+    Ok(segment)
+}
+
+impl Reading<'_> {
+    fn read(&mut self, mut reader: Reader) {
+        while let Some(item) = reader.next() {
+            let block = match item {
+                Ok(block) => block,
+                Err(e) => {
+                    let damage = Damage::met(DamageKind::Log, &e);
+                    let finding =
+                        Finding::new(DamageKind::Log, &self.info.path, damage.offset, damage.what);
+                    self.open.push(finding);
+                    continue;
+                }
+            };
+            let mut range = None;
+            let read = read_block(&block.payload, &mut self.part, &mut range);
+            self.close(block.position, range);
+            self.before = (block.position, range.or(self.before.1));
+            if let Err(e) = read {
+                let what = format!("block {}: {e}", block.position.0);
+                self.open
+                    .push(Finding::new(DamageKind::Log, &self.info.path, None, what));
+            }
+        }
+    }
+
+    /// Damage ends before the block at `position`, whose samples have these times.
+    fn close(&mut self, position: Position, after: Option<TimeRange>) {
+        let (last, before) = self.before;
+        let range = [before, after].into_iter().flatten();
+        let range = range.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)));
+        for mut finding in self.open.drain(..) {
+            let is_block_lost = position > last.next();
+            if !is_block_lost && !finding.damage.what.starts_with("block ") {
+                finding.damage.samples = Some(0);
+            } else if position.previous() <= self.trimmed {
+                finding.damage.samples = Some(0);
+                finding.damage.what.push_str("; pages hold its samples");
+            } else {
+                finding.damage.range = range;
+            }
+            self.part.find(finding);
+        }
+    }
+}
+
+/// Reads all of a block, and adds its times to `range`.
+fn read_block(
+    payload: &[u8],
+    part: &mut Part,
+    range: &mut Option<TimeRange>,
+) -> Result<(), Malformed> {
+    let block = LogBlockReader::new(payload)?;
+    if block.has_births() {
+        block.births().read(|slot, _| part.named.add(slot))?;
+    }
+    if block.has_exemplars() {
+        let mut exemplars = SeriesExemplars::default();
+        block.exemplars(&mut exemplars)?;
+        part.report.exemplars += exemplars.iter().count() as u64;
+    }
+    let (read, samples) = (&mut part.read, &mut part.report.log_samples);
+    each_sample(&block, &mut |slot, time| {
+        read.add(slot);
+        *samples += 1;
+        let known = range.unwrap_or(TimeRange::new(time, time));
+        *range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
+    })
+}
+
+fn each_sample(
+    block: &LogBlockReader<'_>,
+    each: &mut dyn FnMut(u32, i64),
+) -> Result<(), Malformed> {
+    let mut histograms = Vec::new();
+    let read = block.samples(|row| each(row.slot, row.time), &mut histograms);
+    histograms.iter().for_each(|row| each(row.slot, row.time));
+    read
+}
+
+/// How many samples of those that `wanted` names a segment has, by the number of their finding.
+pub(crate) fn count(
+    env: &Env,
+    info: &SegmentInfo,
+    wanted: &Wanted,
+) -> Result<BTreeMap<usize, u64>, StorageError> {
+    let mut counts = BTreeMap::new();
+    let mut reader = Reader::open(&*env.disk, info.clone())?;
+    while let Some(item) = reader.next() {
+        // Damage was found before.
+        let Ok(block) = item else { continue };
+        let Ok(block) = LogBlockReader::new(&block.payload) else {
+            continue;
+        };
+        let _ = each_sample(&block, &mut |slot, time| {
+            for (range, finding) in wanted.get(&slot).into_iter().flatten() {
+                if range.min <= time && time <= range.max {
+                    *counts.entry(*finding).or_default() += 1;
+                }
+            }
+        });
+    }
+    Ok(counts)
+}

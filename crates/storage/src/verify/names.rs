@@ -1,0 +1,39 @@
+//! Names in the folder that mean nothing to this version.
+
+use super::finding::Part;
+use super::none_if_missing;
+use crate::block_file::FileKind;
+use crate::catalogue::{COPY, SERIES};
+use crate::data_dir::{self, DataDir};
+use crate::error::StorageError;
+use crate::exemplars::EXEMPLARS;
+use crate::log::segment;
+use crate::sealed::segment::PAGES;
+use firn_model::env::Env;
+use std::path::Path;
+
+/// Remarks upon files that nobody knows.
+pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), StorageError> {
+    let unknown = |folder: &Path, knows: &dyn Fn(&Path) -> bool, part: &mut Part| {
+        let list = env.disk.list(folder);
+        for name in none_if_missing(list.map_err(StorageError::io("list", folder)))? {
+            if !knows(&name) {
+                let is_left = name.extension().is_some_and(|suffix| suffix == "tmp");
+                let what = match is_left {
+                    true => "it was left by an interrupted write, and is not looked at",
+                    false => "nobody knows this file; it is not looked at",
+                };
+                part.remark(&folder.join(name), what);
+            }
+        }
+        Ok::<(), StorageError>(())
+    };
+    unknown(dir.root(), &data_dir::is_known, part)?;
+    unknown(&dir.wal(), &segment::is_name, part)?;
+    let of = |kinds: &'static [FileKind]| {
+        move |name: &Path| kinds.iter().any(|kind| kind.parse(name).is_some())
+    };
+    unknown(&dir.pages(), &of(&[PAGES]), part)?;
+    unknown(&dir.series(), &of(&[SERIES, COPY]), part)?;
+    unknown(&dir.exemplars(), &of(&[EXEMPLARS]), part)
+}

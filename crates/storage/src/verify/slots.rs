@@ -1,0 +1,73 @@
+//! A set of slots: a bit each, in pieces that are there once one of their slots is.
+
+use std::collections::BTreeMap;
+
+/// Slots of a piece, which takes 8 kB.
+const PIECE_SLOTS: u32 = 1 << 16;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    pieces: BTreeMap<u32, Box<[u64]>>,
+}
+
+impl Slots {
+    /// Adds a slot.
+    pub(crate) fn add(&mut self, slot: u32) {
+        let empty = || vec![0; (PIECE_SLOTS / u64::BITS) as usize].into();
+        let piece = self.pieces.entry(slot / PIECE_SLOTS).or_insert_with(empty);
+        let at = slot % PIECE_SLOTS;
+        piece[(at / u64::BITS) as usize] |= 1 << (at % u64::BITS);
+    }
+
+    /// Adds those of another set.
+    pub(crate) fn add_all(&mut self, other: Slots) {
+        for (number, words) in other.pieces {
+            match self.pieces.get_mut(&number) {
+                Some(known) => known.iter_mut().zip(&words).for_each(|(a, b)| *a |= b),
+                None => {
+                    self.pieces.insert(number, words);
+                }
+            }
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u64 {
+        let words = self.pieces.values().flat_map(|words| words.iter());
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// How many there are that `other` has not.
+    pub(crate) fn len_without(&self, other: &Slots) -> u64 {
+        let of_piece = |(number, words): (u32, &[u64])| {
+            let known = other.pieces.get(&number);
+            let known = |i: usize| known.and_then(|words| words.get(i)).unwrap_or(&0);
+            let left = words.iter().enumerate().map(|(i, word)| word & !known(i));
+            left.map(|word| u64::from(word.count_ones())).sum::<u64>()
+        };
+        let pieces = self.pieces.iter();
+        pieces
+            .map(|(number, words)| of_piece((*number, &**words)))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_count_each_once() {
+        let of = |slots: &[u32]| {
+            let mut set = Slots::default();
+            slots.iter().for_each(|slot| set.add(*slot));
+            set
+        };
+        let mut set = of(&[0, 63, 64, 64, 65_535, 65_536, u32::MAX]);
+        assert_eq!(set.len(), 6);
+        assert_eq!(set.len_without(&of(&[63, 65_536, 7])), 4);
+        set.add_all(of(&[0, 1, 200_000]));
+        assert_eq!(set.len(), 8);
+    }
+}

@@ -1,0 +1,90 @@
+//! `firn tsdb` on the folders of real servers.
+
+use crate::Kept;
+use crate::harness::server::{Server, firn};
+use std::path::{Path, PathBuf};
+
+/// Runs `firn tsdb`; returns exit code, standard output and standard error.
+fn tsdb(args: &[&str], data: &Path) -> (Option<i32>, String, String) {
+    let mut command = firn();
+    let output = command.arg("tsdb").args(args).arg(data).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+/// The only file below `data` with this suffix.
+fn only_file(data: &Path, folder: &str, suffix: &str) -> PathBuf {
+    let names = std::fs::read_dir(data.join(folder)).unwrap();
+    let paths = names.map(|name| name.unwrap().path());
+    let is_it = |path: &PathBuf| path.extension().is_some_and(|s| s == suffix);
+    let found: Vec<PathBuf> = paths.filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0].clone()
+}
+
+/// A folder of a server that stopped cleanly, with all it holds in pages.
+fn stopped() -> (tempfile::TempDir, Kept) {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let kept = Kept::store(&server.http());
+    assert!(server.stop().success());
+    (data, kept)
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn tsdb_verify_of_a_whole_folder_exits_with_0() {
+    let (data, _) = stopped();
+    let (code, out, err) = tsdb(&["verify"], data.path());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with("whole: "), "{out}");
+    let (code, out, _) = tsdb(&["verify", "--json"], data.path());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["whole"]), (Some(0), &true.into()), "{out}");
+    assert!(report["series"].as_u64().unwrap() >= 2, "{out}");
+    assert!(report["pageSamples"].as_u64().unwrap() >= 2, "{out}");
+}
+
+#[test]
+fn tsdb_verify_names_the_damaged_file_and_exits_with_1() {
+    let (data, _) = stopped();
+    let path = only_file(data.path(), "pages", "pages");
+    let bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(8).position(|w| w == b"FIRNPAGE").unwrap();
+    flip(&path, at);
+    let (code, out, err) = tsdb(&["verify"], data.path());
+    assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(out.starts_with(&format!("pages/{name} at ")), "{out}");
+    assert!(out.contains(" samples of "), "{out}");
+    assert!(out.contains("\n1 damage: "), "{out}");
+    let (code, out, _) = tsdb(&["verify", "--json"], data.path());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, Some(1));
+    let damage = &report["damages"][0];
+    assert_eq!(damage["kind"], "pages");
+    assert!(damage["samples"].as_u64().unwrap() >= 2, "{out}");
+}
+
+#[test]
+fn tsdb_verify_of_what_cannot_be_read_exits_with_2() {
+    let empty = tempfile::tempdir().unwrap();
+    let (code, _, err) = tsdb(&["verify"], empty.path());
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is not a firn data folder"), "{err}");
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let (code, _, err) = tsdb(&["verify"], data.path());
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is locked: another process"), "{err}");
+    assert!(server.stop().success());
+    let (code, _, err) = tsdb(&["mend"], data.path());
+    assert_eq!(code, Some(2));
+    assert!(err.contains("Usage:\n  firn tsdb verify"), "{err}");
+}
