@@ -4,6 +4,7 @@ use crate::harness::server::{Server, command, firn, spawn};
 use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
 use crate::{Kept, now_ms};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -66,37 +67,74 @@ fn data_folder_not_writable_is_refused() {
     assert!(line.contains(data.to_str().unwrap()), "{line}");
 }
 
-#[test]
-fn disk_that_is_full_refuses_writes_and_goes_on_answering() {
-    let data = tempfile::tempdir().unwrap();
-    // No file may grow beyond 256 KiB; without the trap the signal would end the process.
-    let script = "trap '' XFSZ; ulimit -f 512; exec \"$@\"";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh"]).arg(firn().get_program());
-    shell
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-        .arg(data.path());
-    let mut server = Server::from_child(spawn(shell));
-    server.wait_ready();
-    let http = server.http();
-    let kept = Kept::store(&http);
-    let refused = (0..2000).map(|i| http.write(&body(&incompressible(kept.time_ms, i))));
-    let refused = refused.into_iter().find(|answer| answer.status != 204);
-    let refused = refused.expect("512 KiB do not fit");
-    assert_eq!(refused.status, 503, "{}", refused.body);
-    assert!(server.try_end().is_none());
-    kept.check(&http, "a full disk");
-    server.kill();
-    let server = Server::start(data.path(), &[]);
-    kept.check(&server.http(), "a full disk and a restart");
-    let answer = server
-        .http()
-        .write(&body(&incompressible(kept.time_ms, 5000)));
-    assert_eq!(answer.status, 204, "{}", answer.body);
+/// A server that scrapes itself, on a file system of its own with so many megabytes: in a mount
+/// namespace of the process, which needs no rights.
+fn start_on_small_disk(folder: &Path, megabytes: u32) -> Server {
+    let script = "mount -t tmpfs -o size=\"$1\" firn \"$2\" && shift 2 && exec \"$@\"";
+    let mut mounted = Command::new("unshare");
+    mounted.args(["-rm", "sh", "-c", script, "sh"]);
+    mounted.arg(format!("{megabytes}m")).arg(folder);
+    mounted.arg(firn().get_program());
+    mounted.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+    mounted.arg(folder.join("data"));
+    Server::from_child(spawn(mounted))
+}
+
+/// Writes zeros to `path` until nothing more fits.
+fn fill(path: &Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    let zeros = vec![0; 1 << 20];
+    while file.write_all(&zeros).is_ok() {}
 }
 
 #[test]
-fn page_that_is_damaged_fails_what_reads_it_and_nothing_else() {
+fn disk_that_was_full_refuses_writes_meanwhile_and_goes_on_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_small_disk(folder.path(), 300);
+    server.wait_ready();
+    let http = server.http();
+    let kept = Kept::store(&http);
+    let health = || http.get("/api/v1/targets").json()["data"]["activeTargets"][0].clone();
+    wait_for("the target to be up", || health()["health"] == "up");
+
+    let root = format!("/proc/{}/root", server.pid().as_raw_nonzero());
+    let inside = folder.path().strip_prefix("/").unwrap();
+    let filler = Path::new(&root).join(inside).join("filler");
+    fill(&filler);
+    let push = |n: u64| http.write(&body(&incompressible(kept.time_ms, n)));
+    wait_for("a write to be refused", || push(0).status != 204);
+    let refused = push(1);
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert!(refused.body.contains("full"), "{}", refused.body);
+    wait_for("the target to be down", || health()["health"] == "down");
+    let error = health()["lastError"].as_str().unwrap().to_owned();
+    assert!(
+        error.contains("scrape not stored") && error.contains("full"),
+        "{error}"
+    );
+    assert_eq!(http.get("/-/ready").status, 200, "it is a state that ends");
+    let metrics = http.get("/metrics").body;
+    assert!(metrics.contains("\nfirn_storage_wal_disk_full 1\n"));
+    kept.check(&http, "a full disk");
+
+    std::fs::remove_file(&filler).unwrap();
+    wait_for("a write to be taken", || push(2).status == 204);
+    wait_for("the target to be up again", || health()["health"] == "up");
+    kept.check(&http, "a disk that was full");
+    let again = http.query("count(filler)", kept.time_ms);
+    assert!(
+        again[0]["value"][1]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            >= 20,
+        "{again}"
+    );
+}
+
+#[test]
+fn page_that_is_damaged_costs_what_lies_in_it_and_the_answer_says_so() {
     let data = tempfile::tempdir().unwrap();
     let folder = tempfile::tempdir().unwrap();
     // Without a target, so that only these series are sealed.
@@ -128,10 +166,24 @@ fn page_that_is_damaged_fails_what_reads_it_and_nothing_else() {
     let http = server.http();
     let time = format!("{}", time_ms as f64 / 1000.0);
     let ask = |query: &str| http.post("/api/v1/query", &[("query", query), ("time", &time)]);
-    let damaged = ask("sum(kept)");
-    assert_eq!(damaged.status, 500, "{}", damaged.body);
+    // Every series that is whole counts, and the answer says what it lacks.
+    let damaged = ask("count(kept)");
+    assert_eq!(damaged.status, 200, "{}", damaged.body);
+    let warning = damaged.json()["warnings"][0]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let name = page.file_name().unwrap().to_str().unwrap();
-    assert!(damaged.body.contains(name), "{}", damaged.body);
+    assert!(
+        warning.starts_with("damage: ") && warning.contains(name),
+        "{}",
+        damaged.body
+    );
+    let count = damaged.json()["data"]["result"][0]["value"][1].clone();
+    let count: u64 = count.as_str().unwrap_or("0").parse().unwrap();
+    assert!((512..1024).contains(&count), "{count}");
+    let listed = http.get("/api/v1/status/tsdb").json()["data"]["damages"].clone();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     let sound = ask("kept{id=\"0000\"}");
     assert_eq!(sound.status, 200, "{}", sound.body);
     assert!(sound.body.contains("\"0.5\""), "{}", sound.body);

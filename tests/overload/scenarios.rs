@@ -174,10 +174,11 @@ impl Expected {
                     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
                     number.is_some_and(is_number) && limit.is_some_and(is_number)
                 };
-                answer.status == 422
-                    && kind == "execution"
-                    && (has_numbers("memory limit reached: ")
-                        || has_numbers("in query execution: "))
+                let is_of_query =
+                    has_numbers("memory limit reached: ") || has_numbers("in query execution: ");
+                let has_no_room = has_numbers("forms memory limit reached: ");
+                (answer.status == 422 && kind == "execution" && is_of_query)
+                    || (answer.status == 503 && kind == "unavailable" && has_no_room)
             }
             Expected::Refused(status, error_type, part) => {
                 answer.status == status && kind == error_type && text.contains(part)

@@ -131,8 +131,8 @@ impl Pipeline {
 
     /// Decodes a remote-write 1.0 body that comes from `address` and hands its samples to the
     /// store. Computes on the calling thread; what is returned resolves when the samples are
-    /// durable. Room is taken now if [`Pipeline::prepare`] did not take it, and given back when they
-    /// are.
+    /// durable. Room is taken now if [`Pipeline::prepare`] did not take it, and given back when
+    /// they are.
     pub fn remote_write(
         &self,
         tenant: &TenantId,

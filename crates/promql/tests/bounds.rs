@@ -175,7 +175,7 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
 /// What a query of one value answers.
 fn only_value(text: &str) -> f64 {
     let shown = &text[..text.len().min(60)];
-    match answer(text, 1, u64::MAX, 320 << 20) {
+    match answer(text, 1, u64::MAX, 1 << 30) {
         Ok(result) => match result.value {
             Value::Vector(elements) => match elements[..] {
                 [ref element] => match element.value {

@@ -5,8 +5,9 @@
 //! judged as the log judges its newest segment: damage to what was durable is reported and kept,
 //! and the torn tail of a group that nobody relied on is cut off. Each sync is followed by a block
 //! that says that all before it is durable. Invariants: after [`BlockFile::recover`] or
-//! [`BlockFile::sync`] returned, every block in the file is durable. A file whose write or sync failed
-//! is not written again, and one that the disk does not deliver whole is left exactly as it is.
+//! [`BlockFile::sync`] returned, every block in the file is durable. A file whose write or sync
+//! failed is not written again, and one that the disk does not deliver whole is left exactly as it
+//! is.
 
 use crate::error::StorageError;
 use crate::log::block::{self, BLOCK_HEADER_BYTES, BlockKind, PAYLOAD_BYTES_MAX, Place};
@@ -253,7 +254,7 @@ impl BlockFile {
             is_unreadable,
         };
         if is_unreadable {
-            tracing::error!(file = %path.display(), "file is not readable to its end; kept as it is");
+            tracing::error!(file = %path.display(), "file is not readable to its end; kept");
             return Ok(Some(recovered(bytes)));
         }
         if survey.last < first && durable_bytes <= FILE_HEADER_BYTES {

@@ -145,8 +145,8 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Calls `each` with every payload that a start found, in order, and once more with those of the
-    /// copy where the file lacks some.
+    /// Calls `each` with every payload that a start found, in order, and once more with those of
+    /// the copy where the file lacks some.
     pub(crate) fn payloads(&self, each: &mut EachPayload<'_>) {
         for file in &self.found {
             payloads_of(file, each);

@@ -6,9 +6,9 @@
 //!
 //! Invariants: a callback hears `Ok` only after its block is as durable as [`SyncMode`] promises;
 //! positions ascend by one and none is given twice to two acknowledged blocks; a segment is written
-//! no more after a failed write or sync (a retried sync may lie): what it held without being durable
-//! is written again in a new one, from memory. Blocks that cannot be written wait ([`stall`]), new
-//! ones are refused meanwhile, and reading goes on.
+//! no more after a failed write or sync (a retried sync may lie): what it held without being
+//! durable is written again in a new one, from memory. Blocks that cannot be written wait
+//! ([`stall`]), new ones are refused meanwhile, and reading goes on.
 //! What a payload means is the head's affair; batches are condensed on their way to the disk.
 
 pub(crate) mod block;

@@ -27,7 +27,7 @@ pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 
 const FIRST_LINE: &str = "firn manifest 1";
 
-/// A line has less than 128 bytes and a segment 128 MiB or two hours: what is longer is no manifest.
+/// A line has less than 128 bytes and a segment 128 MiB or two hours: what is longer is none.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// The number of a file and how many bytes of it were durable; zeros if there was none.
@@ -79,8 +79,8 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest in `root`; `None` if there is none. One that is damaged is as good as none,
-    /// and reported.
+    /// Reads the manifest in `root`; `None` if there is none. One that is damaged is as good as
+    /// none, and reported.
     pub(crate) fn read(disk: &dyn Disk, root: &Path) -> Result<Option<Self>, Damage> {
         let path = root.join(NAME);
         let damage = |what: String| Damage::of_file(DamageKind::Manifest, &path, what);

@@ -16,6 +16,7 @@
 mod append;
 mod coverage;
 mod exemplars;
+mod files;
 mod metrics;
 mod newcomers;
 mod options;
@@ -35,22 +36,20 @@ pub use options::{
 };
 pub use stats::{Stat, StoreStats};
 
-use crate::catalogue::Catalogue;
-use crate::damage::{Damage, DamageKind, Damages};
+use crate::damage::{Damage, Damages};
 use crate::data_dir::DataDir;
-use crate::exemplars::{ExemplarFile, Exemplars};
+use crate::exemplars::Exemplars;
 use crate::fingerprint::HashKeys;
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::index::Index;
-use crate::log::{LocalLog, LogHealth, LogMetrics, LogOptions};
-use crate::manifest::{self, Manifest};
+use crate::log::{LocalLog, LogHealth, LogMetrics};
 use crate::sealed::Sealed;
-use crate::sealed::segments::Segments;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use append::Scratch;
 use coverage::{Coverage, Windows};
+use files::Files;
 use firn_model::batch::{Batch, Source};
 use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
@@ -111,23 +110,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the manifest says; nothing if there is none, which of a folder of this version is damage.
-fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
-    match Manifest::read(&*env.disk, dir.root()) {
-        Ok(Some(manifest)) => return manifest,
-        Ok(None) if dir.is_older() => {}
-        Ok(None) => {
-            let path = dir.root().join(manifest::NAME);
-            let what = "the file is missing; files that are missing too go unnoticed".to_owned();
-            damages.report(Damage::of_file(DamageKind::Manifest, &path, what));
-        }
-        Err(damage) => {
-            damages.report(damage);
-        }
-    }
-    Manifest::default()
-}
-
 /// The background job under way; the next may be scheduled when it ends, were it by a panic.
 struct Scheduled(Arc<Store>);
 
@@ -141,42 +123,9 @@ impl Store {
     /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
     /// and counted, and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
-        let mut dir = DataDir::open(&env, &options.dir)?;
         let damages = Arc::new(Damages::default());
-        let known = read_manifest(&env, &dir, &damages);
-        let catalogue = Catalogue::open(&env, &dir.series(), known.catalogue)?;
-        let found = Segments::open(&env, &dir.pages(), options.page_segment_bytes, &known)?;
-        let exemplar_file = ExemplarFile::open(&env, &dir.exemplars(), known.exemplars)?;
-        let log_metrics = Arc::new(LogMetrics::default());
-        let trimmed = catalogue.trimmed().max(known.trimmed);
-        let log_options = LogOptions {
-            sync: options.sync.into(),
-            segment_bytes: options.log_segment_bytes,
-            start_after: trimmed,
-            given: known.logged.max(known.log.previous()),
-            ..LogOptions::default()
-        };
-        let log = LocalLog::open(&env, &dir.wal(), log_options, log_metrics.clone())?;
-        let found_damages = [
-            catalogue.damages(known.catalogue),
-            exemplar_file.damages(known.exemplars).into_iter().collect(),
-            found.damages,
-        ];
-        let missing = log.missing(trimmed, &known);
-        let is_whole = found_damages[2].is_empty();
-        for damage in found_damages.into_iter().flatten() {
-            damages.report(damage);
-        }
-        let manifest = Manifest {
-            trimmed,
-            logged: log.durable_position().max(known.logged),
-            log: log.newest_segment(),
-            catalogue: catalogue.place().unwrap_or(known.catalogue),
-            exemplars: exemplar_file.place().unwrap_or(known.exemplars),
-            segments: found.segments.entries(),
-        };
-        manifest.write(&*env.disk, dir.root())?;
-        dir.upgrade(&env)?;
+        let files = Files::open(&env, &options, &damages)?;
+        let (found, log) = (files.found, files.log);
         let windows = Windows {
             window_ms: options.window_ms.max(1),
             is_jittered: options.is_jittered,
@@ -194,9 +143,9 @@ impl Store {
             )),
             damages,
             env,
-            dir,
+            dir: files.dir,
             log,
-            log_metrics,
+            log_metrics: files.log_metrics,
             metrics: StoreMetrics::default(),
             keys,
             watermark: Arc::default(),
@@ -207,17 +156,17 @@ impl Store {
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
             upkeep: Mutex::new(Upkeep::new(
                 found.segments,
-                catalogue,
-                exemplar_file,
+                files.catalogue,
+                files.exemplars,
                 coverage,
-                manifest,
+                files.manifest,
             )),
             upkeep_scheduled: AtomicBool::new(false),
             options,
             upkept_at: AtomicI64::new(i64::MIN),
             me: me.clone(),
         });
-        store.replay(found.pages, is_whole, missing)?;
+        store.replay(found.pages, files.has_all_pages, files.missing_log)?;
         Ok(store)
     }
 

@@ -7,9 +7,9 @@
 //! or nothing; a ticket resolves when the watermark has passed its batch, so what was acked is seen
 //! by every later reader.
 //!
-//! While a block cannot be written the watermark stands, reads go on, and tickets are refused early;
-//! once it is durable its batch becomes visible with all behind it. After a block that can never be
-//! durable the watermark stands for good.
+//! While a block cannot be written the watermark stands, reads go on, and tickets are refused
+//! early; once it is durable its batch becomes visible with all behind it. After a block that can
+//! never be durable the watermark stands for good.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -147,8 +147,8 @@ impl Watermark {
         }
     }
 
-    /// The block of a batch waits for a disk that cannot write: whoever waits for that batch, or for
-    /// one behind it, is told so. All of them become visible once the block is durable.
+    /// The block of a batch waits for a disk that cannot write: whoever waits for that batch, or
+    /// for one behind it, is told so. All of them become visible once the block is durable.
     pub(crate) fn delay(&self, reason: &Error) {
         let mut state = self.lock();
         state.delay = Some(reason.clone());

@@ -1,5 +1,5 @@
-//! Trimming: the log forgets what pages and the catalogue hold, pages go with the retention, and the
-//! manifest says before what is left.
+//! Trimming: the log forgets what pages and the catalogue hold, pages go with the retention, and
+//! the manifest says before what is left.
 
 use super::Store;
 use super::upkeep::Upkeep;

@@ -7,8 +7,8 @@
 //! goes on seeing them, as real page caches do.
 //!
 //! At rest a test changes bytes ([`SimDisk::overwrite`]), makes them unreadable
-//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Not modelled: folders that
-//! vanish.
+//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Not modelled: folders
+//! that vanish.
 
 mod file;
 mod state;

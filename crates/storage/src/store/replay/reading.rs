@@ -1,7 +1,7 @@
 //! The log as replay reads it, and between which times its damage lies.
 //!
-//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay between
-//! theirs, or nearly: that is the range which is reported, and of which queries are warned.
+//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay
+//! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
 use crate::damage::{Damage, DamageKind, Damages};
 use crate::error::StorageError;

@@ -1,0 +1,104 @@
+//! The files of a data folder as a start finds them, held against the manifest.
+//!
+//! Everything is opened here, before anything is replayed: catalogue, pages, exemplars, then the log
+//! behind what they cover. Invariant: what is damaged or missing is reported, or handed on to replay
+//! where only that knows the times, before a new manifest takes the place of the one that named it.
+
+use super::StoreOptions;
+use crate::catalogue::Catalogue;
+use crate::damage::{Damage, DamageKind, Damages};
+use crate::data_dir::DataDir;
+use crate::error::StorageError;
+use crate::exemplars::ExemplarFile;
+use crate::log::{LocalLog, LogMetrics, LogOptions};
+use crate::manifest::{self, Manifest};
+use crate::sealed::segments::{Found, Segments};
+use firn_model::env::Env;
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct Files {
+    pub(super) dir: DataDir,
+    pub(super) catalogue: Catalogue,
+    /// Its damages are reported.
+    pub(super) found: Found,
+    /// Whether no damage to pages was found.
+    pub(super) has_all_pages: bool,
+    pub(super) exemplars: ExemplarFile,
+    pub(super) log: LocalLog,
+    pub(super) log_metrics: Arc<LogMetrics>,
+    /// What the log should hold and does not, at its beginning or its end.
+    pub(super) missing_log: Option<Damage>,
+    /// As it was written just now.
+    pub(super) manifest: Manifest,
+}
+
+impl Files {
+    /// Opens the files of the folder and takes it over if it is of the format before.
+    pub(super) fn open(
+        env: &Env,
+        options: &StoreOptions,
+        damages: &Damages,
+    ) -> Result<Self, StorageError> {
+        let mut dir = DataDir::open(env, &options.dir)?;
+        let known = read_manifest(env, &dir, damages);
+        let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;
+        let mut found = Segments::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
+        let exemplars = ExemplarFile::open(env, &dir.exemplars(), known.exemplars)?;
+        let log_metrics = Arc::new(LogMetrics::default());
+        let trimmed = catalogue.trimmed().max(known.trimmed);
+        let log_options = LogOptions {
+            sync: options.sync.into(),
+            segment_bytes: options.log_segment_bytes,
+            start_after: trimmed,
+            given: known.logged.max(known.log.previous()),
+            ..LogOptions::default()
+        };
+        let log = LocalLog::open(env, &dir.wal(), log_options, log_metrics.clone())?;
+        let of_pages = std::mem::take(&mut found.damages);
+        let has_all_pages = of_pages.is_empty();
+        let of_exemplars = exemplars.damages(known.exemplars);
+        let others = catalogue.damages(known.catalogue).into_iter();
+        for damage in others.chain(of_exemplars).chain(of_pages) {
+            damages.report(damage);
+        }
+        let manifest = Manifest {
+            trimmed,
+            logged: log.durable_position().max(known.logged),
+            log: log.newest_segment(),
+            catalogue: catalogue.place().unwrap_or(known.catalogue),
+            exemplars: exemplars.place().unwrap_or(known.exemplars),
+            segments: found.segments.entries(),
+        };
+        manifest.write(&*env.disk, dir.root())?;
+        dir.upgrade(env)?;
+        Ok(Self {
+            missing_log: log.missing(trimmed, &known),
+            dir,
+            catalogue,
+            found,
+            has_all_pages,
+            exemplars,
+            log,
+            log_metrics,
+            manifest,
+        })
+    }
+}
+
+/// What the manifest says; nothing if there is none, which of a folder of this version is damage.
+fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
+    match Manifest::read(&*env.disk, dir.root()) {
+        Ok(Some(manifest)) => return manifest,
+        Ok(None) if dir.is_older() => {}
+        Ok(None) => {
+            let path = dir.root().join(manifest::NAME);
+            let what = "the file is missing; files that are missing too go unnoticed".to_owned();
+            damages.report(Damage::of_file(DamageKind::Manifest, &path, what));
+        }
+        Err(damage) => {
+            damages.report(damage);
+        }
+    }
+    Manifest::default()
+}
