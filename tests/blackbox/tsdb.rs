@@ -88,3 +88,33 @@ fn tsdb_verify_of_what_cannot_be_read_exits_with_2() {
     assert_eq!(code, Some(2));
     assert!(err.contains("Usage:\n  firn tsdb verify"), "{err}");
 }
+
+#[test]
+fn tsdb_repair_sets_aside_what_is_broken_and_keeps_the_rest() {
+    let (data, kept) = stopped();
+    let path = only_file(data.path(), "series", "series");
+    flip(&path, std::fs::read(&path).unwrap().len() / 2);
+    let damaged = std::fs::read(&path).unwrap();
+    let (code, out, err) = tsdb(&["repair"], data.path());
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.ends_with("nothing was changed\n"), "{out}");
+    assert!(err.contains("--yes"), "{err}");
+    assert_eq!(std::fs::read(&path).unwrap(), damaged);
+    let (code, out, err) = tsdb(&["repair", "--yes"], data.path());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("\nwhole: "), "{out}");
+    let line = out
+        .lines()
+        .find_map(|line| line.strip_prefix("set aside in "));
+    let copy = Path::new(line.unwrap())
+        .join("series")
+        .join(path.file_name().unwrap());
+    assert_eq!(std::fs::read(copy).unwrap(), damaged);
+    assert_eq!(tsdb(&["verify"], data.path()).0, Some(0));
+    let (code, out, _) = tsdb(&["repair"], data.path());
+    assert_eq!(code, Some(0), "{out}");
+    let server = Server::start(data.path(), &[]);
+    kept.check(&server.http(), "a repair");
+    let is_damage = |line: &String| line.contains("damage");
+    assert!(!server.log().iter().any(is_damage), "{:?}", server.log());
+}

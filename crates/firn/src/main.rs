@@ -41,7 +41,7 @@ Commands:
   load           send the load of a fleet to a server (firn load --help)
   query          ask a server: instant, range, series, labels (firn query)
   test promql    run PromQL scripts
-  tsdb verify    read a data folder and list what is damaged (firn tsdb)
+  tsdb           read a data folder and list what is damaged: verify, repair (firn tsdb)
   --version      print the version
   --help         print this
 ";

@@ -51,6 +51,16 @@ pub enum StorageError {
         /// The folder.
         path: PathBuf,
     },
+    /// A file that the disk does not deliver cannot be copied, so it is not replaced either.
+    #[error(
+        "{} cannot be read from this disk; copy the data folder to a sound disk, as far as it can \
+         be read, and repair it there",
+        path.display()
+    )]
+    NotRepairable {
+        /// The file.
+        path: PathBuf,
+    },
     /// The bytes are of a format that this version does not read.
     #[error("{} has format {found}, this version reads format {known}", path.display())]
     Format {
@@ -154,7 +164,9 @@ impl StorageError {
             }
             Self::NoRoom { .. } | Self::Failing { .. } => ErrorKind::Unavailable,
             Self::Foreign { .. } | Self::NoData { .. } | Self::Format { .. } => ErrorKind::Invalid,
-            Self::Damaged { .. } | Self::Missing { .. } => ErrorKind::Corrupt,
+            Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
+                ErrorKind::Corrupt
+            }
             Self::BlockTooLarge { .. } => ErrorKind::Limited,
         }
     }

@@ -20,6 +20,7 @@ pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;
 pub(crate) mod prefetch;
+pub mod repair;
 pub(crate) mod sealed;
 #[cfg(test)]
 #[path = "../tests/seeds/mod.rs"]

@@ -8,15 +8,16 @@
 //! Invariant: nothing in the folder is changed, and nothing is created but a file `LOCK` where
 //! there is none. Memory is a segment's largest damaged stretch for each thread, and what is found.
 
-mod blocks;
-mod catalogue;
+pub(crate) mod blocks;
+pub(crate) mod catalogue;
 pub(crate) mod finding;
 mod log;
+mod nameless;
 mod names;
 pub(crate) mod pages;
-mod slots;
+pub(crate) mod slots;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use finding::{Finding, Remark, Report};
 
@@ -31,6 +32,7 @@ use crate::sync::Mutex;
 use finding::Part;
 use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
+use slots::Slots;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -38,11 +40,15 @@ use std::sync::PoisonError;
 /// Reads the data folder at `root`, which nobody may use meanwhile.
 pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
     let dir = DataDir::hold(env, root)?;
-    verify_held(env, &dir)
+    Ok(verify_held(env, &dir)?.0)
 }
 
-/// The same of a folder that the caller holds.
-pub(crate) fn verify_held(env: &Env, dir: &DataDir) -> Result<Report, StorageError> {
+/// The same of a folder that the caller holds. If labels are lost of series that have samples, the
+/// series that have labels come with it.
+pub(crate) fn verify_held(
+    env: &Env,
+    dir: &DataDir,
+) -> Result<(Report, Option<Slots>), StorageError> {
     let mut all = Part::default();
     let manifest = read_manifest(env, dir, &mut all);
     names::check(env, dir, &mut all)?;
@@ -53,15 +59,38 @@ pub(crate) fn verify_held(env: &Env, dir: &DataDir) -> Result<Report, StorageErr
     let trimmed = said.trimmed.max(manifest.trimmed);
     read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;
     look_in_log(env, &segments, &mut all)?;
-    let nameless = all.read.len_without(&all.named);
-    if said.is_lost && nameless > 0 {
-        let what = format!("the labels of {nameless} series that have samples are lost");
-        let mut finding = Finding::new(DamageKind::Catalogue, &dir.series(), None, what);
-        finding.series = Some(nameless);
-        all.find(finding);
-    }
     all.report.series = all.read.len();
-    Ok(all.report)
+    // A series that is gone may have left pages; the catalogue need not name it.
+    if !said.is_lost || all.read.len_without(&all.named) == 0 {
+        return Ok((all.report, None));
+    }
+    let named = std::mem::take(&mut all.named);
+    find_nameless(env, dir, &manifest, &named, &mut all)?;
+    Ok((all.report, Some(named)))
+}
+
+/// Finds the series whose labels are lost, and the segments that have samples of them.
+fn find_nameless(
+    env: &Env,
+    dir: &DataDir,
+    manifest: &Manifest,
+    named: &Slots,
+    all: &mut Part,
+) -> Result<(), StorageError> {
+    let nameless = all.read.len_without(named);
+    let what = format!("the labels of {nameless} series that have samples are lost");
+    let mut finding = Finding::new(DamageKind::Catalogue, &dir.series(), None, what);
+    finding.series = Some(nameless);
+    all.find(finding);
+    let folder = dir.pages();
+    let numbers = none_if_missing(PAGES.list(env, &folder))?;
+    let read = |i: usize| {
+        let known = manifest.segment(numbers[i]);
+        nameless::find(env, &folder, numbers[i], known, named)
+    };
+    read_all(env, numbers.len(), &read, &mut |finding| {
+        all.report.findings.extend(finding);
+    })
 }
 
 fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {

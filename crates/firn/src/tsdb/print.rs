@@ -90,6 +90,13 @@ fn time(at: TimestampMs) -> String {
     text.unwrap_or_else(|| format!("{at} ms"))
 }
 
+/// A time as the name of a folder.
+pub fn file_time(at: TimestampMs) -> String {
+    let kept = |c: &char| !matches!(c, '-' | ':');
+    let seconds = time(at.div_euclid(1_000) * 1_000);
+    seconds.chars().filter(kept).collect()
+}
+
 /// One object on one line.
 pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
     let range = |range: Option<TimeRange>| -> (Value, Value) {

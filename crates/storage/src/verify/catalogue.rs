@@ -98,6 +98,14 @@ fn durable_bytes(known: Known, number: Position) -> u64 {
     }
 }
 
+/// Whether a payload of the catalogue or the file of exemplars can be read.
+pub(crate) fn check_payload(kind: DamageKind, payload: &[u8]) -> Result<(), Malformed> {
+    match kind {
+        DamageKind::Exemplars => count_payload(payload).map(|_| ()),
+        _ => read_payload(payload)?.1.read(|_, _| ()),
+    }
+}
+
 /// Reads the file of exemplars.
 pub(crate) fn read_exemplars(
     env: &Env,

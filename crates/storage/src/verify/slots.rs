@@ -20,6 +20,14 @@ impl Slots {
         piece[(at / u64::BITS) as usize] |= 1 << (at % u64::BITS);
     }
 
+    /// Whether a slot is in it.
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        let piece = self.pieces.get(&(slot / PIECE_SLOTS));
+        let at = slot % PIECE_SLOTS;
+        let word = piece.map_or(0, |words| words[(at / u64::BITS) as usize]);
+        word >> (at % u64::BITS) & 1 == 1
+    }
+
     /// Adds those of another set.
     pub(crate) fn add_all(&mut self, other: Slots) {
         for (number, words) in other.pieces {
@@ -66,6 +74,7 @@ mod tests {
         };
         let mut set = of(&[0, 63, 64, 64, 65_535, 65_536, u32::MAX]);
         assert_eq!(set.len(), 6);
+        assert!(set.has(63) && set.has(u32::MAX) && !set.has(62) && !set.has(1 << 20));
         assert_eq!(set.len_without(&of(&[63, 65_536, 7])), 4);
         set.add_all(of(&[0, 1, 200_000]));
         assert_eq!(set.len(), 8);

@@ -1,0 +1,211 @@
+//! Sets aside what is damaged, and leaves in its place what of it is whole.
+//!
+//! ```text
+//! verify -> ask -> copies of what is broken into set-aside/ -> MANIFEST names what is lost
+//!   -> pages, exemplars, catalogue: written anew, put in their place by rename
+//!   -> the store is opened and closed: the log becomes pages -> MANIFEST names what there is
+//! ```
+//!
+//! Nothing is deleted that was not copied before, byte for byte, and synced. Each step leaves a
+//! folder that a repair can begin with again. What the log has of samples that pages lack is taken
+//! from there, since until the end the manifest says that something is lost. Files that the disk
+//! does not deliver are not repaired: they cannot be copied.
+
+mod aside;
+mod records;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use crate::catalogue::{COPY, SERIES};
+use crate::damage::DamageKind;
+use crate::data_dir::DataDir;
+use crate::error::StorageError;
+use crate::exemplars::EXEMPLARS;
+use crate::manifest::{Manifest, SegmentEntry, SegmentState};
+use crate::sealed::segment::PAGES;
+use crate::store::{Store, StoreOptions};
+use crate::verify::slots::Slots;
+use crate::verify::{self, Report};
+use firn_model::env::{Env, OpenMode};
+use firn_model::error::Error;
+use firn_model::log::Position;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing was damaged.
+    Whole(Report),
+    /// Whoever was asked did not want it; nothing was changed.
+    Declined,
+    /// What was damaged is set aside.
+    Repaired {
+        /// Where its files are; they are where they would be in the data folder.
+        set_aside: PathBuf,
+        /// What was found afterwards.
+        report: Report,
+    },
+}
+
+/// Whether the repair is wanted, once it is known what is damaged and what that costs.
+pub type Confirm<'a> = dyn FnMut(&Report) -> bool + 'a;
+
+/// Repairs the data folder at `root`, which nobody may use meanwhile. What is broken goes to a
+/// folder in `set-aside` that is called `name`, with a number behind it if there is one already.
+pub fn repair(
+    env: &Env,
+    root: &Path,
+    name: &str,
+    confirm: &mut Confirm<'_>,
+) -> Result<Outcome, Error> {
+    let dir = DataDir::hold(env, root)?;
+    let (found, named) = verify::verify_held(env, &dir)?;
+    if found.is_whole() {
+        return Ok(Outcome::Whole(found));
+    }
+    if let Some(finding) = found.findings.iter().find(|finding| finding.is_unreadable) {
+        return Err(Error::from(StorageError::NotRepairable {
+            path: finding.damage.file.clone(),
+        }));
+    }
+    if !confirm(&found) {
+        return Ok(Outcome::Declined);
+    }
+    let set_aside = aside::copy(env, &dir, name, &broken_files(&found))?;
+    let rebuilt = rebuild_pages(env, &dir, &found, named.as_ref())?;
+    rebuild_records(env, &dir, &found)?;
+    drop(dir);
+    seal_log(env, root, found.exemplars)?;
+    let dir = DataDir::hold(env, root)?;
+    settle_manifest(env, &dir, rebuilt)?;
+    let (report, _) = verify::verify_held(env, &dir)?;
+    Ok(Outcome::Repaired { set_aside, report })
+}
+
+/// The files that are damaged, but for those that are missing.
+fn broken_files(found: &Report) -> Vec<PathBuf> {
+    let files = found.findings.iter().map(|finding| &finding.damage.file);
+    let files: BTreeSet<&PathBuf> = files.collect();
+    files.into_iter().cloned().collect()
+}
+
+/// Writes catalogue and exemplars anew. Pages go before them: while the catalogue is damaged it is
+/// known that series lack their labels.
+fn rebuild_records(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
+    let has = |kind| found.findings.iter().any(|f| f.damage.kind == kind);
+    if has(DamageKind::Exemplars) {
+        records::rewrite(env, &dir.exemplars(), &[EXEMPLARS], DamageKind::Exemplars)?;
+    }
+    if has(DamageKind::Catalogue) {
+        records::rewrite(env, &dir.series(), &[SERIES, COPY], DamageKind::Catalogue)?;
+    }
+    Ok(())
+}
+
+/// Writes damaged segments of pages anew, without series that are not `named`; returns what the
+/// manifest is to say of them.
+fn rebuild_pages(
+    env: &Env,
+    dir: &DataDir,
+    found: &Report,
+    named: Option<&Slots>,
+) -> Result<Vec<SegmentEntry>, StorageError> {
+    let manifest = Manifest::read(&*env.disk, dir.root()).ok().flatten();
+    let mut manifest = manifest.unwrap_or_default();
+    let numbers: Vec<Position> = PAGES
+        .list(env, &dir.pages())?
+        .into_iter()
+        .filter(|number| {
+            let path = PAGES.path(&dir.pages(), *number);
+            found.findings.iter().any(|f| f.damage.file == path)
+        })
+        .collect();
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    // From here on a start knows that pages lack something that the log may have.
+    for number in &numbers {
+        name_as_lost(&mut manifest, *number);
+    }
+    manifest.write(&*env.disk, dir.root())?;
+    let mut entries = Vec::new();
+    for number in numbers {
+        entries.extend(segment::rebuild(
+            env,
+            &dir.pages(),
+            number,
+            &manifest,
+            named,
+        )?);
+    }
+    Ok(entries)
+}
+
+fn name_as_lost(manifest: &mut Manifest, number: Position) {
+    let is_lost = |entry: &SegmentEntry| entry.state == SegmentState::Lost;
+    let mut of_number = manifest.segments.iter().filter(|e| e.number == number);
+    if of_number.any(is_lost) {
+        return;
+    }
+    let known = manifest.segment(number).cloned();
+    let known = known.unwrap_or(SegmentEntry {
+        number,
+        state: SegmentState::Lost,
+        bytes: 0,
+        crc: None,
+        pages: 0,
+        samples: None,
+        range: None,
+    });
+    manifest.segments.push(SegmentEntry {
+        state: SegmentState::Lost,
+        crc: None,
+        ..known
+    });
+    manifest.segments.sort_by_key(|entry| entry.number);
+}
+
+/// Opens the store and closes it: everything that the log has is in pages then, and the log is
+/// gone.
+fn seal_log(env: &Env, root: &Path, exemplars: u64) -> Result<(), Error> {
+    let options = StoreOptions {
+        // What is old goes when a server says so.
+        retention_ms: i64::MAX,
+        exemplars_max: usize::try_from(exemplars).unwrap_or(usize::MAX),
+        ..StoreOptions::new(root)
+    };
+    Store::open(env.clone(), options)?.close()
+}
+
+/// Has the manifest name what there is, and nothing that is gone.
+fn settle_manifest(
+    env: &Env,
+    dir: &DataDir,
+    rebuilt: Vec<SegmentEntry>,
+) -> Result<(), StorageError> {
+    let read = Manifest::read(&*env.disk, dir.root()).ok().flatten();
+    let mut manifest = read.unwrap_or_default();
+    let there = PAGES.list(env, &dir.pages())?;
+    manifest
+        .segments
+        .retain(|entry| entry.state != SegmentState::Lost && there.contains(&entry.number));
+    for entry in rebuilt {
+        let is_it = |known: &&mut SegmentEntry| known.number == entry.number;
+        if let Some(known) = manifest.segments.iter_mut().find(is_it) {
+            *known = entry;
+        }
+    }
+    let has = |path: PathBuf| {
+        let opened = env.disk.open(&path, OpenMode::Read);
+        opened.is_ok()
+    };
+    if !has(SERIES.path(&dir.series(), manifest.catalogue.0)) {
+        manifest.catalogue = Default::default();
+    }
+    if !has(EXEMPLARS.path(&dir.exemplars(), manifest.exemplars.0)) {
+        manifest.exemplars = Default::default();
+    }
+    manifest.write(&*env.disk, dir.root())
+}

@@ -1,0 +1,71 @@
+//! The catalogue and the file of exemplars, written anew from the payloads that are sound.
+
+use crate::block_file::{self, BlockFile, FileKind};
+use crate::codec::Malformed;
+use crate::damage::DamageKind;
+use crate::error::StorageError;
+use crate::verify::blocks::{self, Named};
+use crate::verify::finding::Part;
+use crate::verify::{catalogue, none_if_missing};
+use firn_model::env::Env;
+use firn_model::log::Position;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Writes every sound payload of the files of `kinds` in `folder`, which repeat each other, into
+/// new ones of each kind, and removes the old ones.
+pub(super) fn rewrite(
+    env: &Env,
+    folder: &Path,
+    kinds: &[FileKind],
+    damage_kind: DamageKind,
+) -> Result<(), StorageError> {
+    let mut payloads = BTreeMap::new();
+    let mut old: Vec<PathBuf> = Vec::new();
+    let mut last = Position(0);
+    for kind in kinds {
+        for number in none_if_missing(kind.list(env, folder))? {
+            let path = kind.path(folder, number);
+            let named = Named {
+                kind: (*kind, damage_kind),
+                path: &path,
+                number,
+                durable_bytes: 0,
+            };
+            let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
+                catalogue::check_payload(damage_kind, payload)?;
+                payloads.entry(position).or_insert_with(|| payload.to_vec());
+                Ok(())
+            };
+            let end = blocks::read(env, named, &mut Part::default(), each)?;
+            last = last.max(end.last).max(number);
+            old.push(path);
+        }
+    }
+    if !payloads.is_empty() {
+        write(env, folder, kinds, last.next(), &payloads)?;
+    }
+    old.iter()
+        .try_for_each(|path| block_file::remove(env, path))
+}
+
+fn write(
+    env: &Env,
+    folder: &Path,
+    kinds: &[FileKind],
+    number: Position,
+    payloads: &BTreeMap<Position, Vec<u8>>,
+) -> Result<(), StorageError> {
+    let begin = |kind: &FileKind| kind.begin(env, folder, number);
+    let mut files: Vec<BlockFile> = kinds.iter().map(begin).collect::<Result<_, _>>()?;
+    for file in &mut files {
+        for payload in payloads.values() {
+            file.append(payload)?;
+        }
+        file.sync()?;
+    }
+    for (kind, file) in kinds.iter().zip(&mut files) {
+        kind.put_in_place(env, folder, file)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Samples in pages of series whose labels are lost.
+
+use super::finding::Finding;
+use super::pages::{Piece, examine, open};
+use super::slots::Slots;
+use crate::damage::DamageKind;
+use crate::error::StorageError;
+use crate::manifest::SegmentEntry;
+use crate::sealed::segment::PAGES;
+use firn_model::env::{Env, OpenMode};
+use firn_model::log::Position;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+
+/// What of a segment that can be read belongs to series whose labels are lost.
+pub(crate) fn find(
+    env: &Env,
+    folder: &Path,
+    number: Position,
+    known: Option<&SegmentEntry>,
+    named: &Slots,
+) -> Result<Option<Finding>, StorageError> {
+    let path = PAGES.path(folder, number);
+    // One that cannot be opened was found before.
+    let Ok(file) = env.disk.open(&path, OpenMode::Read) else {
+        return Ok(None);
+    };
+    let (mut slots, mut samples) = (Slots::default(), 0);
+    let mut range: Option<TimeRange> = None;
+    open(env, file, number, &path, known)?.pieces(&mut |piece| {
+        let Piece::Page(found) = piece else { return };
+        let Ok(examined) = examine(&found.bytes) else {
+            return;
+        };
+        for slot in examined.whole.iter().filter(|slot| !named.has(**slot)) {
+            if let Ok(Some(column)) = examined.page.find(*slot) {
+                slots.add(*slot);
+                samples += column.sample_count() as u64;
+                let (known, times) = (range.unwrap_or(column.range()), column.range());
+                range = Some(TimeRange::new(
+                    known.min.min(times.min),
+                    known.max.max(times.max),
+                ));
+            }
+        }
+    });
+    let what = "it has samples of series whose labels are lost".to_owned();
+    let finding = Finding::new(DamageKind::Pages, &path, None, what);
+    let finding = finding.costs(Some(samples), range);
+    Ok((samples > 0).then(|| Finding {
+        series: Some(slots.len()),
+        ..finding
+    }))
+}
