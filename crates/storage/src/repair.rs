@@ -7,11 +7,13 @@
 //! ```
 //!
 //! Nothing is deleted that was not copied before, byte for byte, and synced. Each step leaves a
-//! folder that a repair can begin with again. What the log has of samples that pages lack is taken
-//! from there, since until the end the manifest says that something is lost. Files that the disk
+//! folder that a repair can begin with again. What the log has of samples that a page lacks is put
+//! back into the page; of others the store takes it, since until the end the manifest says that
+//! something is lost. Files that the disk
 //! does not deliver are not repaired: they cannot be copied.
 
 mod aside;
+mod from_log;
 mod records;
 mod segment;
 #[cfg(test)]
@@ -130,6 +132,7 @@ fn rebuild_pages(
         name_as_lost(&mut manifest, *number);
     }
     manifest.write(&*env.disk, dir.root())?;
+    let log = verify::log_segments(env, dir)?;
     let mut entries = Vec::new();
     for number in numbers {
         entries.extend(segment::rebuild(
@@ -138,6 +141,7 @@ fn rebuild_pages(
             number,
             &manifest,
             named,
+            &log,
         )?);
     }
     Ok(entries)

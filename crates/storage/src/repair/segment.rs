@@ -1,16 +1,19 @@
-//! A segment of pages, written anew: every whole page, and of damaged pages the whole columns.
+//! A segment of pages, written anew: every whole page, and of damaged pages the whole columns and
+//! what the log has of the others.
 
+use super::from_log::FromLog;
 use crate::block_file::{self, BlockFile};
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::error::StorageError;
+use crate::log::SegmentInfo;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
-use crate::page::{PageBuilder, Scratch};
+use crate::page::{self, Page, PageBuilder, Scratch};
 use crate::sealed::directory::PageEntry;
 use crate::sealed::file_pool::FilePool;
 use crate::sealed::meta::PageMeta;
 use crate::sealed::segment::{PAGES, Placed, Segment, range_of, write_directory};
-use crate::verify::pages::{self, Examined, FoundPage, Piece};
+use crate::verify::pages::{self, Examined, FoundPage, Opened, Piece};
 use crate::verify::slots::Slots;
 use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
@@ -35,11 +38,13 @@ pub(super) fn rebuild(
     number: Position,
     manifest: &Manifest,
     named: Option<&Slots>,
+    log: &[SegmentInfo],
 ) -> Result<Option<SegmentEntry>, StorageError> {
     let path = PAGES.path(folder, number);
     let opened = env.disk.open(&path, OpenMode::Read);
     let file = opened.map_err(StorageError::io("open segment", &path))?;
     let old = pages::open(env, file, number, &path, manifest.segment(number))?;
+    let from_log = FromLog::read(env, log, &wanted_of(&old))?;
     let file = PAGES.begin(env, folder, number)?;
     let files = Arc::new(FilePool::new(env.disk.clone()));
     let mut writing = Writing {
@@ -52,7 +57,7 @@ pub(super) fn rebuild(
     let mut written = Ok(());
     old.pieces(&mut |piece| {
         if let (Piece::Page(found), Ok(())) = (piece, &written) {
-            written = writing.take(found, named);
+            written = writing.take(found, named, &from_log);
         }
     });
     written?;
@@ -75,22 +80,69 @@ pub(super) fn rebuild(
     }))
 }
 
+/// What pages of a segment lack, by series.
+fn wanted_of(old: &Opened) -> Vec<(u32, TimeRange)> {
+    let mut wanted = Vec::new();
+    old.pieces(&mut |piece| {
+        let Piece::Page(found) = piece else { return };
+        wanted.extend(match pages::examine(&found.bytes) {
+            Ok(examined) => lost_of(&examined),
+            Err(_) => all_of(&found),
+        });
+    });
+    wanted
+}
+
+fn lost_of(examined: &Examined) -> Vec<(u32, TimeRange)> {
+    let lost = examined.lost.iter();
+    lost.map(|(slot, range, _)| (*slot, *range)).collect()
+}
+
+/// The series of a page that cannot be opened, as far as it is known which those are.
+fn all_of(found: &FoundPage) -> Vec<(u32, TimeRange)> {
+    let Some(meta) = &found.meta else {
+        return Vec::new();
+    };
+    meta.slots.slots().map(|slot| (slot, meta.range)).collect()
+}
+
 impl Writing {
-    /// Writes what of a page can be read, of the series that are `named`.
-    fn take(&mut self, found: FoundPage, named: Option<&Slots>) -> Result<(), StorageError> {
-        let Ok(mut examined) = pages::examine(&found.bytes) else {
-            return Ok(());
+    /// Writes what of a page can be read, or is in the log, of the series that are `named`.
+    fn take(
+        &mut self,
+        found: FoundPage,
+        named: Option<&Slots>,
+        log: &FromLog,
+    ) -> Result<(), StorageError> {
+        let is_named = |slot: &u32| named.is_none_or(|named| named.has(*slot));
+        let (examined, lost) = match pages::examine(&found.bytes) {
+            Ok(examined) => {
+                let lost = lost_of(&examined);
+                (Some(examined), lost)
+            }
+            Err(_) => (None, all_of(&found)),
         };
         let meta = found.meta.clone();
-        let meta = meta.unwrap_or_else(|| pages::meta_of(&examined));
-        let count = examined.whole.len();
-        let is_named = |slot: &u32| named.is_none_or(|named| named.has(*slot));
-        examined.whole.retain(is_named);
-        let is_all = examined.whole.len() == count;
-        if is_all && examined.lost.is_empty() && examined.why.is_none() {
+        let Some(meta) = meta.or_else(|| examined.as_ref().map(pages::meta_of)) else {
+            return Ok(());
+        };
+        if let Some(examined) = &examined
+            && examined.whole.iter().all(is_named)
+            && lost.is_empty()
+            && examined.why.is_none()
+        {
             return self.append(meta, &found.bytes, examined.samples);
         }
-        match salvage(&examined, meta) {
+        let whole = examined
+            .as_ref()
+            .map_or(&[][..], |examined| &examined.whole);
+        let whole = whole.iter().map(|slot| (*slot, None));
+        let lost = lost.into_iter().map(|(slot, range)| (slot, Some(range)));
+        let mut slots: Vec<(u32, Option<TimeRange>)> = whole.chain(lost).collect();
+        slots.retain(|(slot, _)| is_named(slot));
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
+        let page = examined.as_ref().map(|examined| &examined.page);
+        match salvage(page, meta, &slots, log) {
             Ok(Some((meta, page, samples))) => self.append(meta, &page, samples),
             // Nothing of it is left.
             Ok(None) | Err(_) => Ok(()),
@@ -111,25 +163,31 @@ impl Writing {
     }
 }
 
-/// A page of the columns that can be read.
+/// A page of columns: those without a range are read from `page`, the others are in the log.
 fn salvage(
-    examined: &Examined,
+    page: Option<&Page>,
     meta: PageMeta,
+    slots: &[(u32, Option<TimeRange>)],
+    log: &FromLog,
 ) -> Result<Option<(PageMeta, Vec<u8>, u64)>, Malformed> {
-    let page = &examined.page;
-    let mut builder = PageBuilder::new(page.meta());
-    let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
+    let mut builder = PageBuilder::new(page::PageMeta {
+        log_from: meta.unsealed_after.next(),
+        log_to: meta.sealed_up_to,
+    });
+    let (mut scratch, mut kept) = (Scratch::default(), Vec::new());
     let mut range: Option<TimeRange> = None;
-    for slot in &examined.whole {
-        let Some(column) = page.find(*slot)? else {
-            continue;
+    for (slot, lost) in slots {
+        let columns = match (lost, page) {
+            (Some(lost), _) => log.columns(*slot, *lost),
+            (None, Some(page)) => read_column(page, *slot, &mut scratch)?,
+            (None, None) => None,
         };
-        columns.clear();
-        page.decode(&column, TimeRange::ALL, &mut scratch, &mut columns)?;
+        let Some(columns) = columns else { continue };
+        let times = TimeRange::new(columns.times[0], columns.times[columns.times.len() - 1]);
         // What came out of a page fits one.
         let pushed = builder.push(*slot, None, &columns);
         pushed.map_err(|_| Malformed("column too long for a page"))?;
-        let times = column.range();
+        kept.push(*slot);
         let known = range.unwrap_or(times);
         range = Some(TimeRange::new(
             known.min.min(times.min),
@@ -142,8 +200,21 @@ fn salvage(
     };
     let meta = PageMeta {
         range,
-        slots: pages::runs_of(examined.whole.iter().copied()),
+        slots: pages::runs_of(kept.into_iter()),
         ..meta
     };
     Ok(Some((meta, page, samples)))
+}
+
+fn read_column(
+    page: &Page,
+    slot: u32,
+    scratch: &mut Scratch,
+) -> Result<Option<Columns>, Malformed> {
+    let Some(column) = page.find(slot)? else {
+        return Ok(None);
+    };
+    let mut columns = Columns::default();
+    page.decode(&column, TimeRange::ALL, scratch, &mut columns)?;
+    Ok((!columns.times.is_empty()).then_some(columns))
 }

@@ -1,0 +1,93 @@
+//! What the log still has of columns that pages lack.
+//!
+//! It is put into the page again, in its place: of one series a later page has only later samples,
+//! and the log's samples would come to lie behind all of them.
+
+use crate::chunk::{Columns, Sample};
+use crate::error::StorageError;
+use crate::log::SegmentInfo;
+use crate::log::segment::Reader;
+use crate::log_block::{LogBlockReader, Row};
+use firn_model::columns::HISTOGRAM_PLACEHOLDER;
+use firn_model::env::Env;
+use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use std::collections::BTreeMap;
+
+/// A sample with its time and its start timestamp.
+type Timed = (TimestampMs, TimestampMs, Sample);
+
+/// The samples, by series.
+#[derive(Default)]
+pub(super) struct FromLog(BTreeMap<u32, Vec<Timed>>);
+
+impl FromLog {
+    /// Reads the samples of the series and times that are `wanted`.
+    pub(super) fn read(
+        env: &Env,
+        segments: &[SegmentInfo],
+        wanted: &[(u32, TimeRange)],
+    ) -> Result<Self, StorageError> {
+        let mut ranges: BTreeMap<u32, Vec<TimeRange>> = BTreeMap::new();
+        for (slot, range) in wanted {
+            ranges.entry(*slot).or_default().push(*range);
+        }
+        let mut found: BTreeMap<u32, Vec<Timed>> = BTreeMap::new();
+        if ranges.is_empty() {
+            return Ok(Self(found));
+        }
+        let mut add = |slot: u32, row: Timed| {
+            let mut of_slot = ranges.get(&slot).into_iter().flatten();
+            if of_slot.any(|range| range.contains(row.0)) {
+                found.entry(slot).or_default().push(row);
+            }
+        };
+        let mut histograms = Vec::new();
+        for info in segments {
+            let mut reader = Reader::open(&*env.disk, info.clone())?;
+            while let Some(item) = reader.next() {
+                // What is damaged has nothing to give.
+                let Ok(block) = item else { continue };
+                let Ok(block) = LogBlockReader::new(&block.payload) else {
+                    continue;
+                };
+                let each = |row: Row| {
+                    add(row.slot, (row.time, row.start, Sample::Float(row.value)));
+                };
+                let _ = block.samples(each, &mut histograms);
+                for row in histograms.drain(..) {
+                    add(
+                        row.slot,
+                        (row.time, row.start, Sample::Histogram(row.value)),
+                    );
+                }
+            }
+        }
+        for rows in found.values_mut() {
+            rows.sort_by_key(|(time, ..)| *time);
+            rows.dedup_by_key(|(time, ..)| *time);
+        }
+        Ok(Self(found))
+    }
+
+    /// The samples of a series within `range`; none without any.
+    pub(super) fn columns(&self, slot: u32, range: TimeRange) -> Option<Columns> {
+        let mut columns = Columns::default();
+        let rows = self.0.get(&slot)?.iter();
+        for (time, start, value) in rows.filter(|(time, ..)| range.contains(*time)) {
+            let before = columns.times.len();
+            if *start != START_UNKNOWN || !columns.start_times.is_empty() {
+                columns.start_times.resize(before, START_UNKNOWN);
+                columns.start_times.push(*start);
+            }
+            columns.times.push(*time);
+            columns.values.push(match value {
+                Sample::Float(value) => *value,
+                Sample::Histogram(histogram) => {
+                    columns.histograms.push((before as u32, histogram.clone()));
+                    HISTOGRAM_PLACEHOLDER
+                }
+            });
+        }
+        (!columns.times.is_empty()).then_some(columns)
+    }
+}
