@@ -1,6 +1,6 @@
 //! Data folders that are taken, not writable, of another format, full, or damaged.
 
-use crate::harness::server::{Server, command, firn, spawn};
+use crate::harness::server::{Server, command, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
 use crate::{Kept, now_ms};

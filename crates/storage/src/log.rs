@@ -39,6 +39,7 @@ use commit::Commit;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{DurableLog, LogBlock, OnDurable, Position};
+use firn_model::sample::TimeRange;
 use stall::{Fault, Stall};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -303,7 +304,8 @@ impl LocalLog {
         let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("blocks {} to {} are missing", from.0, to.0);
-            Damage::of_file(DamageKind::Log, &self.0.dir, what)
+            // Nobody knows of when: what stands before them is forgotten.
+            Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
         })
     }
 

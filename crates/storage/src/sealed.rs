@@ -7,9 +7,10 @@
 //!
 //! A page says which samples it took over from the log (see [`meta::PageMeta`]), so that a start
 //! combines the two by exact coverage. Pages are appended and synced before anybody relies on
-//! them, and go with their segment, once all of it has left the retention. Invariant: of one
-//! series, a later page in the directory has only later samples. `docs/format/pages.md` draws the
-//! bytes; what a page's columns look like inside is the affair of [`crate::page`].
+//! them, and go with their segment, once all of it has left the retention. Of one series a later
+//! page has only later samples, unless damage made a start take samples back out of the log.
+//! `docs/format/pages.md` draws the bytes; what a page's columns look like inside is the affair of
+//! [`crate::page`].
 
 pub(crate) mod cache;
 pub(crate) mod directory;
@@ -26,7 +27,9 @@ use crate::damage::Damages;
 use cache::PageCache;
 use directory::Directory;
 use file_pool::FilePool;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Slots of a group, the unit of sealing: the series of one or two targets, whose samples share
 /// their times; a page of it has some 30 kB, which is little to read for one series and much to
@@ -44,6 +47,41 @@ pub(crate) struct Sealed {
     pub(crate) files: Arc<FilePool>,
     /// Where readers report what they find damaged.
     pub(crate) damages: Arc<Damages>,
+    /// Groups of which the head may hold samples that are older than those of its pages.
+    pub(crate) returned: Returned,
+}
+
+/// Groups whose pages a start could not trust: what of the log no page was seen to hold came back
+/// into the head, before or between what sound pages hold. Reads of them put samples in order.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    all: AtomicBool,
+    groups: RwLock<BTreeSet<u32>>,
+    is_any: AtomicBool,
+}
+
+impl Returned {
+    /// A group is one of them.
+    pub(crate) fn add(&self, group: u32) {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        groups.insert(group);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// All groups are.
+    pub(crate) fn add_all(&self) {
+        self.all.store(true, Ordering::Release);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Whether a group is one of them.
+    pub(crate) fn has(&self, group: u32) -> bool {
+        if !self.is_any.load(Ordering::Acquire) {
+            return false;
+        }
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        self.all.load(Ordering::Acquire) || groups.contains(&group)
+    }
 }
 
 impl Sealed {
@@ -52,6 +90,7 @@ impl Sealed {
         Self {
             files,
             damages,
+            returned: Returned::default(),
             directory: Directory::default(),
             cache: PageCache::new(cache_bytes),
         }

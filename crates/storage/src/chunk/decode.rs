@@ -55,27 +55,31 @@ impl Columns {
         self.histograms.truncate(kept);
     }
 
-    /// Drops the samples from number `len` on that are not newer than the one before it.
-    pub(crate) fn drop_repeated(&mut self, len: usize) {
-        let Some(last) = len.checked_sub(1).and_then(|i| self.times.get(i)).copied() else {
-            return;
-        };
-        let repeated = self.times[len..].partition_point(|t| *t <= last);
-        if repeated == 0 {
+    /// Puts the samples from number `len` on, which ascend as those before them do, into their
+    /// places. Of two at one time the one that was there first stays. Costs a comparison where
+    /// those behind are newer, as they nearly always are.
+    pub(crate) fn merge_from(&mut self, len: usize) {
+        let last = len.checked_sub(1).and_then(|i| self.times.get(i));
+        let is_newer = |last: &TimestampMs| self.times.get(len).is_none_or(|next| last < next);
+        if last.is_none_or(is_newer) {
             return;
         }
-        self.times.drain(len..len + repeated);
-        self.values.drain(len..len + repeated);
-        if !self.start_times.is_empty() {
-            self.start_times.drain(len..len + repeated);
-        }
-        let gone = len..len + repeated;
-        self.histograms
-            .retain(|(i, _)| !gone.contains(&(*i as usize)));
-        for (i, _) in &mut self.histograms {
-            if *i as usize >= gone.end {
-                *i -= repeated as u32;
+        let mut order: Vec<usize> = (0..self.times.len()).collect();
+        order.sort_by_key(|i| self.times[*i]);
+        order.dedup_by_key(|i| self.times[*i]);
+        let mut histograms = std::mem::take(&mut self.histograms);
+        histograms.sort_by_key(|(i, _)| *i);
+        for (place, i) in order.iter().enumerate() {
+            let found = histograms.binary_search_by_key(&(*i as u32), |(i, _)| *i);
+            if let Ok(found) = found {
+                let histogram = histograms[found].1.clone();
+                self.histograms.push((place as u32, histogram));
             }
+        }
+        self.times = order.iter().map(|i| self.times[*i]).collect();
+        self.values = order.iter().map(|i| self.values[*i]).collect();
+        if !self.start_times.is_empty() {
+            self.start_times = order.iter().map(|i| self.start_times[*i]).collect();
         }
     }
 

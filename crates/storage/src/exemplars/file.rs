@@ -58,7 +58,7 @@ pub(crate) struct ExemplarFile {
 impl ExemplarFile {
     /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
     /// rewrite left. The file with the number in `known` had so many bytes at least.
-    pub(crate) fn open(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+    pub(crate) fn find(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
         let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
             env: env.clone(),
@@ -77,7 +77,7 @@ impl ExemplarFile {
         Some((file.first(), file.durable_bytes()))
     }
 
-    /// What is damaged of what a start found; `known` as in [`ExemplarFile::open`].
+    /// What is damaged of what a start found; `known` as in [`ExemplarFile::find`].
     pub(crate) fn damages(&self, known: Known) -> Option<Damage> {
         let (path, what) = match &self.file {
             Some(file) if file.is_whole() => return None,

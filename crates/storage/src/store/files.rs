@@ -1,8 +1,9 @@
 //! The files of a data folder as a start finds them, held against the manifest.
 //!
-//! Everything is opened here, before anything is replayed: catalogue, pages, exemplars, then the log
-//! behind what they cover. Invariant: what is damaged or missing is reported, or handed on to replay
-//! where only that knows the times, before a new manifest takes the place of the one that named it.
+//! Everything is opened here, before anything is replayed: catalogue, pages, exemplars, then the
+//! log behind what they cover. Invariant: what is damaged or missing is reported, or handed on to
+//! replay where only that knows the times, before a new manifest takes the place of the one that
+//! named it.
 
 use super::StoreOptions;
 use crate::catalogue::Catalogue;
@@ -44,7 +45,7 @@ impl Files {
         let known = read_manifest(env, &dir, damages);
         let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;
         let mut found = Segments::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
-        let exemplars = ExemplarFile::open(env, &dir.exemplars(), known.exemplars)?;
+        let exemplars = ExemplarFile::find(env, &dir.exemplars(), known.exemplars)?;
         let log_metrics = Arc::new(LogMetrics::default());
         let trimmed = catalogue.trimmed().max(known.trimmed);
         let log_options = LogOptions {

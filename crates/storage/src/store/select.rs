@@ -77,6 +77,8 @@ struct OpenGroup<'a> {
     memory: Reservation,
     /// Whether no series of the group follows: its pages need not be remembered.
     is_last: bool,
+    /// The head may hold samples older than those of its pages.
+    is_mixed: bool,
 }
 
 impl Store {
@@ -187,11 +189,13 @@ impl HeadSelection {
             let group = group_of(slot);
             if open.group != Some(group) {
                 open.turn_to(group, self.pages(slot));
+                open.is_mixed = self.sealed.returned.has(group);
                 memory.made.forget();
             }
             let next = self.slots[..series.end].get(i + 1);
             open.is_last = next.is_none_or(|next| group_of(*next) != group);
-            if !self.read_plain(i, &mut open, memory, into)? {
+            let is_plain = !open.is_mixed && self.read_plain(i, &mut open, memory, into)?;
+            if !is_plain {
                 memory.made.forget();
                 let columns = &mut memory.columns;
                 columns.clear();
@@ -263,7 +267,7 @@ impl HeadSelection {
                 Err(e) => Err(*e),
             };
             match decoded {
-                Ok(()) => into.drop_repeated(before),
+                Ok(()) => into.merge_from(before),
                 Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
             }
             if open.is_last {
@@ -273,11 +277,10 @@ impl HeadSelection {
         let Some(copy) = self.copy(series) else {
             return Ok(());
         };
-        if let Some(unsealed) = copy.first_time() {
-            into.truncate(into.times.partition_point(|t| *t < unsealed));
-        }
-        if let Err(e) = copy.decode(known, into) {
-            self.lose_chunk(series, copy, e);
+        let before = into.times.len();
+        match copy.decode(known, into) {
+            Ok(()) => into.merge_from(before),
+            Err(e) => self.lose_chunk(series, copy, e),
         }
         Ok(())
     }
@@ -292,6 +295,7 @@ impl<'a> OpenGroup<'a> {
             pages: Vec::new(),
             memory,
             is_last: false,
+            is_mixed: false,
         }
     }
 

@@ -40,8 +40,8 @@ struct Needed {
 struct Group<'a> {
     catalog: &'a Catalog,
     needed: Needed,
-    /// Series of which a newer page was seen.
-    is_known: [bool; GROUP_SLOTS as usize],
+    /// The newest sample of each series in the pages that were seen.
+    newest: [TimestampMs; GROUP_SLOTS as usize],
     found: OfGroup,
 }
 
@@ -58,12 +58,13 @@ struct OfGroup {
 }
 
 impl Group<'_> {
-    fn is_fresh(&self, slot: u32) -> bool {
-        !self.is_known[(slot % GROUP_SLOTS) as usize]
+    /// Whether a page up to `time` may have a newer sample of a series than those that were seen.
+    fn is_fresh(&self, slot: u32, time: TimestampMs) -> bool {
+        self.newest[(slot % GROUP_SLOTS) as usize] < time
     }
 
-    fn know(&mut self, slot: u32) {
-        self.is_known[(slot % GROUP_SLOTS) as usize] = true;
+    fn know(&mut self, slot: u32, time: TimestampMs) {
+        self.newest[(slot % GROUP_SLOTS) as usize] = time;
     }
 }
 
@@ -110,6 +111,7 @@ impl Replay<'_> {
             self.restore_coverage(pages, trusts, upkeep);
             match (trusts, pages.first()) {
                 (false, Some((meta, _))) => {
+                    store.sealed.returned.add(meta.group);
                     catalog.set_spans(meta.group, spans(pages, needed));
                 }
                 _ => {
@@ -123,6 +125,7 @@ impl Replay<'_> {
         }
         if !is_whole {
             catalog.trust_spans_only();
+            store.sealed.returned.add_all();
         }
         *lock(&self.catalog) = catalog;
         self.report_nameless(nameless);
@@ -162,7 +165,7 @@ impl Replay<'_> {
         let mut group = Group {
             catalog,
             needed,
-            is_known: [false; GROUP_SLOTS as usize],
+            newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
             found: OfGroup::default(),
         };
         for page in pages.iter().rev() {
@@ -180,7 +183,7 @@ impl Replay<'_> {
         let mut open = None;
         let wants = |slot: u32, group: &Group<'_>| match group.catalog.place(slot) {
             None => is_kept,
-            Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot),
+            Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
         if meta.slots.slots().any(|slot| wants(slot, group)) {
             match read(entry) {
@@ -209,7 +212,7 @@ impl Replay<'_> {
                 self.store.index.mark(slot, first);
                 self.store.index.mark(slot, last);
             }
-            if !group.is_fresh(slot) {
+            if !group.is_fresh(slot, meta.range.max) {
                 continue;
             }
             let column = match (&open, is_needed) {
@@ -217,16 +220,17 @@ impl Replay<'_> {
                 _ => None,
             };
             match column {
-                Some((range, sample)) => {
-                    group.know(slot);
+                Some((range, sample)) if group.is_fresh(slot, range.max) => {
+                    group.know(slot, range.max);
                     self.begin_behind(place, range.max, Some(sample));
                     group.found.sealed.push((slot, range.max));
                 }
+                Some(_) => {}
                 // The log has what is damaged here, unless it was trimmed.
                 None if repeats => {}
                 // The end of the page stands for the newest sample.
                 None => {
-                    group.know(slot);
+                    group.know(slot, meta.range.max);
                     self.begin_behind(place, meta.range.max, None);
                 }
             }
@@ -281,8 +285,10 @@ impl Group<'_> {
         let Ok(Some(column)) = page.find(slot) else {
             return;
         };
-        if column.range().max >= self.needed.cutoff && self.is_fresh(slot) {
-            self.know(slot);
+        let newest = column.range().max;
+        if newest >= self.needed.cutoff && self.is_fresh(slot, newest) {
+            // Once, however many pages have it.
+            self.know(slot, TimestampMs::MAX);
             self.found.nameless += 1;
             self.found.nameless_range = union(self.found.nameless_range, Some(column.range()));
         }

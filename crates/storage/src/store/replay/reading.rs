@@ -36,7 +36,8 @@ impl<'a> Reading<'a> {
 
     /// There is damage behind what was read.
     pub(super) fn add(&mut self, damage: Damage) {
-        self.open.push(damage.within(self.before));
+        let range = damage.range.or(self.before);
+        self.open.push(damage.within(range));
     }
 
     /// A sound block was read: damage before it ends there.

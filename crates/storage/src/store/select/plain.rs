@@ -210,7 +210,11 @@ impl HeadSelection {
                 Ok(None) => continue,
                 Err(_) => return Ok(false),
             };
-            if !column.is_plain() {
+            // Pages that were sealed from what came back out of the log may hold older samples than
+            // those before them.
+            let is_behind = pieces == 0 || column.range().min >= range.min;
+            let is_before = chunk.is_none_or(|(chunk, _)| column.range().max < chunk.range().min);
+            if !column.is_plain() || !is_behind || !is_before {
                 return Ok(false);
             }
             let Ok(piece) = memory.made.piece(pieces, (of_group, page), column, range) else {

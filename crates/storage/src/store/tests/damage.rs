@@ -63,6 +63,15 @@ fn random_options(rng: &SimRng) -> StoreOptions {
 fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Placed>) {
     let mut store = open(sim, options.clone());
     let mut sent = Samples::new();
+    if rng.one_in(2) {
+        // Those that follow are born at the border of two groups.
+        let mut batch = Batch::default();
+        for series in 1_000..1_000 + 490 + rng.below(20) {
+            batch.push_series(labels(&name(series)).as_ref(), &[(0, 1.0)]);
+            sent.insert((series, 0), 1f64.to_bits());
+        }
+        assert_eq!(append(&store, &batch, ALWAYS).rejected, []);
+    }
     for scrape in 0..20 + rng.below(60) as i64 {
         let time = scrape * SCRAPE_MS;
         let first = rng.below(SERIES / 2);

@@ -24,7 +24,6 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::SealsUnseen,
         Flaw::ClaimsShortRange,
         Flaw::ForgetsLastSlot,
-        Flaw::ReplaysSealed,
         Flaw::MarksTimeFirst,
         Flaw::LosesRetired,
         Flaw::DismissesAppending,
@@ -138,6 +137,34 @@ fn group_whose_series_retired_is_known_again_when_one_comes_back() {
         Flaw::ForgetsRevived,
         sample_of_a_series_that_comes_back_survives
     ));
+}
+
+/// Chunks of the head after a start, of two series of which one is sealed.
+fn chunks_after_a_start() -> u64 {
+    let sim = sim::env(1);
+    let short = StoreOptions {
+        window_ms: MINUTE,
+        is_jittered: false,
+        tick_ms: i64::MAX,
+        ..options()
+    };
+    let store = open(&sim, short.clone());
+    append(&store, &batch(&[("sealed", &[(0, 1.0), (1, 2.5)])]), ALWAYS);
+    store.tick();
+    append(&store, &batch(&[("newest", &[(HOUR, 1.0)])]), ALWAYS);
+    (0..2).for_each(|_| store.tick());
+    drop(store);
+    sim.disk.crash();
+    let store = open(&sim, short);
+    assert_eq!(contents(&store, TimeRange::ALL).len(), 2);
+    store.stats(0).chunks
+}
+
+/// Answers would be the same: what is there twice is put together.
+#[test]
+fn head_after_a_start_has_what_no_page_has() {
+    assert_eq!(chunks_after_a_start(), 1);
+    assert_eq!(with_flaw(Flaw::ReplaysSealed, chunks_after_a_start), 2);
 }
 
 /// A series that retired and has no sample left comes back in the turn with this number of the tick
