@@ -123,8 +123,14 @@ impl std::fmt::Display for Damage {
             write!(f, " at offset {offset}")?;
         }
         write!(f, ": {}", self.what)?;
-        if let Some(samples) = self.samples.filter(|samples| *samples > 0) {
-            write!(f, "; {samples} samples are lost")?;
+        let of_segment = self.kind == DamageKind::Pages && self.offset.is_none();
+        match self.samples.filter(|samples| *samples > 0) {
+            Some(samples) if of_segment => write!(
+                f,
+                "; it held {samples} samples, of which those came back that the log still had"
+            )?,
+            Some(samples) => write!(f, "; {samples} samples are lost")?,
+            None => {}
         }
         if let Some(range) = self.range {
             write!(f, ", from {} to {} ms", range.min, range.max)?;
