@@ -22,6 +22,30 @@ struct Node {
     parent: Option<Budget>,
     /// Whether the parent counts what is taken here and has no say.
     is_set_aside: bool,
+    /// What is used beyond so many bytes counts in another budget too.
+    beyond: Option<(usize, Budget)>,
+}
+
+impl Node {
+    /// How many of the last `bytes` of `used` lie beyond what counts as small.
+    fn large(&self, used: usize, bytes: usize) -> usize {
+        let Some((small, _)) = &self.beyond else {
+            return 0;
+        };
+        used.saturating_sub(*small) - (used - bytes).saturating_sub(*small)
+    }
+
+    /// Gives `bytes` back, of which `large` lay beyond what counts as small when they were taken
+    /// and `counted` were counted there. What lies beyond may be others' by now: the sums are right
+    /// because each change of what is used is counted once.
+    fn give_back(&self, bytes: usize, large: usize, counted: usize) {
+        let used = self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let Some((_, beyond)) = &self.beyond else {
+            return;
+        };
+        beyond.count(large - counted);
+        beyond.give(self.large(used, bytes));
+    }
 }
 
 impl Budget {
@@ -41,20 +65,50 @@ impl Budget {
         Self::with_parent(name, limit_bytes, Some(self.clone()), true)
     }
 
+    /// A budget inside this one of which what is used beyond `small_bytes` counts in `large` too: if
+    /// that has less than this one, some of this one is always left for those who take little.
+    pub fn child_beyond(
+        &self,
+        name: &'static str,
+        limit_bytes: usize,
+        (small_bytes, large): (usize, &Budget),
+    ) -> Self {
+        let node = Node {
+            beyond: Some((small_bytes, large.clone())),
+            ..Self::node(name, limit_bytes, Some(self.clone()), false)
+        };
+        Self(Arc::new(node))
+    }
+
     fn with_parent(
         name: &'static str,
         limit_bytes: usize,
         parent: Option<Budget>,
         is_set_aside: bool,
     ) -> Self {
-        Self(Arc::new(Node {
+        Self(Arc::new(Self::node(
+            name,
+            limit_bytes,
+            parent,
+            is_set_aside,
+        )))
+    }
+
+    fn node(
+        name: &'static str,
+        limit_bytes: usize,
+        parent: Option<Budget>,
+        is_set_aside: bool,
+    ) -> Node {
+        Node {
             name,
             limit_bytes,
             used_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
             parent,
             is_set_aside,
-        }))
+            beyond: None,
+        }
     }
 
     /// Reserves `bytes` here and in every parent, or fails with [`ErrorKind::Limited`].
@@ -81,8 +135,9 @@ impl Budget {
             .used_bytes
             .fetch_add(bytes, Ordering::Relaxed)
             .saturating_add(bytes);
+        let large = node.large(used, bytes);
         if used > node.limit_bytes {
-            node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            node.give_back(bytes, large, 0);
             return Err(Error::new(
                 ErrorKind::Limited,
                 format!(
@@ -91,11 +146,18 @@ impl Budget {
                 ),
             ));
         }
+        if let Some((_, beyond)) = &node.beyond
+            && large > 0
+            && let Err(e) = beyond.take(large)
+        {
+            node.give_back(bytes, large, 0);
+            return Err(e);
+        }
         match &node.parent {
             Some(parent) if node.is_set_aside => parent.count(bytes),
             Some(parent) => {
                 if let Err(e) = parent.take(bytes) {
-                    node.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    node.give_back(bytes, large, large);
                     return Err(e);
                 }
             }
@@ -109,15 +171,18 @@ impl Budget {
     fn count(&self, bytes: usize) {
         let node = &*self.0;
         let before = node.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-        node.peak_bytes
-            .fetch_max(before.saturating_add(bytes), Ordering::Relaxed);
+        let used = before.saturating_add(bytes);
+        node.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        if let Some((_, beyond)) = &node.beyond {
+            beyond.count(node.large(used, bytes));
+        }
         if let Some(parent) = &node.parent {
             parent.count(bytes);
         }
     }
 
     fn give(&self, bytes: usize) {
-        self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.give_back(bytes, 0, 0);
         if let Some(parent) = &self.0.parent {
             parent.give(bytes);
         }
@@ -188,6 +253,52 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budget_beyond_small_leaves_room_for_those_who_take_little() {
+        let all = Budget::new("all queries", 100);
+        let large = Budget::new("large queries", 60);
+        let query = || all.child_beyond("query", 100, (10, &large));
+        let (one, two) = (query(), query());
+        let held = one.reserve(70).unwrap();
+        assert_eq!((all.used_bytes(), large.used_bytes()), (70, 60));
+        let e = one.reserve(1).unwrap_err();
+        assert!(
+            e.message
+                .starts_with("large queries memory limit reached: 61")
+        );
+        let e = two.reserve(11).unwrap_err();
+        assert!(e.message.starts_with("large queries"), "{e}");
+        let small = two.reserve(10).unwrap();
+        assert_eq!((all.used_bytes(), large.used_bytes()), (80, 60));
+        let mut three = query().hold();
+        three.set(15);
+        assert_eq!(
+            large.used_bytes(),
+            65,
+            "what is used already is not refused"
+        );
+        drop((held, small, three));
+        assert_eq!((all.used_bytes(), large.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn budget_beyond_small_sums_up_on_many_threads() {
+        let all = Budget::new("all queries", 300);
+        let large = Budget::new("large queries", 100);
+        let query = all.child_beyond("query", 200, (50, &large));
+        std::thread::scope(|threads| {
+            for seed in 1..5usize {
+                let query = &query;
+                threads.spawn(move || {
+                    for turn in 0..5_000 {
+                        drop(query.reserve(turn * seed % 97));
+                    }
+                });
+            }
+        });
+        assert_eq!((all.used_bytes(), large.used_bytes()), (0, 0));
+    }
 
     #[test]
     fn budget_reserve_over_parent_limit_counts_nowhere() {

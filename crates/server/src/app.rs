@@ -44,6 +44,8 @@ pub struct State {
     pub(crate) metrics: ServerMetrics,
     /// Memory of all queries and of answers not yet sent.
     pub(crate) queries: Budget,
+    /// What queries take that are not small.
+    large_queries: Budget,
     /// Memory of forms being received or worked on.
     pub(crate) forms: Budget,
     /// Memory of request lines and headers beyond what each connection has of its own.
@@ -66,6 +68,10 @@ impl std::ops::Deref for App {
     }
 }
 
+/// A query is small up to this part of the memory of all queries: a panel takes less. The others
+/// have three quarters together, so that panels are answered beside any number of them.
+const SMALL_QUERY_SHARE: usize = 16;
+
 /// Why no backend answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotReady {
@@ -76,7 +82,11 @@ pub(crate) enum NotReady {
 impl App {
     /// What one more query may take.
     pub(crate) fn query_budget(&self) -> Budget {
-        self.queries.child("query", self.limits().query_bytes_max)
+        let limits = self.limits();
+        let small_bytes = limits.queries_bytes_max / SMALL_QUERY_SHARE;
+        let beyond = (small_bytes, &self.large_queries);
+        self.queries
+            .child_beyond("query", limits.query_bytes_max, beyond)
     }
 
     /// A server that is starting.
@@ -84,6 +94,7 @@ impl App {
         let limits = &parts.limits;
         Self(Arc::new(State {
             queries: parts.memory.child("all queries", limits.queries_bytes_max),
+            large_queries: Budget::new("large queries", limits.queries_bytes_max / 4 * 3),
             heads: parts.memory.share("request heads", limits.heads_bytes_max),
             forms: parts.memory.share("forms", limits.forms_bytes_max),
             query_queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
