@@ -65,8 +65,8 @@ impl Budget {
         Self::with_parent(name, limit_bytes, Some(self.clone()), true)
     }
 
-    /// A budget inside this one of which what is used beyond `small_bytes` counts in `large` too: if
-    /// that has less than this one, some of this one is always left for those who take little.
+    /// A budget inside this one of which what is used beyond `small_bytes` counts in `large` too:
+    /// if that has less than this one, some of it is always left for those who take little.
     pub fn child_beyond(
         &self,
         name: &'static str,
