@@ -218,6 +218,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
 
     const STACK_BYTES: usize = 1 << 20;
 
@@ -277,16 +278,19 @@ mod tests {
     fn for_each_whose_helper_is_busy_ends_without_it() {
         let crew = crew(1);
         let (began, is_done) = (Barrier::new(2), Barrier::new(2));
+        let is_helping = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let caller = thread::current().id();
                 // The helper is held up in a task until the other call is over.
                 crew.for_each(2, 1, &|_| {
                     if thread::current().id() != caller {
+                        is_helping.store(true, Ordering::Release);
                         began.wait();
                         is_done.wait();
                     } else {
-                        while crew.board.free.load(Ordering::Relaxed) > 0 {
+                        // Else it might do the helper's task too.
+                        while !is_helping.load(Ordering::Acquire) {
                             thread::yield_now();
                         }
                     }
