@@ -282,19 +282,21 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let caller = thread::current().id();
-                // The helper is held up in a task until the other call is over.
-                crew.for_each(2, 1, &|_| {
-                    if thread::current().id() != caller {
-                        is_helping.store(true, Ordering::Release);
-                        began.wait();
-                        is_done.wait();
-                    } else {
-                        // Else it might do the helper's task too.
-                        while !is_helping.load(Ordering::Acquire) {
-                            thread::yield_now();
+                // The helper is held up in a task until the other call is over. It may come too
+                // late for a call, which then asks again.
+                while !is_helping.load(Ordering::Acquire) {
+                    crew.for_each(2, 1, &|_| {
+                        let is_helper = thread::current().id() != caller;
+                        if is_helper && !is_helping.swap(true, Ordering::AcqRel) {
+                            began.wait();
+                            is_done.wait();
                         }
-                    }
-                });
+                        let is_alone = || !is_helping.load(Ordering::Acquire);
+                        (0..1_000)
+                            .take_while(|_| is_alone())
+                            .for_each(|_| thread::yield_now());
+                    });
+                }
             });
             began.wait();
             let me = thread::current().id();
