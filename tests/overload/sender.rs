@@ -27,7 +27,8 @@ pub struct Load {
     pub newest_ms: i64,
 }
 
-fn now_ms() -> i64 {
+/// Now, in milliseconds since 1970.
+pub fn now_ms() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("a clock after 1970");
@@ -78,9 +79,34 @@ pub fn load(http: &Http, series: usize) -> Load {
 #[derive(Debug, Default)]
 pub struct Pushed {
     pub count: usize,
+    /// New series that were taken.
+    pub new_series: usize,
     /// Those that were not taken.
     pub refused: Vec<String>,
     pub longest: Duration,
+}
+
+/// Pushes a part of the series once more, and a new one.
+fn push(http: &Http, load: Load, pushed: &mut Pushed) {
+    let now = now_ms();
+    let known: Vec<Series> = (0..load.series.min(BATCH / 4))
+        .map(|number| one(number, &[(now, value(number, SAMPLES))]))
+        .collect();
+    let start = Instant::now();
+    let answer = http.write(&body(&known));
+    pushed.longest = pushed.longest.max(start.elapsed());
+    if answer.status != 204 {
+        pushed.refused.push(format!("{answer:?}"));
+    }
+    let name = format!("new_{}", pushed.count);
+    let answer = http.write(&body(&[Series::new(&[("__name__", &name)], &[(now, 1.0)])]));
+    // Series of large labels may have filled the head.
+    match answer.status {
+        204 => pushed.new_series += 1,
+        400 if answer.body.contains("limit") => {}
+        _ => pushed.refused.push(format!("{answer:?}")),
+    }
+    pushed.count += 1;
 }
 
 /// Sends on until it is stopped.
@@ -90,27 +116,14 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Starts to send new samples of a part of the series, and now and then a new series.
+    /// Starts to send new samples of a part of the series, and with each push a new series.
     pub fn start(server: &Server, load: Load) -> Sender {
         let stopping = Arc::new(AtomicBool::new(false));
         let (told, http) = (stopping.clone(), Http::patient(&server.address, PATIENCE));
         let thread = std::thread::spawn(move || {
             let mut pushed = Pushed::default();
             while !told.load(Ordering::Relaxed) {
-                let now = now_ms();
-                let known = load.series.min(BATCH / 4);
-                let mut all: Vec<Series> = (0..known)
-                    .map(|number| one(number, &[(now, value(number, SAMPLES))]))
-                    .collect();
-                let name = format!("new_{}", pushed.count);
-                all.push(Series::new(&[("__name__", &name)], &[(now, 1.0)]));
-                let start = Instant::now();
-                let answer = http.write(&body(&all));
-                pushed.longest = pushed.longest.max(start.elapsed());
-                pushed.count += 1;
-                if answer.status != 204 {
-                    pushed.refused.push(format!("{answer:?}"));
-                }
+                push(&http, load, &mut pushed);
                 std::thread::sleep(Duration::from_millis(100));
             }
             pushed

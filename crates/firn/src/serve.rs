@@ -383,6 +383,7 @@ fn store_options(
         retention_ms: retention.as_millis(),
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
+        memory_max: shares.limit,
         new_series: NewSeriesBudget {
             all: config.new_series.all.unwrap_or(usize::MAX),
             of_job: config.new_series.of_job.unwrap_or(usize::MAX),

@@ -47,7 +47,9 @@ pub struct State {
     /// What queries take that are not small.
     large_queries: Budget,
     /// Memory of forms being received or worked on.
-    pub(crate) forms: Budget,
+    forms: Budget,
+    /// What forms take that are not small.
+    large_forms: Budget,
     /// Memory of request lines and headers beyond what each connection has of its own.
     pub(crate) heads: Budget,
     /// Queries that may be evaluated.
@@ -72,6 +74,10 @@ impl std::ops::Deref for App {
 /// have three quarters together, so that panels are answered beside any number of them.
 const SMALL_QUERY_SHARE: usize = 16;
 
+/// A form is small up to so many bytes: expressions of people and panels are. Longer ones have
+/// three quarters of the memory of all forms, so that an ordinary query never waits for a long one.
+const SMALL_FORM_BYTES: usize = 64 << 10;
+
 /// Why no backend answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotReady {
@@ -89,6 +95,13 @@ impl App {
             .child_beyond("query", limits.query_bytes_max, beyond)
     }
 
+    /// What one more form may take.
+    pub(crate) fn form_budget(&self) -> Budget {
+        let beyond = (SMALL_FORM_BYTES, &self.large_forms);
+        self.forms
+            .child_beyond("form", self.limits().forms_bytes_max, beyond)
+    }
+
     /// A server that is starting.
     pub fn new(parts: AppParts) -> Self {
         let limits = &parts.limits;
@@ -97,6 +110,7 @@ impl App {
             large_queries: Budget::new("large queries", limits.queries_bytes_max / 4 * 3),
             heads: parts.memory.share("request heads", limits.heads_bytes_max),
             forms: parts.memory.share("forms", limits.forms_bytes_max),
+            large_forms: Budget::new("large forms", limits.large_forms_bytes_max()),
             query_queue: FairQueue::new(limits.queries_max, limits.queries_waiting_max),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
             metrics: ServerMetrics::default(),

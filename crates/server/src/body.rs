@@ -116,7 +116,7 @@ pub(crate) async fn read_form(
             None => form,
         });
     }
-    let mut held = app.forms.hold();
+    let mut held = app.form_budget().hold();
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());
         held.grow(more).map_err(overloaded)

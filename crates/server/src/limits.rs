@@ -66,7 +66,17 @@ pub struct Limits {
 /// Go's limit of a form.
 const FORM_BODY_BYTES_MAX: usize = 10 << 20;
 
+/// What all forms together may take that are not small, where all forms may take `bytes`.
+fn large_forms(bytes: usize) -> usize {
+    bytes / 4 * 3
+}
+
 impl Limits {
+    /// Bytes of all forms that are not small.
+    pub(crate) fn large_forms_bytes_max(&self) -> usize {
+        large_forms(self.forms_bytes_max)
+    }
+
     /// The bounds for a process whose memory is divided into `shares`.
     pub fn of(shares: &Shares) -> Self {
         Self {
@@ -79,7 +89,7 @@ impl Limits {
             body_grace: Duration::from_secs(10),
             body_bytes_per_second_min: 4 << 10,
             response_stall_max: Duration::from_secs(30),
-            form_body_bytes_max: FORM_BODY_BYTES_MAX.min(shares.forms / 2),
+            form_body_bytes_max: FORM_BODY_BYTES_MAX.min(large_forms(shares.forms) / 2),
             forms_bytes_max: shares.forms,
             writes_decoding_max: 2 * std::thread::available_parallelism().map_or(1, |n| n.get()),
             queries_max: 20,

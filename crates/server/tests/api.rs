@@ -441,7 +441,7 @@ async fn answer_over_the_memory_of_queries_is_refused() {
     let reply = send(&fixture, get("/api/v1/query?query=vector+1000")).await;
     assert_eq!(reply.status, 422);
     assert!(
-        reply.body.contains("all queries memory limit reached"),
+        reply.body.contains("queries memory limit reached"),
         "{}",
         reply.body
     );

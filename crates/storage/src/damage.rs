@@ -293,6 +293,7 @@ mod tests {
     fn damage_reads_as_a_sentence() {
         let of_memory = Damage {
             file: PathBuf::new(),
+            kind: DamageKind::Head,
             ..damage(None, None)
         };
         let text = "memory is damaged: a stripe has another sum; 7 samples are lost";
@@ -301,6 +302,11 @@ mod tests {
             damage(Some(24), Some((10, 20))).to_string(),
             "pages/1.pages is damaged at offset 24: a stripe has another sum; 7 samples are lost, \
              from 10 to 20 ms"
+        );
+        assert_eq!(
+            damage(None, None).to_string(),
+            "pages/1.pages is damaged: a stripe has another sum; it held 7 samples, of which those \
+             came back that the log still had"
         );
     }
 }

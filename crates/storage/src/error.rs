@@ -126,6 +126,22 @@ pub enum StorageError {
         /// The largest payload.
         limit: usize,
     },
+    /// The series of the folder do not fit into memory.
+    #[error(
+        "{} has the labels of too many series: {series} of them take {bytes} bytes of memory, \
+         limit {limit}; raise firn.memory_limit on a machine that has more",
+        path.display()
+    )]
+    TooManySeries {
+        /// The folder of the catalogue.
+        path: PathBuf,
+        /// Those that were read.
+        series: u64,
+        /// What they take for certain.
+        bytes: usize,
+        /// The memory that there is.
+        limit: usize,
+    },
     /// The log was closed before the block reached it.
     #[error("the log is closed")]
     Closed,
@@ -167,7 +183,7 @@ impl StorageError {
             Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
                 ErrorKind::Corrupt
             }
-            Self::BlockTooLarge { .. } => ErrorKind::Limited,
+            Self::BlockTooLarge { .. } | Self::TooManySeries { .. } => ErrorKind::Limited,
         }
     }
 

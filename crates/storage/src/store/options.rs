@@ -86,6 +86,8 @@ pub struct StoreOptions {
     /// Bytes of memory of the head beyond which it takes no new series: series with long labels
     /// take more than others.
     pub head_bytes_max: usize,
+    /// Bytes of memory for everything: a folder whose series take more is not opened.
+    pub memory_max: usize,
     /// New series that are taken in an hour of data time; more are refused as beyond a limit.
     pub new_series: NewSeriesBudget,
     /// The window of data time that a page covers.
@@ -122,6 +124,7 @@ impl StoreOptions {
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
+            memory_max: usize::MAX,
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             is_jittered: true,

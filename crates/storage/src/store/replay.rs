@@ -19,6 +19,7 @@ use super::upkeep::Upkeep;
 use super::{Store, lock};
 use crate::catalogue::read_payload;
 use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
 use crate::log_block::{LogBlockReader, SeriesRecords};
 use crate::sealed::group_of;
@@ -94,7 +95,7 @@ impl Store {
             next_slot: AtomicU32::new(0),
             spare_rows: Mutex::default(),
         };
-        replay.load_catalogue(&mut upkeep);
+        replay.load_catalogue(&mut upkeep)?;
         let page_count = pages.len();
         let is_whole = replay.load_pages(pages, is_whole, &mut upkeep) && is_whole;
         let kept = self.exemplars.load(&upkeep.exemplars, &mut |damage| {
@@ -129,22 +130,45 @@ impl Store {
 }
 
 impl Replay<'_> {
-    /// Gives the series of the catalogue their places.
-    fn load_catalogue(&self, upkeep: &mut Upkeep) {
+    /// Gives the series of the catalogue their places; an error if they take more memory than there
+    /// is, which is known before it is taken.
+    fn load_catalogue(&self, upkeep: &mut Upkeep) -> Result<(), Error> {
         let mut payloads = Vec::new();
         let mut bytes = 0;
-        let mut counts = Vec::new();
+        let mut series = 0;
+        let mut result = Ok(());
         upkeep.catalogue.payloads(&mut |payload| {
             bytes += payload.len();
             payloads.push(payload.to_vec());
-            if bytes >= GROUP_BYTES {
-                counts.push(self.read_catalogue(&std::mem::take(&mut payloads)));
+            if bytes >= GROUP_BYTES && result.is_ok() {
+                series += self.read_catalogue(&std::mem::take(&mut payloads));
                 bytes = 0;
+                result = self.check_memory(series);
             }
         });
-        counts.push(self.read_catalogue(&payloads));
-        upkeep.catalogue.count(counts.into_iter().sum());
+        result?;
+        series += self.read_catalogue(&payloads);
+        self.check_memory(series)?;
+        upkeep.catalogue.count(series);
         upkeep.catalogue.settle();
+        Ok(())
+    }
+
+    /// An error if what `series` series take for certain is more than the memory that there is.
+    fn check_memory(&self, series: u64) -> Result<(), StorageError> {
+        let shards = self.store.shards.iter();
+        let tables: usize = shards.map(|shard| lock(shard).table_bytes()).sum();
+        let bytes = tables + lock(&self.terms).memory_bytes();
+        let limit = self.store.options.memory_max;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(StorageError::TooManySeries {
+            path: self.store.dir.series(),
+            series,
+            bytes,
+            limit,
+        })
     }
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.

@@ -159,6 +159,12 @@ impl TermLists {
         into.extend_from_slice(terms);
     }
 
+    /// Bytes of memory of the terms; as many go into the index.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let pages = self.terms.iter();
+        pages.map(|page| page.capacity() * size_of::<u32>()).sum()
+    }
+
     /// The terms of a series; none if it is not known.
     pub(super) fn of(&self, slot: u32) -> &[u32] {
         let list = self.by_slot.get(slot).unwrap_or_default();

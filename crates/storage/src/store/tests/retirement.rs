@@ -66,6 +66,37 @@ fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
 }
 
 #[test]
+fn series_that_take_more_memory_than_there_is_are_an_error_at_a_start_and_stay_stored() {
+    let sim = sim::env(1);
+    let store = open(&sim, short());
+    let names: Vec<String> = (0..2_000).map(|number| format!("n{number}")).collect();
+    let series: Vec<_> = names
+        .iter()
+        .map(|name| (&**name, &[(0, 1.0)][..]))
+        .collect();
+    append(&store, &batch(&series), ALWAYS);
+    send(&store, "new", HOUR, 4 * HOUR);
+    assert_eq!(head_and_index(&store), (1, 2_001));
+    store.close().unwrap();
+    drop(store);
+    let small = StoreOptions {
+        memory_max: 100_000,
+        ..short()
+    };
+    let refused = Store::open(sim.env.clone(), small);
+    let refused = refused.map(|_| ()).unwrap_err();
+    let text = refused.to_string();
+    assert_eq!(refused.kind, ErrorKind::Limited);
+    assert!(
+        text.contains("too many series: 2001 of them take "),
+        "{text}"
+    );
+    assert!(text.contains(" bytes of memory, limit 100000; "), "{text}");
+    let store = open(&sim, short());
+    assert_eq!(contents(&store, TimeRange::ALL).len(), 2_001);
+}
+
+#[test]
 fn silent_series_is_removed_when_its_pages_left_the_retention() {
     let sim = sim::env(1);
     let store = open(&sim, short());
