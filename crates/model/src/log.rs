@@ -1,30 +1,32 @@
 //! The log as a trait: whoever makes bytes durable in order.
 //!
-//! The local segment log is one engine; an object-store log and Kafka follow. A block is opaque
+//! The local segment log is one engine; an object-store log and Kafka follow. A record is opaque
 //! here and self-contained: it replays from itself plus the series records of its segment or
 //! catalogue.
 
 use crate::error::Error;
+use crate::metrics::Collect;
+use std::path::PathBuf;
 
-/// A place in the log. Later blocks have greater positions; zero comes before every block.
+/// A place in the log. Later records have greater positions; zero comes before every record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// The position of the block after this one.
+    /// The position of the record after this one.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The position of the block before this one.
+    /// The position of the record before this one.
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 }
 
-/// A block as it was appended.
+/// A record as it was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogBlock {
+pub struct LogRecord {
     /// Where it stands.
     pub position: Position,
     /// What was appended, or other bytes that say the same.
@@ -34,7 +36,7 @@ pub struct LogBlock {
 type OnDone = Box<dyn FnOnce(Result<Position, Error>) + Send>;
 type OnDelayed = Box<dyn FnOnce(Error) + Send>;
 
-/// What is called for a block: once when it is durable (with its position) or can never be, and
+/// What is called for a record: once when it is durable (with its position) or can never be, and
 /// before that at most once if nobody knows when it will be.
 pub struct OnDurable {
     done: OnDone,
@@ -42,7 +44,7 @@ pub struct OnDurable {
 }
 
 impl OnDurable {
-    /// Calls `done` when the block is durable or can never be.
+    /// Calls `done` when the record is durable or can never be.
     pub fn new(done: impl FnOnce(Result<Position, Error>) + Send + 'static) -> Self {
         Self {
             done: Box::new(done),
@@ -50,7 +52,7 @@ impl OnDurable {
         }
     }
 
-    /// Calls `delayed` before, if the log cannot write now and keeps the block until it can: the
+    /// Calls `delayed` before, if the log cannot write now and keeps the record until it can: the
     /// disk is full, or failed.
     pub fn or_delayed(self, delayed: impl FnOnce(Error) + Send + 'static) -> Self {
         Self {
@@ -59,12 +61,12 @@ impl OnDurable {
         }
     }
 
-    /// The block is durable, or can never be.
+    /// The record is durable, or can never be.
     pub fn done(self, outcome: Result<Position, Error>) {
         (self.done)(outcome);
     }
 
-    /// What to call if the block is delayed; nothing the second time.
+    /// What to call if the record is delayed; nothing the second time.
     pub fn take_delayed(&mut self) -> Option<impl FnOnce(Error) + Send + use<>> {
         self.delayed.take()
     }
@@ -76,30 +78,113 @@ impl std::fmt::Debug for OnDurable {
     }
 }
 
-/// Makes blocks durable.
-pub trait DurableLog: Send + Sync {
-    /// Whether an append could succeed now. Asked before anything is changed for its sake, so that
-    /// a poisoned log or a full disk refuses a write while it can still be refused whole.
-    fn admit(&self) -> Result<(), Error> {
-        Ok(())
-    }
+/// The positions of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// The first one that it still holds, or will give next.
+    pub first: Position,
+    /// The newest one given to a record, durable or not.
+    pub last: Position,
+    /// The newest one that is known to be durable.
+    pub durable: Position,
+    /// The first one of the unit (a segment, an object) to which records are added now. A manifest
+    /// remembers it, so that a start notices when the unit is missing.
+    pub growing: Position,
+    /// A trim to here, or further, frees space.
+    pub trims_from: Position,
+}
 
-    /// Appends a block. Returns at once, unless so much is queued that writers must wait; `done` is
-    /// called when the block is durable, on any thread and perhaps before this returns, and must
-    /// not append itself. While the log cannot write it keeps the block and says that it is
+/// How much a log holds, and how near it is to what it can take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Bytes that it keeps, to within a unit of it.
+    pub bytes: u64,
+    /// So much is queued that records of a few threads more might have to wait.
+    pub is_crowded: bool,
+    /// It refuses records because the disk is full or nearly so, as of the last look.
+    pub is_disk_full: bool,
+    /// Below so many free bytes it refuses records.
+    pub free_bytes_min: u64,
+}
+
+/// Whether a log takes records, and why not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogHealth {
+    /// It does.
+    #[default]
+    Sound,
+    /// Not until the disk has room; it goes on by itself.
+    NoRoom(String),
+    /// Not until the disk writes and syncs again; it tries by itself.
+    Failing(String),
+    /// Not until restart.
+    Poisoned(String),
+}
+
+/// A place of the log that does not say what was appended there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDamage {
+    /// The file or object; empty if none is to blame.
+    pub file: PathBuf,
+    /// Where in the file it begins; `None` if records lack between two files.
+    pub offset: Option<u64>,
+    /// What is wrong or lost.
+    pub what: String,
+}
+
+/// The records of a log from a position on, in order, as far as there were any when it was opened.
+pub trait Tail: Send {
+    /// The next record; damage is an `Err` item at its place, and reading goes on behind it. `None`
+    /// at the end. An error of the call is a unit that cannot be opened at all.
+    fn next(&mut self) -> Result<Option<Result<LogRecord, LogDamage>>, Error>;
+}
+
+/// Makes records durable: the engine behind the store's promise that what was acknowledged stays.
+///
+/// One engine writes segments of a local disk. The store holds it as a trait object and knows
+/// nothing else of it.
+pub trait DurableLog: Send + Sync {
+    /// Whether an append could succeed now. The caller asks before it changes anything for the sake
+    /// of the append, so that a poisoned log or a full disk refuses a write whole.
+    fn admit(&self) -> Result<(), Error>;
+
+    /// Appends a record. Returns at once, unless so much is queued that writers must wait; `done`
+    /// is called when the record is durable, on any thread and perhaps before this returns, and
+    /// must not append itself. While the log cannot write it keeps the record and says that it is
     /// delayed; if it can never write again every append fails with
     /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
     fn append(&self, payload: Vec<u8>, done: OnDurable);
 
-    /// Calls `each` for every block from `from` on, in order. Damage is reported as an `Err` item
-    /// with [`crate::error::ErrorKind::Corrupt`] that names the place, and reading goes on behind
-    /// it.
-    fn tail(
-        &self,
-        from: Position,
-        each: &mut dyn FnMut(Result<LogBlock, Error>),
-    ) -> Result<(), Error>;
+    /// Reads the records from `from` on.
+    fn tail(&self, from: Position) -> Box<dyn Tail + '_>;
 
-    /// Forgets blocks before `to`; may keep some of them.
+    /// Where it begins, ends, and is durable to.
+    fn positions(&self) -> Positions;
+
+    /// How much it holds.
+    fn pressure(&self) -> Pressure;
+
+    /// Whether it takes records.
+    fn health(&self) -> LogHealth;
+
+    /// Does the work that no append asks for, such as another attempt to write what could not be
+    /// written. The owner calls it once a second.
+    fn tick(&self);
+
+    /// Makes all that was appended durable; does nothing if all is. An engine that acknowledges
+    /// before it syncs relies on its owner for this while it is idle.
+    fn sync(&self) -> Result<(), Error>;
+
+    /// Forgets records before `to`; may keep some of them.
     fn trim(&self, to: Position) -> Result<(), Error>;
+
+    /// A clean stop: takes no more records, waits until all are written, and syncs. Fails if the
+    /// disk cannot write what waits.
+    fn close(&self) -> Result<(), Error>;
+
+    /// Removes all records, once the log is closed and nothing needs them.
+    fn remove_all(&self) -> Result<(), Error>;
+
+    /// The metrics of the engine.
+    fn metrics(&self) -> &dyn Collect;
 }

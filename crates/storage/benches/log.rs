@@ -9,9 +9,9 @@
 //! row in the segments, and nanoseconds a row to write and to read, beside the same bytes as a
 //! payload that the log does not know and therefore writes as it is.
 //!
-//! On a real disk, for each sync mode and number of blocks in flight it prints blocks and megabytes a second, how
-//! many blocks shared a sync, and the latency from append to acknowledgement. The folder given is
-//! created and holds the log afterwards.
+//! On a real disk, for each sync mode and number of blocks in flight it prints blocks and megabytes
+//! a second, how many blocks shared a sync, and the latency from append to acknowledgement. The
+//! folder given is created and holds the log afterwards.
 #![allow(clippy::print_stdout)]
 
 #[path = "log/batches.rs"]
@@ -79,19 +79,19 @@ fn run(env: &Env, dir: &Path, sync: SyncMode, in_flight: usize) {
     state.1.sort();
     let latencies = &state.1;
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-    let blocks = metrics.blocks.get() as f64;
+    let records = metrics.records.get() as f64;
     println!(
-        "{:<18} {in_flight:>4} in flight {:>9.0} blocks/s {:>7.1} MB/s {:>6.1} blocks/group  \
+        "{:<18} {in_flight:>4} in flight {:>9.0} records/s {:>7.1} MB/s {:>6.1} records/group  \
          p50 {:>9.1?} p99 {:>9.1?} max {:>9.1?}",
         format!("{sync:?}"),
-        blocks / took,
+        records / took,
         metrics.written_bytes.get() as f64 / took / 1e6,
-        blocks / metrics.groups.get() as f64,
+        records / metrics.groups.get() as f64,
         at(0.5),
         at(0.99),
         at(1.0),
     );
-    let next = log.last_position().next();
+    let next = log.positions().last.next();
     log.trim(next).expect("remove full segments");
 }
 
@@ -125,10 +125,10 @@ fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
     }
     let written = begun.elapsed();
     let begun = Instant::now();
-    log.tail(Position(0), &mut |block| {
-        block.expect("the disk is sound");
-    })
-    .expect("the disk is sound");
+    let mut tail = log.tail(Position(0));
+    while let Some(record) = tail.next().expect("the disk is sound") {
+        record.expect("the disk is sound");
+    }
     let read = begun.elapsed();
     let ns = |time: Duration| time.as_nanos() as f64 / rows as f64;
     println!(

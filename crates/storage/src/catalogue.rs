@@ -1,9 +1,9 @@
 //! The series catalogue: the labels of every series, so that the log may forget its births.
 //!
 //! ```text
-//! series/00000000000000000001.series       blocks: docs/format/log.md
+//! series/00000000000000000001.series       frames: docs/format/log.md
 //! series/00000000000000000001.copy         the same bytes once more
-//! payload = version u8 | trimmed varint | next slot varint | series*
+//! payload: a header and deflated series, see [`payload`]
 //! series  = slot varint (from the one before) | labels
 //! ```
 //!
@@ -16,19 +16,21 @@
 //! synced before a write returns. What one of them lacks at a start is read from the other, and the
 //! next write makes both anew. Invariant: nothing is appended to a pair of which one is damaged.
 
-use crate::block_file::{self, BlockFile, FileKind};
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+pub(crate) mod payload;
+
+use crate::codec::push_uvarint;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::log::block::BlockKind;
-use crate::log::file_header::{FILE_HEADER_BYTES, SERIES_MAGIC};
-use crate::log::scan::{Found, Scanner};
-use crate::log_block::{LabelsEncoder, SeriesRecords};
+use crate::file::append_only::{self, AppendOnlyFile, FileKind};
+use crate::file::frame::FrameKind;
+use crate::file::header::{FILE_HEADER_BYTES, SERIES_MAGIC};
+use crate::file::scan::{Found, Scanner};
+use crate::log_block::LabelsEncoder;
 use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
+use payload::{Header, header_of};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +38,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const SERIES: FileKind = FileKind {
     magic: SERIES_MAGIC,
     suffix: ".series",
-    block: BlockKind::Series,
+    frame: FrameKind::Series,
 };
 
 /// Their copies.
@@ -45,11 +47,9 @@ pub(crate) const COPY: FileKind = FileKind {
     ..SERIES
 };
 
-const VERSION: u8 = 1;
-
-/// A payload is closed once it has so many bytes: enough that its header and its first label set,
-/// which is written out, are nothing; few enough that damage to both files at once costs some
-/// thousand series.
+/// A payload is closed once its series have so many bytes: enough that its header and its first
+/// label set, which is written out, are nothing; few enough that damage to both files at once costs
+/// some thousand series.
 const PAYLOAD_BYTES: usize = 32 << 10;
 
 /// Below so many series that are gone it is not written anew.
@@ -62,7 +62,7 @@ pub(crate) struct Catalogue {
     /// There from the first write on, unless what was found cannot be appended to.
     files: Option<Pair>,
     /// What a start found, until it was read.
-    found: Vec<BlockFile>,
+    found: Vec<AppendOnlyFile>,
     /// Only a whole write may follow.
     needs_whole: bool,
     /// The number of the next files.
@@ -76,8 +76,8 @@ pub(crate) struct Catalogue {
 
 /// The file and its copy, which are equal.
 struct Pair {
-    main: BlockFile,
-    copy: BlockFile,
+    main: AppendOnlyFile,
+    copy: AppendOnlyFile,
 }
 
 impl Pair {
@@ -110,15 +110,6 @@ pub(crate) type EachPayload<'a> = dyn FnMut(&[u8]) + 'a;
 /// Writes series.
 pub(crate) type Fill<'a> = dyn FnMut(&mut SeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
 
-/// What one payload says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    /// The log is covered up to here.
-    pub(crate) trimmed: Position,
-    /// The first slot that was never given.
-    pub(crate) next_slot: u32,
-}
-
 impl Catalogue {
     /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
     /// left. The file with the number in `known` had so many bytes at least. What it says is read
@@ -138,7 +129,7 @@ impl Catalogue {
             trimmed: Position(0),
         };
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| headers.extend(read_header(&mut Cursor::new(payload))));
+        catalogue.payloads(&mut |payload| headers.extend(header_of(payload)));
         for header in headers {
             catalogue.note(header);
         }
@@ -161,7 +152,7 @@ impl Catalogue {
         let [main, copy] = self.found.as_slice() else {
             return false;
         };
-        let place = |file: &BlockFile| (file.first(), file.last(), file.bytes());
+        let place = |file: &AppendOnlyFile| (file.first(), file.last(), file.bytes());
         main.is_whole() && copy.is_whole() && place(main) == place(copy)
     }
 
@@ -171,10 +162,10 @@ impl Catalogue {
         if self.is_pair() {
             return Vec::new();
         }
-        let newest = self.found.iter().map(BlockFile::first).max();
+        let newest = self.found.iter().map(AppendOnlyFile::first).max();
         let newest = newest.unwrap_or_default().max(known.0);
         let held: BTreeSet<Position> = self.found.iter().flat_map(positions_of).collect();
-        let last = self.found.iter().map(BlockFile::last).max();
+        let last = self.found.iter().map(AppendOnlyFile::last).max();
         let all = newest.0..=last.unwrap_or_default().0;
         let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&Position(p)));
         let cost = match is_lost {
@@ -266,7 +257,7 @@ impl Catalogue {
             SERIES.put_in_place(&self.env, &self.dir, &mut files.main)?;
             COPY.put_in_place(&self.env, &self.dir, &mut files.copy)?;
             for file in old.iter().flat_map(|old| [&old.main, &old.copy]) {
-                block_file::remove(&self.env, file.path())?;
+                append_only::remove(&self.env, file.path())?;
             }
             self.series = 0;
         }
@@ -286,12 +277,12 @@ impl Catalogue {
 }
 
 /// Calls `each` with the payloads of a file.
-fn payloads_of(file: &BlockFile, each: &mut EachPayload<'_>) {
+fn payloads_of(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
     let range = FILE_HEADER_BYTES..file.bytes();
     let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
     while let Some(found) = scanner.next() {
-        if let Found::Block { offset, header } = found
-            && header.kind == BlockKind::Series
+        if let Found::Frame { offset, header } = found
+            && header.kind == FrameKind::Series
         {
             each(scanner.payload(offset, &header));
         }
@@ -299,13 +290,13 @@ fn payloads_of(file: &BlockFile, each: &mut EachPayload<'_>) {
 }
 
 /// The positions of the payloads that a file holds.
-fn positions_of(file: &BlockFile) -> Vec<Position> {
+fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
     let range = FILE_HEADER_BYTES..file.bytes();
     let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
     let mut positions = Vec::new();
     while let Some(found) = scanner.next() {
-        if let Found::Block { header, .. } = found
-            && header.kind == BlockKind::Series
+        if let Found::Frame { header, .. } = found
+            && header.kind == FrameKind::Series
         {
             positions.push(header.position);
         }
@@ -340,12 +331,8 @@ impl<'a> SeriesEncoder<'a> {
 
     /// Writes the payload under way and begins the next.
     fn write(&mut self, header: Header) -> Result<(), StorageError> {
-        let mut payload = Vec::with_capacity(self.bytes.len() + 16);
-        payload.push(VERSION);
-        push_uvarint(&mut payload, header.trimmed.0);
-        push_uvarint(&mut payload, u64::from(header.next_slot));
-        payload.append(&mut self.bytes);
-        self.files.append(&payload)?;
+        self.files.append(&payload::write(header, &self.bytes))?;
+        self.bytes.clear();
         self.labels.clear();
         self.last_slot = 0;
         Ok(())
@@ -368,25 +355,6 @@ impl<'a> SeriesEncoder<'a> {
         self.write(header)?;
         Ok(self.series)
     }
-}
-
-/// The series of a payload, and what it says beside them.
-pub(crate) fn read_payload(payload: &[u8]) -> Result<(Header, SeriesRecords<'_>), Malformed> {
-    let mut cursor = Cursor::new(payload);
-    let header = read_header(&mut cursor)?;
-    Ok((header, SeriesRecords::new(cursor.rest(), None)))
-}
-
-fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
-    if cursor.byte()? != VERSION {
-        return Err(Malformed("catalogue payload of an unknown version"));
-    }
-    let trimmed = Position(cursor.uvarint()?);
-    let next_slot = u32::try_from(cursor.uvarint()?);
-    Ok(Header {
-        trimmed,
-        next_slot: next_slot.map_err(|_| Malformed("slot out of range"))?,
-    })
 }
 
 #[cfg(test)]
@@ -423,11 +391,11 @@ mod tests {
         sim.disk.crash();
         let catalogue = open();
         let mut headers = Vec::new();
-        catalogue.payloads(&mut |payload| headers.push(read_payload(payload).unwrap().0));
+        catalogue.payloads(&mut |payload| headers.push(header_of(payload).unwrap()));
         assert!(headers.len() > 3, "{headers:?}");
         let (last, others) = headers.split_last().unwrap();
         assert_eq!(*last, header(9, 1_000));
         assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
-        assert!(catalogue.place().unwrap().1 > whole + 2 * PAYLOAD_BYTES as u64);
+        assert!(catalogue.place().unwrap().1 > whole);
     }
 }

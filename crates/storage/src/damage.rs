@@ -7,6 +7,7 @@
 
 use crate::error::StorageError;
 use crate::sync::{Mutex, MutexGuard};
+use firn_model::log::LogDamage;
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
@@ -93,11 +94,6 @@ impl Damage {
             StorageError::Damaged { path, offset, what } => {
                 (path.clone(), Some(*offset), what.clone())
             }
-            StorageError::Missing { path, from, to } => (
-                path.clone(),
-                None,
-                format!("blocks {} to {} are missing", from.0, to.0),
-            ),
             StorageError::Io { path, .. } => (path.clone(), None, error.to_string()),
             other => (PathBuf::new(), None, other.to_string()),
         };
@@ -107,7 +103,15 @@ impl Damage {
         }
     }
 
-    /// The same, which costs samples within `range`.
+    /// Damage as a reader of the log met it.
+    pub(crate) fn of_log(damage: LogDamage) -> Self {
+        Self {
+            offset: damage.offset,
+            ..Self::of_file(DamageKind::Log, &damage.file, damage.what)
+        }
+    }
+
+    /// The same damage, which costs samples within `range`.
     pub(crate) fn within(self, range: Option<TimeRange>) -> Self {
         Self { range, ..self }
     }

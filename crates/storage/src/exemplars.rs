@@ -1,14 +1,14 @@
 //! Exemplars of all series: the newest ones, so many at most.
 //!
 //! ```text
-//! append: checked against the ring -> log block -> durable -> ring
+//! append: checked against the ring -> log frame -> durable -> ring
 //! trim:   ring, what is new of it -> file -> the log may go
 //! open:   file -> ring, then what the log has behind the file's position
 //! ```
 //!
 //! Follows upstream's `tsdb/exemplar.go` in what is taken. Exemplars get into the ring in the order
-//! of the log's blocks, so replay makes the same ring. The ring knows series by their slots; what
-//! their labels are the index knows. Invariant: an exemplar whose block is durable is in the ring,
+//! of the log's frames, so replay makes the same ring. The ring knows series by their slots; what
+//! their labels are the index knows. Invariant: an exemplar whose frame is durable is in the ring,
 //! or pushed out by newer ones, now and after every restart.
 
 mod code;
@@ -88,7 +88,7 @@ impl Exemplars {
         self.homeless.inc();
     }
 
-    /// Takes what the block at `position` holds, now that it is durable.
+    /// Takes what the frame at `position` holds, now that it is durable.
     pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
@@ -108,7 +108,7 @@ impl Exemplars {
         ring.position()
     }
 
-    /// Takes what replay finds in the log's block at `position`.
+    /// Takes what replay finds in the log's frame at `position`.
     pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {

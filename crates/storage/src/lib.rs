@@ -1,6 +1,5 @@
 //! The local store: log, head and active index. Sync; no tokio, no HTTP.
 
-pub(crate) mod block_file;
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
 pub(crate) mod codec;
@@ -8,6 +7,7 @@ pub mod damage;
 pub mod data_dir;
 pub mod error;
 pub(crate) mod exemplars;
+pub(crate) mod file;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub(crate) mod index;

@@ -4,7 +4,7 @@
 //! MANIFEST        text, a line each; replaced by rename, never changed in place
 //! ```
 //!
-//! Files that grow say by their own blocks what was durable, but not that they were there at all or
+//! Files that grow say by their own frames what was durable, but not that they were there at all or
 //! longer. The manifest does: it is written before the log forgets what the files hold, and when a
 //! segment of pages is complete or goes. A start compares, and says what is missing. Invariants: no
 //! data depends on it, so a store without a manifest opens; it never claims more than was durable

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! group: 512 neighbouring slots      page: the samples of a group for one window of data time
-//! pages/00000000000000000001.pages   header | page block ... | directory block | trailer
+//! pages/00000000000000000001.pages   header | page frame ... | directory frame | trailer
 //! ```
 //!
 //! A page says which samples it took over from the log (see [`meta::PageMeta`]), so that a start

@@ -43,7 +43,6 @@ use crate::fingerprint::HashKeys;
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::index::Index;
-use crate::log::{LocalLog, LogHealth, LogMetrics};
 use crate::sealed::Sealed;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -54,7 +53,7 @@ use firn_model::batch::{Batch, Source};
 use firn_model::env::{Env, Work};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::FoundExemplars;
-use firn_model::log::Position;
+use firn_model::log::{DurableLog, LogHealth, Position};
 use firn_model::losses::Losses;
 use firn_model::metrics::Collect;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -75,8 +74,7 @@ pub struct Store {
     options: StoreOptions,
     env: Env,
     dir: DataDir,
-    log: LocalLog,
-    log_metrics: Arc<LogMetrics>,
+    log: Box<dyn DurableLog>,
     metrics: StoreMetrics,
     keys: Arc<HashKeys>,
     index: Arc<Index>,
@@ -130,7 +128,7 @@ impl Store {
             window_ms: options.window_ms.max(1),
             is_jittered: options.is_jittered,
         };
-        let coverage = Coverage::new(windows, log.first_position().previous());
+        let coverage = Coverage::new(windows, log.positions().first.previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
         let store = Arc::new_cyclic(|me| Store {
@@ -145,7 +143,6 @@ impl Store {
             env,
             dir: files.dir,
             log,
-            log_metrics: files.log_metrics,
             metrics: StoreMetrics::default(),
             keys,
             watermark: Arc::default(),
@@ -199,7 +196,7 @@ impl Store {
         // The job under way, if there is one, ends first.
         let mut upkeep = lock(&self.upkeep);
         self.log.close()?;
-        let last = self.log.last_position();
+        let last = self.log.positions().last;
         if last > upkeep.trimmed().min(upkeep.coverage.covered()) {
             self.seal_all(&mut upkeep, last)?;
             self.write_exemplars(&mut upkeep)?;
@@ -207,10 +204,10 @@ impl Store {
         }
         upkeep.segments.finish()?;
         self.write_last_manifest(&mut upkeep)?;
-        Ok(self.log.remove_all()?)
+        self.log.remove_all()
     }
 
-    /// Seals whatever the closed log holds up to its last block.
+    /// Seals whatever the closed log holds up to its last record.
     fn seal_all(&self, upkeep: &mut Upkeep, last: Position) -> Result<(), Error> {
         // Only what every reader may see is sealed.
         self.watermark.wait_for_readers();
@@ -281,7 +278,7 @@ impl Append for Store {
     }
 
     fn may_wait(&self) -> bool {
-        self.options.sealing == Sealing::WithWrites || self.log.is_crowded()
+        self.options.sealing == Sealing::WithWrites || self.log.pressure().is_crowded
     }
 }
 

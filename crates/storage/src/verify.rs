@@ -8,9 +8,9 @@
 //! Invariant: nothing in the folder is changed, and nothing is created but a file `LOCK` where
 //! there is none. Memory is a segment's largest damaged stretch for each thread, and what is found.
 
-pub(crate) mod blocks;
 pub(crate) mod catalogue;
 pub(crate) mod finding;
+pub(crate) mod frames;
 mod log;
 mod nameless;
 mod names;

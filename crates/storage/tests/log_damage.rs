@@ -2,7 +2,7 @@
 //!
 //! A log of several segments is written, stopped, and damaged: bits flipped, stretches zeroed,
 //! copied, inserted or cut out, files truncated, swapped or removed. Then it is opened and read.
-//! Beyond that a single flipped bit in a closed segment costs at most one block. `FIRN_SEEDS=n`,
+//! Beyond that a single flipped bit in a closed segment costs at most one record. `FIRN_SEEDS=n`,
 //! `FIRN_SEED=s` as elsewhere.
 
 mod seeds;
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const DIR: &str = "wal";
-const BLOCKS: u64 = 40;
+const RECORDS: u64 = 40;
 
-type Blocks = BTreeMap<Position, Vec<u8>>;
+type Records = BTreeMap<Position, Vec<u8>>;
 
 fn open(sim: &Sim) -> LocalLog {
     let options = LogOptions {
@@ -29,23 +29,23 @@ fn open(sim: &Sim) -> LocalLog {
 }
 
 /// A stopped log, what it holds, and its segments.
-fn written(rng: &SimRng) -> (Sim, Blocks, Vec<PathBuf>) {
+fn written(rng: &SimRng) -> (Sim, Records, Vec<PathBuf>) {
     let sim = sim::env(0);
     let disk = &sim.env.disk;
     disk.create_dir_all(Path::new(DIR))
         .expect("the disk is new");
     let log = open(&sim);
-    let mut blocks = Blocks::new();
-    for number in 1..=BLOCKS {
+    let mut records = Records::new();
+    for number in 1..=RECORDS {
         let bytes = rng.below(200);
         let payload: Vec<u8> = (0..bytes).map(|_| rng.below(256) as u8).collect();
-        blocks.insert(Position(number), payload.clone());
+        records.insert(Position(number), payload.clone());
         log.append(payload, OnDurable::new(|outcome| assert!(outcome.is_ok())));
     }
     log.close().expect("the disk is sound");
     let segments = log.segments().into_iter().map(|s| s.path).collect();
     sim.disk.kill();
-    (sim, blocks, segments)
+    (sim, records, segments)
 }
 
 fn flip_a_bit(rng: &SimRng, bytes: &mut [u8]) {
@@ -77,21 +77,23 @@ fn mutate(rng: &SimRng, bytes: &mut Vec<u8>) {
 }
 
 /// What the log yields; the number of `Err` items.
-fn read(log: &LocalLog) -> (Blocks, usize) {
-    let mut blocks = Blocks::new();
+fn read(log: &LocalLog) -> (Records, usize) {
+    let mut records = Records::new();
     let mut errors = 0;
-    log.tail(Position(0), &mut |item| match item {
-        Ok(block) => {
-            let again = blocks.insert(block.position, block.payload);
-            assert_eq!(again, None, "{:?} is there twice", block.position);
+    let mut tail = log.tail(Position(0));
+    while let Some(item) = tail.next().expect("every segment can be opened") {
+        match item {
+            Ok(record) => {
+                let again = records.insert(record.position, record.payload);
+                assert_eq!(again, None, "{:?} is there twice", record.position);
+            }
+            Err(_) => errors += 1,
         }
-        Err(_) => errors += 1,
-    })
-    .expect("every segment can be opened");
-    (blocks, errors)
+    }
+    (records, errors)
 }
 
-fn assert_written(seed: u64, read: &Blocks, written: &Blocks) {
+fn assert_written(seed: u64, read: &Records, written: &Records) {
     for (position, payload) in read {
         let expected = written.get(position);
         assert_eq!(Some(payload), expected, "FIRN_SEED={seed} {position:?}");
@@ -102,7 +104,7 @@ fn assert_written(seed: u64, read: &Blocks, written: &Blocks) {
 fn log_with_random_damage_yields_only_what_was_written() {
     for seed in seeds::seeds(500) {
         let rng = SimRng::new(seed);
-        let (sim, mut blocks, segments) = written(&rng);
+        let (sim, mut records, segments) = written(&rng);
         for _ in 0..=rng.below(3) {
             let path = &segments[rng.below(segments.len() as u64) as usize];
             let other = &segments[rng.below(segments.len() as u64) as usize];
@@ -118,35 +120,35 @@ fn log_with_random_damage_yields_only_what_was_written() {
             sim.disk.overwrite(path, &bytes);
         }
         let log = open(&sim);
-        assert_written(seed, &read(&log).0, &blocks);
+        assert_written(seed, &read(&log).0, &records);
         // What is appended next is read with the rest, and takes no position that was read.
         let payload = b"appended after the damage".to_vec();
         log.append(
             payload.clone(),
             OnDurable::new(|outcome| assert!(outcome.is_ok())),
         );
-        blocks.insert(log.last_position(), payload);
+        records.insert(log.positions().last, payload);
         sim.disk.crash();
-        assert_written(seed, &read(&open(&sim)).0, &blocks);
+        assert_written(seed, &read(&open(&sim)).0, &records);
     }
 }
 
 #[test]
-fn closed_segment_with_a_flipped_bit_loses_at_most_a_block_and_says_so() {
+fn closed_segment_with_a_flipped_bit_loses_at_most_a_record_and_says_so() {
     for seed in seeds::seeds(500) {
         let rng = SimRng::new(seed);
-        let (sim, blocks, segments) = written(&rng);
+        let (sim, records, segments) = written(&rng);
         let path = &segments[rng.below(segments.len() as u64 - 1) as usize];
         let mut bytes = sim.disk.contents(path).expect("a segment of the log");
         flip_a_bit(&rng, &mut bytes);
         sim.disk.overwrite(path, &bytes);
         let (held, errors) = read(&open(&sim));
-        assert_written(seed, &held, &blocks);
-        let lost = blocks.len() - held.len();
-        // A mark behind the last block of a segment holds nothing: damaged, it reads as a torn
+        assert_written(seed, &held, &records);
+        let lost = records.len() - held.len();
+        // A mark behind the last record of a segment holds nothing: damaged, it reads as a torn
         // write.
         let is_noticed = errors > 0 || lost == 0;
         assert!(is_noticed, "FIRN_SEED={seed}: the damage went unnoticed");
-        assert!(lost <= 1, "FIRN_SEED={seed}: {lost} blocks are lost");
+        assert!(lost <= 1, "FIRN_SEED={seed}: {lost} records are lost");
     }
 }

@@ -262,16 +262,16 @@ impl History {
 fn read_all(log: &LocalLog) -> Result<BTreeMap<Position, Vec<u8>>, String> {
     let mut held = BTreeMap::new();
     let mut trouble = None;
-    for segment in log.segments() {
-        let outcome = log.read_segment(&segment, &mut |item| match item {
-            Ok(block) => {
-                if held.insert(block.position, block.payload).is_some() {
-                    trouble = Some(format!("{:?} is there twice", block.position));
+    let mut tail = log.tail(Position(0));
+    while let Some(item) = tail.next().map_err(|e| e.to_string())? {
+        match item {
+            Ok(record) => {
+                if held.insert(record.position, record.payload).is_some() {
+                    trouble = Some(format!("{:?} is there twice", record.position));
                 }
             }
-            Err(e) => trouble = Some(e.message),
-        });
-        outcome.map_err(|e| e.to_string())?;
+            Err(damage) => trouble = Some(damage.what),
+        }
     }
     trouble.map_or(Ok(held), Err)
 }

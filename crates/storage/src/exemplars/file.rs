@@ -1,7 +1,7 @@
 //! The file of exemplars: what the ring holds, so that the log may be trimmed.
 //!
 //! ```text
-//! exemplars/00000000000000000001.exemplars       blocks: docs/format/log.md
+//! exemplars/00000000000000000001.exemplars       frames: docs/format/log.md
 //! payload = version u8 | position varint | exemplars of `code`
 //! ```
 //!
@@ -12,14 +12,14 @@
 
 use super::code::{ExemplarEncoder, read_exemplars};
 use super::ring::{News, Ring};
-use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
-use crate::log::block::BlockKind;
-use crate::log::file_header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
-use crate::log::scan::{Found, Scanner};
+use crate::file::append_only::{self, AppendOnlyFile, FileKind};
+use crate::file::frame::FrameKind;
+use crate::file::header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
+use crate::file::scan::{Found, Scanner};
 use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const EXEMPLARS: FileKind = FileKind {
     magic: EXEMPLARS_MAGIC,
     suffix: ".exemplars",
-    block: BlockKind::Exemplars,
+    frame: FrameKind::Exemplars,
 };
 
 const VERSION: u8 = 1;
@@ -46,7 +46,7 @@ pub(crate) struct ExemplarFile {
     env: Env,
     dir: PathBuf,
     /// There from the first write on.
-    file: Option<BlockFile>,
+    file: Option<AppendOnlyFile>,
     /// The number of the next file.
     next: Position,
     /// Entries of the ring before this number are in the file.
@@ -95,23 +95,23 @@ impl ExemplarFile {
     /// Entries of the ring before this number need not be written. None once the file holds more
     /// of the past than of the ring: it is written anew then.
     pub(crate) fn has(&self) -> u64 {
-        let bytes = self.file.as_ref().map_or(0, BlockFile::bytes);
+        let bytes = self.file.as_ref().map_or(0, AppendOnlyFile::bytes);
         match bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
             true => 0,
             false => self.has,
         }
     }
 
-    /// Fills `ring`; damage is passed over, and reported where a sound block says what is none.
+    /// Fills `ring`; damage is passed over, and reported where a sound frame says what is none.
     pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
         let range = FILE_HEADER_BYTES..file.bytes();
         let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
         while let Some(found) = scanner.next() {
-            let Found::Block { offset, header } = found else {
+            let Found::Frame { offset, header } = found else {
                 continue;
             };
-            if header.kind == BlockKind::Exemplars
+            if header.kind == FrameKind::Exemplars
                 && let Err(e) = read_payload(scanner.payload(offset, &header), ring)
             {
                 let damage = Damage::of_file(DamageKind::Exemplars, file.path(), e.to_string());
@@ -141,7 +141,7 @@ impl ExemplarFile {
         }
         // One that the disk does not deliver is left as it is.
         if let Some(old) = old.filter(|old| !old.is_unreadable()) {
-            block_file::remove(&self.env, old.path())?;
+            append_only::remove(&self.env, old.path())?;
         }
         self.has = news.end;
         self.next = file.last().next();
@@ -152,7 +152,7 @@ impl ExemplarFile {
 }
 
 /// Appends the payloads of a write.
-fn append(file: &mut BlockFile, news: &News) -> Result<(), StorageError> {
+fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     let mut encoder = ExemplarEncoder::default();
     let mut exemplars = Vec::new();
     let mut payload = Vec::new();

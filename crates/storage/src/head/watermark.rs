@@ -2,13 +2,13 @@
 //!
 //! Every batch has a sequence number. It is taken under a shard's lock and shards are entered in
 //! one order, so each shard applies batches in the order of their numbers. A batch is *complete*
-//! when its log block is durable; the *watermark* is the largest number below which all are
+//! when its log record is durable; the *watermark* is the largest number below which all are
 //! complete. A reader cuts every series at the watermark it began with, so it sees all of a batch
 //! or nothing; a ticket resolves when the watermark has passed its batch, so what was acked is seen
 //! by every later reader.
 //!
-//! While a block cannot be written the watermark stands, reads go on, and tickets are refused
-//! early; once it is durable its batch becomes visible with all behind it. After a block that can
+//! While a record cannot be written the watermark stands, reads go on, and tickets are refused
+//! early; once it is durable its batch becomes visible with all behind it. After a record that can
 //! never be durable the watermark stands for good.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -27,11 +27,12 @@ struct State {
     waiting: BTreeMap<u64, (TicketResolver, Appended)>,
     /// Watermarks of readers that are still copying, with how many have it.
     readers: BTreeMap<u64, usize>,
-    /// Durable blocks by position, with the numbers of their batches, that are not all visible yet.
+    /// Durable records by position, with the numbers of their batches, that are not all visible
+    /// yet.
     durable: VecDeque<(Position, u64)>,
     visible_position: Position,
     failure: Option<Error>,
-    /// Why blocks wait to be written, while they do.
+    /// Why records wait to be written, while they do.
     delay: Option<Error>,
 }
 
@@ -96,13 +97,13 @@ impl Watermark {
         }
     }
 
-    /// The watermark, and a position up to which every block is of a batch at or below it.
+    /// The watermark, and a position up to which every record is of a batch at or below it.
     pub(crate) fn mark(&self) -> (u64, Position) {
         let state = self.lock();
         (self.visible.load(Ordering::Acquire), state.visible_position)
     }
 
-    /// Batch `sequence` is complete, with its block at `position` if it needed one. The ticket
+    /// Batch `sequence` is complete, with its record at `position` if it needed one. The ticket
     /// resolves when all before are complete too.
     fn complete(
         &self,
@@ -147,8 +148,8 @@ impl Watermark {
         }
     }
 
-    /// The block of a batch waits for a disk that cannot write: whoever waits for that batch, or
-    /// for one behind it, is told so. All of them become visible once the block is durable.
+    /// The record of a batch waits for a disk that cannot write: whoever waits for that batch, or
+    /// for one behind it, is told so. All of them become visible once the record is durable.
     pub(crate) fn delay(&self, reason: &Error) {
         let mut state = self.lock();
         state.delay = Some(reason.clone());
@@ -204,7 +205,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The batch is complete, with its block at `position` if it needed one. The ticket resolves
+    /// The batch is complete, with its record at `position` if it needed one. The ticket resolves
     /// when all before are complete too.
     pub(crate) fn complete(
         mut self,

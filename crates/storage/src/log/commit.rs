@@ -4,9 +4,10 @@
 //! place only when the queue is empty or the log is stalled; callbacks run in order of position and
 //! outside the lock. A job that is unwound by a panic poisons the log, so that nobody waits for it.
 
+use super::lock;
+use super::queue::{Queued, Shared, State};
 use super::stall::{Fault, Stall};
 use super::writer::Writer;
-use super::{Queued, Shared, State, lock};
 use crate::error::StorageError;
 use firn_model::env::Work;
 use firn_model::error::Error;

@@ -10,8 +10,8 @@ pub struct LogMetrics {
     pub fsync_duration: DurationHistogram,
     /// Groups committed.
     pub groups: Counter,
-    /// Blocks written.
-    pub blocks: Counter,
+    /// Records written.
+    pub records: Counter,
     /// Bytes written to segments.
     pub written_bytes: Counter,
     /// Bytes that wait for the group under way.
@@ -24,7 +24,7 @@ pub struct LogMetrics {
     pub poisoned: Gauge,
     /// 1 while writes are refused because the disk is full, or nearly so.
     pub disk_full: Gauge,
-    /// 1 while blocks wait in memory for a disk that cannot write.
+    /// 1 while records wait in memory for a disk that cannot write.
     pub stalled: Gauge,
     /// Writes and syncs that failed for another reason than want of room.
     pub faults: Counter,
@@ -50,7 +50,7 @@ impl Collect for LogMetrics {
             (
                 "firn_storage_wal_blocks_total",
                 "Blocks written to the log.",
-                counter(&self.blocks),
+                counter(&self.records),
             ),
             (
                 "firn_storage_wal_written_bytes_total",

@@ -4,14 +4,14 @@
 //! without a gap, and the next segment's first position follows its last one. Every segment but the
 //! newest is durable whole, because the log syncs one before it creates the next.
 
-use super::block::{BlockHeader, BlockKind};
 use super::condense::Expander;
-use super::file_header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
-use super::scan::{Found, Scanner};
 use crate::codec::Malformed;
 use crate::error::StorageError;
+use crate::file::frame::{FrameHeader, FrameKind};
+use crate::file::header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
+use crate::file::scan::{Found, Scanner};
 use firn_model::env::{Disk, File, OpenMode};
-use firn_model::log::{LogBlock, Position};
+use firn_model::log::{LogRecord, Position};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ const SUFFIX: &str = ".wal";
 pub struct SegmentInfo {
     /// The file.
     pub path: PathBuf,
-    /// The position of its first block.
+    /// The position of its first record.
     pub first: Position,
-    /// The position after its last block, if more segments follow; blocks lacking before it are
+    /// The position after its last record, if more segments follow; records lacking before it are
     /// reported as missing.
     pub next: Option<Position>,
     /// Bytes to read; the newest segment may grow beyond them.
@@ -80,15 +80,15 @@ pub(crate) fn check_header(
     let Ok(read) = file.read_at(0, &mut bytes) else {
         return Ok(HeaderState::Unreadable);
     };
-    file_header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
+    header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
 }
 
-/// Reads a segment, block by block.
+/// Reads a segment, record by record.
 pub(crate) struct Reader {
     segment: SegmentInfo,
     scanner: Scanner,
     expander: Expander,
-    /// The position of the next block.
+    /// The position of the next record.
     expected: Position,
     /// The file header is not sound, which nobody has been told yet.
     is_header_damaged: bool,
@@ -120,8 +120,8 @@ impl Reader {
         self.scanner.unreadable()
     }
 
-    /// The next block, or a stretch of damage at its place; `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Result<LogBlock, StorageError>> {
+    /// The next record, or a stretch of damage at its place; `None` at the end.
+    pub(crate) fn next(&mut self) -> Option<Result<LogRecord, StorageError>> {
         if std::mem::take(&mut self.is_header_damaged) {
             return Some(Err(
                 self.damaged(0, "the file header is not sound".to_owned())
@@ -133,8 +133,8 @@ impl Reader {
                     let what = format!("{} bytes are no block", range.end - range.start);
                     return Some(Err(self.damaged(range.start, what)));
                 }
-                Found::Block { header, .. } if header.kind == BlockKind::Padding => {}
-                Found::Block { offset, header } => return Some(self.block(offset, &header)),
+                Found::Frame { header, .. } if header.kind == FrameKind::Padding => {}
+                Found::Frame { offset, header } => return Some(self.record(offset, &header)),
             }
         }
         let next = self.segment.next.take()?;
@@ -157,14 +157,14 @@ impl Reader {
         self.scanner.next()
     }
 
-    fn block(&mut self, offset: u64, header: &BlockHeader) -> Result<LogBlock, StorageError> {
+    fn record(&mut self, offset: u64, header: &FrameHeader) -> Result<LogRecord, StorageError> {
         if header.position < self.expected {
             return Err(self.damaged(offset, "a block is out of place".to_owned()));
         }
         self.expected = header.position.next();
         let payload = self.scanner.payload(offset, header);
-        let block = read_block(&mut self.expander, header, payload);
-        block.map_err(|e| self.damaged(offset, e.to_string()))
+        let record = read_record(&mut self.expander, header, payload);
+        record.map_err(|e| self.damaged(offset, e.to_string()))
     }
 
     fn damaged(&self, offset: u64, what: String) -> StorageError {
@@ -176,17 +176,17 @@ impl Reader {
     }
 }
 
-fn read_block(
+fn read_record(
     expander: &mut Expander,
-    header: &BlockHeader,
+    header: &FrameHeader,
     payload: &[u8],
-) -> Result<LogBlock, Malformed> {
+) -> Result<LogRecord, Malformed> {
     let payload = match header.kind {
-        BlockKind::Log => payload.to_vec(),
-        BlockKind::Condensed => expander.expand(header.position, payload)?,
+        FrameKind::Log => payload.to_vec(),
+        FrameKind::Condensed => expander.expand(header.position, payload)?,
         _ => return Err(Malformed("a block of a kind that the log has not")),
     };
-    Ok(LogBlock {
+    Ok(LogRecord {
         position: header.position,
         payload,
     })

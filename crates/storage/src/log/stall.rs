@@ -7,27 +7,14 @@
 //!       -> poisoned                            until restart
 //! ```
 //!
-//! Invariant: while the log is stalled every block that it took and did not write stays in its
+//! Invariant: while the log is stalled every record that it took and did not write stays in its
 //! queue, so that nothing is missing between what was written before and what is written after.
-//! Failing becomes poisoned only where blocks are neither known to be durable nor in the queue any
+//! Failing becomes poisoned only where records are neither known to be durable nor in the queue any
 //! more, which takes a log that acknowledges before it syncs.
 
 use crate::error::StorageError;
+use firn_model::log::LogHealth;
 use std::time::Duration;
-
-/// Whether the log takes blocks, and why not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum LogHealth {
-    /// It does.
-    #[default]
-    Sound,
-    /// Not until the disk has room; it goes on by itself.
-    NoRoom(String),
-    /// Not until the disk writes and syncs again; it tries by itself.
-    Failing(String),
-    /// Not until restart.
-    Poisoned(String),
-}
 
 /// What kind of failure it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

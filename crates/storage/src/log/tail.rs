@@ -1,20 +1,21 @@
-//! The blocks of a log from a position on, for a reader that has other things to do in between.
+//! The records of a log from a position on, segment by segment.
 
+use super::local::LocalLog;
 use super::segment::{Reader, SegmentInfo};
-use super::{LocalLog, LogBlock};
 use crate::error::StorageError;
 use firn_model::error::Error;
-use firn_model::log::Position;
+use firn_model::log::{LogDamage, LogRecord, Position, Tail};
+use std::path::PathBuf;
 
-/// See the module. It walks the segments that were there when it began.
-pub(crate) struct Tail<'a> {
+/// Walks the segments that were there when it was opened.
+pub(super) struct SegmentTail<'a> {
     log: &'a LocalLog,
     from: Position,
     segments: std::vec::IntoIter<SegmentInfo>,
     reader: Option<Reader>,
 }
 
-impl<'a> Tail<'a> {
+impl<'a> SegmentTail<'a> {
     pub(super) fn new(log: &'a LocalLog, from: Position) -> Self {
         let mut segments = log.segments();
         segments.retain(|s| s.next.is_none_or(|next| next > from));
@@ -25,15 +26,15 @@ impl<'a> Tail<'a> {
             reader: None,
         }
     }
+}
 
-    /// The next block; damage is an `Err` item at its place, and reading goes on behind it. `None`
-    /// at the end. A segment that cannot be opened at all is an error of the call.
-    pub(crate) fn next(&mut self) -> Result<Option<Result<LogBlock, StorageError>>, Error> {
+impl Tail for SegmentTail<'_> {
+    fn next(&mut self) -> Result<Option<Result<LogRecord, LogDamage>>, Error> {
         loop {
             if let Some(reader) = &mut self.reader {
-                match self.log.next_block(reader) {
-                    Some(Ok(block)) if block.position < self.from => continue,
-                    Some(item) => return Ok(Some(item)),
+                match self.log.next_record(reader) {
+                    Some(Ok(record)) if record.position < self.from => continue,
+                    Some(item) => return Ok(Some(item.map_err(LogDamage::from))),
                     None => self.reader = None,
                 }
             }
@@ -42,5 +43,20 @@ impl<'a> Tail<'a> {
             };
             self.reader = Some(self.log.open_segment(segment)?);
         }
+    }
+}
+
+impl From<StorageError> for LogDamage {
+    fn from(error: StorageError) -> Self {
+        let (file, offset, what) = match error {
+            StorageError::Damaged { path, offset, what } => (path, Some(offset), what),
+            StorageError::Missing { path, from, to } => {
+                let what = format!("records {} to {} are missing", from.0, to.0);
+                (path, None, what)
+            }
+            StorageError::Io { ref path, .. } => (path.clone(), None, error.to_string()),
+            other => (PathBuf::new(), None, other.to_string()),
+        };
+        Self { file, offset, what }
     }
 }

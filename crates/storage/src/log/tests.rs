@@ -3,10 +3,14 @@
 mod condensed;
 
 use super::*;
+use crate::error::StorageError;
+use crate::file::{frame, header, scan};
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
 use firn_model::env::{Compute, File, OpenMode, real};
-use firn_model::error::ErrorKind;
-use firn_model::log::LogBlock;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::{DurableLog, LogHealth, OnDurable};
+use std::path::Path;
+use std::sync::Arc;
 
 const DIR: &str = "wal";
 const FIRST_SEGMENT: &str = "wal/00000000000000000001.wal";
@@ -38,7 +42,7 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
     answers
 }
 
-/// Blocks stand one behind the other, as where the system's cache is not passed.
+/// Records stand one behind the other, as where the system's cache is not passed.
 fn unpadded() -> LogOptions {
     LogOptions {
         sync: SyncMode::Interval(Duration::ZERO),
@@ -46,7 +50,7 @@ fn unpadded() -> LogOptions {
     }
 }
 
-/// Blocks are acknowledged long before they are synced.
+/// Records are acknowledged long before they are synced.
 fn unpadded_later() -> LogOptions {
     LogOptions {
         sync: SyncMode::Interval(Duration::from_secs(3_600)),
@@ -57,18 +61,17 @@ fn unpadded_later() -> LogOptions {
 /// The payloads in the log as text, damage as `!`.
 fn contents(log: &LocalLog) -> Vec<String> {
     let mut items = Vec::new();
-    log.tail(Position(0), &mut |item: Result<LogBlock, Error>| {
+    let mut tail = log.tail(Position(0));
+    while let Some(item) = tail.next().unwrap() {
         items.push(match item {
-            Ok(block) => String::from_utf8(block.payload).unwrap(),
-            Err(e) if e.kind == ErrorKind::Corrupt => "!".to_owned(),
-            Err(e) => panic!("{e}"),
+            Ok(record) => String::from_utf8(record.payload).unwrap(),
+            Err(_) => "!".to_owned(),
         });
-    })
-    .unwrap();
+    }
     items
 }
 
-/// A log of blocks `a` to `e`, one group each, stopped; then `change` is made to the bytes of its
+/// A log of records `a` to `e`, one group each, stopped; then `change` is made to the bytes of its
 /// only segment. What is read after a restart, what follows it, and what a further restart says.
 #[track_caller]
 fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
@@ -93,12 +96,12 @@ fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     assert_eq!(contents(&log), expected);
 }
 
-/// The first byte of block `index` of [`check_damage`]: each has a payload of one byte.
+/// The first byte of record `index` of [`check_damage`]: each has a payload of one byte.
 fn block_at(index: usize) -> usize {
-    FILE_HEADER + index * (block::BLOCK_HEADER_BYTES + 1)
+    FILE_HEADER + index * (frame::FRAME_HEADER_BYTES + 1)
 }
 
-const FILE_HEADER: usize = file_header::FILE_HEADER_BYTES as usize;
+const FILE_HEADER: usize = header::FILE_HEADER_BYTES as usize;
 
 #[test]
 fn log_after_a_clean_stop_holds_all() {
@@ -156,7 +159,7 @@ fn log_in_another_format_is_refused() {
     }
 }
 
-/// What a log in `mode` answers to a block during `fault`, with the health that it is in then.
+/// What a log in `mode` answers to a record during `fault`, with the health that it is in then.
 #[track_caller]
 fn check_fault(
     mode: SyncMode,
@@ -188,7 +191,7 @@ fn check_fault(
     (sim, log)
 }
 
-/// The block that was delayed, and one behind it, are there once the disk writes again, and after
+/// The record that was delayed, and one behind it, are there once the disk writes again, and after
 /// a crash.
 #[track_caller]
 fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
@@ -218,7 +221,7 @@ fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
     let health = LogHealth::NoRoom(cause.clone());
     for sync in [SyncMode::Always, SyncMode::None] {
         let (sim, log) = check_fault(sync, no_room, Err(&refusal), health.clone());
-        assert!(log.is_disk_full());
+        assert!(log.pressure().is_disk_full);
         sim.clock.advance_ms(60_000);
         log.tick();
         assert_eq!(log.health(), LogHealth::NoRoom(cause.clone()));
@@ -364,7 +367,7 @@ fn blocks_queued_while_a_group_waits_share_one_sync() {
     assert_eq!(syncs, 1);
 }
 
-/// Appends five blocks with 100 ms between them.
+/// Appends five records with 100 ms between them.
 #[track_caller]
 fn check_syncs(sync: SyncMode, expected: u64) {
     let sim = world();
@@ -406,7 +409,7 @@ fn log_opened_behind_what_is_sealed_holds_nothing_of_it() {
     options.start_after = Position(4);
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), ["e"]);
-    assert_eq!(log.last_position(), Position(5));
+    assert_eq!(log.positions().last, Position(5));
     // The log lost its end, but pages had it.
     options.start_after = Position(9);
     let log = open(&sim, options).unwrap();
@@ -447,7 +450,7 @@ fn segment_as_recorded_is_read_and_written_alike() {
     check_recorded(padded, LogOptions::default());
 }
 
-/// `golden` holds three blocks, each a group of its own.
+/// `golden` holds three records, each a group of its own.
 #[track_caller]
 fn check_recorded(golden: &[u8], options: LogOptions) {
     let sim = world();
@@ -469,7 +472,7 @@ fn check_recorded(golden: &[u8], options: LogOptions) {
 fn padded_log_cut_anywhere_loses_only_what_was_cut() {
     let padded = include_bytes!("../../tests/fixtures/format-2/padded.wal");
     let payload_ends = [(FILE_HEADER, 11), (512, 0), (1024, 11)];
-    let ends = payload_ends.map(|(at, payload)| at + block::BLOCK_HEADER_BYTES + payload);
+    let ends = payload_ends.map(|(at, payload)| at + frame::FRAME_HEADER_BYTES + payload);
     for cut in FILE_HEADER..=padded.len() {
         let sim = world();
         sim.disk.overwrite(Path::new(FIRST_SEGMENT), &padded[..cut]);
@@ -516,11 +519,11 @@ fn sector_that_cannot_be_read_costs_only_its_blocks() {
     let path = Path::new(FIRST_SEGMENT);
     let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
     let bytes = file.len().unwrap();
-    let range = file_header::FILE_HEADER_BYTES..bytes;
+    let range = header::FILE_HEADER_BYTES..bytes;
     let mut scanner = scan::Scanner::new(Arc::new(BadSector(file)), Position(1), range);
     let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
-    let blocks = |f: &&scan::Found| matches!(f, scan::Found::Block { .. });
-    // Blocks 9 to 17 of 500 bytes touch bytes 4096 to 8191.
+    let blocks = |f: &&scan::Found| matches!(f, scan::Found::Frame { .. });
+    // Records 9 to 17 of 500 bytes touch bytes 4096 to 8191.
     assert_eq!(found.iter().filter(blocks).count(), 21);
     assert!(scanner.unreadable());
 }

@@ -1,17 +1,19 @@
-//! The writing end of the log: one open segment, groups of blocks, one sync a group.
+//! The writing end of the log: one open segment, groups of records, one sync a group.
 //!
 //! Owned by whoever commits at the moment, so no lock is held while the disk works. Invariants: a
 //! segment is synced before the next one is created; `durable` never runs ahead of what a sync
 //! confirmed; after an error the writer steps back to the last group that was written whole.
 
-use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, Place};
 use super::condense::Condenser;
-use super::file_header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use super::metrics::LogMetrics;
+use super::queue::Queued;
 use super::segment;
+use super::segment_list::SegmentList;
 use super::stall::Fault;
-use super::{Catalog, PAYLOAD_BYTES_MAX, Queued, SyncMode};
+use super::{PAYLOAD_BYTES_MAX, SyncMode};
 use crate::error::StorageError;
+use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, Place};
+use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
@@ -39,14 +41,14 @@ pub(crate) struct Writer {
     dir: PathBuf,
     sync: SyncMode,
     segment_bytes: u64,
-    catalog: Arc<Catalog>,
+    segments: Arc<SegmentList>,
     metrics: Arc<LogMetrics>,
     file: Arc<dyn File>,
     first: Position,
     offset: u64,
     last: Position,
     durable: Position,
-    /// The newest position that some block says is durable.
+    /// The newest position that some record says is durable.
     vouched: Position,
     /// The end of what was written whole: offset and position.
     kept: (u64, Position),
@@ -55,7 +57,7 @@ pub(crate) struct Writer {
     last_sync: Duration,
     buffer: Vec<u8>,
     condenser: Condenser,
-    /// Of the block that is written.
+    /// Of the record that is written.
     condensed: Vec<u8>,
 }
 
@@ -65,7 +67,7 @@ impl Writer {
         env: &Env,
         dir: &Path,
         options: &super::LogOptions,
-        catalog: Arc<Catalog>,
+        segments: Arc<SegmentList>,
         metrics: Arc<LogMetrics>,
         start: Start,
     ) -> Self {
@@ -74,7 +76,7 @@ impl Writer {
             dir: dir.to_path_buf(),
             sync: options.sync,
             segment_bytes: options.segment_bytes,
-            catalog,
+            segments,
             metrics,
             file: start.file,
             first: start.first,
@@ -115,14 +117,14 @@ impl Writer {
             self.sync()?;
         }
         self.kept = (self.offset, self.last);
-        self.catalog.grow(self.offset);
-        self.metrics.blocks.add(group.len() as u64);
+        self.segments.grow(self.offset);
+        self.metrics.records.add(group.len() as u64);
         self.metrics.groups.inc();
         Ok(())
     }
 
     /// After an error: forgets what was written since the last group that was written whole. Says
-    /// how to go on; `None` if nothing can be promised any more, because blocks before that group
+    /// how to go on; `None` if nothing can be promised any more, because records before that group
     /// are neither known to be durable nor held by anyone.
     pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
         self.buffer.clear();
@@ -159,25 +161,25 @@ impl Writer {
         }
     }
 
-    /// Says durably enough for the end of the process, if no block does yet, that all blocks are
+    /// Says durably enough for the end of the process, if no record does yet, that all records are
     /// durable: without it nobody could tell damage to the last ones from a write that was cut off.
     pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
         if self.durable < self.last || self.vouched >= self.last {
             return Ok(());
         }
         let sector = self.file.sector_bytes();
-        let least = self.offset + BLOCK_HEADER_BYTES as u64;
+        let least = self.offset + FRAME_HEADER_BYTES as u64;
         let zeros = least.next_multiple_of(sector) - least;
         let place = Place {
             first: self.first,
             offset: self.offset,
         };
         let (position, zeros) = (self.last.next(), vec![0; zeros as usize]);
-        block::encode(
+        frame::encode(
             place,
             position,
             0,
-            BlockKind::Padding,
+            FrameKind::Padding,
             &zeros,
             &mut self.buffer,
         );
@@ -188,11 +190,11 @@ impl Writer {
         self.buffer.clear();
         self.vouched = self.last;
         self.kept = (self.offset, self.last);
-        self.catalog.grow(self.offset);
+        self.segments.grow(self.offset);
         Ok(())
     }
 
-    /// Puts the block with the position of the last one into the buffer, condensed if it can be.
+    /// Puts the record with the position of the last one into the buffer, condensed if it can be.
     fn encode_payload(&mut self, payload: &[u8]) {
         let mut condensed = std::mem::take(&mut self.condensed);
         let last = self.last;
@@ -200,21 +202,21 @@ impl Writer {
             .condenser
             .condense(last, payload, PAYLOAD_BYTES_MAX, &mut condensed)
         {
-            true => self.encode(BlockKind::Condensed, &condensed),
-            false => self.encode(BlockKind::Log, payload),
+            true => self.encode(FrameKind::Condensed, &condensed),
+            false => self.encode(FrameKind::Log, payload),
         }
         self.condensed = condensed;
     }
 
-    /// Puts a block with the position of the last one into the buffer.
-    fn encode(&mut self, kind: BlockKind, payload: &[u8]) {
+    /// Puts a record with the position of the last one into the buffer.
+    fn encode(&mut self, kind: FrameKind, payload: &[u8]) {
         let place = Place {
             first: self.first,
             offset: self.offset + self.buffer.len() as u64,
         };
         let unsynced = self.last.previous().0.saturating_sub(self.durable.0);
         self.vouched = self.durable;
-        block::encode(
+        frame::encode(
             place,
             self.last,
             u32::try_from(unsynced).unwrap_or(u32::MAX),
@@ -232,9 +234,9 @@ impl Writer {
         if end.is_multiple_of(sector) {
             return;
         }
-        let least = end + BLOCK_HEADER_BYTES as u64;
+        let least = end + FRAME_HEADER_BYTES as u64;
         let zeros = least.next_multiple_of(sector) - least;
-        self.encode(BlockKind::Padding, &vec![0; zeros as usize]);
+        self.encode(FrameKind::Padding, &vec![0; zeros as usize]);
     }
 
     /// The newest position that is known to be durable.
@@ -277,11 +279,11 @@ impl Writer {
         self.flush()?;
         self.sync()?;
         self.kept = (self.offset, self.last);
-        self.catalog.grow(self.offset);
+        self.segments.grow(self.offset);
         self.begin_segment()
     }
 
-    /// Goes on in a segment of its own behind the last block, which is durable.
+    /// Goes on in a segment of its own behind the last record, which is durable.
     fn begin_segment(&mut self) -> Result<(), StorageError> {
         let first = self.last.next();
         // What an attempt that failed left there holds nothing that was promised.
@@ -301,8 +303,8 @@ impl Writer {
             self.condenser.begin();
         }
         match std::mem::replace(&mut self.first, first) == first {
-            true => self.catalog.grow(self.offset),
-            false => self.catalog.push(first, self.offset),
+            true => self.segments.grow(self.offset),
+            false => self.segments.push(first, self.offset),
         }
         Ok(())
     }
@@ -328,7 +330,7 @@ pub(crate) fn create_segment(
         .disk
         .open(&path, mode)
         .map_err(StorageError::io("create segment", &path))?;
-    file.write_all_at(0, &file_header::encode(&SEGMENT_MAGIC, first))
+    file.write_all_at(0, &header::encode(&SEGMENT_MAGIC, first))
         .map_err(StorageError::io("write segment", &path))?;
     file.sync_data()
         .map_err(StorageError::io("sync segment", &path))?;

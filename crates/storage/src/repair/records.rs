@@ -1,11 +1,11 @@
 //! The catalogue and the file of exemplars, written anew from the payloads that are sound.
 
-use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::Malformed;
 use crate::damage::DamageKind;
 use crate::error::StorageError;
-use crate::verify::blocks::{self, Named};
+use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::verify::finding::Part;
+use crate::verify::frames::{self, Named};
 use crate::verify::{catalogue, none_if_missing};
 use firn_model::env::Env;
 use firn_model::log::Position;
@@ -37,7 +37,7 @@ pub(super) fn rewrite(
                 payloads.entry(position).or_insert_with(|| payload.to_vec());
                 Ok(())
             };
-            let end = blocks::read(env, named, &mut Part::default(), each)?;
+            let end = frames::read(env, named, &mut Part::default(), each)?;
             last = last.max(end.last).max(number);
             old.push(path);
         }
@@ -46,7 +46,7 @@ pub(super) fn rewrite(
         write(env, folder, kinds, last.next(), &payloads)?;
     }
     old.iter()
-        .try_for_each(|path| block_file::remove(env, path))
+        .try_for_each(|path| append_only::remove(env, path))
 }
 
 fn write(
@@ -57,7 +57,7 @@ fn write(
     payloads: &BTreeMap<Position, Vec<u8>>,
 ) -> Result<(), StorageError> {
     let begin = |kind: &FileKind| kind.begin(env, folder, number);
-    let mut files: Vec<BlockFile> = kinds.iter().map(begin).collect::<Result<_, _>>()?;
+    let mut files: Vec<AppendOnlyFile> = kinds.iter().map(begin).collect::<Result<_, _>>()?;
     for file in &mut files {
         for payload in payloads.values() {
             file.append(payload)?;

@@ -2,10 +2,10 @@
 //! what the log has of the others.
 
 use super::from_log::FromLog;
-use crate::block_file::{self, BlockFile};
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::error::StorageError;
+use crate::file::append_only::{self, AppendOnlyFile};
 use crate::log::SegmentInfo;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
 use crate::page::{self, Page, PageBuilder, Scratch};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// A segment while it is written.
 struct Writing {
-    file: BlockFile,
+    file: AppendOnlyFile,
     segment: Arc<Segment>,
     pages: Vec<Placed>,
     samples: u64,
@@ -62,8 +62,8 @@ pub(super) fn rebuild(
     });
     written?;
     if writing.pages.is_empty() {
-        block_file::remove(env, writing.file.path())?;
-        block_file::remove(env, &path)?;
+        append_only::remove(env, writing.file.path())?;
+        append_only::remove(env, &path)?;
         return Ok(None);
     }
     let mut file = writing.file;

@@ -24,10 +24,10 @@ pub(crate) struct PageMeta {
     pub(crate) window_end: TimestampMs,
     /// From its oldest sample to its newest.
     pub(crate) range: TimeRange,
-    /// Blocks of the log up to here have no sample of the group that is not in this page or one
+    /// Frames of the log up to here have no sample of the group that is not in this page or one
     /// before it.
     pub(crate) unsealed_after: Position,
-    /// Blocks of the log after this have no sample of this page.
+    /// Frames of the log after this have no sample of this page.
     pub(crate) sealed_up_to: Position,
     /// The series that have a column.
     pub(crate) slots: Runs,

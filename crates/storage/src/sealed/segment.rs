@@ -1,24 +1,24 @@
 //! One segment: a file of pages that can be read, and how its directory is written and read.
 //!
 //! ```text
-//! header | page block* | directory block | trailer        directory = pages varint | page*
+//! header | page frame* | directory frame | trailer        directory = pages varint | page*
 //! page   = meta | offset varint | bytes varint            trailer   = offset u64 | its sum u32
 //! ```
 //!
-//! A segment without a sound directory was not finished: its blocks are walked instead.
+//! A segment without a sound directory was not finished: its frames are walked instead.
 
 use super::directory::PageEntry;
 use super::file_pool::FilePool;
 use super::meta::PageMeta;
 use super::range_reader::{FileRanges, RangeReader};
-use crate::block_file::{self, BlockFile, FileKind};
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint};
 use crate::damage::{Damage, DamageKind};
 use crate::error::{StorageError, is_disk_fault};
-use crate::log::block::BlockKind;
-use crate::log::file_header::{FILE_HEADER_BYTES, HeaderState, PAGES_MAGIC};
-use crate::log::scan::{Found, Scanner};
+use crate::file::append_only::{self, AppendOnlyFile, FileKind};
+use crate::file::frame::FrameKind;
+use crate::file::header::{FILE_HEADER_BYTES, HeaderState, PAGES_MAGIC};
+use crate::file::scan::{Found, Scanner};
 use crate::manifest::{SegmentEntry, SegmentState};
 use crate::page;
 use firn_model::env::{Env, File, OpenMode};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub(crate) const PAGES: FileKind = FileKind {
     magic: PAGES_MAGIC,
     suffix: ".pages",
-    block: BlockKind::Page,
+    frame: FrameKind::Page,
 };
 
 /// Offset of the directory (u64) and its checksum (u32).
@@ -69,7 +69,10 @@ impl Segment {
 pub(crate) type Placed = (PageMeta, Arc<PageEntry>);
 
 /// Appends the directory of `pages` and the trailer to `file`, which is complete then.
-pub(crate) fn write_directory(file: &mut BlockFile, pages: &[Placed]) -> Result<(), StorageError> {
+pub(crate) fn write_directory(
+    file: &mut AppendOnlyFile,
+    pages: &[Placed],
+) -> Result<(), StorageError> {
     let mut payload = Vec::new();
     push_uvarint(&mut payload, pages.len() as u64);
     for (meta, entry) in pages {
@@ -78,7 +81,7 @@ pub(crate) fn write_directory(file: &mut BlockFile, pages: &[Placed]) -> Result<
         push_uvarint(&mut payload, u64::from(entry.bytes));
     }
     let offset = file.bytes();
-    file.append_kind(BlockKind::Directory, &payload)?;
+    file.append_kind(FrameKind::Directory, &payload)?;
     let mut trailer = offset.to_le_bytes().to_vec();
     trailer.extend_from_slice(&crc32c::crc32c(&offset.to_le_bytes()).to_le_bytes());
     file.append_raw(&trailer)?;
@@ -88,7 +91,7 @@ pub(crate) fn write_directory(file: &mut BlockFile, pages: &[Placed]) -> Result<
 /// What stands in a segment that was left behind.
 pub(crate) struct Loaded {
     pub(crate) pages: Vec<Placed>,
-    /// The number after its last block.
+    /// The number after its last frame.
     pub(crate) next: Position,
     /// What could not be read.
     pub(crate) damages: Vec<Damage>,
@@ -116,17 +119,17 @@ pub(crate) fn load(
         Err(e) => return Err(StorageError::io("open segment", &path)(e)),
     };
     // Only to refuse a newer version: the name says all that the header does.
-    let header = block_file::check_header(&*file, PAGES, number, &path)?;
+    let header = append_only::check_header(&*file, PAGES, number, &path)?;
     if header == HeaderState::Sound
         && let Some(loaded) = read_directory((&file, files), number, &path, bytes, known)
     {
         return Ok(Some(loaded));
     }
-    // The trailer is no block.
+    // The trailer is no frame.
     let trailer = known.filter(|known| known.state == SegmentState::Complete);
     let durable_bytes = known.map_or(0, |known| known.bytes);
     let durable_bytes = durable_bytes.saturating_sub(trailer.map_or(0, |_| TRAILER_BYTES));
-    let recovered = BlockFile::recover(env, path, PAGES, number, durable_bytes)?;
+    let recovered = AppendOnlyFile::recover(env, path, PAGES, number, durable_bytes)?;
     let Some(mut file) = recovered else {
         return Ok(None);
     };
@@ -171,7 +174,7 @@ fn unopened(
     }
 }
 
-/// Completes the damages of a segment whose blocks were walked by what the manifest knows of it: a
+/// Completes the damages of a segment whose frames were walked by what the manifest knows of it: a
 /// part that is cut off shows nowhere else.
 fn say_what_is_lost(
     loaded: &mut Loaded,
@@ -199,8 +202,8 @@ fn say_what_is_lost(
     }
 }
 
-/// Walks the blocks of a file without a directory.
-fn walk(file: &BlockFile, files: &Arc<FilePool>) -> Loaded {
+/// Walks the frames of a file without a directory.
+fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
     let segment = Arc::new(Segment::new(file.first(), files, file.path()));
     let (mut pages, mut damages, mut samples) = (Vec::new(), Vec::new(), 0);
     let damaged = |offset, what: String| Damage {
@@ -211,9 +214,9 @@ fn walk(file: &BlockFile, files: &Arc<FilePool>) -> Loaded {
     let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
     while let Some(found) = scanner.next() {
         match found {
-            Found::Block { offset, header } if header.kind == BlockKind::Page => {
+            Found::Frame { offset, header } if header.kind == FrameKind::Page => {
                 let payload = scanner.payload(offset, &header);
-                match placed(&segment, offset + header.block_bytes(), payload) {
+                match placed(&segment, offset + header.frame_bytes(), payload) {
                     Ok((page, count)) => {
                         pages.push(page);
                         samples += count;
@@ -221,7 +224,7 @@ fn walk(file: &BlockFile, files: &Arc<FilePool>) -> Loaded {
                     Err(e) => damages.push(damaged(offset, e.to_string())),
                 }
             }
-            Found::Block { .. } => {}
+            Found::Frame { .. } => {}
             Found::Damage(range) => {
                 let what = format!("{} bytes are no block", range.end - range.start);
                 damages.push(damaged(range.start, what));
@@ -284,10 +287,10 @@ pub(crate) fn read_directory(
         return None;
     }
     let mut scanner = Scanner::new(file.clone(), number, start..end);
-    let Some(Found::Block { offset, header }) = scanner.next() else {
+    let Some(Found::Frame { offset, header }) = scanner.next() else {
         return None;
     };
-    if header.kind != BlockKind::Directory || offset + header.block_bytes() != end {
+    if header.kind != FrameKind::Directory || offset + header.frame_bytes() != end {
         return None;
     }
     let segment = Arc::new(Segment::new(number, files, path));

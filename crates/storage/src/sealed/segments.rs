@@ -10,9 +10,9 @@ use super::directory::{Directory, PageEntry};
 use super::file_pool::FilePool;
 use super::meta::PageMeta;
 use super::segment::{self, Loaded, PAGES, Placed, Segment};
-use crate::block_file::{self, BlockFile};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::file::append_only::{self, AppendOnlyFile};
 use crate::index::epoch_of;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
 use crate::page;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The segment that grows.
 struct Growing {
-    file: BlockFile,
+    file: AppendOnlyFile,
     segment: Arc<Segment>,
     pages: Vec<Placed>,
     samples: u64,
@@ -158,7 +158,7 @@ impl Segments {
 
     fn begin(&mut self, epoch: i64) -> Result<(), StorageError> {
         let path = PAGES.path(&self.dir, self.next);
-        let file = BlockFile::create(&self.env, path, PAGES, self.next)?;
+        let file = AppendOnlyFile::create(&self.env, path, PAGES, self.next)?;
         self.growing = Some(Growing {
             segment: Arc::new(Segment::new(self.next, &self.files, file.path())),
             file,
@@ -248,7 +248,7 @@ impl Segments {
     ) -> Result<(), StorageError> {
         directory.forget(old.0.number);
         cache.forget(old.0.number);
-        block_file::remove(&self.env, &PAGES.path(&self.dir, old.0.number))
+        append_only::remove(&self.env, &PAGES.path(&self.dir, old.0.number))
     }
 
     /// What opens their files for reading.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fingerprints -> look up, shard by shard -> labels of the unknown -> births, in batch order ->
-//! append, shard by shard, under one sequence number -> one log block -> durable -> complete
+//! append, shard by shard, under one sequence number -> one log record -> durable -> complete
 //! ```
 //!
 //! A series is found by the fingerprint of its labels as they came, so the labels of a known one
@@ -11,7 +11,7 @@
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
 //! birth is logged by the batch that stores the first sample of the series, which need not be the
-//! one that made it: whoever is acked after that one waits for its block. The second pass enters
+//! one that made it: whoever is acked after that one waits for its record. The second pass enters
 //! every shard in the same order and holds one lock until it has the next: no batch overtakes
 //! another, so each shard sees sequence numbers ascend, and several batches are under way in
 //! different shards.
@@ -36,7 +36,7 @@ use crate::sync::atomic::Ordering;
 use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
-use firn_model::log::{DurableLog, OnDurable};
+use firn_model::log::OnDurable;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
 use scratch::Outcome;
@@ -259,7 +259,7 @@ impl Store {
         }
     }
 
-    /// One block for the batch; the ticket resolves when it is durable and visible.
+    /// One record for the batch; the ticket resolves when it is durable and visible.
     fn hand_to_log(
         &self,
         taken: Taken,

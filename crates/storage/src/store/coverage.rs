@@ -5,8 +5,8 @@
 //! window that what belongs into it has arrived: data time decides, so a group whose series fell
 //! silent is sealed as the others are, and the log never waits for it.
 //!
-//! Every tick leaves a *mark*: no block of the log up to its position has a sample newer than its
-//! time. So a group that was sealed up to time `t` has nothing left in the blocks up to the newest
+//! Every tick leaves a *mark*: no record of the log up to its position has a sample newer than its
+//! time. So a group that was sealed up to time `t` has nothing left in the records up to the newest
 //! mark not newer than `t`. Those positions never run ahead of the truth; the least of them over
 //! all groups is how far the log is covered.
 
@@ -50,8 +50,8 @@ impl Windows {
     }
 }
 
-/// No block up to `position` has a sample newer than `newest`, and all of them are of batches up to
-/// `sequence`.
+/// No record up to `position` has a sample newer than `newest`, and all of them are of batches up
+/// to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) newest: TimestampMs,
@@ -99,7 +99,7 @@ impl Coverage {
         }
     }
 
-    /// Knows a group from a start on: it was sealed up to `sealed_to`, and blocks up to
+    /// Knows a group from a start on: it was sealed up to `sealed_to`, and records up to
     /// `unsealed_after` have nothing for it that is not sealed. Called again it takes the later of
     /// each.
     pub(super) fn restore(&mut self, group: u32, sealed_to: TimestampMs, unsealed_after: Position) {
@@ -112,7 +112,7 @@ impl Coverage {
         self.end_group = self.end_group.max(group + 1);
     }
 
-    /// Knows a group from a start on that has nothing in blocks up to `start` and no sample older
+    /// Knows a group from a start on that has nothing in records up to `start` and no sample older
     /// than `oldest` that is not sealed.
     pub(super) fn restore_at(&mut self, group: u32, oldest: TimestampMs, start: Position) {
         let sealed_to = self.windows.due_end(group, oldest);
@@ -208,7 +208,7 @@ impl Coverage {
         known.is_some_and(|group| group.unsealed_after <= self.covered())
     }
 
-    /// Blocks of the log up to here have no sample that is not sealed.
+    /// Records of the log up to here have no sample that is not sealed.
     pub(super) fn covered(&self) -> Position {
         let last = self.marks.back().map_or(Position(0), |m| m.position);
         let groups = self.groups.values().map(|g| g.unsealed_after);

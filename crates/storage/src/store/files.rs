@@ -11,10 +11,11 @@ use crate::damage::{Damage, DamageKind, Damages};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::ExemplarFile;
-use crate::log::{LocalLog, LogMetrics, LogOptions};
+use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
 use crate::sealed::segments::{Found, Segments};
 use firn_model::env::Env;
+use firn_model::log::DurableLog;
 use std::sync::Arc;
 
 /// See the module.
@@ -26,8 +27,7 @@ pub(super) struct Files {
     /// Whether no damage to pages was found.
     pub(super) has_all_pages: bool,
     pub(super) exemplars: ExemplarFile,
-    pub(super) log: LocalLog,
-    pub(super) log_metrics: Arc<LogMetrics>,
+    pub(super) log: Box<dyn DurableLog>,
     /// What the log should hold and does not, at its beginning or its end.
     pub(super) missing_log: Option<Damage>,
     /// As it was written just now.
@@ -46,7 +46,6 @@ impl Files {
         let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;
         let mut found = Segments::open(env, &dir.pages(), options.page_segment_bytes, &known)?;
         let exemplars = ExemplarFile::find(env, &dir.exemplars(), known.exemplars)?;
-        let log_metrics = Arc::new(LogMetrics::default());
         let trimmed = catalogue.trimmed().max(known.trimmed);
         let log_options = LogOptions {
             sync: options.sync.into(),
@@ -55,7 +54,7 @@ impl Files {
             given: known.logged.max(known.log.previous()),
             ..LogOptions::default()
         };
-        let log = LocalLog::open(env, &dir.wal(), log_options, log_metrics.clone())?;
+        let log = LocalLog::open(env, &dir.wal(), log_options, Arc::default())?;
         let of_pages = std::mem::take(&mut found.damages);
         let has_all_pages = of_pages.is_empty();
         let of_exemplars = exemplars.damages(known.exemplars);
@@ -65,8 +64,8 @@ impl Files {
         }
         let manifest = Manifest {
             trimmed,
-            logged: log.durable_position().max(known.logged),
-            log: log.newest_segment(),
+            logged: log.positions().durable.max(known.logged),
+            log: log.positions().growing,
             catalogue: catalogue.place().unwrap_or(known.catalogue),
             exemplars: exemplars.place().unwrap_or(known.exemplars),
             segments: found.segments.entries(),
@@ -80,8 +79,7 @@ impl Files {
             found,
             has_all_pages,
             exemplars,
-            log,
-            log_metrics,
+            log: Box::new(log),
             manifest,
         })
     }

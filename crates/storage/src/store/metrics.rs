@@ -36,8 +36,8 @@ pub(super) struct StoreMetrics {
     /// Bytes of the series catalogue written, and attempts that failed.
     pub(super) catalogue_bytes: Counter,
     pub(super) catalogue_failures: Counter,
-    /// Blocks and pages that replay could not read.
-    pub(super) damaged_blocks: Counter,
+    /// Records and pages that replay could not read.
+    pub(super) damaged_records: Counter,
     /// Writes refused because sealing was behind.
     pub(super) backlog_refusals: Counter,
     /// Bytes of memory of chunks, index and tables.
@@ -50,7 +50,7 @@ pub(super) struct StoreMetrics {
 
 impl Collect for Store {
     fn collect(&self, sink: &mut dyn Sink) {
-        self.log_metrics.collect(sink);
+        self.log.metrics().collect(sink);
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let gauge = |n: usize| Value::Gauge(n as f64);
         let m = &self.metrics;
@@ -98,7 +98,7 @@ impl Collect for Store {
             (
                 "firn_storage_replay_damaged_blocks_total",
                 "Blocks of the log and pages that could not be read at start.",
-                counter(&m.damaged_blocks),
+                counter(&m.damaged_records),
             ),
         ];
         for (name, help, value) in table {

@@ -12,13 +12,13 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 /// When a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SyncMode {
-    /// After the sync of its block: survives power loss.
+    /// After the sync of its record: survives power loss.
     #[default]
     Always,
-    /// After the write of its block, a sync following soon: survives the end of the process, and
+    /// After the write of its record, a sync following soon: survives the end of the process, and
     /// power loss costs at most 200 ms under load, a second when idle.
     Interval,
-    /// After the write of its block: survives the end of the process.
+    /// After the write of its record: survives the end of the process.
     None,
 }
 
@@ -36,7 +36,7 @@ impl From<SyncMode> for log::SyncMode {
 pub const RETENTION_MS: i64 = 15 * 24 * 3_600_000;
 
 /// How far behind the newest sample of the store a sample may lie: half of Prometheus's two-hour
-/// block, as upstream without an out-of-order window.
+/// record, as upstream without an out-of-order window.
 pub const LATENESS_MAX_MS: i64 = 3_600_000;
 
 /// The window that a page covers: 128 scrapes at 15 s. Shorter ones make more pages and more bytes

@@ -1,13 +1,13 @@
 //! Bringing the store back: the catalogue, the pages, then the log behind them, on all compute
 //! threads.
 //!
-//! Blocks are parsed in parallel and samples applied in parallel by shard; reading the log and
-//! interning are one after the other each, beside the rest. Nothing depends on the order of blocks:
-//! a sample whose series is not known yet waits for the end, one that comes after a newer one is
-//! put into its place, and one that is there or in a page is skipped: of one series, pages hold all
-//! samples up to the newest that they hold. Where pages are damaged or missing only what a page is
-//! seen to hold is skipped, and the log is kept until everything else is sealed again.
-//! The index is built last, in order of birth.
+//! Records are parsed in parallel and samples applied in parallel by shard; reading the log and
+//! interning are one after the other each, beside the rest. Nothing depends on the order of
+//! records: a sample whose series is not known yet waits for the end, one that comes after a newer
+//! one is put into its place, and one that is there or in a page is skipped: of one series, pages
+//! hold all samples up to the newest that they hold. Where pages are damaged or missing only what a
+//! page is seen to hold is skipped, and the log is kept until everything else is sealed again. The
+//! index is built last, in order of birth.
 
 mod catalog;
 mod pages;
@@ -17,7 +17,7 @@ mod shard_rows;
 
 use super::upkeep::Upkeep;
 use super::{Store, lock};
-use crate::catalogue::read_payload;
+use crate::catalogue::payload;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
@@ -29,7 +29,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use catalog::{Catalog, TermLists};
 use firn_model::error::Error;
 use firn_model::exemplar::SeriesExemplars;
-use firn_model::log::{LogBlock, Position};
+use firn_model::log::{LogRecord, Position};
 use firn_model::sample::TimestampMs;
 use reading::Reading;
 use shard_rows::{Late, ShardRows};
@@ -65,7 +65,7 @@ struct Payload<'a> {
     series: Vec<Read>,
 }
 
-/// Whether a block has births, or something wrong with it.
+/// Whether a record has births, or something wrong with it.
 fn may_have_births(payload: &[u8]) -> bool {
     LogBlockReader::new(payload).map_or(true, |block| block.has_births())
 }
@@ -104,12 +104,12 @@ impl Store {
         let from = match is_whole {
             true => upkeep.trimmed().next(),
             // What the log was to forget next may be all there is of it.
-            false => self.log.first_position(),
+            false => self.log.positions().first,
         };
         let log_bytes = replay.load_log(from, kept, missing)?;
         replay.keep_slots_of_exemplars();
         replay.finish(&mut upkeep);
-        self.watermark.start_at(self.log.last_position());
+        self.watermark.start_at(self.log.positions().last);
         tracing::info!(
             series = self.index.series_count(),
             pages = page_count,
@@ -122,7 +122,7 @@ impl Store {
 
     /// Says that something was read that no version of the store wrote.
     fn report(&self, what: &str) {
-        self.metrics.damaged_blocks.inc();
+        self.metrics.damaged_records.inc();
         let dir = self.dir.root();
         let damage = Damage::of_file(DamageKind::Log, dir, what.to_owned());
         self.damages.report(damage);
@@ -173,17 +173,26 @@ impl Replay<'_> {
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
-        let read: Vec<Mutex<Vec<Payload<'_>>>> =
+        let unpacked: Vec<Mutex<Vec<payload::Payload<'_>>>> =
             payloads.iter().map(|_| Mutex::default()).collect();
-        self.store.env.compute.for_each(payloads.len(), &|i| {
-            match read_payload(&payloads[i]) {
-                Ok((header, records)) => {
-                    self.next_slot
-                        .fetch_max(header.next_slot, Ordering::Relaxed);
-                    lock(&read[i]).push(self.read_series(records));
-                }
-                Err(e) => self.store.report(&e.to_string()),
-            };
+        self.store
+            .env
+            .compute
+            .for_each(
+                payloads.len(),
+                &|i| match payload::Payload::read(&payloads[i]) {
+                    Ok(payload) => lock(&unpacked[i]).push(payload),
+                    Err(e) => self.store.report(&e.to_string()),
+                },
+            );
+        let unpacked = all_of(&unpacked);
+        let read: Vec<Mutex<Vec<Payload<'_>>>> =
+            unpacked.iter().map(|_| Mutex::default()).collect();
+        self.store.env.compute.for_each(unpacked.len(), &|i| {
+            let payload = &unpacked[i];
+            self.next_slot
+                .fetch_max(payload.header.next_slot, Ordering::Relaxed);
+            lock(&read[i]).push(self.read_series(payload.records()));
         });
         let read = all_of(&read);
         self.register_all(&read);
@@ -191,14 +200,14 @@ impl Replay<'_> {
     }
 
     /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
-    /// one group of blocks is applied, the next one is read: reading is one after the other.
+    /// one group of records is applied, the next one is read: reading is one after the other.
     fn load_log(
         &self,
         from: Position,
         kept: Position,
         missing: Option<Damage>,
     ) -> Result<usize, Error> {
-        let reading = Mutex::new((Reading::new(self.store.log.tail_from(from)), Ok(Vec::new())));
+        let reading = Mutex::new((Reading::new(self.store.log.tail(from)), Ok(Vec::new())));
         let orphans = Mutex::new(ShardRows::default());
         let mut bytes = 0;
         let mut group = Vec::new();
@@ -225,7 +234,7 @@ impl Replay<'_> {
         Ok(bytes)
     }
 
-    /// The payloads of the next blocks; none at the end of the log.
+    /// The payloads of the next records; none at the end of the log.
     fn read_group(&self, reading: &mut Reading<'_>, kept: Position) -> Result<Vec<Vec<u8>>, Error> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         while bytes < GROUP_BYTES {
@@ -238,7 +247,7 @@ impl Replay<'_> {
                     bytes += block.payload.len();
                     group.push(block.payload);
                 }
-                Some(Err(e)) => reading.meet(&e, group.last()),
+                Some(Err(damage)) => reading.meet(damage, group.last()),
                 None => break,
             }
         }
@@ -246,8 +255,8 @@ impl Replay<'_> {
         Ok(group)
     }
 
-    /// Takes the exemplars of a block. One without an outline is reported with its births.
-    fn take_exemplars(&self, block: &LogBlock) {
+    /// Takes the exemplars of a record. One without an outline is reported with its births.
+    fn take_exemplars(&self, block: &LogRecord) {
         let Ok(reader) = LogBlockReader::new(&block.payload) else {
             return;
         };
@@ -281,7 +290,7 @@ impl Replay<'_> {
         Payload { records, series }
     }
 
-    /// Applies blocks that follow each other in the log.
+    /// Applies records that follow each other in the log.
     fn apply_group(&self, payloads: &[Vec<u8>], orphans: &mut ShardRows) {
         let compute = &self.store.env.compute;
         // A few parts for each thread, so that none waits long for the last one.
@@ -326,7 +335,7 @@ impl Replay<'_> {
     fn read_rows(&self, payloads: &[Vec<u8>], catalog: &Catalog) -> ShardRows {
         let mut rows = lock(&self.spare_rows).pop().unwrap_or_default();
         for payload in payloads {
-            // A block that does not even have an outline was reported when its births were read.
+            // A record that does not even have an outline was reported when its births were read.
             if let Ok(block) = LogBlockReader::new(payload)
                 && let Err(e) = rows.read(self.store, catalog, &block)
             {
@@ -353,7 +362,7 @@ impl Replay<'_> {
         });
     }
 
-    /// Samples whose series stood in a later block; those without any belong to removed series, or
+    /// Samples whose series stood in a later record; those without any belong to removed series, or
     /// to ones whose birth was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
         orphans.sort(self.store, &lock(&self.catalog));
@@ -410,7 +419,7 @@ impl Replay<'_> {
             0 => self.build_index(),
             _ => *lock(&oldest) = self.oldest_unsealed(),
         });
-        let start = self.store.log.first_position().previous();
+        let start = self.store.log.positions().first.previous();
         for (group, oldest) in std::mem::take(&mut *lock(&oldest)) {
             upkeep.coverage.restore_at(group, oldest, start);
         }

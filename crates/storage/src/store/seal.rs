@@ -124,7 +124,8 @@ impl Store {
         if now < upkeep.seal_not_before {
             return;
         }
-        let is_full = self.log.is_disk_full() && self.log.last_position() > upkeep.trimmed();
+        let is_full =
+            self.log.pressure().is_disk_full && self.log.positions().last > upkeep.trimmed();
         let is_crowded = self.backlog_bytes() > self.options.backlog_bytes_max / 2;
         if is_full || is_crowded {
             due = upkeep.coverage.all(newest);
@@ -156,7 +157,7 @@ impl Store {
 
     /// Bytes of log that wait to be sealed, to within a segment.
     fn backlog_bytes(&self) -> u64 {
-        u64::try_from(self.log_metrics.size_bytes.get()).unwrap_or(0)
+        self.log.pressure().bytes
     }
 
     /// Refuses a write while sealing is too far behind: without a bound log and head would grow
@@ -171,10 +172,10 @@ impl Store {
     }
 
     /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a
-    /// log that is longer than it should be does not. A log that takes no more blocks lends half of
-    /// its reserve, since sealing is what frees space.
+    /// log that is longer than it should be does not. A log that takes no more records lends half
+    /// of its reserve, since sealing is what frees space.
     fn reserve_bytes(&self, is_full: bool) -> u64 {
-        self.log.free_bytes_min() / if is_full { 2 } else { 1 }
+        self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
     /// Seals the groups, some with each sync.

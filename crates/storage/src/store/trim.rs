@@ -3,13 +3,13 @@
 
 use super::Store;
 use super::upkeep::Upkeep;
-use crate::catalogue::Header;
+use crate::catalogue::payload::Header;
 use crate::error::StorageError;
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use crate::trial::{self, Flaw};
 use firn_model::error::Error;
-use firn_model::log::{DurableLog, Position};
+use firn_model::log::Position;
 
 impl Store {
     /// Removes the segments of the log all of whose samples are sealed, once their births are in
@@ -19,7 +19,7 @@ impl Store {
         if trial::has(Flaw::TrimsTooFar) {
             covered = covered.next();
         }
-        if !self.log.may_trim(covered.next()) {
+        if covered.next() < self.log.positions().trims_from {
             return;
         }
         let trimmed = self
@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// Says durably that the log is covered up to `trimmed`, with the series that it may then
-    /// forget: those in the index, since the blocks up to there were applied long ago.
+    /// forget: those in the index, since the records up to there were applied long ago.
     pub(super) fn write_catalogue(
         &self,
         upkeep: &mut Upkeep,
@@ -116,8 +116,8 @@ impl Store {
         let before = &upkeep.manifest;
         Manifest {
             trimmed: upkeep.trimmed().max(before.trimmed),
-            logged: self.log.durable_position().max(before.logged),
-            log: self.log.newest_segment(),
+            logged: self.log.positions().durable.max(before.logged),
+            log: self.log.positions().growing,
             // What is damaged is named until it is written anew.
             catalogue: upkeep.catalogue.place().unwrap_or(before.catalogue),
             exemplars: upkeep.exemplars.place().unwrap_or(before.exemplars),

@@ -1,15 +1,16 @@
 //! Reads the two files of the series catalogue and the file of exemplars, and what they lack
 //! together.
 
-use super::blocks::{self, Named};
 use super::finding::{Finding, Part};
-use crate::block_file::FileKind;
-use crate::catalogue::{COPY, SERIES, read_payload};
+use super::frames::{self, Named};
+use crate::catalogue::payload::Payload;
+use crate::catalogue::{COPY, SERIES};
 use crate::codec::Malformed;
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::{EXEMPLARS, count_payload};
+use crate::file::append_only::FileKind;
 use crate::manifest::{Known, Manifest};
 use firn_model::env::Env;
 use firn_model::log::Position;
@@ -54,13 +55,13 @@ pub(crate) fn read_catalogue(
             };
             let mut slots = std::mem::take(&mut part.named);
             let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
-                let (header, mut records) = read_payload(payload)?;
-                records.read(|slot, _| slots.add(slot))?;
-                said.trimmed = said.trimmed.max(header.trimmed);
+                let payload = Payload::read(payload)?;
+                payload.records().read(|slot, _| slots.add(slot))?;
+                said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())
             };
-            let end = blocks::read(env, named, part, each)?;
+            let end = frames::read(env, named, part, each)?;
             part.named = slots;
             if *number == newest {
                 last = last.max(end.last);
@@ -102,7 +103,7 @@ fn durable_bytes(known: Known, number: Position) -> u64 {
 pub(crate) fn check_payload(kind: DamageKind, payload: &[u8]) -> Result<(), Malformed> {
     match kind {
         DamageKind::Exemplars => count_payload(payload).map(|_| ()),
-        _ => read_payload(payload)?.1.read(|_, _| ()),
+        _ => Payload::read(payload)?.records().read(|_, _| ()),
     }
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn read_exemplars(
             count += count_payload(payload)?;
             Ok(())
         };
-        blocks::read(env, named, part, each)?;
+        frames::read(env, named, part, each)?;
         part.report.exemplars += count;
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Reads one segment of the log: every block, every row of it.
+//! Reads one segment of the log: every record, every row of it.
 //!
-//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay
+//! What a damaged record held nobody knows. It came between its neighbours, so its samples lay
 //! between theirs, or nearly.
 
 use super::finding::{Finding, Part};
 use crate::codec::Malformed;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::file::header::HeaderState;
+use crate::file::survey::survey;
 use crate::log::SegmentInfo;
-use crate::log::file_header::HeaderState;
-use crate::log::recovery::survey;
 use crate::log::segment::{Reader, check_header};
 use crate::log_block::LogBlockReader;
 use firn_model::env::{Env, OpenMode};
@@ -32,10 +32,10 @@ pub(crate) type Wanted = BTreeMap<u32, Vec<(TimeRange, usize)>>;
 /// A segment while it is read.
 struct Reading<'a> {
     info: &'a SegmentInfo,
-    /// Blocks up to here are covered by pages.
+    /// Records up to here are covered by pages.
     trimmed: Position,
     part: Part,
-    /// The position and the times of the block before.
+    /// The position and the times of the record before.
     before: (Position, Option<TimeRange>),
     /// Damage behind it.
     open: Vec<Finding>,
@@ -129,7 +129,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Damage ends before the block at `position`, whose samples have these times.
+    /// Damage ends before the record at `position`, whose samples have these times.
     fn close(&mut self, position: Position, after: Option<TimeRange>) {
         let (last, before) = self.before;
         let range = [before, after].into_iter().flatten();
@@ -149,7 +149,7 @@ impl Reading<'_> {
     }
 }
 
-/// Reads all of a block, and adds its times to `range`.
+/// Reads all of a record, and adds its times to `range`.
 fn read_block(
     payload: &[u8],
     part: &mut Part,

@@ -2,11 +2,11 @@
 
 use super::finding::Part;
 use super::none_if_missing;
-use crate::block_file::FileKind;
 use crate::catalogue::{COPY, SERIES};
 use crate::data_dir::{self, DataDir};
 use crate::error::StorageError;
 use crate::exemplars::EXEMPLARS;
+use crate::file::append_only::FileKind;
 use crate::log::segment;
 use crate::sealed::segment::PAGES;
 use firn_model::env::Env;

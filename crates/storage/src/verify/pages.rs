@@ -1,21 +1,21 @@
-//! Reads one segment of pages: every block, every stripe, every column.
+//! Reads one segment of pages: every frame, every stripe, every column.
 //!
-//! Blocks are walked from the front, and each page is opened and decoded. In a stretch that is no
-//! block the pages are looked for by the directory at the end of the file, or by their first bytes:
+//! Frames are walked from the front, and each page is opened and decoded. In a stretch that is no
+//! frame the pages are looked for by the directory at the end of the file, or by their first bytes:
 //! a page has checksums of its own, so what of it is whole can still be told.
 
 use super::finding::{Finding, Lost, Part};
-use crate::block_file;
 use crate::chunk::Columns;
 use crate::codec::Malformed;
 use crate::codec::cursor::Cursor;
 use crate::damage::DamageKind;
 use crate::error::StorageError;
+use crate::file::append_only;
+use crate::file::frame::{FrameKind, PAYLOAD_BYTES_MAX};
+use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
+use crate::file::scan::{Found, Scanner};
+use crate::file::survey::survey;
 use crate::index::{Run, Runs};
-use crate::log::block::{BlockKind, PAYLOAD_BYTES_MAX};
-use crate::log::file_header::{FILE_HEADER_BYTES, HeaderState};
-use crate::log::recovery::survey;
-use crate::log::scan::{Found, Scanner};
 use crate::manifest::{SegmentEntry, SegmentState};
 use crate::page::{Page, Scratch};
 use crate::sealed::GROUP_SLOTS;
@@ -44,13 +44,13 @@ const RUNS_LISTED: usize = 8;
 
 /// A page and where it was found.
 pub(crate) struct FoundPage {
-    /// Its block, or what is left of it, begins here.
+    /// Its frame, or what is left of it, begins here.
     pub(crate) offset: u64,
     /// What stands before its columns, if that is known.
     pub(crate) meta: Option<PageMeta>,
     /// Its bytes.
     pub(crate) bytes: Arc<[u8]>,
-    /// Why its block is not sound, if it is not.
+    /// Why its frame is not sound, if it is not.
     pub(crate) trouble: Option<String>,
 }
 
@@ -103,22 +103,22 @@ pub(crate) fn open(
 impl Opened {
     /// Calls `each` with all that there is.
     pub(crate) fn pieces(&self, each: &mut dyn FnMut(Piece)) {
-        // Behind a sound directory stands what says where it is, which is no block.
+        // Behind a sound directory stands what says where it is, which is no frame.
         let trailer = self.directory.as_ref().map_or(0, |_| TRAILER_BYTES);
         let range = FILE_HEADER_BYTES..self.end - trailer;
         let mut scanner = Scanner::new(self.file.clone(), self.number, range);
         while let Some(found) = scanner.next() {
             match found {
-                Found::Block { offset, header } if header.kind == BlockKind::Page => {
+                Found::Frame { offset, header } if header.kind == FrameKind::Page => {
                     each(read_page(offset, scanner.payload(offset, &header)));
                 }
-                Found::Block { .. } => {}
+                Found::Frame { .. } => {}
                 Found::Damage(range) => self.pieces_of_damage(range, each),
             }
         }
     }
 
-    /// The pages that lie in bytes that are no block.
+    /// The pages that lie in bytes that are no frame.
     fn pieces_of_damage(&self, range: Range<u64>, each: &mut dyn FnMut(Piece)) {
         let what = format!("{} bytes are no block", range.end - range.start);
         let mut is_any = false;
@@ -151,7 +151,7 @@ impl Opened {
 
     /// Looks for pages by their first bytes.
     fn search(&self, range: Range<u64>, each: &mut dyn FnMut(u64, Arc<[u8]>)) {
-        // A block is no longer; what stands behind so much damage is looked for anew.
+        // A frame is no longer; what stands behind so much damage is looked for anew.
         let mut at = range.start;
         while at < range.end {
             let count = (range.end - at).min(PAYLOAD_BYTES_MAX as u64) as usize;
@@ -196,7 +196,7 @@ fn length_of(page: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes)).filter(|length| *length > 0)
 }
 
-/// The page of a sound block.
+/// The page of a sound frame.
 fn read_page(offset: u64, payload: &[u8]) -> Piece {
     let mut cursor = Cursor::new(payload);
     match PageMeta::decode(&mut cursor) {
@@ -300,7 +300,7 @@ pub(crate) fn read(
             return Ok(part);
         }
     };
-    let header = block_file::check_header(&*file, PAGES, number, &path)?;
+    let header = append_only::check_header(&*file, PAGES, number, &path)?;
     let opened = open(env, file.clone(), number, &path, known)?;
     part.count_file(opened.bytes);
     if header == HeaderState::Damaged && opened.bytes > 0 {

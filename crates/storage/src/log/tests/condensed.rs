@@ -40,17 +40,17 @@ fn payloads() -> impl Iterator<Item = Vec<u8>> {
 /// The values in the log; `None` for damage.
 fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
     let mut items = Vec::new();
-    log.tail(Position(0), &mut |item| {
-        items.push(item.ok().map(|block| {
+    let mut tail = log.tail(Position(0));
+    while let Some(item) = tail.next().unwrap() {
+        items.push(item.ok().map(|record| {
             let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-            let block = LogBlockReader::new(&block.payload).unwrap();
-            block
+            let record = LogBlockReader::new(&record.payload).unwrap();
+            record
                 .samples(|row| rows.push(row), &mut histograms)
                 .unwrap();
             rows.iter().map(|row| row.value).collect()
         }));
-    })
-    .unwrap();
+    }
     items
 }
 
@@ -157,9 +157,9 @@ fn condensed_log_read_from_its_middle_gives_the_rest() {
     let sim = world_of(&written());
     let log = open(&sim, unpadded()).unwrap();
     let mut positions = Vec::new();
-    log.tail(Position(2), &mut |item| {
+    let mut tail = log.tail(Position(2));
+    while let Some(item) = tail.next().unwrap() {
         positions.push(item.unwrap().position);
-    })
-    .unwrap();
+    }
     assert_eq!(positions, [2, 3, 4, 5].map(Position));
 }

@@ -1,4 +1,4 @@
-//! The way of a batch's exemplars into its log block, and from there to those that are kept.
+//! The way of a batch's exemplars into its log record, and from there to those that are kept.
 
 use super::scratch::{Scratch, UNKNOWN};
 use crate::exemplars::Exemplars;
@@ -17,14 +17,14 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Keeps them, now that the block at `position` is durable.
+    /// Keeps them, now that the record at `position` is durable.
     pub(super) fn keep(&self, position: Position) {
         self.kept.add(&self.exemplars, position);
     }
 }
 
 impl Store {
-    /// Puts the exemplars of `batch` that are to be kept into its block; what was applied of the
+    /// Puts the exemplars of `batch` that are to be kept into its record; what was applied of the
     /// batch is in `scratch`.
     #[inline]
     pub(super) fn admit_exemplars(

@@ -84,7 +84,7 @@ impl Replay<'_> {
         };
         store.newest.fetch_max(newest, Ordering::Relaxed);
         let needed = Needed {
-            log_first: store.log.first_position(),
+            log_first: store.log.positions().first,
             recent: newest.saturating_sub(store.options.lateness_max_ms),
             cutoff: newest.saturating_sub(store.options.retention_ms),
         };
@@ -135,8 +135,8 @@ impl Replay<'_> {
     /// Says to the coverage what the pages of a group say of the log. Unless they are trusted the
     /// log may hold what they do not, and is needed from its beginning.
     fn restore_coverage(&self, pages: &[Placed], trusts: bool, upkeep: &mut Upkeep) {
-        let log_last = self.store.log.last_position();
-        let start = self.store.log.first_position().previous();
+        let log_last = self.store.log.positions().last;
+        let start = self.store.log.positions().first.previous();
         for (meta, _) in pages {
             // A log that somebody emptied gives its positions again.
             let unsealed_after = match trusts {

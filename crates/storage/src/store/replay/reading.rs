@@ -1,26 +1,25 @@
 //! The log as replay reads it, and between which times its damage lies.
 //!
-//! What a damaged block held nobody knows. It came between its neighbours, so its samples lay
+//! What a damaged record held nobody knows. It came between its neighbours, so its samples lay
 //! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
-use crate::damage::{Damage, DamageKind, Damages};
-use crate::error::StorageError;
-use crate::log::Tail;
+use crate::damage::{Damage, Damages};
 use crate::log_block::LogBlockReader;
+use firn_model::log::{LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
 /// See the module.
 pub(super) struct Reading<'a> {
-    pub(super) tail: Tail<'a>,
-    /// The times of the block before.
+    pub(super) tail: Box<dyn Tail + 'a>,
+    /// The times of the record before.
     before: Option<TimeRange>,
-    /// Damage whose next sound block was not read yet.
+    /// Damage whose next sound record was not read yet.
     open: Vec<Damage>,
 }
 
 impl<'a> Reading<'a> {
     /// Begins to read `tail`.
-    pub(super) fn new(tail: Tail<'a>) -> Self {
+    pub(super) fn new(tail: Box<dyn Tail + 'a>) -> Self {
         Self {
             tail,
             before: None,
@@ -28,10 +27,10 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Damage was met behind `last`, or behind what was read before if there is no such block.
-    pub(super) fn meet(&mut self, error: &StorageError, last: Option<&Vec<u8>>) {
+    /// Damage was met behind `last`, or behind what was read before if there is no such record.
+    pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&Vec<u8>>) {
         self.remember(last);
-        self.add(Damage::met(DamageKind::Log, error));
+        self.add(Damage::of_log(damage));
     }
 
     /// There is damage behind what was read.
@@ -40,7 +39,7 @@ impl<'a> Reading<'a> {
         self.open.push(damage.within(range));
     }
 
-    /// A sound block was read: damage before it ends there.
+    /// A sound record was read: damage before it ends there.
     pub(super) fn go_on(&mut self, payload: &[u8], damages: &Damages) {
         if self.open.is_empty() {
             return;
@@ -56,7 +55,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The last block of those that were read.
+    /// The last record of those that were read.
     pub(super) fn remember(&mut self, last: Option<&Vec<u8>>) {
         let times = last.and_then(|payload| times_of(payload));
         self.before = times.or(self.before);
@@ -73,7 +72,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// From the oldest sample of a block to the newest.
+/// From the oldest sample of a record to the newest.
 fn times_of(payload: &[u8]) -> Option<TimeRange> {
     let block = LogBlockReader::new(payload).ok()?;
     let (mut range, mut histograms): (Option<TimeRange>, _) = (None, Vec::new());

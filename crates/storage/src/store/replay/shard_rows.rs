@@ -40,8 +40,8 @@ pub(super) struct ShardRows {
 }
 
 impl ShardRows {
-    /// Adds the samples of a block but for those that are sealed: to the shards of their series, or
-    /// to those whose series is not known.
+    /// Adds the samples of a record but for those that are sealed: to the shards of their series,
+    /// or to those whose series is not known.
     pub(super) fn read(
         &mut self,
         store: &Store,

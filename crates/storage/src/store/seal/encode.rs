@@ -2,13 +2,13 @@
 //!
 //! One page, as a rule. What would be too large for one goes in parts, split by series; the last
 //! part alone says that the group is covered. A series that cannot be decoded, and a part that no
-//! block can hold, are left out, and then no part says it.
+//! record can hold, are left out, and then no part says it.
 
 use super::{Cut, Sealed, Stance, Store, Stuck, Taken, TakenSeries};
 use crate::chunk::{Columns, TimesKnown};
 use crate::codec::Malformed;
+use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::index::{Run, Runs};
-use crate::log::block::PAYLOAD_BYTES_MAX;
 use crate::page::{self, Family, PageBuilder};
 use crate::sealed::meta::PageMeta;
 use crate::store::coverage::Due;
@@ -17,10 +17,10 @@ use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 /// Bytes after which a page ends and another part begins. The longest column that a page takes,
-/// four million buckets of ten bytes each, still fits the block behind it.
+/// four million buckets of ten bytes each, still fits the record behind it.
 const PART_BYTES: usize = 16 << 20;
 
-/// What stands before a page in its block, at most: 512 runs of slots and a few numbers.
+/// What stands before a page in its record, at most: 512 runs of slots and a few numbers.
 const META_BYTES_MAX: usize = 4 << 10;
 
 /// A page in the making.
@@ -58,7 +58,7 @@ impl Store {
             store: self,
             due,
             unsealed_after,
-            sealed_up_to: self.log.last_position(),
+            sealed_up_to: self.log.positions().last,
             cutoff: self.cutoff(),
             sealed: Sealed {
                 due,

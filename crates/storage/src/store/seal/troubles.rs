@@ -1,5 +1,5 @@
-//! Groups of which something cannot be sealed: a chunk that cannot be decoded, a page that no block
-//! can hold.
+//! Groups of which something cannot be sealed: a chunk that cannot be decoded, a page that no
+//! record can hold.
 //!
 //! Such a group costs itself: its other series are sealed, other groups go on, and it is tried
 //! again with growing pauses. What cannot be sealed stays in head and log, where queries find it

@@ -2,7 +2,7 @@
 //! check.
 //!
 //! Series come and go, are sealed, retire and leave the retention meanwhile. In the turns between
-//! the steps of a job another thread sends, looks, lets blocks become durable or not.
+//! the steps of a job another thread sends, looks, lets records become durable or not.
 //!
 //! After every restart, and now and then between: every sample that was promised is there once with
 //! its value, nothing is there that was never sent, and of every batch either all is there or
@@ -282,7 +282,7 @@ impl History {
         move || (0..rng.below(5)).for_each(|_| act())
     }
 
-    /// The background works while no block becomes durable.
+    /// The background works while no record becomes durable.
     fn run_background(&self) {
         match &self.deferred {
             Some(deferred) if self.options.sync == SyncMode::Always => {

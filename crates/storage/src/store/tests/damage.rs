@@ -1,20 +1,23 @@
-//! Damage at rest, of every kind to every kind of file: what is lost is what was hit, it is said, and
-//! nothing else changes.
+//! Damage at rest, of every kind to every kind of file: what is lost is what was hit, it is said,
+//! and nothing else changes.
 //!
 //! A random history is written, stopped in any way, and read by other code than the store's: which
 //! bytes of which file hold which sample. Then a file is changed, cut, emptied, taken away or made
-//! unreadable. After the start every sample is there with its value that has some place that was not
-//! hit; if any is missing a damage is listed, and a query over its time carries a warning. Then the
-//! store goes on, is closed and opened again, and nothing more is missing. What was only unreadable
-//! is all there once the disk delivers it again. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+//! unreadable. After the start every sample is there with its value that has some place that was
+//! not hit; if any is missing a damage is listed, and a query over its time carries a warning. Then
+//! the store goes on, is closed and opened again, and nothing more is missing. What was only
+//! unreadable is all there once the disk delivers it again. `FIRN_SEEDS=n` runs n seeds,
+//! `FIRN_SEED=s` one.
 
 use super::*;
 use crate::chunk::Columns;
 use crate::codec::cursor::Cursor;
+use crate::file::frame::FrameKind;
+use crate::file::header::FILE_HEADER_BYTES;
+use crate::file::scan::{Found, Scanner};
 use crate::index::SeriesCursor;
-use crate::log::block::BlockKind;
-use crate::log::file_header::FILE_HEADER_BYTES;
-use crate::log::scan::{Found, Scanner};
+use crate::log::LocalLog;
+use crate::log::segment::Reader;
 use crate::log_block::LogBlockReader;
 use crate::page::{Page, Scratch as PageScratch};
 use crate::sealed::meta::PageMeta;
@@ -96,7 +99,7 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
             store = open(sim, options.clone());
         }
     }
-    // The last blocks are vouched for.
+    // The last records are vouched for.
     store.tick();
     if rng.one_in(4) {
         store.close().unwrap();
@@ -136,7 +139,7 @@ fn places(sim: &Sim, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
     placed
 }
 
-fn blocks(sim: &Sim, path: &Path, kinds: &[BlockKind]) -> Vec<(Range<u64>, Vec<u8>, u64)> {
+fn blocks(sim: &Sim, path: &Path, kinds: &[FrameKind]) -> Vec<(Range<u64>, Vec<u8>, u64)> {
     let file = sim.env.disk.open(path, OpenMode::Read).unwrap();
     let digits = path.file_stem().unwrap().to_str().unwrap();
     let first = Position(digits.parse().unwrap());
@@ -144,11 +147,11 @@ fn blocks(sim: &Sim, path: &Path, kinds: &[BlockKind]) -> Vec<(Range<u64>, Vec<u
     let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..end);
     let mut blocks = Vec::new();
     while let Some(found) = scanner.next() {
-        if let Found::Block { offset, header } = found
+        if let Found::Frame { offset, header } = found
             && kinds.contains(&header.kind)
         {
             let payload = scanner.payload(offset, &header).to_vec();
-            let bytes = offset..offset + header.block_bytes();
+            let bytes = offset..offset + header.frame_bytes();
             blocks.push((bytes, payload, header.position.0));
         }
     }
@@ -157,7 +160,7 @@ fn blocks(sim: &Sim, path: &Path, kinds: &[BlockKind]) -> Vec<(Range<u64>, Vec<u
 
 fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
-    for (bytes, payload, _) in blocks(sim, path, &[BlockKind::Page]) {
+    for (bytes, payload, _) in blocks(sim, path, &[FrameKind::Page]) {
         let mut cursor = Cursor::new(&payload);
         let meta = PageMeta::decode(&mut cursor).unwrap();
         let page = Page::open(cursor.rest().into()).unwrap();
@@ -175,27 +178,28 @@ fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Pl
     placed
 }
 
-/// A block of the log takes along those behind it in its segment, which may be measured against it.
+/// A record of the log takes along those behind it in its segment, which may be measured against
+/// it.
 fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Placed> {
     let options = crate::log::LogOptions::default();
     let log = LocalLog::open(&sim.env, Path::new("/data/wal"), options, Arc::default()).unwrap();
     let mut rows: BTreeMap<u64, BTreeSet<Key>> = BTreeMap::new();
     let segments = log.segments().into_iter();
     for segment in segments.filter(|segment| segment.path == path) {
-        let each = &mut |block: Result<firn_model::log::LogBlock, Error>| {
-            let block = block.unwrap();
-            let keys = rows.entry(block.position.0).or_default();
-            let reader = LogBlockReader::new(&block.payload).unwrap();
+        let mut reader = Reader::open(&*sim.env.disk, segment).unwrap();
+        while let Some(record) = reader.next() {
+            let record = record.unwrap();
+            let keys = rows.entry(record.position.0).or_default();
+            let reader = LogBlockReader::new(&record.payload).unwrap();
             let row = |row: crate::log_block::Row| {
                 keys.insert((slots[&row.slot], row.time));
             };
             reader.samples(row, &mut Vec::new()).unwrap();
-        };
-        log.read_segment(&segment, each).unwrap();
+        }
     }
     drop(log);
     sim.disk.kill();
-    let blocks = blocks(sim, path, &[BlockKind::Log, BlockKind::Condensed]);
+    let blocks = blocks(sim, path, &[FrameKind::Log, FrameKind::Condensed]);
     let begins: Vec<u64> = blocks.iter().map(|(bytes, ..)| bytes.start).collect();
     let mut placed = Vec::new();
     for (bytes, _, position) in &blocks {

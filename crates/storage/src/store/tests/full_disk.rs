@@ -1,7 +1,7 @@
 //! A disk that is full, or nearly so.
 
 use super::*;
-use crate::log::LogHealth;
+use firn_model::log::LogHealth;
 
 const MIB: u64 = 1 << 20;
 const MINUTE: i64 = 60_000;

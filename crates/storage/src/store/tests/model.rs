@@ -83,7 +83,7 @@ impl World {
                 self.reopen();
             }
             1 => {
-                // Blocks that were not written yet are lost, and so are their batches.
+                // Records that were not written yet are lost, and so are their batches.
                 self.jobs.discard();
                 self.in_flight.clear();
                 self.store = None;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Lets the blocks under way become durable: their tickets resolve as the model says.
+    /// Lets the records under way become durable: their tickets resolve as the model says.
     fn settle(&mut self) {
         self.jobs.run();
         for (ticket, expected) in self.in_flight.drain(..) {

@@ -1,11 +1,11 @@
-//! Walks the blocks of a file whose bytes are not to be trusted.
+//! Walks the frames of a file whose bytes are not to be trusted.
 //!
-//! A [`Scanner`] yields sound blocks and, between them, stretches of damage; behind a damaged
+//! A [`Scanner`] yields sound frames and, between them, stretches of damage; behind a damaged
 //! header it looks at every offset for the next sound one. Sectors that the disk cannot read count
-//! as damage too. Memory is one window or the largest block, and never more than the file holds.
+//! as damage too. Memory is one window or the largest frame, and never more than the file holds.
 //! What damage means (torn tail or loss) is for the caller to say.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, Place, decode_header};
+use super::frame::{FRAME_HEADER_BYTES, FrameHeader, Place, decode_header};
 use firn_model::env::File;
 use firn_model::log::Position;
 use std::ops::Range;
@@ -20,14 +20,14 @@ const SECTOR_BYTES: usize = 4096;
 /// One step of a [`Scanner`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A sound block.
-    Block {
+    /// A sound frame.
+    Frame {
         /// Where its header begins.
         offset: u64,
         /// The header.
-        header: BlockHeader,
+        header: FrameHeader,
     },
-    /// Bytes that are no block.
+    /// Bytes that are no frame.
     Damage(Range<u64>),
 }
 
@@ -62,7 +62,7 @@ impl Scanner {
         self.unreadable
     }
 
-    /// The next block or stretch of damage; `None` at the end.
+    /// The next frame or stretch of damage; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Found> {
         let start = self.at;
         if start >= self.end {
@@ -72,14 +72,14 @@ impl Scanner {
             self.at = self.resynchronise(start + 1);
             return Some(Found::Damage(start..self.at));
         };
-        let block_end = start + header.block_bytes();
+        let block_end = start + header.frame_bytes();
         if block_end > self.end {
             self.at = self.end;
             return Some(Found::Damage(start..self.end));
         }
         self.at = block_end;
         if crc32c::crc32c(self.payload(start, &header)) == header.payload_crc {
-            Some(Found::Block {
+            Some(Found::Frame {
                 offset: start,
                 header,
             })
@@ -88,10 +88,10 @@ impl Scanner {
         }
     }
 
-    /// The payload of a block that this scanner found.
-    pub(crate) fn payload(&mut self, offset: u64, header: &BlockHeader) -> &[u8] {
+    /// The payload of a frame that this scanner found.
+    pub(crate) fn payload(&mut self, offset: u64, header: &FrameHeader) -> &[u8] {
         self.view(
-            offset + BLOCK_HEADER_BYTES as u64,
+            offset + FRAME_HEADER_BYTES as u64,
             header.payload_bytes as usize,
         )
     }
@@ -103,12 +103,12 @@ impl Scanner {
             .unwrap_or(self.end)
     }
 
-    fn header_at(&mut self, offset: u64) -> Option<BlockHeader> {
-        if self.end - offset < BLOCK_HEADER_BYTES as u64 {
+    fn header_at(&mut self, offset: u64) -> Option<FrameHeader> {
+        if self.end - offset < FRAME_HEADER_BYTES as u64 {
             return None;
         }
         let first = self.first;
-        let bytes = self.view(offset, BLOCK_HEADER_BYTES);
+        let bytes = self.view(offset, FRAME_HEADER_BYTES);
         decode_header(Place { first, offset }, bytes.try_into().ok()?)
     }
 

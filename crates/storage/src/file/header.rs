@@ -1,13 +1,13 @@
-//! The first 24 bytes of a file of blocks: magic, format version, first position, checksum.
+//! The first 24 bytes of a file of frames: magic, format version, first position, checksum.
 //!
-//! The file name says the same position, so a damaged header costs nothing: blocks are checked
+//! The file name says the same position, so a damaged header costs nothing: frames are checked
 //! against the name. The header exists to tell a newer format from damage.
 
 use crate::error::StorageError;
 use firn_model::log::Position;
 use std::path::Path;
 
-/// Bytes before the first block.
+/// Bytes before the first frame.
 pub(crate) const FILE_HEADER_BYTES: u64 = 24;
 
 /// What kind of file it is.

@@ -1,18 +1,18 @@
-//! Append-only files of checksummed blocks: what page segments and the series catalogue are.
+//! Append-only files of checksummed frames: what page segments and the series catalogue are.
 //!
-//! The blocks are those of the log, numbered on from the number in the file's name, and each says
+//! The frames are those of the log, numbered on from the number in the file's name, and each says
 //! how many before it were not known to be durable. So what is found after a stop of any kind is
 //! judged as the log judges its newest segment: damage to what was durable is reported and kept,
-//! and the torn tail of a group that nobody relied on is cut off. Each sync is followed by a block
-//! that says that all before it is durable. Invariants: after [`BlockFile::recover`] or
-//! [`BlockFile::sync`] returned, every block in the file is durable. A file whose write or sync
-//! failed is not written again, and one that the disk does not deliver whole is left exactly as it
-//! is.
+//! and the torn tail of a group that nobody relied on is cut off. Each sync is followed by a frame
+//! that says that all before it is durable. Invariants: after [`AppendOnlyFile::recover`] or
+//! [`AppendOnlyFile::sync`] returned, every frame in the file is durable. A file whose write or
+//! sync failed is not written again, and one that the disk does not deliver whole is left exactly
+//! as it is.
 
+use super::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
+use super::header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
+use super::survey::{make_durable, survey};
 use crate::error::StorageError;
-use crate::log::block::{self, BLOCK_HEADER_BYTES, BlockKind, PAYLOAD_BYTES_MAX, Place};
-use crate::log::file_header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
-use crate::log::recovery::{make_durable, survey};
 use crate::manifest::Known;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
@@ -27,8 +27,8 @@ pub(crate) struct FileKind {
     pub(crate) magic: Magic,
     /// Behind the number in its name.
     pub(crate) suffix: &'static str,
-    /// What its blocks hold.
-    pub(crate) block: BlockKind,
+    /// What its frames hold.
+    pub(crate) frame: FrameKind,
 }
 
 impl FileKind {
@@ -56,7 +56,7 @@ impl FileKind {
 /// What [`FileKind::open_newest`] found.
 pub(crate) struct Newest {
     /// The newest file, if there is one.
-    pub(crate) file: Option<BlockFile>,
+    pub(crate) file: Option<AppendOnlyFile>,
     /// The number of the next one.
     pub(crate) next: Position,
 }
@@ -96,7 +96,7 @@ impl FileKind {
                 Some(_) => {}
                 None => {
                     let durable_bytes = if number == known.0 { known.1 } else { 0 };
-                    newest.file = BlockFile::recover(env, path, *self, number, durable_bytes)?;
+                    newest.file = AppendOnlyFile::recover(env, path, *self, number, durable_bytes)?;
                 }
             }
         }
@@ -112,12 +112,12 @@ impl FileKind {
         env: &Env,
         dir: &Path,
         number: Position,
-    ) -> Result<BlockFile, StorageError> {
+    ) -> Result<AppendOnlyFile, StorageError> {
         let mut path = self.path(dir, number).into_os_string();
         path.push(TEMPORARY_SUFFIX);
         let path = PathBuf::from(path);
         remove(env, &path)?;
-        BlockFile::create(env, path, *self, number)
+        AppendOnlyFile::create(env, path, *self, number)
     }
 
     /// Puts `fresh`, which is synced, into its place in `dir`. After an error nobody knows which of
@@ -126,7 +126,7 @@ impl FileKind {
         &self,
         env: &Env,
         dir: &Path,
-        fresh: &mut BlockFile,
+        fresh: &mut AppendOnlyFile,
     ) -> Result<(), StorageError> {
         fresh.rename(env, self.path(dir, fresh.first()))
     }
@@ -168,10 +168,10 @@ fn sync_dir_of(env: &Env, path: &Path) -> Result<(), StorageError> {
 }
 
 /// See the module.
-pub(crate) struct BlockFile {
+pub(crate) struct AppendOnlyFile {
     path: PathBuf,
     file: Arc<dyn File>,
-    kind: BlockKind,
+    kind: FrameKind,
     first: Position,
     last: Position,
     durable: Position,
@@ -181,13 +181,13 @@ pub(crate) struct BlockFile {
     /// CRC-32C of the file, if all of it was written here.
     crc: Option<u32>,
     buffer: Vec<u8>,
-    /// What of it is no block although it was durable, in bytes.
+    /// What of it is no frame although it was durable, in bytes.
     damaged_bytes: u64,
     /// The disk does not deliver all of it: nothing may be written to it.
     is_unreadable: bool,
 }
 
-impl BlockFile {
+impl AppendOnlyFile {
     /// Creates the file; its header and its name are durable on return.
     pub(crate) fn create(
         env: &Env,
@@ -199,7 +199,7 @@ impl BlockFile {
             .disk
             .open(&path, OpenMode::CreateNew)
             .map_err(StorageError::io("create file", &path))?;
-        let header = file_header::encode(&kind.magic, first);
+        let header = header::encode(&kind.magic, first);
         file.write_all_at(0, &header)
             .map_err(StorageError::io("write file", &path))?;
         file.sync_data()
@@ -208,7 +208,7 @@ impl BlockFile {
         Ok(Self {
             path,
             file,
-            kind: kind.block,
+            kind: kind.frame,
             first,
             last: first.previous(),
             durable: first.previous(),
@@ -242,7 +242,7 @@ impl BlockFile {
         let recovered = |offset| Self {
             path: path.clone(),
             file: file.clone(),
-            kind: kind.block,
+            kind: kind.frame,
             first,
             last: survey.last,
             durable: survey.last,
@@ -263,7 +263,7 @@ impl BlockFile {
             return Ok(None);
         }
         if header != HeaderState::Sound {
-            file.write_all_at(0, &file_header::encode(&kind.magic, first))
+            file.write_all_at(0, &header::encode(&kind.magic, first))
                 .map_err(StorageError::io("write file", &path))?;
         }
         if survey.end < bytes {
@@ -275,7 +275,7 @@ impl BlockFile {
         Ok(Some(recovered(survey.end)))
     }
 
-    /// Whether every block that was durable is there and can be read.
+    /// Whether every frame that was durable is there and can be read.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_unreadable && self.damaged_bytes == 0
     }
@@ -308,7 +308,7 @@ impl BlockFile {
         self.first
     }
 
-    /// The number of the last block; the one before the first if there is none.
+    /// The number of the last frame; the one before the first if there is none.
     pub(crate) fn last(&self) -> Position {
         self.last
     }
@@ -318,15 +318,15 @@ impl BlockFile {
         self.offset
     }
 
-    /// Writes a block; returns where its payload begins.
+    /// Writes a frame; returns where its payload begins.
     pub(crate) fn append(&mut self, payload: &[u8]) -> Result<u64, StorageError> {
         self.append_kind(self.kind, payload)
     }
 
-    /// Writes a block of another kind; returns where its payload begins.
+    /// Writes a frame of another kind; returns where its payload begins.
     pub(crate) fn append_kind(
         &mut self,
-        kind: BlockKind,
+        kind: FrameKind,
         payload: &[u8],
     ) -> Result<u64, StorageError> {
         if payload.len() > PAYLOAD_BYTES_MAX {
@@ -342,15 +342,15 @@ impl BlockFile {
         let unsynced = u32::try_from(self.last.0 - self.durable.0).unwrap_or(u32::MAX);
         let number = self.last.next();
         self.buffer.clear();
-        block::encode(place, number, unsynced, kind, payload, &mut self.buffer);
+        frame::encode(place, number, unsynced, kind, payload, &mut self.buffer);
         let bytes = std::mem::take(&mut self.buffer);
         self.append_raw(&bytes)?;
         self.buffer = bytes;
         self.last = number;
-        Ok(place.offset + BLOCK_HEADER_BYTES as u64)
+        Ok(place.offset + FRAME_HEADER_BYTES as u64)
     }
 
-    /// Writes bytes that are no block.
+    /// Writes bytes that are no frame.
     pub(crate) fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.file
             .write_all_at(self.offset, bytes)
@@ -392,8 +392,8 @@ impl BlockFile {
             offset: self.offset,
         };
         self.buffer.clear();
-        let (position, kind) = (self.last.next(), BlockKind::Padding);
-        block::encode(place, position, 0, kind, &[], &mut self.buffer);
+        let (position, kind) = (self.last.next(), FrameKind::Padding);
+        frame::encode(place, position, 0, kind, &[], &mut self.buffer);
         let bytes = std::mem::take(&mut self.buffer);
         self.append_raw(&bytes)?;
         self.buffer = bytes;
@@ -422,5 +422,5 @@ pub(crate) fn check_header(
     let Ok(read) = file.read_at(0, &mut bytes) else {
         return Ok(HeaderState::Unreadable);
     };
-    file_header::check(&bytes[..read], &kind.magic, first, path)
+    header::check(&bytes[..read], &kind.magic, first, path)
 }

@@ -1,19 +1,19 @@
 //! Reads the series catalogue, its copy and the file of exemplars as they lie there.
 
 use super::finding::{Finding, Part};
-use crate::block_file::{self, FileKind};
 use crate::codec::Malformed;
 use crate::damage::DamageKind;
 use crate::error::StorageError;
-use crate::log::file_header::{FILE_HEADER_BYTES, HeaderState};
-use crate::log::recovery::survey;
-use crate::log::scan::{Found, Scanner};
+use crate::file::append_only::{self, FileKind};
+use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
+use crate::file::scan::{Found, Scanner};
+use crate::file::survey::survey;
 use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
 use std::path::Path;
 
 /// Receives the payload at a position.
-pub(crate) type EachBlock<'a> = dyn FnMut(Position, &[u8]) -> Result<(), Malformed> + 'a;
+pub(crate) type EachFrame<'a> = dyn FnMut(Position, &[u8]) -> Result<(), Malformed> + 'a;
 
 /// Which file, and what is known of it.
 #[derive(Clone, Copy)]
@@ -31,18 +31,18 @@ pub(crate) struct Named<'a> {
 /// How far a file goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct End {
-    /// The last position that was given in it, whatever is left of its block.
+    /// The last position that was given in it, whatever is left of its frame.
     pub(crate) last: Position,
-    /// Blocks behind that may be gone.
+    /// Frames behind that may be gone.
     pub(crate) is_open: bool,
 }
 
-/// Reads all blocks of a file and gives their payloads to `each`. A torn tail is remarked upon.
+/// Reads all frames of a file and gives their payloads to `each`. A torn tail is remarked upon.
 pub(crate) fn read(
     env: &Env,
     named: Named<'_>,
     part: &mut Part,
-    each: &mut EachBlock<'_>,
+    each: &mut EachFrame<'_>,
 ) -> Result<End, StorageError> {
     let (kind, damage_kind) = named.kind;
     let finding = |offset, what: String| Finding::new(damage_kind, named.path, offset, what);
@@ -58,7 +58,7 @@ pub(crate) fn read(
         }
     };
     part.count_file(bytes);
-    let header = block_file::check_header(&*file, kind, named.number, named.path)?;
+    let header = append_only::check_header(&*file, kind, named.number, named.path)?;
     let survey = survey(file.clone(), named.number, bytes, named.durable_bytes);
     if survey.unreadable || header == HeaderState::Unreadable {
         part.find(finding(None, "the disk does not deliver all of it".to_owned()).unreadable());
@@ -91,13 +91,13 @@ pub(crate) fn read(
                 let what = format!("{} bytes are no block", range.end - range.start);
                 part.find(finding(Some(range.start), what));
             }
-            Found::Block { offset, header } if header.kind == kind.block => {
+            Found::Frame { offset, header } if header.kind == kind.frame => {
                 let position = header.position;
                 if let Err(e) = each(position, scanner.payload(offset, &header)) {
                     part.find(finding(Some(offset), e.to_string()));
                 }
             }
-            Found::Block { .. } => {}
+            Found::Frame { .. } => {}
         }
     }
     Ok(End {

@@ -1,0 +1,183 @@
+//! What one frame of the catalogue holds: a header and series, deflated.
+//!
+//! ```text
+//! version 2 = 2 u8 | trimmed varint | next ref varint | bytes varint | deflate(series*)
+//! version 1 = 1 u8 | trimmed varint | next ref varint | series*          (read, not written)
+//! ```
+//!
+//! Series of one target have nearly the same labels, so deflated they take a twelfth. Invariant: a
+//! payload is unpacked into no more memory than deflate can make of its length.
+
+use crate::codec::cursor::Cursor;
+use crate::codec::{Malformed, push_uvarint};
+use crate::log_block::SeriesRecords;
+use firn_model::log::Position;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use std::borrow::Cow;
+
+const VERSION: u8 = 2;
+const VERSION_PLAIN: u8 = 1;
+
+/// Deflate makes at most so many bytes of one: 258 of two bits, and some.
+const RATIO_MAX: usize = 1_040;
+
+/// What a payload says beside its series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The log is covered by catalogue and pages up to here.
+    pub(crate) trimmed: Position,
+    /// Slots below were given.
+    pub(crate) next_slot: u32,
+}
+
+/// A payload, unpacked.
+#[derive(Debug)]
+pub(crate) struct Payload<'a> {
+    pub(crate) header: Header,
+    series: Cow<'a, [u8]>,
+}
+
+impl<'a> Payload<'a> {
+    /// Unpacks a payload.
+    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let version = cursor.byte()?;
+        let header = read_header(&mut cursor)?;
+        let series = match version {
+            VERSION_PLAIN => Cow::Borrowed(cursor.rest()),
+            VERSION => {
+                let bytes = usize::try_from(cursor.uvarint()?);
+                let bytes = bytes.map_err(|_| Malformed("catalogue payload too long"))?;
+                Cow::Owned(inflate(cursor.rest(), bytes)?)
+            }
+            _ => return Err(Malformed("catalogue payload of an unknown version")),
+        };
+        Ok(Self { header, series })
+    }
+
+    /// Its series.
+    pub(crate) fn records(&self) -> SeriesRecords<'_> {
+        SeriesRecords::new(&self.series, None)
+    }
+}
+
+/// Reads the header of a payload alone.
+pub(crate) fn header_of(payload: &[u8]) -> Result<Header, Malformed> {
+    let mut cursor = Cursor::new(payload);
+    match cursor.byte()? {
+        VERSION | VERSION_PLAIN => read_header(&mut cursor),
+        _ => Err(Malformed("catalogue payload of an unknown version")),
+    }
+}
+
+fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
+    let trimmed = Position(cursor.uvarint()?);
+    let next_slot = u32::try_from(cursor.uvarint()?);
+    Ok(Header {
+        trimmed,
+        next_slot: next_slot.map_err(|_| Malformed("slot out of range"))?,
+    })
+}
+
+/// Makes a payload of series as [`SeriesRecords`] reads them.
+pub(crate) fn write(header: Header, series: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(series.len() / 4 + 64);
+    payload.push(VERSION);
+    push_uvarint(&mut payload, header.trimmed.0);
+    push_uvarint(&mut payload, u64::from(header.next_slot));
+    push_uvarint(&mut payload, series.len() as u64);
+    deflate(series, &mut payload);
+    payload
+}
+
+fn deflate(mut input: &[u8], out: &mut Vec<u8>) {
+    // The fastest level: the others gain a tenth.
+    let mut deflater = Compress::new(Compression::fast(), false);
+    loop {
+        out.reserve(input.len() / 4 + 64);
+        let before = deflater.total_in();
+        let status = deflater
+            .compress_vec(input, out, FlushCompress::Finish)
+            .expect("a state that only this function changes");
+        input = &input[(deflater.total_in() - before) as usize..];
+        if status == Status::StreamEnd {
+            return;
+        }
+    }
+}
+
+/// The `bytes` bytes that `input` was made of.
+fn inflate(input: &[u8], bytes: usize) -> Result<Vec<u8>, Malformed> {
+    const DAMAGED: Malformed = Malformed("catalogue payload is not what deflate makes");
+    if bytes > input.len().saturating_mul(RATIO_MAX) {
+        return Err(DAMAGED);
+    }
+    let mut out = Vec::with_capacity(bytes);
+    let mut inflater = Decompress::new(false);
+    let status = inflater.decompress_vec(input, &mut out, FlushDecompress::Finish);
+    let is_whole = matches!(status, Ok(Status::StreamEnd))
+        && out.len() == bytes
+        && inflater.total_in() == input.len() as u64;
+    match is_whole {
+        true => Ok(out),
+        false => Err(DAMAGED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    const HEADER: Header = Header {
+        trimmed: Position(300),
+        next_slot: 70_000,
+    };
+
+    #[track_caller]
+    fn check(series: &[u8]) {
+        let payload = write(HEADER, series);
+        let read = Payload::read(&payload).unwrap();
+        assert_eq!((read.header, &*read.series), (HEADER, series));
+        assert_eq!(header_of(&payload), Ok(HEADER));
+    }
+
+    #[test]
+    fn payload_of_any_series_reads_as_written() {
+        let rng = SimRng::new(1);
+        check(b"");
+        check(&[7; 100_000]);
+        for _ in 0..200 {
+            let letters = 1 + rng.below(255);
+            let bytes: Vec<u8> = (0..rng.below(5_000))
+                .map(|_| rng.below(letters) as u8)
+                .collect();
+            check(&bytes);
+        }
+    }
+
+    #[test]
+    fn payload_of_the_version_before_reads_as_written() {
+        let payload = [1, 5, 9, b'a', b'b'];
+        let read = Payload::read(&payload).unwrap();
+        assert_eq!(read.header.trimmed, Position(5));
+        assert_eq!((read.header.next_slot, &*read.series), (9, &b"ab"[..]));
+    }
+
+    #[test]
+    fn payload_with_any_byte_changed_is_refused_or_of_the_same_length() {
+        let series: Vec<u8> = (0..2_000u32).map(|i| (i % 7 * i % 11) as u8).collect();
+        let payload = write(HEADER, &series);
+        for at in 0..payload.len() {
+            for bit in 0..8 {
+                let mut changed = payload.clone();
+                changed[at] ^= 1 << bit;
+                // The frame's checksum finds what deflate does not.
+                if let Ok(read) = Payload::read(&changed) {
+                    assert!(read.series.len() <= payload.len() * RATIO_MAX);
+                }
+            }
+            assert!(Payload::read(&payload[..at]).is_err() || at < 2, "{at}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The engine's face: [`LocalLog`] opens the folder, takes records and answers about itself.
+
+use super::commit::Commit;
+use super::queue::{Queued, Shared, State};
+use super::segment::{self, Reader, SegmentInfo};
+use super::segment_list::SegmentList;
+use super::stall::{Fault, Stall};
+use super::tail::SegmentTail;
+use super::writer::Writer;
+use super::{LogMetrics, LogOptions, lock, recovery};
+use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
+use crate::manifest::Manifest;
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::log::{
+    DurableLog, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
+};
+use firn_model::metrics::Collect;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between two looks at the free space at most: another program that writes 500 MB/s takes less
+/// meanwhile than [`LogOptions::free_bytes_min`].
+const LOOK_EACH: Duration = Duration::from_millis(250);
+
+/// Bytes taken between two looks at most.
+const LOOK_BYTES: usize = 8 << 20;
+
+/// Of a segment that the disk does not deliver and the log has no more use for.
+const UNREADABLE_EXTENSION: &str = "unreadable";
+
+/// See the module.
+pub struct LocalLog(pub(super) Arc<Shared>);
+
+impl LocalLog {
+    /// Opens the log in `dir`, which exists. Cuts off a torn tail; what is damaged is kept and
+    /// reported when it is read.
+    pub fn open(
+        env: &Env,
+        dir: &Path,
+        options: LogOptions,
+        metrics: Arc<LogMetrics>,
+    ) -> Result<Self, StorageError> {
+        let segments = Arc::new(SegmentList::new(metrics.clone()));
+        let start = recovery::recover(env, dir, &options, &segments)?;
+        let (next, found_newest) = (start.last.next(), start.found_newest);
+        let writer = Writer::new(env, dir, &options, segments.clone(), metrics.clone(), start);
+        let log = Self(Arc::new(Shared {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            options,
+            segments,
+            metrics,
+            found_newest,
+            state: Mutex::new(State {
+                queue: Vec::new(),
+                queued_bytes: 0,
+                next,
+                durable: next.previous(),
+                writer: Some(Box::new(writer)),
+                waiting: 0,
+                poisoned: None,
+                stalled: None,
+                closed: false,
+                looked_at: Duration::ZERO,
+                bytes_since: LOOK_BYTES,
+                disk_full: false,
+            }),
+            changed: Condvar::new(),
+        }));
+        log.remove_before(options.start_after.next())?;
+        Ok(log)
+    }
+
+    /// What of `known` behind `trimmed` is in no segment, but for what lies between segments, which
+    /// reading finds.
+    pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
+        if known.log > trimmed && self.0.found_newest < known.log {
+            let path = self.0.dir.join(segment::file_name(known.log));
+            let what = "the newest segment is missing or empty".to_owned();
+            return Some(Damage::of_file(DamageKind::Log, &path, what));
+        }
+        let first = self.0.segments.first();
+        let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
+        (from <= to).then(|| {
+            let what = format!("records {} to {} are missing", from.0, to.0);
+            // Nobody knows of when: what stands before them is forgotten.
+            Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
+        })
+    }
+
+    /// The job that writes what waits, if it is time to, or `at_once`.
+    fn next_attempt(&self, at_once: bool) -> Option<Commit> {
+        let now = self.0.env.clock.monotonic();
+        let mut state = lock(&self.0.state);
+        let stall = state.stalled.as_ref()?;
+        if !at_once && !stall.is_due(now) {
+            return None;
+        }
+        let writer = state.writer.take()?;
+        Some(Commit::new(self.0.clone(), writer))
+    }
+
+    /// See [`Writer::vouch`]; not while anything is written or waits.
+    fn vouch(&self) {
+        let mut state = lock(&self.0.state);
+        if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
+            return;
+        }
+        let Some(writer) = state.writer.take() else {
+            return;
+        };
+        drop(state);
+        let mut commit = Commit::new(self.0.clone(), writer);
+        if let Err(e) = commit.writer_mut().vouch() {
+            // The next record says it too, and meets what is wrong with the disk.
+            let _ = commit.writer_mut().step_back(&e);
+        }
+        self.0.give_back(commit);
+    }
+
+    /// The segments as they are now, oldest first.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.0.segments.all(&self.0.dir)
+    }
+
+    pub(super) fn open_segment(&self, segment: SegmentInfo) -> Result<Reader, StorageError> {
+        Reader::open(&*self.0.env.disk, segment)
+    }
+
+    pub(super) fn next_record(
+        &self,
+        reader: &mut Reader,
+    ) -> Option<Result<LogRecord, StorageError>> {
+        let item = reader.next();
+        if reader.is_unreadable() {
+            self.0.segments.note_unreadable(reader.first());
+        }
+        let item = item?;
+        if item.is_err() {
+            self.0.metrics.damages.inc();
+        }
+        Some(item)
+    }
+
+    /// Syncs what was written, unless the log cannot write.
+    fn sync_written(&self) -> Result<(), StorageError> {
+        let mut state = lock(&self.0.state);
+        let writer = loop {
+            match state.writer.take() {
+                Some(writer) => break writer,
+                None => state = self.wait(state),
+            }
+        };
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let refusal = state.poison().or(stalled);
+        drop(state);
+        let mut commit = Commit::new(self.0.clone(), writer);
+        let outcome = match refusal {
+            Some(refusal) => Err(refusal),
+            None => commit.writer_mut().sync().inspect_err(|e| {
+                // Only a log that acknowledges before it syncs has anything to sync here.
+                self.0.fail(e, Vec::new());
+            }),
+        };
+        self.0.give_back(commit);
+        outcome
+    }
+
+    /// Refuses while the disk is nearly full. A disk that cannot say is taken to have space.
+    fn look_at_free_space(&self) -> Result<(), StorageError> {
+        let required = self.0.options.free_bytes_min;
+        let free = self.0.env.disk.free_bytes(&self.0.dir).unwrap_or(u64::MAX);
+        let full = free < required;
+        let mut state = lock(&self.0.state);
+        let was_full = std::mem::replace(&mut state.disk_full, full);
+        (state.looked_at, state.bytes_since) = (self.0.env.clock.monotonic(), 0);
+        let is_shown = full
+            || state
+                .stalled
+                .as_ref()
+                .is_some_and(|s| s.fault == Fault::NoRoom);
+        self.0.metrics.disk_full.set(i64::from(is_shown));
+        drop(state);
+        match (was_full, full) {
+            (false, true) => tracing::warn!(
+                free,
+                required,
+                "disk nearly full: writes are refused and go on by themselves once it has room"
+            ),
+            (true, false) => tracing::info!(free, "disk has room: writes are taken again"),
+            _ => {}
+        }
+        if !full {
+            return Ok(());
+        }
+        Err(StorageError::DiskFull {
+            path: self.0.dir.clone(),
+            free,
+            required,
+        })
+    }
+
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        let changed = self.0.changed.wait(state);
+        let mut state = changed.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    fn remove_before(&self, to: Position) -> Result<(), StorageError> {
+        // One is gone for good before the next one is touched: if a crash undid an older removal
+        // and not a newer one, there would be a gap.
+        while self.0.segments.second().is_some_and(|second| second <= to) {
+            let first = self.0.segments.first();
+            self.discard(first)?;
+            self.0.segments.forget(first);
+        }
+        Ok(())
+    }
+
+    /// Removes a segment. One that the disk did not deliver is kept under another name: what was in
+    /// it may be had once the disk is mended.
+    fn discard(&self, first: Position) -> Result<(), StorageError> {
+        let disk = &*self.0.env.disk;
+        if !self.0.segments.is_unreadable(first) {
+            return segment::remove(disk, &self.0.dir, first);
+        }
+        let path = self.0.dir.join(segment::file_name(first));
+        let aside = path.with_extension(UNREADABLE_EXTENSION);
+        tracing::error!(file = %aside.display(), "keep a segment that the disk does not deliver");
+        disk.rename(&path, &aside)
+            .and_then(|()| disk.sync_dir(&self.0.dir))
+            .map_err(StorageError::io("set segment aside", &path))
+    }
+}
+
+impl DurableLog for LocalLog {
+    fn append(&self, payload: Vec<u8>, mut done: OnDurable) {
+        let mut state = lock(&self.0.state);
+        while state.must_wait_for(payload.len(), self.0.options.queue_bytes_max) {
+            state = self.wait(state);
+        }
+        if let Some(refusal) = state.refusal(payload.len()) {
+            drop(state);
+            return done.done(Err(refusal.into()));
+        }
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let delayed = stalled.and_then(|refusal| Some((done.take_delayed()?, refusal)));
+        let position = state.next;
+        state.next = position.next();
+        state.queued_bytes += payload.len();
+        state.bytes_since += payload.len();
+        self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
+        state.queue.push(Queued {
+            position,
+            payload,
+            done,
+        });
+        let is_stalled = state.stalled.is_some();
+        let writer = state.writer.take_if(|_| !is_stalled);
+        drop(state);
+        if let Some(writer) = writer {
+            self.0.spawn(Commit::new(self.0.clone(), writer));
+        }
+        if let Some((delayed, refusal)) = delayed {
+            delayed(refusal.into());
+        }
+    }
+
+    fn admit(&self) -> Result<(), Error> {
+        let now = self.0.env.clock.monotonic();
+        let state = lock(&self.0.state);
+        if let Some(refusal) = state.refusal(0) {
+            return Err(refusal.into());
+        }
+        let stalled = state.stalled.as_ref().map(Stall::refusal);
+        let is_old = now.saturating_sub(state.looked_at) >= LOOK_EACH;
+        let must_look = state.disk_full || is_old || state.bytes_since >= LOOK_BYTES;
+        drop(state);
+        if let Some(stalled) = stalled {
+            if let Some(commit) = self.next_attempt(false) {
+                self.0.spawn(commit);
+            }
+            return Err(stalled.into());
+        }
+        if must_look {
+            self.look_at_free_space()?;
+        }
+        Ok(())
+    }
+
+    fn tail(&self, from: Position) -> Box<dyn Tail + '_> {
+        Box::new(SegmentTail::new(self, from))
+    }
+
+    fn positions(&self) -> Positions {
+        let (last, durable) = {
+            let state = lock(&self.0.state);
+            (state.next.previous(), state.durable)
+        };
+        let segments = &self.0.segments;
+        Positions {
+            first: segments.first(),
+            last,
+            durable,
+            growing: segments.newest(),
+            trims_from: segments.second().unwrap_or(Position(u64::MAX)),
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let state = lock(&self.0.state);
+        let has_no_room = |stall: &Stall| stall.fault == Fault::NoRoom;
+        Pressure {
+            bytes: u64::try_from(self.0.metrics.size_bytes.get()).unwrap_or(0),
+            is_crowded: state.queued_bytes > self.0.options.queue_bytes_max / 2,
+            is_disk_full: state.disk_full || state.stalled.as_ref().is_some_and(has_no_room),
+            free_bytes_min: self.0.options.free_bytes_min,
+        }
+    }
+
+    fn health(&self) -> LogHealth {
+        let state = lock(&self.0.state);
+        if let Some(cause) = &state.poisoned {
+            return LogHealth::Poisoned(cause.clone());
+        }
+        match &state.stalled {
+            Some(stall) => stall.health(),
+            None if state.disk_full => {
+                LogHealth::NoRoom("less space is free than must stay so".to_owned())
+            }
+            None => LogHealth::Sound,
+        }
+    }
+
+    /// Looks at the free space, tries again to write what could not be written, and says on disk
+    /// that the newest records are durable.
+    fn tick(&self) {
+        // The state says what the look found.
+        let _ = self.look_at_free_space();
+        if let Some(commit) = self.next_attempt(false) {
+            commit.run();
+        }
+        self.vouch();
+    }
+
+    /// In interval mode an idle log is synced by this alone.
+    fn sync(&self) -> Result<(), Error> {
+        Ok(self.sync_written()?)
+    }
+
+    fn trim(&self, to: Position) -> Result<(), Error> {
+        Ok(self.remove_before(to)?)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        lock(&self.0.state).closed = true;
+        if let Some(commit) = self.next_attempt(true) {
+            commit.run();
+        }
+        self.sync()
+    }
+
+    fn remove_all(&self) -> Result<(), Error> {
+        for segment in self.segments() {
+            self.discard(segment.first)?;
+        }
+        self.0.segments.clear();
+        let synced = self.0.env.disk.sync_dir(&self.0.dir);
+        Ok(synced.map_err(StorageError::io("sync folder", &self.0.dir))?)
+    }
+
+    fn metrics(&self) -> &dyn Collect {
+        &*self.0.metrics
+    }
+}
