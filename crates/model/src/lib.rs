@@ -33,6 +33,7 @@ pub mod section;
 pub mod series_limit;
 pub mod shares;
 pub mod store;
+pub mod sync;
 pub mod tenant;
 pub mod units;
 pub mod value_set;

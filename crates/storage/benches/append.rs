@@ -20,7 +20,7 @@ use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::real;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metrics::{Sink, Value};
+use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Ticket};
@@ -227,7 +227,7 @@ fn read_figures(store: &Store) {
 fn restart(store: Arc<Store>, env: &firn_model::env::Env, options: &StoreOptions, samples: usize) {
     let series = store.stats(0).series;
     let mut written = Written::default();
-    store.metrics().collect(&mut written);
+    store.collect(&mut written);
     line(
         "bytes written a sample",
         format!("{:.2}", written.0 / samples as f64),

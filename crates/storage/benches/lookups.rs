@@ -21,7 +21,7 @@ use firn_model::cancel::Cancel;
 use firn_model::env::real;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
-use firn_model::metrics::{Sink, Value};
+use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
@@ -144,7 +144,7 @@ struct Work {
 impl Work {
     fn of(store: &Store) -> Self {
         let mut work = Self::default();
-        store.metrics().collect(&mut work);
+        store.collect(&mut work);
         work
     }
 }

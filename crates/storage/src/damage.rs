@@ -117,6 +117,13 @@ impl Damage {
     }
 }
 
+impl Damage {
+    /// What the answer of a query says of it.
+    pub(crate) fn warning(&self) -> String {
+        format!("damage: {self}")
+    }
+}
+
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.file.as_os_str().is_empty() {

@@ -1,5 +1,6 @@
 //! The local store: log, head and active index. Sync; no tokio, no HTTP.
 
+pub(crate) mod append;
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
 pub(crate) mod codec;
@@ -15,12 +16,15 @@ pub(crate) mod index;
 mod interleavings;
 pub mod log;
 pub(crate) mod log_block;
+pub(crate) mod maintenance;
 pub(crate) mod manifest;
 pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;
 pub(crate) mod prefetch;
+pub(crate) mod read;
 pub mod repair;
+pub(crate) mod replay;
 pub(crate) mod sealed;
 #[cfg(test)]
 #[path = "../tests/seeds/mod.rs"]

@@ -1,119 +1,76 @@
 //! The store: log, head and active index behind the two traits that the other rooms see.
 //!
 //! ```text
-//! append: head (at once, hidden) -> log -> visible and acked
-//! select: index -> head, what is visible -> pages
-//! upkeep: sealing moves windows of samples into pages; the log and what left the retention go
-//! open:   catalogue and pages, then the log behind them
-//! close:  everything is sealed, and the log is gone
+//! append:      head (at once, hidden) -> log -> visible and acked
+//! read:        index -> head, what is visible -> pages
+//! maintenance: sealing moves windows of samples into pages; the log and what left the retention go
+//! replay:      at a start, catalogue and pages, then the log behind them
 //! ```
 //!
-//! Invariants: what was acked is found by every later reader and after every restart, once; a
-//! reader sees all of a batch or nothing of it; the log is never longer than what is not sealed,
-//! but for its segments' grain. The store knows one tenant; it knows nothing of HTTP, and of wall
-//! time only what a caller passes in.
+//! This file wires them. Invariants: what was acked is found by every later reader and after every
+//! restart, once; a reader sees all of a batch or nothing of it; the log is never longer than what
+//! is not sealed, but for its segments' grain. The store knows one tenant; it knows nothing of
+//! HTTP, and of wall time only what a caller passes in.
 
-mod append;
-mod coverage;
-mod exemplars;
 mod files;
 mod metrics;
-mod newcomers;
-mod options;
-mod replay;
-mod seal;
-mod select;
+pub(crate) mod options;
+pub(crate) mod parts;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod trim;
-mod upkeep;
-mod visible;
 
-pub use newcomers::NewSeriesBudget;
+pub use crate::append::NewSeriesBudget;
 pub use options::{
     BACKLOG_BYTES_MAX, LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS,
 };
 pub use stats::{Stat, StoreStats};
 
+use crate::append::Appender;
 use crate::damage::{Damage, Damages};
-use crate::data_dir::DataDir;
 use crate::exemplars::Exemplars;
 use crate::fingerprint::HashKeys;
-use crate::head::shard::Shard;
-use crate::head::watermark::Watermark;
 use crate::index::Index;
+use crate::maintenance::Maintenance;
+use crate::maintenance::coverage::{Coverage, Windows};
+use crate::maintenance::state::State;
+use crate::read::Reader;
+use crate::replay::{FoundPages, replay};
 use crate::sealed::Sealed;
-use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use crate::sync::{Mutex, MutexGuard};
-use append::Scratch;
-use coverage::{Coverage, Windows};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicI64;
 use files::Files;
 use firn_model::batch::{Batch, Source};
-use firn_model::env::{Env, Work};
+use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::FoundExemplars;
-use firn_model::log::{DurableLog, LogHealth, Position};
+use firn_model::log::LogHealth;
 use firn_model::losses::Losses;
-use firn_model::metrics::Collect;
-use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::metrics::{Collect, Sink};
+use firn_model::sample::TimeRange;
 use firn_model::store::{
     Append, AppendBounds, ExemplarRequest, Select, SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
 use metrics::StoreMetrics;
-use newcomers::Newcomers;
-use std::sync::{Arc, PoisonError, Weak};
-use upkeep::Upkeep;
+use parts::Parts;
+use std::sync::Arc;
 
 /// More shards than threads that could write at once only make the passes over them longer.
 const SHARDS_MAX: usize = 256;
 
-/// The local store of one tenant.
+/// The local store of one tenant: its parts, and what appends to them, reads them and keeps them
+/// small.
 pub struct Store {
-    options: StoreOptions,
-    env: Env,
-    dir: DataDir,
-    log: Box<dyn DurableLog>,
-    metrics: StoreMetrics,
-    keys: Arc<HashKeys>,
-    index: Arc<Index>,
-    shards: Box<[Mutex<Shard>]>,
-    watermark: Arc<Watermark>,
-    /// The newest time stored, `i64::MIN` before the first.
-    newest: AtomicI64,
-    sealed: Arc<Sealed>,
-    scratch: Mutex<Vec<Scratch>>,
-    /// Groups of which a retired series came back since the last mark.
-    revived: Mutex<Vec<u32>>,
-    newcomers: Mutex<Newcomers>,
-    exemplars: Arc<Exemplars>,
-    /// What was found damaged since the store was opened.
-    damages: Arc<Damages>,
-    /// Held by the background job.
-    upkeep: Mutex<Upkeep>,
-    upkeep_scheduled: AtomicBool,
-    /// The newest time when the background job last began.
-    upkept_at: AtomicI64,
-    me: Weak<Store>,
+    parts: Arc<Parts>,
+    pub(crate) appender: Appender,
+    reader: Reader,
+    maintenance: Arc<Maintenance>,
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({})", self.options.dir.display())
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The background job under way; the next may be scheduled when it ends, were it by a panic.
-struct Scheduled(Arc<Store>);
-
-impl Drop for Scheduled {
-    fn drop(&mut self) {
-        self.0.upkeep_scheduled.store(false, Ordering::Release);
+        write!(f, "Store({})", self.parts.options.dir.display())
     }
 }
 
@@ -131,14 +88,22 @@ impl Store {
         let coverage = Coverage::new(windows, log.positions().first.previous());
         let keys = Arc::new(HashKeys::new(&*env.rng));
         let shards = options.shards.clamp(1, SHARDS_MAX);
-        let store = Arc::new_cyclic(|me| Store {
+        let sealed = Sealed::new(
+            options.page_cache_bytes,
+            found.segments.files().clone(),
+            damages.clone(),
+        );
+        let mut state = State::new(
+            found.segments,
+            files.catalogue,
+            files.exemplars,
+            coverage,
+            files.manifest,
+        );
+        let parts = Arc::new(Parts {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
-            sealed: Arc::new(Sealed::new(
-                options.page_cache_bytes,
-                found.segments.files().clone(),
-                damages.clone(),
-            )),
+            sealed: Arc::new(sealed),
             damages,
             env,
             dir: files.dir,
@@ -147,105 +112,68 @@ impl Store {
             keys,
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
-            scratch: Mutex::default(),
-            revived: Mutex::default(),
-            newcomers: Mutex::default(),
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
-            upkeep: Mutex::new(Upkeep::new(
-                found.segments,
-                files.catalogue,
-                files.exemplars,
-                coverage,
-                files.manifest,
-            )),
-            upkeep_scheduled: AtomicBool::new(false),
+            restored_groups: Mutex::default(),
             options,
-            upkept_at: AtomicI64::new(i64::MIN),
-            me: me.clone(),
         });
-        store.replay(found.pages, files.has_all_pages, files.missing_log)?;
-        Ok(store)
+        let found = FoundPages {
+            pages: found.pages,
+            is_whole: files.has_all_pages,
+            missing_log: files.missing_log,
+        };
+        replay(&parts, &mut state, found)?;
+        let maintenance = Maintenance::new(parts.clone(), state);
+        Ok(Arc::new(Store {
+            appender: Appender::new(parts.clone(), maintenance.clone()),
+            reader: Reader(parts.clone()),
+            maintenance,
+            parts,
+        }))
     }
 
     /// Starts background work that is due. The binary calls it once a second; the store itself does
     /// when [`StoreOptions::tick_ms`] of data time have passed, so that samples that come faster
     /// than life are kept up with as those of life are.
-    pub fn tick(self: &Arc<Self>) {
-        // One job at a time; a tick that finds it running is made up for by the next one.
-        if self.upkeep_scheduled.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let scheduled = Scheduled(self.clone());
-        let job = move || scheduled.0.keep_up();
-        self.env.compute.spawn(Work::Background, Box::new(job));
-    }
-
-    /// Starts background work that is due by data time.
-    fn tick_by_data_time(&self) {
-        let newest = self.newest.load(Ordering::Relaxed);
-        let since = newest.saturating_sub(self.upkept_at.load(Ordering::Relaxed));
-        if since >= self.options.tick_ms
-            && let Some(me) = self.me.upgrade()
-        {
-            me.tick();
-        }
+    pub fn tick(&self) {
+        self.maintenance.tick();
     }
 
     /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.
     pub fn close(&self) -> Result<(), Error> {
-        // The job under way, if there is one, ends first.
-        let mut upkeep = lock(&self.upkeep);
-        self.log.close()?;
-        let last = self.log.positions().last;
-        if last > upkeep.trimmed().min(upkeep.coverage.covered()) {
-            self.seal_all(&mut upkeep, last)?;
-            self.write_exemplars(&mut upkeep)?;
-            self.write_catalogue(&mut upkeep, last)?;
-        }
-        upkeep.segments.finish()?;
-        self.write_last_manifest(&mut upkeep)?;
-        self.log.remove_all()
+        self.maintenance.close()
     }
 
-    /// Seals whatever the closed log holds up to its last record.
-    fn seal_all(&self, upkeep: &mut Upkeep, last: Position) -> Result<(), Error> {
-        // Only what every reader may see is sealed.
-        self.watermark.wait_for_readers();
-        self.leave_mark(upkeep);
-        let all = upkeep.coverage.all(self.newest.load(Ordering::Acquire));
-        loop {
-            let before = self.metrics.sealed_samples.get();
-            self.seal(upkeep, &all, 0)?;
-            if upkeep.coverage.covered() >= last {
-                return Ok(());
-            }
-            // A column too long for one page goes in parts.
-            if self.metrics.sealed_samples.get() == before {
-                let message = "samples are left that no page holds; the log is kept";
-                return Err(Error::new(ErrorKind::Internal, message.to_owned()));
-            }
-        }
+    /// Makes room for `max` exemplars; the oldest go if they are more.
+    pub fn set_exemplars_max(&self, max: usize) {
+        self.parts.exemplars.set_max(max);
     }
 
-    /// The newest time stored, if there is a sample.
-    fn newest(&self) -> Option<TimestampMs> {
-        let newest = self.newest.load(Ordering::Relaxed);
-        (newest != i64::MIN).then_some(newest)
+    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
+    /// pages that are kept open.
+    pub fn memory_bytes(&self) -> usize {
+        self.parts.memory_bytes()
+    }
+
+    /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
+    pub fn active_series(&self) -> usize {
+        self.parts.active_series()
     }
 
     /// Whether the log takes writes, and why not.
     pub fn health(&self) -> LogHealth {
-        self.log.health()
+        self.parts.log.health()
     }
 
     /// What was found damaged since the store was opened, in the order in which it was met.
     pub fn damages(&self) -> Vec<Damage> {
-        self.damages.list()
+        self.parts.damages.list()
     }
+}
 
-    /// The metrics of the store and its log.
-    pub fn metrics(&self) -> &dyn Collect {
-        self
+/// The metrics of the store and its log.
+impl Collect for Store {
+    fn collect(&self, sink: &mut dyn Sink) {
+        self.parts.collect(sink);
     }
 }
 
@@ -260,58 +188,61 @@ impl Append for Store {
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
-        if *tenant != self.options.tenant {
+        if *tenant != self.parts.options.tenant {
             return Ticket::ready(Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
                     "tenant {:?} is not kept here: this store is that of {:?}",
                     tenant.as_str(),
-                    self.options.tenant.as_str()
+                    self.parts.options.tenant.as_str()
                 ),
             )));
         }
-        self.append_batch(source, bounds)
+        self.appender.append_batch(source, bounds)
     }
 
     fn takes_exemplars(&self) -> bool {
-        self.exemplars.is_on()
+        self.parts.exemplars.is_on()
     }
 
     fn may_wait(&self) -> bool {
-        self.options.sealing == Sealing::WithWrites || self.log.pressure().is_crowded
+        self.parts.options.sealing == Sealing::WithWrites || self.parts.log.pressure().is_crowded
     }
 }
 
 impl Select for Store {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        self.select_series(request)
+        self.reader.select_series(request)
     }
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
-        match *tenant == self.options.tenant {
-            true => self.losses_in(range),
+        match *tenant == self.parts.options.tenant {
+            true => self.parts.losses_in(range),
             false => Losses::default(),
         }
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(Vec::new());
         }
         request.bind_matchers();
-        self.index
+        self.parts
+            .index
             .label_names(request.matchers, request.range, request.cancel)
     }
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        if *request.tenant != self.options.tenant {
+        if *request.tenant != self.parts.options.tenant {
             return Ok(Vec::new());
         }
         request.bind_matchers();
-        self.index
+        self.parts
+            .index
             .label_values(name, request.matchers, request.range, request.cancel)
     }
+
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
-        self.select_exemplars(request)
+        self.reader.select_exemplars(request)
     }
 }

@@ -14,7 +14,7 @@
 //! than half is, they go.
 
 use super::sorted_values::{Question, SortedValues};
-use super::{Index, Label};
+use super::terms::{Label, Terms};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
@@ -102,7 +102,7 @@ impl Dictionary {
     }
 }
 
-impl Index {
+impl Terms {
     /// The terms of a label whose values match, or do not unless `wants_match`, ascending; and how
     /// many values were looked at.
     pub(super) fn terms_by_expression(

@@ -1,7 +1,6 @@
 //! From the labels of a series to its terms, most of which are those of the series before.
 
-use super::Index;
-use super::writer::Full;
+use super::terms::{Full, Terms};
 use crate::neighbours::{Before, Step};
 use firn_model::labels::LabelsRef;
 
@@ -39,7 +38,7 @@ impl Interner {
     /// Adds the terms of `labels` to `terms`, in their order.
     pub(super) fn intern(
         &mut self,
-        index: &Index,
+        index: &Terms,
         labels: LabelsRef<'_>,
         terms: &mut Vec<u32>,
     ) -> Result<(), Full> {
@@ -61,7 +60,7 @@ impl Interner {
     /// taken, also if the index is full, because the next ones follow them.
     pub(super) fn intern_steps<'l>(
         &mut self,
-        index: &Index,
+        index: &Terms,
         steps: impl Iterator<Item = Step<'l>>,
         terms: &mut Vec<u32>,
     ) -> Result<(), Full> {
@@ -85,7 +84,7 @@ impl Interner {
 /// What the pair of a step has, if it has one in the set that it leads to.
 #[inline]
 fn ids_of<'i>(
-    index: &Index,
+    index: &Terms,
     step: Step<'_>,
     before: &mut impl Iterator<Item = &'i Ids>,
 ) -> Result<Option<Ids>, Full> {

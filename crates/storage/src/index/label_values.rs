@@ -3,10 +3,13 @@
 //! Which names or values the series found have is asked of the series, or where they are many of
 //! each list of postings whether it meets them: that ends at the first that does.
 
-use super::lookup::CANCEL_EACH;
+use super::core::Index;
+use super::lookup_work::CANCEL_EACH;
 use super::membership::Members;
 use super::postings::Postings;
-use super::{Index, Label, Runs, SeriesCursor};
+use super::runs::Runs;
+use super::series_pages::SeriesCursor;
+use super::terms::Label;
 use crate::parts::in_parts;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -226,7 +229,7 @@ impl Index {
         };
         let mut numbers: FxHashMap<Option<u32>, u32> = FxHashMap::default();
         let mut cursor = SeriesCursor::new(self);
-        let mut known = label.map(|label| (label, self.known_terms.reader(label)));
+        let mut known = label.map(|label| (label, self.label_value_cache.reader(label)));
         let mut before = None;
         for slot in slots {
             let term = known

@@ -8,33 +8,19 @@
 //! candidates while they are read, so that no list is ever held that is longer than the answer so
 //! far. Invariant: neither order nor what was asked before changes the answer.
 
-use super::answers::joined;
+use super::core::Index;
+use super::lookup_work::CANCEL_EACH;
+use super::matcher_cache::joined;
 use super::membership::Members;
 use super::planner::{Condition, List, Plan};
 use super::postings::Postings;
-use super::runs::Run;
-use super::{Index, Label, Runs, SeriesCursor};
-use crate::sync::atomic::Ordering;
+use super::runs::{Run, Runs};
+use super::series_pages::SeriesCursor;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
-use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
 use std::ops::Range;
-
-/// Values or series between two looks at the cancel flag: some 100 us.
-pub(super) const CANCEL_EACH: usize = 1_024;
-
-/// What look-ups went through.
-#[derive(Debug, Default)]
-pub(crate) struct LookupWork {
-    /// Runs of postings that were read.
-    pub(crate) runs: Counter,
-    /// Values that were looked up or asked whether they match.
-    pub(crate) values: Counter,
-    /// Candidates whose terms were read.
-    pub(crate) series: Counter,
-}
 
 /// Series without a sample in the range that are looked up none the less, so that the answer can be
 /// kept: as many as there are with one, and some.
@@ -65,7 +51,7 @@ impl Index {
         // Before any term is looked up: series below have theirs.
         let limit = self.published();
         let members = self.membership.of_range(range);
-        let known = self.answers.get(self, matchers);
+        let known = self.matcher_cache.get(self, matchers);
         let known = known.as_deref();
         let first = known.map_or(0, |answer| answer.limit);
         if let Some(answer) = known.filter(|_| first >= limit) {
@@ -76,7 +62,7 @@ impl Index {
             found = joined(&answer.found, &found);
         }
         if is_all && !matchers.is_empty() {
-            self.answers.keep(self, matchers, limit, &found);
+            self.matcher_cache.keep(self, matchers, limit, &found);
         }
         Ok(members.filter(&found))
     }
@@ -298,12 +284,5 @@ impl<'a> Filter<'a> {
         };
         self.newest = Some((term, verdict));
         verdict
-    }
-}
-
-impl Label {
-    /// How many values the label has.
-    pub(super) fn values_count(&self) -> usize {
-        self.distinct.load(Ordering::Relaxed) as usize
     }
 }

@@ -5,7 +5,8 @@
 //! birth cost was that. Invariant: the runs of a list arrive in the order in which they were
 //! pushed.
 
-use super::{Index, Run};
+use super::runs::Run;
+use super::terms::Terms;
 
 /// Runs that are gathered at most: a batch of some thousand births has so many, and what waits
 /// takes less than 200 KB.
@@ -92,7 +93,7 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Tells the postings of everything.
-    pub(super) fn flush(&mut self, index: &Index) {
+    pub(super) fn flush(&mut self, index: &Terms) {
         for group in &self.of_terms.groups {
             if let Some(term) = index.term(group.id) {
                 term.postings.extend(self.of_terms.runs_of(group));
@@ -109,7 +110,7 @@ impl Pending {
 
     /// The same once there is much.
     #[inline]
-    pub(super) fn flush_if_long(&mut self, index: &Index) {
+    pub(super) fn flush_if_long(&mut self, index: &Terms) {
         if self.of_terms.runs.len() >= RUNS_MAX {
             self.flush(index);
         }

@@ -5,44 +5,15 @@
 //! in the postings, the second what is left: both are known. So a matcher that nearly all series
 //! satisfy costs nothing beside a narrow one.
 
-use super::{Index, Label};
+use super::core::Index;
+use super::costs::Costs;
+use super::terms::Label;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
 use firn_model::value_set::ValueSet;
 use std::ops::Range;
-
-/// What parts of a look-up take, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    /// A run of postings read and laid beside the candidates.
-    pub(super) run: usize,
-    /// A value looked up in the label's table, or a term's postings begun: a wait or two for
-    /// memory.
-    pub(super) term: usize,
-    /// A value asked in the label's dictionary.
-    pub(super) value: usize,
-    /// 64 slots of a run looked up among those with a sample.
-    pub(super) members: usize,
-    /// The terms of a series read.
-    pub(super) series: usize,
-    /// One of them compared, the verdict on it being known.
-    pub(super) check: usize,
-}
-
-impl Costs {
-    /// As `cargo bench -p firn-storage --bench lookups` shows them. They need only be right to each
-    /// other: a plan that is off by half costs half more.
-    pub(super) const MEASURED: Self = Self {
-        run: 3,
-        term: 100,
-        value: 30,
-        members: 4,
-        series: 45,
-        check: 15,
-    };
-}
 
 /// What one matcher asks for.
 #[derive(Debug)]

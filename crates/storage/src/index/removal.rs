@@ -5,17 +5,16 @@
 //! [`Generation`] of their beginning; a removal begins a new one, and its [`Garbage`] is swept when
 //! the old one has no holder.
 
-use super::series_pages::{PAGE_SLOTS, PageBuilder};
+use super::core::Index;
+use super::generation::Generation;
+use super::runs::{Run, Runs};
+use super::series_pages::{PAGE_SLOTS, PageBuilder, SeriesCursor};
+use super::terms::TERM_PAGE;
 use super::writer::Writer;
-use super::{Index, Run, Runs, SeriesCursor, TERM_PAGE};
 use crate::sync::atomic::Ordering;
 use crate::trial::{self, Flaw};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
-
-/// A stretch of time between two removals.
-#[derive(Debug, Default)]
-pub(crate) struct Generation;
 
 /// What a removal leaves behind for readers that began before it.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 //! births, so readers swap a pointer and nothing moves under them. Terms are in the order of their
 //! labels' names.
 
-use super::Index;
 use super::packed_terms::{PackedTerms, TermPacker, TermReader};
+use super::terms::Terms;
 use arc_swap::Guard;
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl PageBuilder {
 
 /// Looks at one series after the other; cheap when they come in order of their slots.
 pub(crate) struct SeriesCursor<'a> {
-    index: &'a Index,
+    index: &'a Terms,
     page: Option<(u32, Guard<Arc<SeriesPage>>)>,
     reader: TermReader,
     /// Where among the terms of a series the last one that was asked for stood.
@@ -133,7 +133,7 @@ pub(crate) struct SeriesCursor<'a> {
 
 impl<'a> SeriesCursor<'a> {
     /// A cursor over `index`.
-    pub(crate) fn new(index: &'a Index) -> Self {
+    pub(crate) fn new(index: &'a Terms) -> Self {
         Self {
             index,
             page: None,

@@ -1,6 +1,7 @@
 //! Figures about the index: the tables of the status page and the bytes it holds.
 
-use super::{Index, Term, TermPage};
+use super::core::Index;
+use super::terms::{TERM_PAGE, Term, TermPage};
 use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
 use std::cmp::Reverse;
@@ -61,14 +62,14 @@ impl Index {
     /// Bytes of memory, to within the allocator's rounding.
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.retired.memory_bytes();
-        bytes += self.answers.memory_bytes() + self.known_terms.memory_bytes();
+        bytes += self.matcher_cache.memory_bytes() + self.label_value_cache.memory_bytes();
         for (_, label) in self.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();
             bytes += label.dictionary.memory_bytes();
         }
         let terms = self.term_count.load(Ordering::Acquire);
-        bytes += terms.div_ceil(super::TERM_PAGE) as usize * size_of::<TermPage>();
+        bytes += terms.div_ceil(TERM_PAGE) as usize * size_of::<TermPage>();
         for term in (0..terms).filter_map(|id| self.term(id)) {
             // The counts of the `Arc`.
             bytes += size_of::<Term>() + 16 + term.value.len() + term.postings.memory_bytes();

@@ -1,15 +1,19 @@
 //! The index against brute force: planned look-ups find what a scan of all series finds.
 
+use super::costs::Costs;
 use super::*;
+use crate::fingerprint::HashKeys;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::COLUMN_VALUE_BYTES;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Inline, SimRng};
+use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::regex::Regex;
 use firn_model::sample::TimeRange;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn index() -> Index {
     Index::new(Arc::new(HashKeys::new(&SimRng::new(7))))

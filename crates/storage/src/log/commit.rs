@@ -4,13 +4,13 @@
 //! place only when the queue is empty or the log is stalled; callbacks run in order of position and
 //! outside the lock. A job that is unwound by a panic poisons the log, so that nobody waits for it.
 
-use super::lock;
 use super::queue::{Queued, Shared, State};
 use super::stall::{Fault, Stall};
 use super::writer::Writer;
 use crate::error::StorageError;
 use firn_model::env::Work;
 use firn_model::error::Error;
+use firn_model::sync::lock;
 use std::sync::Arc;
 
 /// See the module.

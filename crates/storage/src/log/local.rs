@@ -1,13 +1,15 @@
 //! The engine's face: [`LocalLog`] opens the folder, takes records and answers about itself.
 
 use super::commit::Commit;
+use super::metrics::LogMetrics;
+use super::options::LogOptions;
 use super::queue::{Queued, Shared, State};
+use super::recovery;
 use super::segment::{self, Reader, SegmentInfo};
 use super::segment_list::SegmentList;
 use super::stall::{Fault, Stall};
 use super::tail::SegmentTail;
 use super::writer::Writer;
-use super::{LogMetrics, LogOptions, lock, recovery};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::manifest::Manifest;
@@ -18,6 +20,7 @@ use firn_model::log::{
 };
 use firn_model::metrics::Collect;
 use firn_model::sample::TimeRange;
+use firn_model::sync::lock;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -3,11 +3,13 @@
 //!
 //! Invariant: the writer is in [`State`] unless a group is committed, so there is one committer.
 
+use super::metrics::LogMetrics;
+use super::options::LogOptions;
 use super::segment_list::SegmentList;
 use super::stall::Stall;
 use super::writer::Writer;
-use super::{LogMetrics, LogOptions, PAYLOAD_BYTES_MAX};
 use crate::error::StorageError;
+use crate::file::frame::PAYLOAD_BYTES_MAX;
 use firn_model::env::Env;
 use firn_model::log::{OnDurable, Position};
 use std::path::PathBuf;

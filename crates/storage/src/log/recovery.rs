@@ -1,9 +1,10 @@
 //! The end of the log after a stop of any kind: the segments that are there, and the newest one
 //! made ready to be written again. [`crate::file::survey`] says where it ends.
 
+use super::options::{LogOptions, SyncMode};
+use super::segment;
 use super::segment_list::SegmentList;
 use super::writer::{Start, create_segment};
-use super::{LogOptions, SyncMode, segment};
 use crate::error::StorageError;
 use crate::file::frame::FRAME_HEADER_BYTES;
 use crate::file::header::{FILE_HEADER_BYTES, HeaderState};

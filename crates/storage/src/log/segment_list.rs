@@ -1,9 +1,9 @@
 //! Which segments the log has, how far each may be read, and which the disk did not deliver.
 
-use super::LogMetrics;
-use super::lock;
+use super::metrics::LogMetrics;
 use super::segment::{SegmentInfo, file_name};
 use firn_model::log::Position;
+use firn_model::sync::lock;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

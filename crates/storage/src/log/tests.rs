@@ -8,9 +8,11 @@ use crate::file::{frame, header, scan};
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
 use firn_model::env::{Compute, File, OpenMode, real};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::log::{DurableLog, LogHealth, OnDurable};
+use firn_model::log::{DurableLog, LogHealth, OnDurable, Position};
+use firn_model::sync::lock;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const DIR: &str = "wal";
 const FIRST_SEGMENT: &str = "wal/00000000000000000001.wal";

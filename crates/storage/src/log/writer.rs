@@ -6,13 +6,13 @@
 
 use super::condense::Condenser;
 use super::metrics::LogMetrics;
+use super::options::{LogOptions, SyncMode};
 use super::queue::Queued;
 use super::segment;
 use super::segment_list::SegmentList;
 use super::stall::Fault;
-use super::{PAYLOAD_BYTES_MAX, SyncMode};
 use crate::error::StorageError;
-use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, Place};
+use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
 use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
@@ -66,7 +66,7 @@ impl Writer {
     pub(crate) fn new(
         env: &Env,
         dir: &Path,
-        options: &super::LogOptions,
+        options: &LogOptions,
         segments: Arc<SegmentList>,
         metrics: Arc<LogMetrics>,
         start: Start,

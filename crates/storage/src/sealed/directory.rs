@@ -1,7 +1,7 @@
 //! Which pages there are, by group: what a reader asks to find the sealed samples of a series.
 
-use super::GROUP_SLOTS;
-use super::lost::LostPages;
+use super::group::GROUP_SLOTS;
+use super::lost_pages::LostPages;
 use super::meta::PageMeta;
 use super::segment::Segment;
 use crate::index::Run;

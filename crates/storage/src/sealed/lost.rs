@@ -4,15 +4,13 @@
 //! columns; a damaged stripe those that lie in it. What that is takes a look at every column, so it
 //! is remembered as long as the page's segment is there.
 
-use super::Sealed;
 use super::directory::PageEntry;
+use super::lost_pages::Key;
 use super::range_reader::OPEN;
+use super::view::Sealed;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::page::{Lost, Page};
-use crate::sync::Mutex;
-use firn_model::log::Position;
-use rustc_hash::FxHashMap;
 use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 
@@ -20,25 +18,8 @@ use std::sync::{Arc, PoisonError};
 /// is damaged.
 const SHORTAGES: [i32; 3] = [12, 23, 24];
 
-/// A page's place: the number of its segment and its offset.
-type Key = (u64, u64);
-
 /// In the place of an offset: all of the segment.
 const WHOLE_FILE: u64 = u64::MAX;
-
-/// The pages of which something could not be read, and what.
-#[derive(Debug, Default)]
-pub(super) struct LostPages {
-    known: Mutex<FxHashMap<Key, Arc<Damage>>>,
-}
-
-impl LostPages {
-    /// Forgets those of a segment that is gone.
-    pub(super) fn forget(&self, segment: Position) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(number, _), _| *number != segment.0);
-    }
-}
 
 impl Sealed {
     /// What the page of `entry` costs, of which no column can be read for `error`; or the error

@@ -6,7 +6,7 @@
 //! run  = skipped varint | length varint - 1        slots of the group that have a column
 //! ```
 
-use super::GROUP_SLOTS;
+use super::group::GROUP_SLOTS;
 use crate::codec::cursor::Cursor;
 use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
 use crate::index::{Run, Runs};

@@ -1,54 +1,54 @@
 //! What the store counts about itself.
 
-use super::Store;
+use super::parts::Parts;
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
 /// Metrics of the head and its upkeep.
 #[derive(Debug, Default)]
-pub(super) struct StoreMetrics {
+pub(crate) struct StoreMetrics {
     /// Samples that the head holds since, silently accepted duplicates included.
-    pub(super) appended_samples: Counter,
+    pub(crate) appended_samples: Counter,
     /// Series that were born.
-    pub(super) born_series: Counter,
+    pub(crate) born_series: Counter,
     /// Times that a new series was refused.
-    pub(super) refused_series: Counter,
+    pub(crate) refused_series: Counter,
     /// Series that left the head and are found in pages only.
-    pub(super) retired_series: Counter,
+    pub(crate) retired_series: Counter,
     /// Series that were removed.
-    pub(super) removed_series: Counter,
+    pub(crate) removed_series: Counter,
     /// Samples that were sealed, the pages they make, and bytes of those written.
-    pub(super) sealed_samples: Counter,
-    pub(super) sealed_pages: Counter,
-    pub(super) page_bytes: Counter,
+    pub(crate) sealed_samples: Counter,
+    pub(crate) sealed_pages: Counter,
+    pub(crate) page_bytes: Counter,
     /// Groups that are due to be sealed.
-    pub(super) seal_queue: Gauge,
+    pub(crate) seal_queue: Gauge,
     /// Time of each tick that sealed something.
-    pub(super) seal_duration: DurationHistogram,
+    pub(crate) seal_duration: DurationHistogram,
     /// Ticks that could not.
-    pub(super) seal_failures: Counter,
+    pub(crate) seal_failures: Counter,
     /// Times that some series of a group could not be sealed, and groups of which that is so.
-    pub(super) stuck_seals: Counter,
-    pub(super) stuck_groups: Gauge,
+    pub(crate) stuck_seals: Counter,
+    pub(crate) stuck_groups: Gauge,
     /// Page segments there are, and ones that left the retention.
-    pub(super) page_segments: Gauge,
-    pub(super) removed_segments: Counter,
+    pub(crate) page_segments: Gauge,
+    pub(crate) removed_segments: Counter,
     /// Bytes of the series catalogue written, and attempts that failed.
-    pub(super) catalogue_bytes: Counter,
-    pub(super) catalogue_failures: Counter,
+    pub(crate) catalogue_bytes: Counter,
+    pub(crate) catalogue_failures: Counter,
     /// Records and pages that replay could not read.
-    pub(super) damaged_records: Counter,
+    pub(crate) damaged_records: Counter,
     /// Writes refused because sealing was behind.
-    pub(super) backlog_refusals: Counter,
+    pub(crate) backlog_refusals: Counter,
     /// Bytes of memory of chunks, index and tables.
-    pub(super) chunk_memory: Gauge,
-    pub(super) index_memory: Gauge,
+    pub(crate) chunk_memory: Gauge,
+    pub(crate) index_memory: Gauge,
     /// About what series take that were born since the index was measured.
-    pub(super) newborn_memory: Gauge,
-    pub(super) table_memory: Gauge,
+    pub(crate) newborn_memory: Gauge,
+    pub(crate) table_memory: Gauge,
 }
 
-impl Collect for Store {
+impl Collect for Parts {
     fn collect(&self, sink: &mut dyn Sink) {
         self.log.metrics().collect(sink);
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
@@ -113,7 +113,7 @@ impl Collect for Store {
     }
 }
 
-impl Store {
+impl Parts {
     fn collect_sealing(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -252,25 +252,6 @@ impl Store {
         for (name, help, counter) in table {
             sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
         }
-    }
-
-    /// Memory by part, as of the last sweep.
-    fn memory(&self) -> [(&'static str, &Gauge); 5] {
-        let m = &self.metrics;
-        [
-            ("chunks", &m.chunk_memory),
-            ("index", &m.index_memory),
-            ("newborn", &m.newborn_memory),
-            ("tables", &m.table_memory),
-            ("pages", &self.sealed.cache.held_bytes),
-        ]
-    }
-
-    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
-    /// pages that are kept open.
-    pub fn memory_bytes(&self) -> usize {
-        let bytes: i64 = self.memory().iter().map(|(_, gauge)| gauge.get()).sum();
-        usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
     }
 
     fn collect_memory(&self, sink: &mut dyn Sink) {

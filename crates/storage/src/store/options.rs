@@ -1,6 +1,6 @@
 //! What a [`crate::store::Store`] is told when it is opened.
 
-use super::newcomers::NewSeriesBudget;
+use crate::append::NewSeriesBudget;
 use crate::log;
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! Figures about the head for `/api/v1/status/tsdb`, in the terms of Prometheus's answer.
 
-use super::{Store, lock};
+use super::Store;
 use crate::damage::Damage;
+use crate::sync::lock;
 use firn_model::sample::TimestampMs;
 
 /// A name and a number: one line of a table.
@@ -43,34 +44,29 @@ pub struct StoreStats {
 }
 
 impl Store {
-    /// Series that the head keeps.
-    pub(super) fn head_series(&self) -> usize {
-        let retired = self.index.retired_count();
-        self.index.series_count().saturating_sub(retired)
-    }
-
     /// Figures about the head; each table has at most `top` lines. Looks at every series.
     pub fn stats(&self, top: usize) -> StoreStats {
-        let tables = self.index.tables(top);
+        let parts = &*self.parts;
+        let tables = parts.index.tables(top);
         let lines = |lines: Vec<(String, u64)>| {
             let stat = |(name, value)| Stat { name, value };
             lines.into_iter().map(stat).collect()
         };
         let mut stats = StoreStats {
-            series: self.head_series() as u64,
+            series: parts.head_series() as u64,
             active_series: self.active_series() as u64,
             label_pairs: tables.label_pairs,
-            max_time: self.newest(),
+            max_time: parts.newest(),
             series_count_by_metric_name: lines(tables.series_by_metric),
             label_value_count_by_label_name: lines(tables.values_by_label),
             memory_in_bytes_by_label_name: lines(tables.bytes_by_label),
             series_count_by_label_value_pair: lines(tables.series_by_pair),
-            refused_series_by_job: lines(lock(&self.newcomers).offenders(top)),
+            refused_series_by_job: lines(self.appender.offenders(top)),
             damages: self.damages(),
             ..StoreStats::default()
         };
-        stats.min_time = self.sealed.directory.summary().oldest;
-        for shard in &self.shards {
+        stats.min_time = parts.sealed.directory.summary().oldest;
+        for shard in &parts.shards {
             for (_, series) in lock(shard).iter() {
                 stats.chunks += series.chunk_count() as u64;
                 let oldest = series.range().map(|r| r.min);

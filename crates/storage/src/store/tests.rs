@@ -17,11 +17,15 @@ mod threads;
 mod unread;
 
 use super::*;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
+use firn_model::env::Work;
 use firn_model::env::sim::{self, Sim};
 use firn_model::labels::Labels;
+use firn_model::log::Position;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -219,7 +223,7 @@ fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
     let refused = store.stats(2).refused_series_by_job;
     let refused: Vec<_> = refused.iter().map(|s| (s.name.as_str(), s.value)).collect();
     assert_eq!(refused, [("bomb", 14), ("calm", 1)]);
-    assert_eq!(store.metrics.refused_series.get(), 15);
+    assert_eq!(store.parts.metrics.refused_series.get(), 15);
     // The newest sample opens the next hour; the batch behind it finds a fresh budget.
     assert_eq!(send("calm", 0..1, HOUR), 1);
     assert_eq!(send("bomb", 3..10, HOUR + 1), 3);

@@ -29,11 +29,11 @@ fn writes_that_sealing_lags_behind_are_refused_until_it_caught_up() {
         assert_eq!(refusal.kind, ErrorKind::Unavailable);
         let start = "sealing is behind: ";
         assert!(refusal.message.starts_with(start), "{}", refusal.message);
-        assert_eq!(store.metrics.backlog_refusals.get(), round);
-        assert!(store.log.pressure().bytes < 2_600);
+        assert_eq!(store.parts.metrics.backlog_refusals.get(), round);
+        assert!(store.parts.log.pressure().bytes < 2_600);
         // No window is over; all the same the tick makes room.
         store.tick();
-        assert!(store.log.pressure().bytes < 1_100);
+        assert!(store.parts.log.pressure().bytes < 1_100);
     }
     assert!(stored.len() > 3, "{stored:?}");
     let held = |store: &Store| -> Vec<i64> {

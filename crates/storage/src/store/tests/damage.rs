@@ -113,11 +113,11 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
 
 /// The series of slots.
 fn slots(store: &Store) -> BTreeMap<u32, u64> {
-    let mut cursor = SeriesCursor::new(&store.index);
+    let mut cursor = SeriesCursor::new(&store.parts.index);
     let mut slots = BTreeMap::new();
-    for slot in 0..store.index.next_slot() {
+    for slot in 0..store.parts.index.next_slot() {
         if cursor.place(slot).is_some() {
-            let labels = store.index.series_labels(slot);
+            let labels = store.parts.index.series_labels(slot);
             let name = String::from_utf8(labels.get("__name__").to_vec()).unwrap();
             slots.insert(slot, name[1..].parse().unwrap());
         }

@@ -55,9 +55,12 @@ fn series_that_returns_while_the_catalogue_is_written_survives() {
     let again = batch(&[("old", &[(5 * HOUR, 2.0)])]);
     let ticket = store.append(&TenantId::anonymous(), &again, ALWAYS);
     {
-        let mut upkeep = lock(&store.upkeep);
+        let mut upkeep = lock(&store.maintenance.state);
         let trimmed = upkeep.trimmed();
-        store.write_catalogue(&mut upkeep, trimmed).unwrap();
+        store
+            .maintenance
+            .write_catalogue(&mut upkeep, trimmed)
+            .unwrap();
     }
     run();
     assert_eq!(ticket.wait().unwrap().stored, 1);

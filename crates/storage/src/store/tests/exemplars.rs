@@ -109,11 +109,11 @@ fn exemplars_that_cannot_be_kept_are_passed_over() {
     assert_eq!(all(&store), ["a 1@2"]);
     assert_eq!(contents(&store, TimeRange::ALL).len(), 1);
     // Nothing to keep is nothing to log.
-    let blocks = store.log.positions().last;
+    let blocks = store.parts.log.positions().last;
     let mut again = Batch::default();
     add_exemplars(&mut again, "a", &[(1.0, 2)]);
     append(&store, &again, ALWAYS);
-    assert_eq!(store.log.positions().last, blocks);
+    assert_eq!(store.parts.log.positions().last, blocks);
 }
 
 #[test]

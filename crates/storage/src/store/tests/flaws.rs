@@ -3,8 +3,8 @@
 
 use super::crashes::first_trouble;
 use super::*;
+use crate::maintenance::coverage::Due;
 use crate::sealed::GROUP_SLOTS;
-use crate::store::coverage::Due;
 use crate::trial::{Flaw, with_flaw, with_turns};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -103,15 +103,15 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
         send("new", minute * MINUTE);
         (0..4).for_each(|_| store.tick());
     }
-    assert_eq!(store.index.retired_count(), GROUP_SLOTS as usize);
-    let groups = |store: &Store| lock(&store.upkeep).coverage.all(0).len();
+    assert_eq!(store.parts.index.retired_count(), GROUP_SLOTS as usize);
+    let groups = |store: &Store| lock(&store.maintenance.state).coverage.all(0).len();
     assert_eq!(groups(&store), 1, "the group of those that retired is gone");
     // Its window goes on; others are sealed meanwhile.
     send("old3", 40 * MINUTE);
     for second in 1..50 {
         send("new", 40 * MINUTE + second * 1_000);
         store.tick();
-        let all = lock(&store.upkeep).coverage.all(i64::MAX);
+        let all = lock(&store.maintenance.state).coverage.all(i64::MAX);
         let newer: Vec<_> = all.into_iter().filter(|due| due.group > 0).collect();
         let due: Vec<_> = newer
             .into_iter()
@@ -120,7 +120,10 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
                 ..due
             })
             .collect();
-        store.seal(&mut lock(&store.upkeep), &due, 0).unwrap();
+        store
+            .maintenance
+            .seal(&mut lock(&store.maintenance.state), &due, 0)
+            .unwrap();
     }
     store.tick();
     drop(store);
@@ -186,7 +189,11 @@ fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
         send(&store, "new", time);
         (0..4).for_each(|_| store.tick());
     }
-    assert_eq!(store.index.retired_count(), 1, "old is still in its pages");
+    assert_eq!(
+        store.parts.index.retired_count(),
+        1,
+        "old is still in its pages"
+    );
     send(&store, "new", 6 * HOUR);
     let turns = Rc::new(Cell::new(0));
     let (writer, taken) = (store.clone(), turns.clone());

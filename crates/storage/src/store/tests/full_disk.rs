@@ -21,7 +21,7 @@ fn store_with_a_window(sim: &Sim) -> Arc<Store> {
 
 /// Failed ticks and pages.
 fn outcomes(store: &Store) -> (u64, u64) {
-    let m = &store.metrics;
+    let m = &store.parts.metrics;
     (m.seal_failures.get(), m.sealed_pages.get())
 }
 
@@ -60,7 +60,7 @@ fn sealing_for_a_log_that_refuses_takes_half_of_the_reserve_and_all_samples() {
     let held = contents(&store, TimeRange::ALL);
     store.tick();
     assert_eq!(outcomes(&store), (0, 1));
-    assert_eq!(store.metrics.chunk_memory.get(), 0);
+    assert_eq!(store.parts.metrics.chunk_memory.get(), 0);
     assert_eq!(contents(&store, TimeRange::ALL), held);
 }
 

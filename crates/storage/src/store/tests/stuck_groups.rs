@@ -46,7 +46,7 @@ fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
 /// The series with something in the head that is older than the last windows.
 fn left_behind(store: &Store, sent: &Sent) -> Vec<u32> {
     let newest = sent.last().map_or(0, |(time, _)| *time);
-    let shard = lock(&store.shards[0]);
+    let shard = lock(&store.parts.shards[0]);
     let is_old = |range: TimeRange| range.min < newest - 3 * MINUTE;
     let old = shard.iter().filter(|(_, s)| s.range().is_some_and(is_old));
     old.map(|(_, s)| s.slot).collect()
@@ -77,10 +77,10 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
     let store = open(&sim, short());
     set_faults(BROKEN_SERIES);
     let sent = run(&sim, &store);
-    assert_eq!(store.metrics.seal_failures.get(), 0);
-    assert_eq!(store.metrics.stuck_groups.get(), 1);
+    assert_eq!(store.parts.metrics.seal_failures.get(), 0);
+    assert_eq!(store.parts.metrics.stuck_groups.get(), 1);
     // Pauses grow from one minute to sixteen.
-    let tries = store.metrics.stuck_seals.get();
+    let tries = store.parts.metrics.stuck_seals.get();
     assert!((4..12).contains(&tries), "{tries}");
     check(&store, &sent, &BTreeMap::new());
     sim.clock.advance_ms(16 * MINUTE);
@@ -114,7 +114,7 @@ fn page_that_no_block_holds_costs_its_group_alone() {
     sim.clock.advance_ms(16 * MINUTE);
     (0..16).for_each(|_| store.tick());
     assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
-    assert_eq!(store.metrics.stuck_groups.get(), 0);
+    assert_eq!(store.parts.metrics.stuck_groups.get(), 0);
     check(&store, &sent, &BTreeMap::new());
 }
 
@@ -128,7 +128,7 @@ fn page_that_is_too_large_is_sealed_in_parts() {
     });
     let sent = run(&sim, &store);
     assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
-    let pages = store.metrics.sealed_pages.get();
+    let pages = store.parts.metrics.sealed_pages.get();
     assert!(pages > 3 * 4 * 15, "{pages}");
     check(&store, &sent, &BTreeMap::new());
     drop(store);

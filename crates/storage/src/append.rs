@@ -1,0 +1,345 @@
+//! The way of a batch into the head and to the log.
+//!
+//! ```text
+//! fingerprints -> look up, shard by shard -> labels of the unknown -> births, in batch order ->
+//! append, shard by shard, under one sequence number -> one log record -> durable -> complete
+//! ```
+//!
+//! A series is found by the fingerprint of its labels as they came, so the labels of a known one
+//! are never read. Labels that came in another form than the canonical section have another
+//! fingerprint, are read, and are looked up a second time.
+//!
+//! Births come in the order of the batch, so that series of a target get neighbouring slots. The
+//! birth is logged by the batch that stores the first sample of the series, which need not be the
+//! one that made it: whoever is acked after that one waits for its record. The second pass enters
+//! every shard in the same order and holds one lock until it has the next: no batch overtakes
+//! another, so each shard sees sequence numbers ascend, and several batches are under way in
+//! different shards.
+
+mod creation;
+mod exemplars;
+mod scratch;
+mod series_budget;
+#[cfg(test)]
+mod tests;
+
+pub use series_budget::NewSeriesBudget;
+
+use crate::head::series::{Series, Value, Verdict, Window};
+use crate::head::shard::{Shard, WARM};
+use crate::head::watermark::Taken;
+use crate::index::{EPOCH_MS, Marker, epoch_of};
+use crate::log_block::LogBlockEncoder;
+use crate::maintenance::Maintenance;
+use crate::store::parts::Parts;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, lock};
+use crate::trial;
+use exemplars::Admitted;
+use firn_model::batch::{Batch, Source};
+use firn_model::log::OnDurable;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::{AppendBounds, Appended, Ticket};
+use scratch::{Outcome, Scratch};
+use series_budget::SeriesBudget;
+use std::sync::Arc;
+
+/// Takes batches: finds or creates their series, fills the head, and hands records to the log.
+pub(crate) struct Appender {
+    parts: Arc<Parts>,
+    maintenance: Arc<Maintenance>,
+    /// Memory of batches that are done.
+    scratch: Mutex<Vec<Scratch>>,
+    budget: Mutex<SeriesBudget>,
+}
+
+impl std::ops::Deref for Appender {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl Appender {
+    /// An appender to `parts`, which `maintenance` keeps small.
+    pub(crate) fn new(parts: Arc<Parts>, maintenance: Arc<Maintenance>) -> Self {
+        Self {
+            parts,
+            maintenance,
+            scratch: Mutex::default(),
+            budget: Mutex::default(),
+        }
+    }
+
+    /// How often new series of each job were refused in the window under way; `top` of them.
+    pub(crate) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
+        lock(&self.budget).offenders(top)
+    }
+
+    pub(crate) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
+        if let Err(e) = self.log.admit().and_then(|()| self.admit_behind_sealing()) {
+            return Ticket::ready(Err(e));
+        }
+        let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
+        let newest = self.newest();
+        let window = Window {
+            min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.options.lateness_max_ms)),
+            max: bounds.time_max,
+        };
+        scratch.begin(self, source.batch());
+        self.look_up(&mut scratch);
+        let ticket = match self.read_labels(&mut scratch, source) {
+            Ok(()) => {
+                let batch = source.batch();
+                trial::turn();
+                self.give_birth(&mut scratch, batch, window);
+                trial::turn();
+                let taken = self.apply(&mut scratch, batch, window);
+                trial::turn();
+                let appended = scratch.encode(self, batch);
+                self.metrics.appended_samples.add(appended.stored as u64);
+                let exemplars = self.admit_exemplars(&mut scratch, batch);
+                self.hand_to_log(taken, &mut scratch.encoder, appended, exemplars)
+            }
+            Err(e) => {
+                self.leave(&scratch);
+                Ticket::ready(Err(e))
+            }
+        };
+        let mut spare = lock(&self.scratch);
+        // One for each thread that appends at a time is enough.
+        if spare.len() < self.env.compute.threads() {
+            spare.push(scratch);
+        }
+        drop(spare);
+        self.maintenance.after_append();
+        ticket
+    }
+
+    /// Finds the series of the batch; those that are not there stay unknown.
+    fn look_up(&self, scratch: &mut Scratch) {
+        scratch.wanted.clear();
+        for (number, shard) in self.shards.iter().enumerate() {
+            let group = scratch.group(number);
+            if group.is_empty() {
+                continue;
+            }
+            let mut shard = lock(shard);
+            shard.appending += 1;
+            let (mut guess, mut warm) = (0, 0);
+            for i in group.clone() {
+                let at = scratch.grouped[i] as usize;
+                let found = shard.find(scratch.prints[at], guess);
+                let series = found.and_then(|local| Some((local, shard.series(local)?)));
+                let Some((local, series)) = series else {
+                    scratch.wanted.push(at as u32);
+                    // Behind an unknown one come others.
+                    if i >= warm {
+                        warm = group.end.min(i + 1 + WARM);
+                        let next = &scratch.grouped[i + 1..warm];
+                        shard.warm(next.iter().map(|at| scratch.prints[*at as usize]));
+                    }
+                    continue;
+                };
+                scratch.locals[at] = local;
+                // Batches of a target come in one order, which was the order of birth.
+                guess = local + 1;
+                scratch.slots[at] = series.slot;
+                if !series.has_newest() {
+                    scratch.wanted.push(at as u32);
+                }
+            }
+        }
+    }
+
+    /// Takes back what [`Store::look_up`] said of a batch on its way.
+    fn leave(&self, scratch: &Scratch) {
+        for (number, shard) in self.shards.iter().enumerate() {
+            if !scratch.group(number).is_empty() {
+                lock(shard).appending -= 1;
+            }
+        }
+    }
+
+    /// Appends the samples under one sequence number, which it returns.
+    fn apply(&self, scratch: &mut Scratch, batch: &Batch, window: Window) -> Taken {
+        let mut newest = i64::MIN;
+        let mut taken: Option<Taken> = None;
+        let mut held: Option<MutexGuard<'_, Shard>> = None;
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut shard = lock(shard);
+            // Only now may those behind go on: none of them overtakes this batch.
+            drop(held.take());
+            // Taken in the first one.
+            let sequence = taken.get_or_insert_with(|| self.watermark.next()).sequence;
+            let group = scratch.group(number);
+            if !group.is_empty() {
+                shard.appending -= 1;
+                for i in group {
+                    let i = scratch.grouped[i] as usize;
+                    let stored_to = self
+                        .append_sole(&mut shard, scratch, i, batch, window, sequence)
+                        .unwrap_or_else(|| {
+                            self.append_series(&mut shard, scratch, i, batch, window, sequence)
+                        });
+                    newest = newest.max(stored_to);
+                }
+                shard.end_batch(sequence, self.watermark.floor());
+            }
+            held = Some(shard);
+        }
+        self.newest.fetch_max(newest, Ordering::Relaxed);
+        taken.expect("a store has at least one shard")
+    }
+
+    /// The short way of [`Store::append_series`] for one float that a series with others before it
+    /// stores in the chunk under way: nearly all. `None`, and nothing done, for all others.
+    #[inline]
+    fn append_sole(
+        &self,
+        shard: &mut Shard,
+        scratch: &mut Scratch,
+        i: usize,
+        batch: &Batch,
+        window: Window,
+        sequence: u64,
+    ) -> Option<TimestampMs> {
+        let (time, value) = batch.sole_float(i)?;
+        let local = scratch.locals[i];
+        let series = shard.series_mut(local)?;
+        let before = EpochBefore::of(series);
+        let is_in_window = (window.min..=window.max).contains(&time);
+        if before.is_none || time >= before.end || !is_in_window {
+            return None;
+        }
+        let bytes = series.push_sole(time, value)?;
+        series.last_sequence = sequence as u32;
+        let known = series.open.newest_decimal();
+        scratch.floats[batch.offsets(i).0] = Outcome {
+            int: known.map_or(0, |(_, int)| int),
+            scale: known.map(|(scale, _)| scale),
+            verdict: Verdict::Stored,
+        };
+        shard.chunk_bytes += bytes;
+        shard.note(local, 1);
+        Some(time)
+    }
+
+    /// Returns the newest time that was stored, or the least there is.
+    fn append_series(
+        &self,
+        shard: &mut Shard,
+        scratch: &mut Scratch,
+        i: usize,
+        batch: &Batch,
+        window: Window,
+        sequence: u64,
+    ) -> TimestampMs {
+        let samples = batch.series(i);
+        let local = scratch.locals[i];
+        let (floats, histograms) = batch.offsets(i);
+        let Some(series) = shard.series_mut(local) else {
+            scratch.refuse_unborn((floats, histograms), samples, window);
+            return i64::MIN;
+        };
+        let is_first = !series.has_newest();
+        let closed = series.closed().len();
+        let before_bytes = series.bytes_since(closed);
+        let mut stored = 0;
+        for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
+            let epoch = EpochBefore::of(series);
+            let verdict = series.append(window, *time, start, Value::Float(*value));
+            let outcome = &mut scratch.floats[floats + k];
+            outcome.verdict = verdict;
+            if verdict == Verdict::Stored {
+                stored += 1;
+                let known = series.open.newest_decimal();
+                outcome.scale = known.map(|(scale, _)| scale);
+                outcome.int = known.map_or(0, |(_, int)| int);
+                self.mark_if_new(&mut scratch.marker, series.slot, epoch, *time);
+            }
+        }
+        for (k, sample) in samples.histograms.iter().enumerate() {
+            let epoch = EpochBefore::of(series);
+            let value = Value::Histogram(&sample.histogram);
+            let verdict = series.append(window, sample.time, sample.start_time, value);
+            scratch.histograms[histograms + k] = verdict;
+            if verdict == Verdict::Stored {
+                stored += 1;
+                self.mark_if_new(&mut scratch.marker, series.slot, epoch, sample.time);
+            }
+        }
+        if stored == 0 {
+            return i64::MIN;
+        }
+        if is_first {
+            scratch.births.push(i as u32);
+        }
+        series.last_sequence = sequence as u32;
+        let newest = series.open.last_time();
+        let after_bytes = series.bytes_since(closed);
+        shard.chunk_bytes = shard.chunk_bytes + after_bytes - before_bytes;
+        shard.note(local, stored);
+        newest
+    }
+
+    /// Says that the series has a sample in the epoch of `time`, unless its last one was in it too.
+    #[inline]
+    fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
+        if time >= before.end || before.is_none {
+            self.index.mark_with(marker, slot, epoch_of(time));
+        }
+    }
+
+    /// One record for the batch; the ticket resolves when it is durable and visible.
+    fn hand_to_log(
+        &self,
+        taken: Taken,
+        encoder: &mut LogBlockEncoder,
+        appended: Appended,
+        exemplars: Option<Box<Admitted>>,
+    ) -> Ticket {
+        let (ticket, resolver) = Ticket::new();
+        if encoder.is_empty() {
+            taken.complete(None, resolver, appended);
+            return ticket;
+        }
+        let payload = encoder.finish();
+        let (early, watermark) = (resolver.early(), self.watermark.clone());
+        let done = OnDurable::new(move |outcome| match outcome {
+            Ok(position) => {
+                if let Some(exemplars) = exemplars {
+                    exemplars.keep(position);
+                }
+                taken.complete(Some(position), resolver, appended);
+            }
+            Err(e) => taken.fail(e, resolver),
+        });
+        let done = done.or_delayed(move |reason| {
+            watermark.delay(&reason);
+            early.refuse(reason);
+        });
+        self.log.append(payload, done);
+        ticket
+    }
+}
+
+/// Where the epoch of a series' newest sample ends.
+#[derive(Clone, Copy)]
+struct EpochBefore {
+    end: TimestampMs,
+    is_none: bool,
+}
+
+impl EpochBefore {
+    #[inline]
+    fn of(series: &Series) -> Self {
+        Self {
+            end: (epoch_of(series.open.last_time()) + 1).saturating_mul(EPOCH_MS),
+            is_none: !series.has_newest(),
+        }
+    }
+}

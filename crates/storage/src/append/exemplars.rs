@@ -1,0 +1,86 @@
+//! The way of a batch's exemplars into its log record, and from there to those that are kept.
+
+use super::Appender;
+use super::scratch::{Scratch, UNKNOWN};
+use crate::exemplars::Exemplars;
+use crate::head::series::Verdict;
+use crate::sync::lock;
+use firn_model::batch::Batch;
+use firn_model::exemplar::SeriesExemplars;
+use firn_model::log::Position;
+use std::sync::Arc;
+
+/// Exemplars on their way through the log.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    exemplars: SeriesExemplars,
+    kept: Arc<Exemplars>,
+}
+
+impl Admitted {
+    /// Keeps them, now that the record at `position` is durable.
+    pub(super) fn keep(&self, position: Position) {
+        self.kept.add(&self.exemplars, position);
+    }
+}
+
+impl Appender {
+    /// Puts the exemplars of `batch` that are to be kept into its record; what was applied of the
+    /// batch is in `scratch`.
+    #[inline]
+    pub(super) fn admit_exemplars(
+        &self,
+        scratch: &mut Scratch,
+        batch: &Batch,
+    ) -> Option<Box<Admitted>> {
+        match batch.exemplars().is_empty() || !self.exemplars.is_on() {
+            true => None,
+            false => self.admit_some(scratch, batch),
+        }
+    }
+
+    #[cold]
+    fn admit_some(&self, scratch: &mut Scratch, batch: &Batch) -> Option<Box<Admitted>> {
+        let mut offered = SeriesExemplars::default();
+        for (series, exemplar) in batch.exemplars().iter() {
+            match self.slot_for_exemplars(scratch, batch, series as usize) {
+                Some(slot) => offered.push(slot, exemplar),
+                None => self.exemplars.count_homeless(),
+            }
+        }
+        let exemplars = self.exemplars.admit(&offered);
+        for (slot, exemplar) in exemplars.iter() {
+            scratch.encoder.push_exemplar(slot, &exemplar);
+        }
+        (!exemplars.is_empty()).then(|| {
+            Box::new(Admitted {
+                exemplars,
+                kept: self.exemplars.clone(),
+            })
+        })
+    }
+
+    /// The slot of series number `i` of the batch, if it is in the head and its samples, if it has
+    /// any here, were not all refused.
+    fn slot_for_exemplars(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Option<u32> {
+        let samples = batch.series(i);
+        let (floats, histograms) = batch.offsets(i);
+        let floats = &scratch.floats[floats..floats + samples.times.len()];
+        let histograms = &scratch.histograms[histograms..histograms + samples.histograms.len()];
+        let mut verdicts = floats
+            .iter()
+            .map(|o| o.verdict)
+            .chain(histograms.iter().copied());
+        let has_samples = !floats.is_empty() || !histograms.is_empty();
+        if has_samples && verdicts.all(|verdict| matches!(verdict, Verdict::Refused(_))) {
+            return None;
+        }
+        if scratch.slots[i] != UNKNOWN {
+            return Some(scratch.slots[i]);
+        }
+        // A sender puts exemplars into series of their own: the one before has the same labels.
+        let shard = lock(&self.shards[self.shard_of(scratch.prints[i])]);
+        let local = shard.find(scratch.prints[i], UNKNOWN)?;
+        shard.series(local).map(|series| series.slot)
+    }
+}

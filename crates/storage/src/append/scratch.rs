@@ -1,0 +1,304 @@
+//! What a batch under way is told: where its series are, and what became of its samples.
+
+use crate::codec::decimal::Scale;
+use crate::fingerprint::Fingerprint;
+use crate::head::series::{Verdict, Window};
+use crate::index::Marker;
+use crate::log_block::{LogBlockEncoder, Row};
+use crate::store::parts::Parts;
+use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::{Appended, Rejected, Rejection};
+
+/// A series that is not in the head.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// What became of a sample, and what the log needs to know of its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) int: i64,
+    pub(super) scale: Option<Scale>,
+    pub(super) verdict: Verdict,
+}
+
+const REFUSED: Outcome = Outcome {
+    int: 0,
+    scale: None,
+    verdict: Verdict::Refused(Rejection::SeriesLimit),
+};
+
+/// Memory of a batch under way, used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) prints: Vec<Fingerprint>,
+    pub(super) shard_of: Vec<u32>,
+    /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
+    pub(super) grouped: Vec<u32>,
+    ends: Vec<u32>,
+    pub(super) locals: Vec<u32>,
+    pub(super) slots: Vec<u32>,
+    /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
+    pub(super) wanted: Vec<u32>,
+    /// Series that may be born, in the order of the batch.
+    pub(super) unborn: Vec<u32>,
+    /// The same grouped by shard; shard `s` has `unborn_by_shard[unborn_ends[s - 1]..]`.
+    pub(super) unborn_by_shard: Vec<u32>,
+    unborn_ends: Vec<u32>,
+    /// Memory to bring numbers into order.
+    marks: Vec<bool>,
+    /// Memory for a section.
+    pub(super) section: Vec<u8>,
+    /// What became of each float sample and each histogram, in the order of the batch's columns.
+    pub(super) floats: Vec<Outcome>,
+    pub(super) histograms: Vec<Verdict>,
+    /// Series of which this batch has the first sample.
+    pub(super) births: Vec<u32>,
+    pub(super) encoder: LogBlockEncoder,
+    pub(super) marker: Marker,
+}
+
+impl Scratch {
+    /// Computes the fingerprints and groups the series by shard.
+    pub(super) fn begin(&mut self, parts: &Parts, batch: &Batch) {
+        self.prints.clear();
+        self.births.clear();
+        self.marker = Marker::default();
+        let series = batch.series_count();
+        for i in 0..series {
+            self.prints.push(match batch.section(i) {
+                Some(section) => parts.keys.fingerprint(section),
+                None => {
+                    let labels = batch.series(i).labels;
+                    parts.keys.of_labels(labels, &mut self.section)
+                }
+            });
+        }
+        let (floats, histograms) = batch.offsets(series);
+        self.floats.clear();
+        self.floats.resize(floats, REFUSED);
+        self.histograms.clear();
+        self.histograms.resize(histograms, REFUSED.verdict);
+        self.group_by_shard(parts);
+    }
+
+    /// Groups the series by the shards of their fingerprints; none of them is found yet.
+    pub(super) fn group_by_shard(&mut self, parts: &Parts) {
+        let series = self.prints.len();
+        let shards = parts.shards.len();
+        let shard_of = |print: &Fingerprint| parts.shard_of(*print) as u32;
+        self.shard_of.clear();
+        self.shard_of.extend(self.prints.iter().map(shard_of));
+        let all = 0..series as u32;
+        let into = (&mut self.grouped, &mut self.ends);
+        group(all, &self.shard_of, shards, into);
+        self.locals.clear();
+        self.locals.resize(series, UNKNOWN);
+        self.slots.clear();
+        self.slots.resize(series, UNKNOWN);
+    }
+
+    /// Where the series of a shard stand in `grouped`.
+    pub(super) fn group(&self, shard: usize) -> std::ops::Range<usize> {
+        range_of(&self.ends, shard)
+    }
+
+    /// Groups the unborn by shard.
+    pub(super) fn group_unborn(&mut self) {
+        let into = (&mut self.unborn_by_shard, &mut self.unborn_ends);
+        let unborn = self.unborn.iter().copied();
+        group(unborn, &self.shard_of, self.ends.len() - 1, into);
+    }
+
+    /// Where the unborn of a shard stand.
+    pub(super) fn group_of_unborn(&self, shard: usize) -> std::ops::Range<usize> {
+        range_of(&self.unborn_ends, shard)
+    }
+
+    /// Brings the wanted into the order of the batch.
+    pub(super) fn order_wanted(&mut self) {
+        order(&mut self.wanted, &mut self.marks, self.prints.len());
+    }
+
+    /// A series that was not born: for want of room, or because none of its samples lies in the
+    /// window.
+    pub(super) fn refuse_unborn(
+        &mut self,
+        (floats, histograms): (usize, usize),
+        samples: SeriesSamples<'_>,
+        window: Window,
+    ) {
+        let verdict = |time: TimestampMs| {
+            Verdict::Refused(if time < window.min {
+                Rejection::TooOld
+            } else if time > window.max {
+                Rejection::TooFarInFuture
+            } else {
+                Rejection::SeriesLimit
+            })
+        };
+        let outcomes = &mut self.floats[floats..];
+        for (outcome, time) in outcomes.iter_mut().zip(samples.times) {
+            outcome.verdict = verdict(*time);
+        }
+        let verdicts = &mut self.histograms[histograms..];
+        for (outcome, sample) in verdicts.iter_mut().zip(samples.histograms) {
+            *outcome = verdict(sample.time);
+        }
+    }
+
+    /// Encodes what was accepted, in the order of the batch, and counts what was not.
+    pub(super) fn encode(&mut self, parts: &Parts, batch: &Batch) -> Appended {
+        let mut appended = Appended::default();
+        order(&mut self.births, &mut self.marks, self.prints.len());
+        let slots = &self.slots;
+        // That is their order already, unless some of them are another batch's births.
+        self.births.sort_by_key(|i| slots[*i as usize]);
+        for i in &self.births {
+            let labels = batch.series(*i as usize).labels;
+            self.encoder.push_birth(self.slots[*i as usize], labels);
+        }
+        for i in 0..batch.series_count() {
+            let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
+            match batch.sole_float(i) {
+                Some((time, value)) if is_stored(batch.offsets(i).0) => {
+                    let at = batch.offsets(i).0;
+                    self.push_row(i, at, (time, START_UNKNOWN), value);
+                    appended.stored += 1;
+                }
+                _ => self.encode_series(parts, batch, i, &mut appended),
+            }
+        }
+        appended
+    }
+
+    /// The same for one series whatever it has.
+    fn encode_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
+        let samples = batch.series(i);
+        let slot = self.slots[i];
+        let (floats, histograms) = batch.offsets(i);
+        let labels = || match batch.section(i) {
+            Some(_) => parts.index.series_labels(slot),
+            None => samples.labels.to_owned(),
+        };
+        for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            let verdict = self.floats[floats + k].verdict;
+            if verdict == Verdict::Stored {
+                let start = samples.start_times.get(k).copied();
+                let start = start.unwrap_or(START_UNKNOWN);
+                self.push_row(i, floats + k, (*time, start), *value);
+            }
+            count(appended, verdict, labels, *time);
+        }
+        for (k, sample) in samples.histograms.iter().enumerate() {
+            let verdict = self.histograms[histograms + k];
+            if verdict == Verdict::Stored {
+                let (time, start) = (sample.time, sample.start_time);
+                self.encoder
+                    .push_histogram(slot, time, start, &sample.histogram);
+            }
+            count(appended, verdict, labels, sample.time);
+        }
+    }
+
+    /// Encodes the float sample with the number `at`, of series `i`.
+    #[inline]
+    fn push_row(
+        &mut self,
+        i: usize,
+        at: usize,
+        (time, start): (TimestampMs, TimestampMs),
+        value: f64,
+    ) {
+        let row = Row {
+            slot: self.slots[i],
+            time,
+            start,
+            value,
+        };
+        let outcome = self.floats[at];
+        let known = outcome.scale.map(|scale| (scale, outcome.int));
+        self.encoder.rows.push(row, known);
+    }
+}
+
+/// Groups `numbers` by their shards, in the order in which they come; shard `s` gets
+/// `into.0[into.1[s - 1]..into.1[s]]`.
+fn group(
+    numbers: impl Iterator<Item = u32> + Clone,
+    shard_of: &[u32],
+    shards: usize,
+    into: (&mut Vec<u32>, &mut Vec<u32>),
+) {
+    let (grouped, ends) = into;
+    ends.clear();
+    ends.resize(shards + 1, 0);
+    let mut count = 0;
+    for i in numbers.clone() {
+        ends[shard_of[i as usize] as usize + 1] += 1;
+        count += 1;
+    }
+    for shard in 1..ends.len() {
+        ends[shard] += ends[shard - 1];
+    }
+    grouped.clear();
+    grouped.resize(count, 0);
+    for i in numbers {
+        let at = &mut ends[shard_of[i as usize] as usize];
+        grouped[*at as usize] = i;
+        *at += 1;
+    }
+}
+
+fn range_of(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
+    let start = shard.checked_sub(1).map_or(0, |before| ends[before]);
+    start as usize..ends[shard] as usize
+}
+
+/// Sorts distinct numbers below `end`; many of them by a look at each number there is.
+fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
+    if numbers.len() < end / 8 {
+        return numbers.sort_unstable();
+    }
+    marks.clear();
+    marks.resize(end, false);
+    for i in &*numbers {
+        marks[*i as usize] = true;
+    }
+    numbers.clear();
+    let is_marked = |i: &u32| marks[*i as usize];
+    numbers.extend((0..end as u32).filter(is_marked));
+}
+
+/// Counts a sample at `time` of the series with `labels`.
+#[inline]
+fn count(
+    appended: &mut Appended,
+    verdict: Verdict,
+    labels: impl Fn() -> Labels,
+    time: TimestampMs,
+) {
+    match verdict {
+        Verdict::Stored | Verdict::Known => appended.stored += 1,
+        Verdict::Refused(rejection) => refuse(appended, rejection, labels, time),
+    }
+}
+
+#[cold]
+fn refuse(
+    appended: &mut Appended,
+    rejection: Rejection,
+    labels: impl Fn() -> Labels,
+    time: TimestampMs,
+) {
+    let known = appended.rejected.iter_mut();
+    match known.into_iter().find(|r| r.rejection == rejection) {
+        Some(rejected) => rejected.count += 1,
+        None => appended.rejected.push(Rejected {
+            rejection,
+            count: 1,
+            first_labels: labels(),
+            first_time: time,
+        }),
+    }
+}

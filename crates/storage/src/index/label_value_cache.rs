@@ -1,0 +1,168 @@
+//! Terms of labels that were asked for before, by slot: a dashboard groups the same series by the
+//! same labels every few seconds, and a load is less than decoding the terms of a series.
+//!
+//! A slot is never given again, its series keeps its labels, and a term's number is never given
+//! again either, so nothing here becomes wrong. Of a series that was removed nobody asks.
+//!
+//! ```text
+//! label, page of slots -> one of the cells -> label | page | a term for each slot of the page
+//! ```
+//!
+//! A cell has one piece: the next one takes its place. Invariant: there are no more pieces than
+//! cells.
+
+use super::series_pages::PAGE_SLOTS;
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use arc_swap::{ArcSwapOption, Guard};
+use std::sync::Arc;
+
+/// Pieces that are kept at most, of 1 KB each: two labels of a million series.
+const CELLS: usize = 8_192;
+
+/// Nobody asked for the slot's term.
+const UNKNOWN: u32 = 0;
+
+/// The series does not have the label.
+const ABSENT: u32 = u32::MAX;
+
+/// The pieces.
+#[derive(Debug)]
+pub(super) struct LabelValueCache {
+    cells: Box<[ArcSwapOption<Piece>]>,
+    pieces: AtomicUsize,
+}
+
+impl Default for LabelValueCache {
+    fn default() -> Self {
+        Self {
+            cells: (0..CELLS).map(|_| ArcSwapOption::empty()).collect(),
+            pieces: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// What is known of one label in one page of slots: the number of the term and one more,
+/// [`UNKNOWN`] or [`ABSENT`].
+#[derive(Debug)]
+struct Piece {
+    label: u32,
+    page: u32,
+    terms: [AtomicU32; PAGE_SLOTS as usize],
+}
+
+impl Piece {
+    fn new(label: u32, page: u32) -> Self {
+        Self {
+            label,
+            page,
+            terms: [const { AtomicU32::new(UNKNOWN) }; PAGE_SLOTS as usize],
+        }
+    }
+
+    fn is_of(&self, label: u32, page: u32) -> bool {
+        (self.label, self.page) == (label, page)
+    }
+}
+
+impl LabelValueCache {
+    /// What reads the terms of `label`.
+    pub(super) fn reader(&self, label: u32) -> LabelValueReader<'_> {
+        LabelValueReader {
+            known: self,
+            label,
+            piece: Guard::from_inner(None),
+        }
+    }
+
+    /// The piece of a label and a page: that which is there or an empty one in its place.
+    fn piece(&self, label: u32, page: u32) -> Guard<Option<Arc<Piece>>> {
+        // Labels begin far apart, and the pages of one label are neighbours.
+        let start = label.wrapping_mul(0x9e37_79b9) >> 16;
+        let cell = &self.cells[(start.wrapping_add(page)) as usize % CELLS];
+        let there = cell.load();
+        let is_it = |piece: &Arc<Piece>| piece.is_of(label, page);
+        if there.as_ref().is_some_and(is_it) {
+            return there;
+        }
+        let piece = Some(Arc::new(Piece::new(label, page)));
+        if cell.swap(piece.clone()).is_none() {
+            self.pieces.fetch_add(1, Ordering::Relaxed);
+        }
+        Guard::from_inner(piece)
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let pieces = self.pieces.load(Ordering::Relaxed);
+        size_of_val(&self.cells[..]) + pieces * (size_of::<Piece>() + 16)
+    }
+}
+
+/// Looks at one slot after the other; cheap when they come in order.
+pub(super) struct LabelValueReader<'a> {
+    known: &'a LabelValueCache,
+    label: u32,
+    /// Not a clone of it: all threads would count theirs in the piece.
+    piece: Guard<Option<Arc<Piece>>>,
+}
+
+impl LabelValueReader<'_> {
+    /// The term of the series with `slot`; `read` finds it if nobody asked before.
+    #[inline]
+    pub(super) fn term_of(&mut self, slot: u32, read: impl FnOnce() -> Option<u32>) -> Option<u32> {
+        let page = slot / PAGE_SLOTS;
+        if self.piece.as_ref().is_none_or(|held| held.page != page) {
+            self.piece = self.known.piece(self.label, page);
+        }
+        let Some(piece) = &*self.piece else {
+            return read();
+        };
+        let place = &piece.terms[(slot % PAGE_SLOTS) as usize];
+        match place.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let term = read();
+                let known = term.map_or(ABSENT, |term| term + 1);
+                place.store(known, Ordering::Relaxed);
+                term
+            }
+            ABSENT => None,
+            known => Some(known - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    /// The term of a label that a series has, by numbers alone.
+    fn term(label: u32, slot: u32) -> Option<u32> {
+        let is_there = !(slot + label).is_multiple_of(5);
+        is_there.then(|| label.wrapping_mul(1_000_003) ^ (slot / 3))
+    }
+
+    #[test]
+    fn terms_of_more_labels_and_pages_than_fit_are_never_those_of_another() {
+        let known = LabelValueCache::default();
+        let rng = SimRng::new(7);
+        for _ in 0..2_000 {
+            let label = rng.below(9) as u32;
+            let mut reader = known.reader(label);
+            let mut slot = rng.below(3_000_000) as u32;
+            for _ in 0..20 {
+                slot += rng.below(300) as u32;
+                let found = reader.term_of(slot, || term(label, slot));
+                assert_eq!(found, term(label, slot), "label {label}, slot {slot}");
+                let again = reader.term_of(slot, || unreachable!("it was read just now"));
+                assert_eq!(again, found, "label {label}, slot {slot}");
+            }
+        }
+        let pieces = known.cells.iter().filter(|cell| cell.load().is_some());
+        let (count, bytes) = (pieces.count(), size_of_val(&known.cells[..]));
+        assert_eq!(
+            known.memory_bytes(),
+            bytes + count * (size_of::<Piece>() + 16)
+        );
+    }
+}

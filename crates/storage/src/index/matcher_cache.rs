@@ -1,0 +1,244 @@
+//! MatcherCache of look-ups that were asked before: a dashboard asks the same every few seconds.
+//!
+//! Whether a series matches does not change: its labels stay, and its slot is never given again. So
+//! an answer holds for the slots below its limit as long as the process lives, and who asks again
+//! looks among those that were born since. A series that was removed has a sample in no epoch, so
+//! whoever keeps only series with a sample leaves it out. Nothing is ever made invalid.
+//!
+//! ```text
+//! hash of the matchers -> one of the cells -> matchers | limit | slots below it that match
+//! ```
+//!
+//! A cell has one answer: the next one takes its place. Invariant: the answers together take no
+//! more than a bound, by which others give way in turn.
+
+use super::runs::{Run, Runs};
+use super::terms::Terms;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use arc_swap::ArcSwapOption;
+use firn_model::matcher::{MatchOp, Matcher};
+use std::sync::Arc;
+
+/// MatcherCache that are kept at most: some hundred dashboards of ten selectors.
+const CELLS: usize = 4_096;
+
+/// What all of them may take: 1 KB a cell, twice what an answer of forty scattered series and its
+/// matchers take, and a thousandth of a small server's memory.
+const BYTES_MAX: usize = 4 << 20;
+
+/// What one of them may take, so that no answer drives out many: thousands of values in a matcher,
+/// or some ten thousand runs.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes at either end of a matcher's value that are hashed: values are compared anyway.
+const HASHED_BYTES: usize = 32;
+
+/// The answers.
+#[derive(Debug)]
+pub(super) struct MatcherCache {
+    cells: Box<[ArcSwapOption<Answer>]>,
+    bytes: AtomicUsize,
+    /// The cell that gives way next.
+    next: AtomicUsize,
+}
+
+impl Default for MatcherCache {
+    fn default() -> Self {
+        Self {
+            cells: (0..CELLS).map(|_| ArcSwapOption::empty()).collect(),
+            bytes: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Which series match.
+#[derive(Debug)]
+pub(super) struct Answer {
+    matchers: Box<[Asked]>,
+    /// Slots from here on were not looked at.
+    pub(super) limit: u32,
+    /// The slots below it that match, removed ones perhaps among them.
+    pub(super) found: Runs,
+}
+
+/// A matcher as it was written: what it was compiled to is not held.
+#[derive(Debug)]
+struct Asked {
+    name: Box<str>,
+    op: MatchOp,
+    value: Arc<[u8]>,
+}
+
+impl Asked {
+    fn is(&self, matcher: &Matcher) -> bool {
+        let (own, value) = (&self.value, matcher.shared_value());
+        self.op == matcher.op()
+            && (Arc::ptr_eq(own, value) || own == value)
+            && *self.name == *matcher.name()
+    }
+}
+
+impl Answer {
+    fn is_to(&self, matchers: &[Matcher]) -> bool {
+        let pairs = || self.matchers.iter().zip(matchers);
+        self.matchers.len() == matchers.len() && pairs().all(|(asked, m)| asked.is(m))
+    }
+
+    fn bytes(&self) -> usize {
+        let matchers = self.matchers.iter();
+        let texts: usize = matchers.map(|m| m.name.len() + m.value.len()).sum();
+        let found = size_of_val(self.found.as_slice());
+        size_of::<Self>() + size_of_val(&self.matchers[..]) + texts + found
+    }
+}
+
+impl MatcherCache {
+    /// The answer to `matchers`, if it was given before and is still there.
+    pub(super) fn get(&self, index: &Terms, matchers: &[Matcher]) -> Option<Arc<Answer>> {
+        let answer = self.cells[cell_of(index, matchers)].load_full()?;
+        answer.is_to(matchers).then_some(answer)
+    }
+
+    /// Keeps an answer that is not too large: `found` are all slots below `limit` that match.
+    pub(super) fn keep(&self, index: &Terms, matchers: &[Matcher], limit: u32, found: &Runs) {
+        let asked = |m: &Matcher| Asked {
+            name: m.name().into(),
+            op: m.op(),
+            value: m.shared_value().clone(),
+        };
+        let answer = Answer {
+            matchers: matchers.iter().map(asked).collect(),
+            limit,
+            found: found.clone(),
+        };
+        let bytes = answer.bytes();
+        if bytes > ANSWER_BYTES_MAX {
+            return;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.put(cell_of(index, matchers), Some(Arc::new(answer)));
+        while self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
+            self.put(self.next.fetch_add(1, Ordering::Relaxed) % CELLS, None);
+        }
+    }
+
+    fn put(&self, cell: usize, answer: Option<Arc<Answer>>) {
+        if let Some(before) = self.cells[cell].swap(answer) {
+            self.bytes.fetch_sub(before.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&self.cells[..]) + self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+fn cell_of(index: &Terms, matchers: &[Matcher]) -> usize {
+    let mut bytes = Vec::with_capacity(256);
+    for matcher in matchers {
+        let value = matcher.value();
+        bytes.extend_from_slice(matcher.name().as_bytes());
+        bytes.extend_from_slice(matcher.op().as_str().as_bytes());
+        bytes.extend_from_slice(&value.len().to_le_bytes());
+        bytes.extend_from_slice(&value[..value.len().min(HASHED_BYTES)]);
+        bytes.extend_from_slice(&value[value.len().saturating_sub(HASHED_BYTES)..]);
+    }
+    index.keys.hash(&bytes) as usize % CELLS
+}
+
+/// The slots of both, all of `later` behind those of `found`.
+pub(super) fn joined(found: &Runs, later: &Runs) -> Runs {
+    let mut all = found.clone();
+    let runs: &[Run] = later.as_slice();
+    runs.iter().for_each(|run| all.push(*run));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::HashKeys;
+    use crate::index::Index;
+    use firn_model::env::sim::SimRng;
+
+    fn matcher(value: &str) -> Matcher {
+        Matcher::new("pod", MatchOp::NotEqual, value.as_bytes()).unwrap()
+    }
+
+    /// So many runs of one slot each.
+    fn runs(count: u32) -> Runs {
+        let run = |i| Run {
+            start: i * 2,
+            end: i * 2 + 1,
+        };
+        Runs::of((0..count).map(run).collect())
+    }
+
+    #[test]
+    fn answers_to_more_than_fits_give_way_and_are_never_another_questions() {
+        let index = Index::new(Arc::new(HashKeys::new(&SimRng::new(3))));
+        let answers = &index.matcher_cache;
+        let asked: Vec<Matcher> = (0..9_000).map(|i| matcher(&i.to_string())).collect();
+        let count = |i: usize| {
+            if i.is_multiple_of(100) {
+                12_000
+            } else {
+                i as u32 % 70
+            }
+        };
+        for (i, one) in asked.iter().enumerate() {
+            let one = std::slice::from_ref(one);
+            answers.keep(&index, one, i as u32, &runs(count(i)));
+            let kept = answers.get(&index, one).expect("it was kept just now");
+            assert_eq!((kept.limit, &kept.found), (i as u32, &runs(count(i))));
+            let bytes = answers.memory_bytes() - size_of_val(&answers.cells[..]);
+            assert!(bytes <= BYTES_MAX, "{bytes} after {i}");
+        }
+        let mut kept = 0;
+        for i in 0..asked.len() {
+            // Another matcher of the same text.
+            let again = [matcher(&i.to_string())];
+            if let Some(answer) = answers.get(&index, &again) {
+                assert_eq!((answer.limit, &answer.found), (i as u32, &runs(count(i))));
+                kept += 1;
+            }
+        }
+        assert!(kept > CELLS / 4, "{kept}");
+        (0..CELLS).for_each(|cell| answers.put(cell, None));
+        assert_eq!(answers.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn answer_that_is_too_large_is_not_kept() {
+        let index = Index::new(Arc::new(HashKeys::new(&SimRng::new(4))));
+        let long = "x".repeat(ANSWER_BYTES_MAX);
+        for (value, count, is_kept) in [
+            ("a", 10, true),
+            ("b", 40_000, false),
+            (long.as_str(), 1, false),
+        ] {
+            let asked = [matcher(value)];
+            index.matcher_cache.keep(&index, &asked, 9, &runs(count));
+            assert_eq!(
+                index.matcher_cache.get(&index, &asked).is_some(),
+                is_kept,
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn answer_to_matchers_that_differ_in_the_middle_is_not_taken() {
+        let index = Index::new(Arc::new(HashKeys::new(&SimRng::new(5))));
+        let value = |middle: &str| format!("{}{middle}{}", "a".repeat(40), "b".repeat(40));
+        let [one, other] = ["1", "2"].map(|middle| [matcher(&value(middle))]);
+        index.matcher_cache.keep(&index, &one, 9, &runs(3));
+        assert!(index.matcher_cache.get(&index, &other).is_none());
+        let two = [one[0].clone(), other[0].clone()];
+        assert!(index.matcher_cache.get(&index, &two).is_none());
+        assert!(index.matcher_cache.get(&index, &[]).is_none());
+        assert!(index.matcher_cache.get(&index, &one).is_some());
+    }
+}

@@ -1,0 +1,161 @@
+//! Maintenance: what keeps the store small while samples come. Sealing, retention, trimming, the
+//! sweep.
+//!
+//! ```text
+//! tick: retry the log -> mark -> seal what is due -> drop old pages -> trim the log
+//!       -> manifest -> sweep
+//! ```
+//!
+//! Each tick does a share of what there is, on the background thread; one runs at a time.
+
+pub(crate) mod coverage;
+pub(crate) mod seal;
+pub(crate) mod state;
+mod sweep;
+mod trim;
+
+use crate::store::options::{Sealing, SyncMode};
+use crate::store::parts::Parts;
+use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use crate::sync::{Mutex, lock};
+use firn_model::env::Work;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
+use state::State;
+use std::sync::{Arc, Weak};
+
+/// See the module.
+pub(crate) struct Maintenance {
+    parts: Arc<Parts>,
+    /// Held by the tick under way.
+    pub(crate) state: Mutex<State>,
+    is_scheduled: AtomicBool,
+    /// The newest time when the last tick began.
+    began_at: AtomicI64,
+    me: Weak<Maintenance>,
+}
+
+impl std::ops::Deref for Maintenance {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+/// The tick under way; the next may be scheduled when it ends, were it by a panic.
+struct Scheduled(Arc<Maintenance>);
+
+impl Drop for Scheduled {
+    fn drop(&mut self) {
+        self.0.is_scheduled.store(false, Ordering::Release);
+    }
+}
+
+impl Maintenance {
+    /// Maintenance of `parts`, which begins with `state`.
+    pub(crate) fn new(parts: Arc<Parts>, state: State) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            parts,
+            state: Mutex::new(state),
+            is_scheduled: AtomicBool::new(false),
+            began_at: AtomicI64::new(i64::MIN),
+            me: me.clone(),
+        })
+    }
+
+    /// Starts the work that is due on the background thread.
+    pub(crate) fn tick(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        // One tick at a time; one that finds it running is made up for by the next one.
+        if self.is_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let scheduled = Scheduled(me);
+        let job = move || scheduled.0.keep_up();
+        self.env.compute.spawn(Work::Background, Box::new(job));
+    }
+
+    /// Does or starts what is due after an append, by data time.
+    pub(crate) fn after_append(&self) {
+        if self.options.sealing == Sealing::WithWrites {
+            self.seal_now();
+        }
+        let newest = self.newest.load(Ordering::Relaxed);
+        let since = newest.saturating_sub(self.began_at.load(Ordering::Relaxed));
+        if since >= self.options.tick_ms {
+            self.tick();
+        }
+    }
+
+    /// Seals what is due on this thread: how it would be without a background.
+    fn seal_now(&self) {
+        let Some(newest) = self.newest() else { return };
+        let mut state = lock(&self.state);
+        if !state.coverage.due(newest).is_empty() {
+            self.leave_mark(&mut state);
+            self.seal_due(&mut state);
+            self.trim_log(&mut state);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn keep_up(&self) {
+        let mut state = lock(&self.state);
+        let newest = self.newest.load(Ordering::Relaxed);
+        self.began_at.store(newest, Ordering::Relaxed);
+        let garbage = std::mem::take(&mut state.garbage);
+        state.garbage = garbage
+            .into_iter()
+            .filter_map(|g| self.index.sweep(g))
+            .collect();
+        self.log.tick();
+        if self.options.sync == SyncMode::Interval
+            && let Err(e) = self.log.sync()
+        {
+            tracing::error!(error = %e, "sync log");
+        }
+        self.leave_mark(&mut state);
+        self.seal_due(&mut state);
+        self.drop_old_pages(&mut state);
+        self.trim_log(&mut state);
+        self.keep_manifest(&mut state);
+        self.sweep_share(&mut state);
+    }
+
+    /// Ends cleanly: the log takes no more records, every sample is in a page, and the log is gone.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        // The tick under way, if there is one, ends first.
+        let mut state = lock(&self.state);
+        self.log.close()?;
+        let last = self.log.positions().last;
+        if last > state.trimmed().min(state.coverage.covered()) {
+            self.seal_all(&mut state, last)?;
+            self.write_exemplars(&mut state)?;
+            self.write_catalogue(&mut state, last)?;
+        }
+        state.segments.finish()?;
+        self.write_last_manifest(&mut state)?;
+        self.log.remove_all()
+    }
+
+    /// Seals whatever the closed log holds up to its last record.
+    fn seal_all(&self, state: &mut State, last: Position) -> Result<(), Error> {
+        // Only what every reader may see is sealed.
+        self.watermark.wait_for_readers();
+        self.leave_mark(state);
+        let all = state.coverage.all(self.newest.load(Ordering::Acquire));
+        loop {
+            let before = self.metrics.sealed_samples.get();
+            self.seal(state, &all, 0)?;
+            if state.coverage.covered() >= last {
+                return Ok(());
+            }
+            // A column too long for one page goes in parts.
+            if self.metrics.sealed_samples.get() == before {
+                let message = "samples are left that no page holds; the log is kept";
+                return Err(Error::new(ErrorKind::Internal, message.to_owned()));
+            }
+        }
+    }
+}

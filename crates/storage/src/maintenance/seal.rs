@@ -1,0 +1,387 @@
+//! Sealing: what a group holds for a window of data time moves from the head into a page.
+//!
+//! ```text
+//! copy (each shard for a moment) -> encode -> births, then pages: write, sync
+//!   -> the page is found by readers -> the head drops what is in it (each shard for a moment)
+//!   -> the log may go
+//! ```
+//!
+//! A reader copies the head first and asks for pages after it, so between those steps it
+//! meets samples twice and never misses one; twice does not happen in its answer either, since of a
+//! page it reads only what is older than what it copied. Only what every reader sees is sealed, and
+//! only what is durable in the log. After a crash at any point the pages that are whole count: what
+//! the log still has of their samples is skipped.
+//!
+//! What cannot be sealed of a group costs that group: the others go on (see [`troubles`]).
+//!
+//! Work has a shape: each tick seals a fixed share of the groups that are due, so a queue of any
+//! length shrinks by that share and what arrives steadily leaves steadily.
+
+mod encode;
+pub(crate) mod troubles;
+
+use super::Maintenance;
+use super::coverage::Due;
+use super::state::State;
+use crate::codec::Malformed;
+use crate::error::StorageError;
+use crate::head::copies::Copies;
+use crate::index::{Place, SeriesCursor};
+use crate::page::Page;
+use crate::sealed::GROUP_SLOTS;
+use crate::sealed::directory::PageEntry;
+use crate::sealed::meta::PageMeta;
+use crate::store::options::SyncMode;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use crate::trial::{self, Flaw};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::log::Position;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A tick seals one in so many of the groups that are due, and at least one.
+const TICKS: usize = 16;
+
+/// Groups that share a sync: their pages wait for it in memory, some 30 kB each.
+const GROUPS_PER_SYNC: usize = 32;
+
+/// Series copied or cut under one lock: some 50 us.
+const SLICE: usize = 64;
+
+/// After a failure, or after all groups were sealed for want of space: neither the space nor the
+/// disk's faults change from tick to tick.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Where a series lives, and up to when it is sealed.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    shard: usize,
+    local: u32,
+    slot: u32,
+    time: TimestampMs,
+}
+
+/// A group on its way into pages.
+struct Sealed {
+    due: Due,
+    cuts: Vec<Cut>,
+    /// Its pages; none if it has no samples for one. What it holds goes into one, unless that would
+    /// be too large.
+    pages: Vec<(PageMeta, Vec<u8>)>,
+    unsealed_after: Position,
+    /// The head has no series of the group.
+    is_gone: bool,
+    /// What cannot be sealed.
+    stuck: Option<Stuck>,
+}
+
+/// What cannot be sealed of a group.
+struct Stuck {
+    why: String,
+    /// Its series; the time is that up to which they are given up.
+    series: Vec<Cut>,
+    /// Samples of theirs that are sealed all the same.
+    saved: u64,
+    range: Option<TimeRange>,
+}
+
+/// Whether a group may be covered although some of it cannot be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stance {
+    /// What cannot be sealed stays in head and log.
+    Keep,
+    /// It is given up.
+    GiveUp,
+}
+
+/// Samples that are to be sealed.
+#[derive(Default)]
+struct Taken {
+    copies: Copies,
+    /// By slot.
+    series: Vec<TakenSeries>,
+}
+
+/// A series and the number of its copy.
+struct TakenSeries {
+    shard: usize,
+    local: u32,
+    slot: u32,
+    copy: usize,
+}
+
+impl Maintenance {
+    /// Seals this tick's share of the groups that are due; all groups if the log fills the disk or
+    /// grows towards its bound.
+    pub(super) fn seal_due(&self, state: &mut State) {
+        let Some(newest) = self.newest() else { return };
+        let now = self.env.clock.monotonic();
+        let mut due = state.coverage.due(newest);
+        self.metrics.seal_queue.set(due.len() as i64);
+        if now < state.seal_not_before {
+            return;
+        }
+        let is_full =
+            self.log.pressure().is_disk_full && self.log.positions().last > state.trimmed();
+        let is_crowded = self.log.pressure().bytes > self.options.backlog_bytes_max / 2;
+        if is_full || is_crowded {
+            due = state.coverage.all(newest);
+        }
+        if !is_crowded {
+            due.retain(|due| state.troubles.may_try(due.group, now));
+        }
+        if !is_full && !is_crowded {
+            due.truncate(due.len().div_ceil(TICKS));
+        }
+        let start = now;
+        let reserve_bytes = self.reserve_bytes(is_full);
+        let mut outcome = self.seal(state, &due, reserve_bytes);
+        if is_crowded && outcome.is_ok() {
+            outcome = self.give_up_what_pins(state, newest, reserve_bytes);
+        }
+        if !due.is_empty() {
+            let took = self.env.clock.monotonic().saturating_sub(start);
+            self.metrics.seal_duration.observe(took);
+        }
+        if is_full || outcome.is_err() {
+            state.seal_not_before = now.saturating_add(PAUSE);
+        }
+        if let Err(e) = outcome {
+            self.metrics.seal_failures.inc();
+            tracing::error!(error = %e, "seal samples");
+        }
+    }
+
+    /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a
+    /// log that is longer than it should be does not. A log that takes no more records lends half
+    /// of its reserve, since sealing is what frees space.
+    fn reserve_bytes(&self, is_full: bool) -> u64 {
+        self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
+    }
+
+    /// Seals the groups, some with each sync.
+    pub(crate) fn seal(
+        &self,
+        state: &mut State,
+        due: &[Due],
+        reserve_bytes: u64,
+    ) -> Result<(), Error> {
+        self.seal_as(state, due, (reserve_bytes, Stance::Keep))
+    }
+
+    fn seal_as(
+        &self,
+        state: &mut State,
+        due: &[Due],
+        (reserve_bytes, stance): (u64, Stance),
+    ) -> Result<(), Error> {
+        for some in due.chunks(GROUPS_PER_SYNC) {
+            let mut sealed = self.encode_groups(state, some, stance)?;
+            trial::turn();
+            if trial::has(Flaw::DropsBeforeWrite) {
+                let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
+                cuts.try_for_each(|cuts| self.drop_sealed(cuts))?;
+            }
+            let written = self.write_pages(state, &sealed, reserve_bytes);
+            let entries = match written {
+                Ok(entries) => entries,
+                Err(e) => {
+                    state.segments.abandon();
+                    return Err(e.into());
+                }
+            };
+            for (sealed, entries) in sealed.into_iter().zip(entries) {
+                self.publish(state, sealed, entries, stance)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies and encodes groups.
+    fn encode_groups(
+        &self,
+        state: &State,
+        due: &[Due],
+        stance: Stance,
+    ) -> Result<Vec<Sealed>, Error> {
+        let reading = self.watermark.read_floor();
+        if self.options.sync != SyncMode::Always {
+            // A page outlives a power loss; so must the rest of the batches it has a part of.
+            self.log.sync()?;
+        }
+        let encode = |due: &Due| {
+            let seen = match trial::has(Flaw::SealsUnseen) {
+                true => u64::MAX,
+                false => reading.sequence,
+            };
+            let (taken, is_gone) = self.copy_group(*due, seen);
+            let unsealed_after = state.coverage.unsealed_after(*due, reading.sequence);
+            let mut sealed = self.encode(*due, &taken, unsealed_after, stance);
+            sealed.is_gone = is_gone;
+            sealed
+        };
+        Ok(due.iter().map(encode).collect())
+    }
+
+    /// What there is to seal of a group, by slot, and whether the head has none of its series.
+    fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
+        let first = due.group * GROUP_SLOTS;
+        let end = self.index.published().min(first + GROUP_SLOTS);
+        let mut cursor = SeriesCursor::new(&self.index);
+        let mut places: Vec<(usize, u32, u32)> = (first..end)
+            .filter_map(|slot| {
+                let place = cursor
+                    .place(slot)
+                    .filter(|place| *place != Place::RETIRED)?;
+                let (shard, local) = self.shard_and_local(place);
+                Some((shard, local, slot))
+            })
+            .collect();
+        places.sort_unstable();
+        let range = TimeRange::new(i64::MIN, due.end);
+        let mut taken = Taken::default();
+        for of_shard in places.chunk_by(|a, b| a.0 == b.0) {
+            for slice in of_shard.chunks(SLICE) {
+                let held = lock(&self.shards[slice[0].0]);
+                for (shard, local, slot) in slice {
+                    let Some(series) = held.series_of_slot(*local, *slot) else {
+                        continue;
+                    };
+                    let hidden = held.hidden(*local, series, sequence);
+                    if taken.copies.add(series, range, hidden) {
+                        taken.series.push(TakenSeries {
+                            shard: *shard,
+                            local: *local,
+                            slot: *slot,
+                            copy: taken.copies.len() - 1,
+                        });
+                    }
+                }
+            }
+        }
+        taken.series.sort_unstable_by_key(|t| t.slot);
+        (taken, places.is_empty())
+    }
+
+    /// Writes pages and makes them durable.
+    fn write_pages(
+        &self,
+        state: &mut State,
+        sealed: &[Sealed],
+        reserve_bytes: u64,
+    ) -> Result<Vec<Vec<Arc<PageEntry>>>, StorageError> {
+        let pages = || sealed.iter().flat_map(|s| &s.pages);
+        let bytes: usize = pages().map(|(_, page)| page.len()).sum();
+        if bytes == 0 {
+            return Ok(sealed.iter().map(|_| Vec::new()).collect());
+        }
+        self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
+        // Whoever finds a page at a start must know whose samples they are.
+        let slots = pages().filter_map(|(meta, _)| meta.slots.as_slice().last());
+        let end = slots.map(|run| run.end).max();
+        if end > Some(state.catalogue.end_slot()) {
+            self.write_catalogue(state, state.trimmed())?;
+        }
+        let mut entries = Vec::with_capacity(sealed.len());
+        for sealed in sealed {
+            let mut of_group = Vec::with_capacity(sealed.pages.len());
+            for (meta, page) in &sealed.pages {
+                of_group.push(state.segments.append(meta.clone(), page)?);
+            }
+            entries.push(of_group);
+        }
+        if !trial::has(Flaw::SkipsPageSync) {
+            state.segments.sync()?;
+        }
+        self.metrics.page_bytes.add(bytes as u64);
+        Ok(entries)
+    }
+
+    fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
+        let path = self.dir.pages();
+        // A disk that cannot say is taken to have space.
+        let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
+        if free < required {
+            return Err(StorageError::DiskFull {
+                path,
+                free,
+                required,
+            });
+        }
+        Ok(())
+    }
+
+    /// Shows the pages of a group to readers and drops from the head what is in them.
+    fn publish(
+        &self,
+        state: &mut State,
+        mut sealed: Sealed,
+        entries: Vec<Arc<PageEntry>>,
+        stance: Stance,
+    ) -> Result<(), Error> {
+        let group = sealed.due.group;
+        for (entry, (_, page)) in entries.into_iter().zip(std::mem::take(&mut sealed.pages)) {
+            let open = Page::open(page.into()).map_err(malformed)?;
+            self.sealed.cache.insert(&entry, Arc::new(open));
+            self.metrics.sealed_pages.inc();
+            self.sealed.directory.add(entry);
+        }
+        trial::turn();
+        if let Some(stuck) = &sealed.stuck
+            && stance == Stance::GiveUp
+        {
+            self.give_up(group, stuck);
+        }
+        self.drop_sealed(&mut sealed.cuts)?;
+        trial::turn();
+        let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
+        state.coverage.sealed(due, unsealed_after, sealed.is_gone);
+        let stuck = sealed.stuck.filter(|_| stance == Stance::Keep);
+        self.note_trouble(state, group, stuck);
+        Ok(())
+    }
+
+    /// Drops from the head what is in a page.
+    fn drop_sealed(&self, cuts: &mut [Cut]) -> Result<(), Error> {
+        cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
+        for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
+            for slice in of_shard.chunks(SLICE) {
+                let mut shard = lock(&self.shards[slice[0].shard]);
+                for cut in slice {
+                    shard
+                        .drop_through(cut.local, cut.slot, cut.time)
+                        .map_err(malformed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says to the coverage where log and data time stand.
+    pub(super) fn leave_mark(&self, state: &mut State) {
+        // In this order: see `Coverage::tick`.
+        let newest = || self.newest.load(Ordering::Acquire);
+        let too_early = trial::has(Flaw::MarksTimeFirst).then(newest);
+        trial::turn();
+        let (sequence, position) = self.watermark.mark();
+        trial::turn();
+        let newest = too_early.unwrap_or_else(newest);
+        let mark = super::coverage::Mark {
+            newest,
+            sequence,
+            position,
+        };
+        let next_slot = self.index.next_slot();
+        let mut revived = std::mem::take(&mut *lock(&self.restored_groups));
+        if trial::has(Flaw::ForgetsRevived) {
+            revived.clear();
+        }
+        state.coverage.tick(mark, next_slot, &revived);
+    }
+}
+
+fn malformed(error: Malformed) -> Error {
+    Error::new(ErrorKind::Internal, error.to_string())
+}

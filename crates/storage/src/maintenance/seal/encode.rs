@@ -1,0 +1,262 @@
+//! Encoding: what was copied of a group becomes pages.
+//!
+//! One page, as a rule. What would be too large for one goes in parts, split by series; the last
+//! part alone says that the group is covered. A series that cannot be decoded, and a part that no
+//! record can hold, are left out, and then no part says it.
+
+use super::{Cut, Sealed, Stance, Stuck, Taken, TakenSeries};
+use crate::chunk::{Columns, TimesKnown};
+use crate::codec::Malformed;
+use crate::file::frame::PAYLOAD_BYTES_MAX;
+use crate::index::{Run, Runs};
+use crate::maintenance::Maintenance;
+use crate::maintenance::coverage::Due;
+use crate::page::{self, Family, PageBuilder};
+use crate::sealed::meta::PageMeta;
+use crate::trial::{self, Flaw};
+use firn_model::log::Position;
+use firn_model::sample::{TimeRange, TimestampMs};
+
+/// Bytes after which a page ends and another part begins. The longest column that a page takes,
+/// four million buckets of ten bytes each, still fits the record behind it.
+const PART_BYTES: usize = 16 << 20;
+
+/// What stands before a page in its record, at most: 512 runs of slots and a few numbers.
+const META_BYTES_MAX: usize = 4 << 10;
+
+/// A page in the making.
+struct Part {
+    builder: PageBuilder,
+    slots: Runs,
+    range: TimeRange,
+    cuts: Vec<Cut>,
+    /// More than its times take: they are not encoded yet.
+    times_bytes: usize,
+}
+
+/// A group in the making.
+struct Parts<'a> {
+    store: &'a Maintenance,
+    due: Due,
+    unsealed_after: Position,
+    sealed_up_to: Position,
+    /// Samples before this left the retention.
+    cutoff: TimestampMs,
+    sealed: Sealed,
+}
+
+impl Maintenance {
+    /// Encodes what was copied of a group, up to the end of its window. What left the retention
+    /// already gets no page.
+    pub(super) fn encode(
+        &self,
+        due: Due,
+        taken: &Taken,
+        unsealed_after: Position,
+        stance: Stance,
+    ) -> Sealed {
+        let mut parts = Parts {
+            store: self,
+            due,
+            unsealed_after,
+            sealed_up_to: self.log.positions().last,
+            cutoff: self.cutoff(),
+            sealed: Sealed {
+                due,
+                cuts: Vec::with_capacity(taken.series.len()),
+                pages: Vec::new(),
+                unsealed_after,
+                is_gone: false,
+                stuck: None,
+            },
+        };
+        let mut part = parts.begin();
+        let (mut columns, mut known) = (Columns::default(), TimesKnown::default());
+        for series in &taken.series {
+            columns.clear();
+            let decoded = self.decode_taken(taken, series, &mut known, &mut columns);
+            columns.truncate(columns.times.partition_point(|t| *t <= due.end));
+            if let Err(e) = decoded {
+                let range = taken.copies.get(series.copy).range();
+                let why = format!("chunk of {}: {e}", self.index.series_labels(series.slot));
+                parts.leave(&[series.cut(due.end)], why, range);
+                if stance == Stance::Keep {
+                    continue;
+                }
+                parts.count_saved(columns.times.len());
+            }
+            if columns.times.is_empty() {
+                continue;
+            }
+            if part.is_full() {
+                parts.end(std::mem::replace(&mut part, parts.begin()), stance, false);
+            }
+            part.push(self, series, &mut columns, &mut parts.sealed);
+        }
+        parts.end(part, stance, true);
+        if parts.sealed.stuck.is_some() && stance == Stance::Keep {
+            parts.sealed.claim_nothing();
+        }
+        parts.sealed
+    }
+
+    /// Decodes the copy of a series.
+    fn decode_taken(
+        &self,
+        taken: &Taken,
+        series: &TakenSeries,
+        known: &mut TimesKnown,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        if trial::faults().malformed == Some(series.slot) {
+            return Err(Malformed("as the test asked"));
+        }
+        taken.copies.get(series.copy).decode(known, into)
+    }
+}
+
+impl TakenSeries {
+    fn cut(&self, time: TimestampMs) -> Cut {
+        Cut {
+            shard: self.shard,
+            local: self.local,
+            slot: self.slot,
+            time,
+        }
+    }
+}
+
+impl Part {
+    fn is_full(&self) -> bool {
+        let limit = trial::faults().part_bytes.unwrap_or(PART_BYTES);
+        let bytes = self.builder.value_bytes() + self.times_bytes;
+        !self.cuts.is_empty() && bytes >= limit
+    }
+
+    /// Adds a series, as much of it as a page takes.
+    fn push(
+        &mut self,
+        store: &Maintenance,
+        series: &TakenSeries,
+        columns: &mut Columns,
+        sealed: &mut Sealed,
+    ) {
+        let family = store.index.family(series.slot).map(Family);
+        while !columns.times.is_empty() && self.builder.push(series.slot, family, columns).is_err()
+        {
+            // Part of it now; the group stays due for the rest.
+            columns.truncate(columns.times.len() / 2);
+            sealed.claim_nothing();
+        }
+        let (Some(first), Some(last)) = (columns.times.first(), columns.times.last()) else {
+            return;
+        };
+        self.times_bytes += size_of_val(&columns.times[..]);
+        self.range = match self.cuts.is_empty() {
+            true => TimeRange::new(*first, *last),
+            false => TimeRange::new(self.range.min.min(*first), self.range.max.max(*last)),
+        };
+        self.slots.push(Run {
+            start: series.slot,
+            end: series.slot + 1,
+        });
+        self.cuts.push(series.cut(*last));
+    }
+}
+
+impl Parts<'_> {
+    fn begin(&self) -> Part {
+        Part {
+            builder: PageBuilder::new(page::PageMeta {
+                log_from: self.unsealed_after.next(),
+                log_to: self.sealed_up_to,
+            }),
+            slots: Runs::default(),
+            range: TimeRange::new(0, 0),
+            cuts: Vec::new(),
+            times_bytes: 0,
+        }
+    }
+
+    /// Ends a part, which is a page unless it is empty, or all of it left the retention. The last
+    /// one says what the group claims.
+    fn end(&mut self, mut part: Part, stance: Stance, is_last: bool) {
+        if part.cuts.is_empty() {
+            return;
+        }
+        let TimeRange { min, max } = part.range;
+        if max < self.cutoff {
+            self.sealed.cuts.append(&mut part.cuts);
+            return;
+        }
+        let samples = part.builder.sample_count();
+        let slots = match trial::has(Flaw::ForgetsLastSlot) {
+            true => {
+                let last = part.cuts.last().map_or(0, |cut| cut.slot);
+                part.slots.and(&Runs::span(0, last))
+            }
+            false => part.slots,
+        };
+        let Some(page) = part.builder.finish() else {
+            return;
+        };
+        let limit = trial::faults()
+            .page_bytes
+            .filter(|(group, _)| *group == self.due.group)
+            .map_or(PAYLOAD_BYTES_MAX - META_BYTES_MAX, |(_, bytes)| bytes);
+        if page.len() > limit {
+            let why = format!("page of {} bytes, limit {limit}", page.len());
+            self.leave(&part.cuts, why, Some(part.range));
+            return;
+        }
+        self.store.metrics.sealed_samples.add(samples);
+        let short = TimestampMs::from(trial::has(Flaw::ClaimsShortRange));
+        let claims = is_last && (self.sealed.stuck.is_none() || stance == Stance::GiveUp);
+        let (window_end, unsealed_after) = match claims {
+            true => (self.sealed.due.end, self.sealed.unsealed_after),
+            false => (i64::MIN, Position(0)),
+        };
+        let meta = PageMeta {
+            group: self.due.group,
+            window_end,
+            range: TimeRange::new(min, max - short),
+            unsealed_after,
+            sealed_up_to: self.sealed_up_to,
+            slots,
+        };
+        self.sealed.cuts.append(&mut part.cuts);
+        self.sealed.pages.push((meta, page));
+    }
+
+    /// Leaves series out.
+    fn leave(&mut self, series: &[Cut], why: String, range: Option<TimeRange>) {
+        let stuck = self.sealed.stuck.get_or_insert(Stuck {
+            why,
+            series: Vec::new(),
+            saved: 0,
+            range: None,
+        });
+        stuck.series.extend(series.iter().copied());
+        stuck.range = match (stuck.range, range) {
+            (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+impl Parts<'_> {
+    /// So many samples of a series that is given up are sealed all the same.
+    fn count_saved(&mut self, samples: usize) {
+        if let Some(stuck) = &mut self.sealed.stuck {
+            stuck.saved += samples as u64;
+        }
+    }
+}
+
+impl Sealed {
+    /// What is sealed of the group is not all that there is up to its end.
+    pub(super) fn claim_nothing(&mut self) {
+        self.due.end = i64::MIN;
+        self.unsealed_after = Position(0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Groups of which something cannot be sealed: a chunk that cannot be decoded, a page that no
+//! record can hold.
+//!
+//! Such a group costs itself: its other series are sealed, other groups go on, and it is tried
+//! again with growing pauses. What cannot be sealed stays in head and log, where queries find it
+//! and a start brings it back. Once the log has grown to half of what it may hold for the sake of
+//! such a group, that is given up, so that writes go on: it is reported as a damage, and the group
+//! counts as sealed.
+
+use super::{Cut, Due, SLICE, Stance, Stuck};
+use crate::damage::{Damage, DamageKind};
+use crate::maintenance::Maintenance;
+use crate::maintenance::state::State;
+use crate::sync::lock;
+use firn_model::error::Error;
+use firn_model::sample::TimestampMs;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Until a group is tried again; twice as long after each further failure.
+const PAUSE_MIN: Duration = Duration::from_secs(60);
+
+/// Half of a window: what the group has beside waits no longer in the head than it does anyway.
+const PAUSE_MAX: Duration = Duration::from_secs(16 * 60);
+
+/// Times that a group is tried before it is given up.
+const TRIES_MIN: u32 = 2;
+
+/// A group that could not be sealed, not all of it.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    tries: u32,
+    /// On the monotonic clock.
+    not_before: Duration,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    groups: BTreeMap<u32, Trouble>,
+}
+
+impl Troubles {
+    /// Whether the time has come to try a group.
+    pub(super) fn may_try(&self, group: u32, now: Duration) -> bool {
+        let trouble = self.groups.get(&group);
+        trouble.is_none_or(|trouble| now >= trouble.not_before)
+    }
+
+    /// Counts a failure of a group; whether it is the first.
+    fn count(&mut self, group: u32, now: Duration) -> bool {
+        let trouble = self.groups.entry(group).or_insert(Trouble {
+            tries: 0,
+            not_before: now,
+        });
+        let pause = PAUSE_MIN * 2u32.saturating_pow(trouble.tries.min(8));
+        trouble.tries = trouble.tries.saturating_add(1);
+        trouble.not_before = now.saturating_add(pause.min(PAUSE_MAX));
+        trouble.tries == 1
+    }
+}
+
+impl Maintenance {
+    /// What could not be sealed of a group when it was its turn, if there was something.
+    pub(super) fn note_trouble(&self, state: &mut State, group: u32, stuck: Option<Stuck>) {
+        let troubles = &mut state.troubles;
+        if let Some(stuck) = stuck {
+            self.metrics.stuck_seals.inc();
+            if troubles.count(group, self.env.clock.monotonic()) {
+                tracing::warn!(
+                    group,
+                    series = stuck.series.len(),
+                    error = stuck.why,
+                    "some series of a group cannot be sealed; tried again with growing pauses"
+                );
+            }
+        } else {
+            troubles.groups.remove(&group);
+        }
+        self.metrics.stuck_groups.set(troubles.groups.len() as i64);
+    }
+
+    /// Gives up what cannot be sealed of the groups for which the log cannot be trimmed.
+    pub(super) fn give_up_what_pins(
+        &self,
+        state: &mut State,
+        newest: TimestampMs,
+        reserve_bytes: u64,
+    ) -> Result<(), Error> {
+        let tried = state.troubles.groups.iter();
+        let tried = tried.filter(|(_, trouble)| trouble.tries >= TRIES_MIN);
+        let pins = |group: &u32| state.coverage.pins(*group);
+        let stuck: Vec<Due> = tried
+            .map(|(group, _)| *group)
+            .filter(pins)
+            .map(|group| Due { group, end: newest })
+            .collect();
+        self.seal_as(state, &stuck, (reserve_bytes, Stance::GiveUp))
+    }
+
+    /// Drops from the head what cannot be sealed of a group, and says so.
+    pub(super) fn give_up(&self, group: u32, stuck: &Stuck) {
+        let mut series: Vec<Cut> = stuck.series.clone();
+        series.sort_unstable_by_key(|cut| (cut.shard, cut.local));
+        let mut dropped = 0;
+        for of_shard in series.chunk_by(|a, b| a.shard == b.shard) {
+            for slice in of_shard.chunks(SLICE) {
+                let mut shard = lock(&self.shards[slice[0].shard]);
+                for cut in slice {
+                    dropped += shard.give_up_through(cut.local, cut.slot, cut.time);
+                }
+            }
+        }
+        self.damages.report(Damage {
+            kind: DamageKind::Head,
+            file: PathBuf::new(),
+            offset: None,
+            what: format!(
+                "{} series of group {group} cannot be sealed and held up the log: {}",
+                stuck.series.len(),
+                stuck.why
+            ),
+            samples: Some(dropped.saturating_sub(stuck.saved)),
+            range: stuck.range,
+        });
+    }
+}

@@ -1,0 +1,61 @@
+//! What maintenance keeps between ticks: the files that it writes, and where its rounds stand.
+
+use super::coverage::Coverage;
+use super::seal::troubles::Troubles;
+use crate::catalogue::Catalogue;
+use crate::exemplars::ExemplarFile;
+use crate::index::Garbage;
+use crate::manifest::Manifest;
+use crate::sealed::segments::Segments;
+use firn_model::log::Position;
+use std::time::Duration;
+
+/// What the background job keeps between ticks.
+pub(crate) struct State {
+    pub(crate) segments: Segments,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) exemplars: ExemplarFile,
+    pub(crate) coverage: Coverage,
+    /// As it was written last, or read.
+    pub(crate) manifest: Manifest,
+    pub(crate) troubles: Troubles,
+    /// On the monotonic clock.
+    pub(crate) seal_not_before: Duration,
+    pub(super) garbage: Vec<Garbage>,
+    pub(super) shard: usize,
+    pub(super) local: u32,
+    pub(super) active: usize,
+    /// Where the sweep over retired series goes on.
+    pub(super) retired_slot: u32,
+}
+
+impl State {
+    /// What it keeps when a store is opened.
+    pub(crate) fn new(
+        segments: Segments,
+        catalogue: Catalogue,
+        exemplars: ExemplarFile,
+        coverage: Coverage,
+        manifest: Manifest,
+    ) -> Self {
+        Self {
+            manifest,
+            segments,
+            catalogue,
+            exemplars,
+            coverage,
+            troubles: Troubles::default(),
+            seal_not_before: Duration::ZERO,
+            garbage: Vec::new(),
+            shard: 0,
+            local: 0,
+            active: 0,
+            retired_slot: 0,
+        }
+    }
+
+    /// The log is covered up to here, and that is durable.
+    pub(crate) fn trimmed(&self) -> Position {
+        self.catalogue.trimmed()
+    }
+}

@@ -1,0 +1,158 @@
+//! Trimming: the log forgets what pages and the catalogue hold, pages go with the retention, and
+//! the manifest says before what is left.
+
+use super::Maintenance;
+use super::state::State;
+use crate::catalogue::payload::Header;
+use crate::error::StorageError;
+use crate::index::SeriesCursor;
+use crate::manifest::{Manifest, SegmentState};
+use crate::trial::{self, Flaw};
+use firn_model::error::Error;
+use firn_model::log::Position;
+
+impl Maintenance {
+    /// Removes the segments of the log all of whose samples are sealed, once their births are in
+    /// the catalogue.
+    pub(crate) fn trim_log(&self, state: &mut State) {
+        let mut covered = state.coverage.covered();
+        if trial::has(Flaw::TrimsTooFar) {
+            covered = covered.next();
+        }
+        if covered.next() < self.log.positions().trims_from {
+            return;
+        }
+        let trimmed = self
+            .write_exemplars(state)
+            .and_then(|()| self.write_catalogue(state, covered))
+            .and_then(|()| self.write_manifest(state))
+            .map_err(Error::from)
+            .and_then(|()| {
+                trial::turn();
+                self.log.trim(covered.next())
+            });
+        if let Err(e) = trimmed {
+            self.metrics.catalogue_failures.inc();
+            tracing::error!(error = %e, "trim log");
+        }
+    }
+
+    /// Says durably that the log is covered up to `trimmed`, with the series that it may then
+    /// forget: those in the index, since the records up to there were applied long ago.
+    pub(crate) fn write_catalogue(
+        &self,
+        state: &mut State,
+        trimmed: Position,
+    ) -> Result<(), StorageError> {
+        let live = self.index.series_count() as u64;
+        let catalogue = &mut state.catalogue;
+        let is_whole = catalogue.is_mostly_dead(live) || catalogue.needs_whole();
+        let header = Header {
+            trimmed,
+            next_slot: self.index.next_slot(),
+        };
+        let first = if is_whole { 0 } else { catalogue.end_slot() };
+        let mut cursor = SeriesCursor::new(&self.index);
+        let bytes = catalogue.write(header, is_whole, &mut |encoder| {
+            for slot in first..header.next_slot {
+                if cursor.place(slot).is_some() {
+                    encoder.push(slot, self.index.series_labels(slot).as_ref())?;
+                }
+            }
+            Ok(())
+        })?;
+        self.metrics.catalogue_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// Makes durable what of the exemplars the log need not keep.
+    pub(crate) fn write_exemplars(&self, state: &mut State) -> Result<(), StorageError> {
+        if self.exemplars.is_on() {
+            self.exemplars.write(&mut state.exemplars)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the page segments that left the retention.
+    pub(crate) fn drop_old_pages(&self, state: &mut State) {
+        let sealed = &self.sealed;
+        let segments = &mut state.segments;
+        let mut cutoff = self.cutoff();
+        if trial::has(Flaw::UnlinksEarly) {
+            cutoff = cutoff.saturating_add(self.options.window_ms);
+        }
+        let old = match segments.take_before(cutoff) {
+            Ok(old) if old.is_empty() => return,
+            Ok(old) => old,
+            Err(e) => return tracing::error!(error = %e, "complete pages that left the retention"),
+        };
+        if let Err(e) = self.write_manifest(state) {
+            tracing::error!(error = %e, "keep pages that left the retention");
+            return state.segments.put_back(old);
+        }
+        let segments = &mut state.segments;
+        for old in old {
+            match segments.remove(&old, &sealed.directory, &sealed.cache) {
+                Ok(()) => self.metrics.removed_segments.inc(),
+                Err(e) => {
+                    tracing::error!(error = %e, "remove pages that left the retention");
+                    segments.put_back([old]);
+                }
+            }
+        }
+        self.metrics.page_segments.set(segments.count() as i64);
+    }
+
+    /// Writes the manifest if files have come, were completed or replaced since.
+    pub(crate) fn keep_manifest(&self, state: &mut State) {
+        let known = |manifest: &Manifest| {
+            let segments = manifest.segments.iter();
+            let states = segments.map(|entry| (entry.number, entry.state));
+            let states: Vec<(Position, SegmentState)> = states.collect();
+            (manifest.log, manifest.catalogue.0, states)
+        };
+        if known(&self.manifest(state)) == known(&state.manifest) {
+            return;
+        }
+        if let Err(e) = self.write_manifest(state) {
+            tracing::error!(error = %e, "write manifest");
+        }
+    }
+
+    /// What the manifest is to say now.
+    fn manifest(&self, state: &State) -> Manifest {
+        let before = &state.manifest;
+        Manifest {
+            trimmed: state.trimmed().max(before.trimmed),
+            logged: self.log.positions().durable.max(before.logged),
+            log: self.log.positions().growing,
+            // What is damaged is named until it is written anew.
+            catalogue: state.catalogue.place().unwrap_or(before.catalogue),
+            exemplars: state.exemplars.place().unwrap_or(before.exemplars),
+            segments: state.segments.entries(),
+        }
+    }
+
+    /// Says durably which files there are.
+    pub(crate) fn write_manifest(&self, state: &mut State) -> Result<(), StorageError> {
+        let manifest = self.manifest(state);
+        self.replace_manifest(state, manifest)
+    }
+
+    /// The same of a store that is about to remove its log.
+    pub(crate) fn write_last_manifest(&self, state: &mut State) -> Result<(), StorageError> {
+        let manifest = Manifest {
+            log: Position(0),
+            ..self.manifest(state)
+        };
+        self.replace_manifest(state, manifest)
+    }
+
+    fn replace_manifest(&self, state: &mut State, manifest: Manifest) -> Result<(), StorageError> {
+        if manifest != state.manifest {
+            manifest.write(&*self.env.disk, self.dir.root())?;
+            state.manifest = manifest;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! Reading: from matchers to a selection that decodes on whatever thread asks.
+//!
+//! A selection holds what was visible when it was made: its chunks are immutable or copied, and
+//! samples of batches that were not complete are counted off. Pages are asked for after the
+//! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
+//! copied chunks is read.
+
+mod exemplars;
+mod head_read;
+mod losses;
+mod plain;
+
+use crate::chunk::{Columns, TimesKnown};
+use crate::head::copies::Copied;
+use crate::index::{Generation, Index};
+use crate::page::Scratch;
+use crate::sealed::directory::{PageEntry, PageLists};
+use crate::sealed::{Sealed, group_of};
+use crate::store::parts::Parts;
+use crate::sync::{Mutex, lock};
+use crate::trial::{self, Flaw};
+use firn_model::budget::{Budget, Reservation};
+use firn_model::cancel::Cancel;
+use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::env::Compute;
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::losses::Losses;
+use firn_model::sample::TimeRange;
+use firn_model::store::{SelectRequest, Selection};
+use head_read::Visible;
+use losses::Opened;
+use plain::TimesMade;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Series found, with their chunks and pages.
+struct HeadSelection {
+    index: Arc<Index>,
+    compute: Arc<dyn Compute>,
+    sealed: Arc<Sealed>,
+    /// While it is held, nothing that the index knew is forgotten.
+    _generation: Arc<Generation>,
+    range: TimeRange,
+    newest_only: bool,
+    slots: Vec<u32>,
+    /// What the head held of the series that were asked for.
+    visible: Visible,
+    /// Their numbers, if some of them turned out to have no samples.
+    asked: Option<Vec<u32>>,
+    /// The pages of each group of `slots`, ascending.
+    pages: PageLists,
+    /// That of `pages`.
+    memory: Reservation,
+    /// Where reads reserve the pages that they hold.
+    budget: Budget,
+    /// What reads could not give.
+    losses: Losses,
+    /// Memory of reads that are done.
+    idle: Mutex<Vec<Memory>>,
+}
+
+/// What a read works in: a series at a time.
+#[derive(Default)]
+struct Memory {
+    columns: Columns,
+    known: TimesKnown,
+    made: TimesMade,
+    page: Scratch,
+}
+
+/// The pages of a group: those of neighbouring series are the same.
+struct OpenGroup<'a> {
+    group: Option<u32>,
+    entries: &'a [Arc<PageEntry>],
+    /// As many as there are entries; opened when a series needs them.
+    pages: Vec<Opened>,
+    /// That of the pages.
+    memory: Reservation,
+    /// Whether no series of the group follows: its pages need not be remembered.
+    is_last: bool,
+    /// The head may hold samples older than those of its pages.
+    is_mixed: bool,
+}
+
+/// Answers what readers ask of the parts.
+pub(crate) struct Reader(pub(crate) Arc<Parts>);
+
+impl std::ops::Deref for Reader {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl Reader {
+    pub(crate) fn select_series(
+        &self,
+        request: SelectRequest<'_>,
+    ) -> Result<Arc<dyn Selection>, Error> {
+        let generation = self.index.generation();
+        let mut selection = HeadSelection {
+            index: self.index.clone(),
+            compute: self.env.compute.clone(),
+            sealed: self.sealed.clone(),
+            _generation: generation,
+            range: request.range,
+            newest_only: request.newest_only,
+            slots: Vec::new(),
+            visible: Visible::default(),
+            asked: None,
+            pages: Vec::new(),
+            memory: request.budget.hold(),
+            budget: request.budget.clone(),
+            losses: Losses::default(),
+            idle: Mutex::default(),
+        };
+        if *request.tenant != self.options.tenant {
+            return Ok(Arc::new(selection));
+        }
+        request.bind_matchers();
+        // Before the look-up: a series that it finds was indexed before its samples became visible.
+        let reading = self.watermark.read();
+        let found = self
+            .index
+            .lookup(request.matchers, request.range, request.cancel)?;
+        request.series.count(found.len())?;
+        let slots: Vec<u32> = found.slots().collect();
+        let early = trial::has(Flaw::ReadsPagesFirst);
+        let memory = &mut selection.memory;
+        let mut pages = || self.pages_of(&slots, request.range, memory);
+        let too_early = if early { Some(pages()?) } else { None };
+        trial::turn();
+        selection.visible = self.copy_visible(&slots, request, reading.sequence)?;
+        trial::turn();
+        selection.pages = match too_early {
+            Some(too_early) => too_early,
+            None => pages()?,
+        };
+        drop(reading);
+        selection.keep_those_with_samples(slots);
+        selection.losses = self.losses_in(request.range);
+        Ok(Arc::new(selection))
+    }
+
+    /// The pages of the groups of `slots`, ascending, that overlap `range`.
+    fn pages_of(
+        &self,
+        slots: &[u32],
+        range: TimeRange,
+        memory: &mut Reservation,
+    ) -> Result<PageLists, Error> {
+        let groups = slots.chunk_by(|a, b| group_of(*a) == group_of(*b));
+        let groups = groups.map(|of_group| group_of(of_group[0]));
+        self.sealed.directory.overlapping(groups, range, memory)
+    }
+}
+
+impl Selection for HeadSelection {
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        self.index.series_labels(self.slots[series])
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        let compute = &*self.compute;
+        self.index
+            .label_column(name, &self.slots, compute, cancel, memory)
+    }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+        let mut memory = lock(&self.idle).pop().unwrap_or_default();
+        let outcome = self.read_in(&mut memory, series, into);
+        lock(&self.idle).push(memory);
+        outcome
+    }
+}
+
+impl HeadSelection {
+    fn read_in(
+        &self,
+        memory: &mut Memory,
+        series: Range<usize>,
+        into: &mut SeriesBatch,
+    ) -> Result<(), Error> {
+        let mut open = OpenGroup::new(self.budget.hold());
+        for i in series.clone() {
+            let slot = self.slots[i];
+            let group = group_of(slot);
+            if open.group != Some(group) {
+                open.turn_to(group, self.pages(slot));
+                open.is_mixed = self.sealed.returned.has(group);
+                memory.made.forget();
+            }
+            let next = self.slots[..series.end].get(i + 1);
+            open.is_last = next.is_none_or(|next| group_of(*next) != group);
+            let is_plain = !open.is_mixed && self.read_plain(i, &mut open, memory, into)?;
+            if !is_plain {
+                memory.made.forget();
+                let columns = &mut memory.columns;
+                columns.clear();
+                self.decode(i, (&mut open, &mut memory.page, &mut memory.known), columns)?;
+                columns.push_range(self.range, into);
+            }
+            if i == series.start {
+                // Those behind the first are like it more often than not.
+                into.make_room(series.len() - 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out the series of which neither head nor pages hold anything.
+    fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
+        let is_there =
+            |(number, slot): &(usize, &u32)| self.visible.has(*number) || self.has_page(**slot);
+        let kept = slots.iter().enumerate().filter(is_there);
+        let asked: Vec<u32> = kept.map(|(number, _)| number as u32).collect();
+        if asked.len() == slots.len() {
+            self.slots = slots;
+            return;
+        }
+        self.slots = asked.iter().map(|n| slots[*n as usize]).collect();
+        self.asked = Some(asked);
+    }
+
+    /// What the head held of a series.
+    fn copy(&self, series: usize) -> Option<Copied<'_>> {
+        let asked = self.asked.as_ref();
+        self.visible
+            .get(asked.map_or(series, |asked| asked[series] as usize))
+    }
+
+    /// The pages of the group of `slot`.
+    fn pages(&self, slot: u32) -> &[Arc<PageEntry>] {
+        let group = group_of(slot);
+        match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
+            Ok(at) => &self.pages[at].1,
+            Err(_) => &[],
+        }
+    }
+
+    fn has_page(&self, slot: u32) -> bool {
+        self.pages(slot).iter().any(|page| page.has(slot))
+    }
+
+    /// Decodes a series whose group is open. What is damaged of it is left out.
+    fn decode(
+        &self,
+        series: usize,
+        (open, scratch, known): (&mut OpenGroup<'_>, &mut Scratch, &mut TimesKnown),
+        into: &mut Columns,
+    ) -> Result<(), Error> {
+        let slot = self.slots[series];
+        for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
+            if !entry.has(slot) {
+                continue;
+            }
+            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
+                continue;
+            };
+            let before = into.times.len();
+            let found = page.find(slot);
+            let decoded = match &found {
+                Ok(Some(column)) => page.decode(column, self.range, scratch, into),
+                Ok(None) => continue,
+                Err(e) => Err(*e),
+            };
+            match decoded {
+                Ok(()) => into.merge_from(before),
+                Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
+            }
+            if open.is_last {
+                opened.close(&mut open.memory);
+            }
+        }
+        let Some(copy) = self.copy(series) else {
+            return Ok(());
+        };
+        let before = into.times.len();
+        match copy.decode(known, into) {
+            Ok(()) => into.merge_from(before),
+            Err(e) => self.lose_chunk(series, copy, e),
+        }
+        Ok(())
+    }
+}
+
+impl<'a> OpenGroup<'a> {
+    /// No group yet; what its pages take is reserved in `memory`.
+    fn new(memory: Reservation) -> Self {
+        Self {
+            group: None,
+            entries: &[],
+            pages: Vec::new(),
+            memory,
+            is_last: false,
+            is_mixed: false,
+        }
+    }
+
+    /// Goes on with another group and its pages.
+    fn turn_to(&mut self, group: u32, entries: &'a [Arc<PageEntry>]) {
+        self.group = Some(group);
+        self.entries = entries;
+        self.pages.clear();
+        self.memory.shrink_to(0);
+        self.pages.resize_with(entries.len(), || Opened::No);
+    }
+}

@@ -1,0 +1,246 @@
+//! Copies of what is visible of the head's series: the part of a selection that needs locks.
+//!
+//! The series are copied in parts on all compute threads. A shard's lock is held for a slice of a
+//! part at a time, so that no writer waits for a wide query.
+
+use super::Reader;
+use crate::head::copies::{Copied, Copies};
+use crate::head::shard::Shard;
+use crate::index::SeriesCursor;
+use crate::parts::in_parts;
+use crate::sync::lock;
+use firn_model::budget::Reservation;
+use firn_model::error::Error;
+use firn_model::store::SelectRequest;
+
+/// Series that a thread copies in one go, some 100 us: to wake another for fewer takes as long.
+/// Tests have few series.
+const PART: usize = if cfg!(test) { 4 } else { 512 };
+
+/// Series copied under one lock: some 20 us, less than a batch holds it.
+const COPY_SLICE: usize = 256;
+
+/// Turns between asking for the memory of a series, for that of its chunk, and its copy.
+const AHEAD: usize = 8;
+
+/// Bytes that a selection keeps of each series beside its copy: its slot, twice, its shard, where
+/// it is looked for, and the number of its copy.
+const SERIES_BYTES: usize = 40;
+
+/// What the copy of a series is expected to take before one was made, and has room for: a chunk of
+/// half an hour.
+const COPIED_BYTES: usize = 256;
+
+/// The same of a copy of the newest sample alone.
+const NEWEST_BYTES: usize = 48;
+
+/// The number of a copy that was not made.
+const NO_COPY: u32 = u32::MAX;
+
+/// Copies of the series that were asked for.
+#[derive(Default)]
+pub(super) struct Visible {
+    parts: Vec<PartCopies>,
+    /// Beside that of the copies.
+    _memory: Option<Reservation>,
+}
+
+/// What the head holds of the series of a part.
+struct PartCopies {
+    copies: Copies,
+    /// Series that were not looked for yet.
+    left: usize,
+    /// For each series its copy's number.
+    numbers: Vec<u32>,
+    memory: Reservation,
+}
+
+/// A series of a part that a shard may hold.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Its place in the part.
+    place: u32,
+    slot: u32,
+    local: u32,
+}
+
+impl Visible {
+    /// Whether there is a copy of the series with this number.
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.find(number).is_some()
+    }
+
+    /// The copy of the series with this number among those that were asked for, if there is one.
+    pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
+        let (copies, copy) = self.find(number)?;
+        Some(copies.get(copy))
+    }
+
+    /// Where the copy of a series is.
+    fn find(&self, number: usize) -> Option<(&Copies, usize)> {
+        let part = &self.parts[number / PART];
+        let copy = part.numbers[number % PART];
+        (copy != NO_COPY).then_some((&part.copies, copy as usize))
+    }
+}
+
+impl Reader {
+    /// What a reader at `watermark` may see of the series with these slots.
+    pub(super) fn copy_visible(
+        &self,
+        slots: &[u32],
+        request: SelectRequest<'_>,
+        watermark: u64,
+    ) -> Result<Visible, Error> {
+        let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
+        let parts: Vec<&[u32]> = slots.chunks(PART).collect();
+        let copy = |part: usize, slots: &[u32]| self.copy_part(part, slots, request, watermark);
+        Ok(Visible {
+            parts: in_parts(&*self.env.compute, &parts, copy)?,
+            _memory: Some(memory),
+        })
+    }
+
+    fn copy_part(
+        &self,
+        part: usize,
+        slots: &[u32],
+        request: SelectRequest<'_>,
+        watermark: u64,
+    ) -> Result<PartCopies, Error> {
+        let shards = self.shards.len();
+        // Slots are spread evenly; where they are not, a list grows.
+        let each = 2 * slots.len() / shards;
+        let mut wanted: Vec<_> = (0..shards).map(|_| Vec::with_capacity(each)).collect();
+        let mut cursor = SeriesCursor::new(&self.index);
+        for (place, slot) in slots.iter().enumerate() {
+            let Some(found) = cursor.place(*slot) else {
+                continue;
+            };
+            let (shard, local) = self.shard_and_local(found);
+            wanted[shard].push(Wanted {
+                place: place as u32,
+                slot: *slot,
+                local,
+            });
+        }
+        let mut of_part = PartCopies {
+            copies: Copies::default(),
+            left: slots.len(),
+            numbers: vec![NO_COPY; slots.len()],
+            memory: request.budget.reserve(0)?,
+        };
+        // Parts begin with different shards, so that they do not wait for each other.
+        for shard in (0..shards).map(|i| (part + i) % shards) {
+            self.copy_of_shard(shard, &wanted[shard], request, watermark, &mut of_part)?;
+        }
+        of_part.settle();
+        Ok(of_part)
+    }
+
+    fn copy_of_shard(
+        &self,
+        shard: usize,
+        wanted: &[Wanted],
+        request: SelectRequest<'_>,
+        watermark: u64,
+        into: &mut PartCopies,
+    ) -> Result<(), Error> {
+        for slice in wanted.chunks(COPY_SLICE) {
+            request.cancel.check()?;
+            into.expect(request.newest_only)?;
+            let shard = lock(&self.shards[shard]);
+            let ahead = Ahead::new(&shard, slice, request.newest_only);
+            for (i, one) in slice.iter().enumerate() {
+                ahead.ask(i);
+                let Some(series) = shard.series_of_slot(one.local, one.slot) else {
+                    continue;
+                };
+                let hidden = shard.hidden(one.local, series, watermark);
+                let number = into.copies.len() as u32;
+                let copies = &mut into.copies;
+                let is_newest_enough = request.newest_only && hidden == 0;
+                if is_newest_enough && copies.add_newest(series, request.range)
+                    || copies.add(series, request.range, hidden)
+                {
+                    into.numbers[one.place as usize] = number;
+                }
+            }
+            drop(shard);
+            into.left -= slice.len();
+            into.hold()?;
+        }
+        Ok(())
+    }
+}
+
+/// Series that are copied one after the other, whose memory is asked for some turns before.
+struct Ahead<'a> {
+    shard: &'a Shard,
+    series: &'a [Wanted],
+    /// Whether their chunks are not looked at.
+    newest_only: bool,
+}
+
+impl<'a> Ahead<'a> {
+    fn new(shard: &'a Shard, series: &'a [Wanted], newest_only: bool) -> Self {
+        let ahead = Self {
+            shard,
+            series,
+            newest_only,
+        };
+        (0..2 * AHEAD).for_each(|i| ahead.ask_for_series(i));
+        (0..AHEAD).for_each(|i| ahead.ask_for_chunk(i));
+        ahead
+    }
+
+    /// Asks for what the turns behind turn `i` want.
+    #[inline]
+    fn ask(&self, i: usize) {
+        self.ask_for_series(i + 2 * AHEAD);
+        self.ask_for_chunk(i + AHEAD);
+    }
+
+    #[inline]
+    fn ask_for_series(&self, i: usize) {
+        if let Some(one) = self.series.get(i) {
+            self.shard.prefetch(one.local);
+        }
+    }
+
+    #[inline]
+    fn ask_for_chunk(&self, i: usize) {
+        if let Some(one) = self.series.get(i).filter(|_| !self.newest_only) {
+            self.shard.prefetch_chunk(one.local);
+        }
+    }
+}
+
+impl PartCopies {
+    /// Reserves what the series that are left are expected to take, by those before them if there
+    /// are some: what they do take is seen under the lock only.
+    fn expect(&mut self, newest_only: bool) -> Result<(), Error> {
+        let each = self.copies.bytes_each().unwrap_or(match newest_only {
+            true => NEWEST_BYTES,
+            false => COPIED_BYTES,
+        });
+        self.reserve(self.copies.memory_bytes() + self.left * each)?;
+        self.copies.make_room(self.left, each);
+        Ok(())
+    }
+
+    /// Reserves what the copies take.
+    fn hold(&mut self) -> Result<(), Error> {
+        self.reserve(self.copies.memory_bytes())
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
+        self.memory.grow(bytes.saturating_sub(self.memory.bytes()))
+    }
+
+    /// Gives back what was expected and did not come.
+    fn settle(&mut self) {
+        self.copies.give_room_back();
+        self.memory.shrink_to(self.copies.memory_bytes());
+    }
+}

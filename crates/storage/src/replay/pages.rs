@@ -1,0 +1,333 @@
+//! What pages say at a start: which series have samples when, and the newest of each.
+//!
+//! The newest sample of a series decides what it accepts next and which rows of the log are in a
+//! page already. It is read from a page only if it can matter: the log may hold the page's samples
+//! still, or the page is so recent that a sample beside it could be accepted. Otherwise the end of
+//! the page stands for it.
+
+use super::Replay;
+use super::catalog::Catalog;
+use crate::chunk::{Columns, Sample};
+use crate::codec::Malformed;
+use crate::damage::{Damage, DamageKind};
+use crate::error::StorageError;
+use crate::index::{Place, epoch_of};
+use crate::maintenance::state::State;
+use crate::page::{Page, Scratch};
+use crate::sealed::GROUP_SLOTS;
+use crate::sealed::cache::{damaged, read};
+use crate::sealed::meta::PageMeta;
+use crate::sealed::segment::Placed;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use firn_model::log::Position;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::collections::BTreeMap;
+
+/// When the newest sample of a page must be read.
+#[derive(Clone, Copy)]
+struct Needed {
+    /// The first position of the log.
+    log_first: Position,
+    /// A sample at least so new could stand beside an acceptable one.
+    recent: TimestampMs,
+    /// Samples before this left the retention.
+    cutoff: TimestampMs,
+}
+
+/// A group while its pages are taken in.
+struct Group<'a> {
+    catalog: &'a Catalog,
+    needed: Needed,
+    /// The newest sample of each series in the pages that were seen.
+    newest: [TimestampMs; GROUP_SLOTS as usize],
+    found: OfGroup,
+}
+
+/// What the pages of a group say.
+#[derive(Default)]
+struct OfGroup {
+    /// Up to when series are sealed, where the log may repeat it.
+    sealed: Vec<(u32, TimestampMs)>,
+    /// Some page that the log may repeat could not be read whole.
+    is_damaged: bool,
+    /// Series with samples that no catalogue names, and the times of those.
+    nameless: u64,
+    nameless_range: Option<TimeRange>,
+}
+
+impl Group<'_> {
+    /// Whether a page up to `time` may have a newer sample of a series than those that were seen.
+    fn is_fresh(&self, slot: u32, time: TimestampMs) -> bool {
+        self.newest[(slot % GROUP_SLOTS) as usize] < time
+    }
+
+    fn know(&mut self, slot: u32, time: TimestampMs) {
+        self.newest[(slot % GROUP_SLOTS) as usize] = time;
+    }
+}
+
+impl Replay<'_> {
+    /// Shows the pages to readers, and tells head, index and coverage of them; whether all of them
+    /// that matter to the log were whole. If not, or if `is_whole` says that not all are there, the
+    /// log is passed over only where a page is seen to hold it, and is kept.
+    pub(super) fn load_pages(
+        &mut self,
+        pages: Vec<Placed>,
+        is_whole: bool,
+        state: &mut State,
+    ) -> bool {
+        let store = self.store;
+        let Some(newest) = pages.iter().map(|(meta, _)| meta.range.max).max() else {
+            return true;
+        };
+        store.newest.fetch_max(newest, Ordering::Relaxed);
+        let needed = Needed {
+            log_first: store.log.positions().first,
+            recent: newest.saturating_sub(store.options.lateness_max_ms),
+            cutoff: newest.saturating_sub(store.options.retention_ms),
+        };
+        let mut groups: BTreeMap<u32, Vec<Placed>> = BTreeMap::new();
+        for (meta, entry) in pages {
+            let end = meta.slots.as_slice().last().map_or(0, |run| run.end);
+            self.next_slot.fetch_max(end, Ordering::Relaxed);
+            store.sealed.directory.add(entry.clone());
+            groups.entry(meta.group).or_default().push((meta, entry));
+        }
+        let groups: Vec<Vec<Placed>> = groups.into_values().collect();
+        let found: Vec<Mutex<OfGroup>> = groups.iter().map(|_| Mutex::default()).collect();
+        // Every series of a page is in the catalogue, which was read before.
+        let mut catalog = std::mem::take(&mut *lock(&self.catalog));
+        store.env.compute.for_each(groups.len(), &|i| {
+            *lock(&found[i]) = self.load_group(&groups[i], &catalog, needed);
+        });
+        let mut all_whole = true;
+        let mut nameless = (0, None);
+        for (pages, found) in groups.iter().zip(&found) {
+            let found = std::mem::take(&mut *lock(found));
+            all_whole &= !found.is_damaged;
+            let trusts = is_whole && !found.is_damaged;
+            self.restore_coverage(pages, trusts, state);
+            match (trusts, pages.first()) {
+                (false, Some((meta, _))) => {
+                    store.sealed.returned.add(meta.group);
+                    catalog.set_spans(meta.group, spans(pages, needed));
+                }
+                _ => {
+                    for (slot, time) in found.sealed {
+                        catalog.set_sealed(slot, time);
+                    }
+                }
+            }
+            nameless.0 += found.nameless;
+            nameless.1 = union(nameless.1, found.nameless_range);
+        }
+        if !is_whole {
+            catalog.trust_spans_only();
+            store.sealed.returned.add_all();
+        }
+        *lock(&self.catalog) = catalog;
+        self.report_nameless(nameless);
+        all_whole
+    }
+
+    /// Says to the coverage what the pages of a group say of the log. Unless they are trusted the
+    /// log may hold what they do not, and is needed from its beginning.
+    fn restore_coverage(&self, pages: &[Placed], trusts: bool, state: &mut State) {
+        let log_last = self.store.log.positions().last;
+        let start = self.store.log.positions().first.previous();
+        for (meta, _) in pages {
+            // A log that somebody emptied gives its positions again.
+            let unsealed_after = match trusts {
+                true => meta.unsealed_after.min(log_last),
+                false => start,
+            };
+            state
+                .coverage
+                .restore(meta.group, meta.window_end, unsealed_after);
+        }
+    }
+
+    /// Without labels nobody finds the samples of a series: its part of the catalogue is lost.
+    fn report_nameless(&self, (series, range): (u64, Option<TimeRange>)) {
+        if series == 0 {
+            return;
+        }
+        let dir = self.store.dir.series();
+        let what = format!("the labels of {series} series are lost, whose samples are in pages");
+        let damage = Damage::of_file(DamageKind::Catalogue, &dir, what);
+        self.store.damages.report(damage.within(range));
+    }
+
+    /// Takes in the pages of one group, newest first.
+    fn load_group(&self, pages: &[Placed], catalog: &Catalog, needed: Needed) -> OfGroup {
+        let mut group = Group {
+            catalog,
+            needed,
+            newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
+            found: OfGroup::default(),
+        };
+        for page in pages.iter().rev() {
+            self.load_page(page, &mut group);
+        }
+        group.found
+    }
+
+    fn load_page(&self, (meta, entry): &Placed, group: &mut Group<'_>) {
+        let (first, last) = (epoch_of(meta.range.min), epoch_of(meta.range.max));
+        let repeats = meta.sealed_up_to >= group.needed.log_first;
+        let is_needed = repeats || meta.range.max >= group.needed.recent;
+        let has_gaps = last - first > 1;
+        let is_kept = meta.range.max >= group.needed.cutoff;
+        let mut open = None;
+        let wants = |slot: u32, group: &Group<'_>| match group.catalog.place(slot) {
+            None => is_kept,
+            Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
+        };
+        if meta.slots.slots().any(|slot| wants(slot, group)) {
+            match read(entry) {
+                Ok(page) => open = Some(page),
+                Err(e) => self.meet(meta, &e, repeats, group),
+            }
+        }
+        if let Some(page) = open.as_ref().filter(|_| repeats)
+            && let Err(e) = page.verify()
+        {
+            self.meet(meta, &damaged(entry, e), repeats, group);
+        }
+        for slot in meta.slots.slots() {
+            let Some(place) = group.catalog.place(slot) else {
+                // Of series whose samples left the retention nothing is said.
+                if let Some(page) = open.as_ref().filter(|_| is_kept) {
+                    group.note_nameless(page, slot);
+                }
+                continue;
+            };
+            let is_marked = match &open {
+                Some(page) if has_gaps => self.mark_epochs(page, slot).is_ok(),
+                _ => false,
+            };
+            if !is_marked {
+                self.store.index.mark(slot, first);
+                self.store.index.mark(slot, last);
+            }
+            if !group.is_fresh(slot, meta.range.max) {
+                continue;
+            }
+            let column = match (&open, is_needed) {
+                (Some(page), true) => newest(page, slot).ok().flatten(),
+                _ => None,
+            };
+            match column {
+                Some((range, sample)) if group.is_fresh(slot, range.max) => {
+                    group.know(slot, range.max);
+                    self.begin_behind(place, range.max, Some(sample));
+                    group.found.sealed.push((slot, range.max));
+                }
+                Some(_) => {}
+                // The log has what is damaged here, unless it was trimmed.
+                None if repeats => {}
+                // The end of the page stands for the newest sample.
+                None => {
+                    group.know(slot, meta.range.max);
+                    self.begin_behind(place, meta.range.max, None);
+                }
+            }
+        }
+    }
+
+    /// A page, or a column of it, cannot be read.
+    fn meet(&self, meta: &PageMeta, error: &StorageError, repeats: bool, group: &mut Group<'_>) {
+        group.found.is_damaged |= repeats;
+        let damage = Damage::met(DamageKind::Pages, error);
+        self.store
+            .damages
+            .report_met(damage.within(Some(meta.range)));
+    }
+
+    /// Says in which epochs a series has samples in a page that may leave some out: what lies
+    /// between two samples may be the whole of time.
+    fn mark_epochs(&self, page: &Page, slot: u32) -> Result<(), Malformed> {
+        let Some(column) = page.find(slot)? else {
+            return Ok(());
+        };
+        let mut columns = Columns::default();
+        page.decode(
+            &column,
+            TimeRange::ALL,
+            &mut Scratch::default(),
+            &mut columns,
+        )?;
+        let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_of(*t)).collect();
+        epochs.dedup();
+        for epoch in epochs {
+            self.store.index.mark(slot, epoch);
+        }
+        Ok(())
+    }
+
+    fn begin_behind(&self, place: Place, time: TimestampMs, sample: Option<Sample>) {
+        let (number, local) = self.store.shard_and_local(place);
+        let mut shard = lock(&self.store.shards[number]);
+        if let Some(series) = shard.series_mut(local) {
+            let before = series.memory_bytes();
+            series.begin_behind(time, sample);
+            let after = series.memory_bytes();
+            shard.chunk_bytes = shard.chunk_bytes + after - before;
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Counts a series that no catalogue names, if it has samples that did not leave the retention.
+    fn note_nameless(&mut self, page: &Page, slot: u32) {
+        let Ok(Some(column)) = page.find(slot) else {
+            return;
+        };
+        let newest = column.range().max;
+        if newest >= self.needed.cutoff && self.is_fresh(slot, newest) {
+            // Once, however many pages have it.
+            self.know(slot, TimestampMs::MAX);
+            self.found.nameless += 1;
+            self.found.nameless_range = union(self.found.nameless_range, Some(column.range()));
+        }
+    }
+}
+
+/// From when to when pages of a group that the log may repeat are seen to hold its series.
+fn spans(pages: &[Placed], needed: Needed) -> Vec<(u32, TimeRange)> {
+    let mut spans = Vec::new();
+    let repeats = |placed: &&Placed| placed.0.sealed_up_to >= needed.log_first;
+    for (meta, entry) in pages.iter().filter(repeats) {
+        // What cannot be read was reported.
+        let Ok(page) = read(entry) else { continue };
+        for slot in meta.slots.slots() {
+            if let Ok(Some((range, _))) = newest(&page, slot) {
+                spans.push((slot, range));
+            }
+        }
+    }
+    spans
+}
+
+fn union(a: Option<TimeRange>, b: Option<TimeRange>) -> Option<TimeRange> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+        (a, b) => a.or(b),
+    }
+}
+
+/// From when to when a series has samples in `page`, if it has any, and the newest of them. Whoever
+/// has it has seen that the column is whole.
+fn newest(page: &Page, slot: u32) -> Result<Option<(TimeRange, Sample)>, Malformed> {
+    let Some(column) = page.find(slot)? else {
+        return Ok(None);
+    };
+    let range = column.range();
+    let last = TimeRange::new(range.max, range.max);
+    let mut columns = Columns::default();
+    page.decode(&column, last, &mut Scratch::default(), &mut columns)?;
+    let newest = columns.samples().last();
+    Ok(newest.map(|(time, _, value)| (TimeRange::new(range.min, time), value)))
+}

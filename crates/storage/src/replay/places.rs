@@ -1,0 +1,123 @@
+//! Places for series that were read: in the shards on all threads, and in the index on one of them.
+//!
+//! Interning is one after the other, so one thread interns while the others fill shards; it follows
+//! the steps from set to set as they are stored and needs no labels. What both found comes together
+//! at the end.
+
+use super::{Payload, Read, Replay};
+use crate::head::series::Series;
+use crate::head::shard::{Shard, WARM};
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+
+/// A series that got a place in a shard.
+struct InShard {
+    /// Which of those that were read.
+    read: usize,
+    local: u32,
+    /// The slot of a series with the same labels that was removed before this one was born.
+    replaced: Option<u32>,
+}
+
+impl Replay<'_> {
+    /// Gives series their places, unless they have them, or a later series has the same labels:
+    /// then they were removed before that was born.
+    pub(super) fn register_all(&self, payloads: &[Payload<'_>]) {
+        let series: Vec<Read> = payloads
+            .iter()
+            .flat_map(|p| p.series.iter().copied())
+            .collect();
+        let Some(newest) = series.iter().map(|read| read.slot).max() else {
+            return;
+        };
+        self.next_slot
+            .fetch_max(newest.saturating_add(1), Ordering::Relaxed);
+        let store = self.store;
+        let untaken = Mutex::new(Vec::new());
+        let shards = store.shards.len();
+        let mut of_shards = vec![Vec::new(); shards];
+        for (i, read) in series.iter().enumerate() {
+            of_shards[store.shard_of(read.print)].push(i);
+        }
+        let in_shards: Vec<Mutex<Vec<InShard>>> = (0..shards).map(|_| Mutex::default()).collect();
+        store.env.compute.for_each(shards + 1, &|task| {
+            match task.checked_sub(1) {
+                None => *lock(&untaken) = self.intern(payloads),
+                Some(number) => {
+                    let of_shard = &of_shards[number];
+                    *lock(&in_shards[number]) = self.fill_shard(number, &series, of_shard);
+                }
+            };
+        });
+        let untaken = std::mem::take(&mut *lock(&untaken));
+        let mut catalog = lock(&self.catalog);
+        for (number, in_shard) in in_shards.iter().enumerate() {
+            for found in lock(in_shard).drain(..) {
+                if let Some(slot) = found.replaced {
+                    catalog.forget(slot);
+                    store.index.unmark(slot);
+                }
+                if untaken.binary_search(&found.read).is_err() {
+                    let place = store.place(number, found.local);
+                    catalog.add(series[found.read].slot, place);
+                } else {
+                    lock(&store.shards[number]).remove(found.local);
+                    self.report("the index takes no more label names or values");
+                }
+            }
+        }
+    }
+
+    /// Has the index give every series its terms; returns the numbers of those that it did not
+    /// take, ascending.
+    fn intern(&self, payloads: &[Payload<'_>]) -> Vec<usize> {
+        let mut births = self.store.index.births();
+        let mut terms = lock(&self.terms);
+        let mut untaken = Vec::new();
+        let mut number = 0;
+        for Payload { records, series } in payloads {
+            let mut records = records.clone();
+            for read in series {
+                match births.intern_steps(records.steps()) {
+                    Ok(of_series) => terms.add(read.slot, of_series),
+                    Err(_) => untaken.push(number),
+                }
+                number += 1;
+            }
+        }
+        untaken
+    }
+
+    /// `of_shard` are the numbers of its series, ascending.
+    fn fill_shard(&self, number: usize, series: &[Read], of_shard: &[usize]) -> Vec<InShard> {
+        let mut shard = lock(&self.store.shards[number]);
+        let mut filled = Vec::with_capacity(of_shard.len());
+        for numbers in of_shard.chunks(WARM) {
+            shard.warm(numbers.iter().map(|i| series[*i].print));
+            for i in numbers.iter().copied() {
+                filled.extend(fill_one(&mut shard, i, series[i]));
+            }
+        }
+        filled
+    }
+}
+
+/// Gives the series with the number `i` its place, unless a later one has it.
+fn fill_one(shard: &mut Shard, i: usize, read: Read) -> Option<InShard> {
+    let mut replaced = None;
+    let (local, is_new) = shard.find_or_insert(read.print, Series::new(read.slot));
+    if !is_new {
+        let older = |s: &&mut Series| s.slot < read.slot;
+        let known = shard.series_mut(local).filter(older)?;
+        replaced = Some(known.slot);
+        let bytes = known.memory_bytes();
+        *known = Series::new(read.slot);
+        shard.chunk_bytes -= bytes;
+    }
+    Some(InShard {
+        read: i,
+        local,
+        replaced,
+    })
+}

@@ -1,0 +1,243 @@
+//! Samples of the log on their way into the shards.
+
+use super::catalog::Catalog;
+use crate::chunk::Sample;
+use crate::codec::Malformed;
+use crate::head::series::{Series, Value};
+use crate::head::shard::Shard;
+use crate::index::{Marker, epoch_of};
+use crate::log_block::{HistogramRow, LogBlockReader, Row};
+use crate::store::parts::Parts;
+use firn_model::sample::TimestampMs;
+
+/// A sample that came after a newer one of its series: (local, time, start, value).
+pub(super) type Late = (u32, TimestampMs, TimestampMs, Sample);
+
+/// A float sample of the series `local` of a shard.
+#[derive(Clone, Copy)]
+struct ShardRow {
+    local: u32,
+    time: TimestampMs,
+    start: TimestampMs,
+    value: f64,
+}
+
+/// Samples of one shard's series.
+#[derive(Default)]
+struct OfShard {
+    floats: Vec<ShardRow>,
+    histograms: Vec<(u32, HistogramRow)>,
+}
+
+/// Rows by shard, and those whose series is not known.
+#[derive(Default)]
+pub(super) struct ShardRows {
+    floats: Vec<Row>,
+    histograms: Vec<HistogramRow>,
+    shards: Vec<OfShard>,
+    /// The highest slot and the newest time.
+    newest: Option<(u32, TimestampMs)>,
+}
+
+impl ShardRows {
+    /// Adds the samples of a record but for those that are sealed: to the shards of their series,
+    /// or to those whose series is not known.
+    pub(super) fn read(
+        &mut self,
+        store: &Parts,
+        catalog: &Catalog,
+        block: &LogBlockReader<'_>,
+    ) -> Result<(), Malformed> {
+        let Self {
+            floats,
+            histograms,
+            shards,
+            newest,
+        } = self;
+        shards.resize_with(store.shards.len(), OfShard::default);
+        let (mut slot_max, mut time_max) = newest.unwrap_or((0, TimestampMs::MIN));
+        let mut any = newest.is_some();
+        let before = histograms.len();
+        let each = |row: Row| {
+            any = true;
+            slot_max = slot_max.max(row.slot);
+            time_max = time_max.max(row.time);
+            if !sort_row(store, catalog, shards, &row) {
+                floats.push(row);
+            }
+        };
+        let read = block.samples(each, histograms);
+        for row in &histograms[before..] {
+            any = true;
+            slot_max = slot_max.max(row.slot);
+            time_max = time_max.max(row.time);
+        }
+        *newest = any.then_some((slot_max, time_max));
+        self.sort_histograms(store, catalog);
+        read
+    }
+
+    /// The highest slot and the newest time of what was read.
+    pub(super) fn take_newest(&mut self) -> Option<(u32, TimestampMs)> {
+        self.newest.take()
+    }
+
+    /// Forgets all rows, and keeps their memory.
+    pub(super) fn clear(&mut self) {
+        self.floats.clear();
+        self.histograms.clear();
+        for shard in &mut self.shards {
+            shard.floats.clear();
+            shard.histograms.clear();
+        }
+    }
+
+    /// Takes the rows of `other` whose series is not known.
+    pub(super) fn take_unknown(&mut self, other: &mut ShardRows) {
+        self.floats.append(&mut other.floats);
+        self.histograms.append(&mut other.histograms);
+    }
+
+    /// Sorts the rows whose series was not known and is so now into shards, but for those that are
+    /// sealed.
+    pub(super) fn sort(&mut self, store: &Parts, catalog: &Catalog) {
+        self.shards
+            .resize_with(store.shards.len(), OfShard::default);
+        let shards = &mut self.shards;
+        self.floats
+            .retain(|row| !sort_row(store, catalog, shards, row));
+        self.sort_histograms(store, catalog);
+    }
+
+    fn sort_histograms(&mut self, store: &Parts, catalog: &Catalog) {
+        let shards = &mut self.shards;
+        self.histograms.retain(|row| {
+            let Some(place) = catalog.place(row.slot) else {
+                return true;
+            };
+            if !catalog.is_sealed(row.slot, row.time) {
+                let (shard, local) = store.shard_and_local(place);
+                shards[shard].histograms.push((local, row.clone()));
+            }
+            false
+        });
+    }
+
+    /// Applies the rows of one shard; those that come too late for it go to `late`.
+    pub(super) fn apply(
+        &self,
+        store: &Parts,
+        number: usize,
+        shard: &mut Shard,
+        late: &mut Vec<Late>,
+    ) {
+        let Some(rows) = self.shards.get(number) else {
+            return;
+        };
+        let mut marker = Marker::default();
+        for row in &rows.floats {
+            let value = Value::Float(row.value);
+            if !apply_one(
+                (store, &mut marker),
+                shard,
+                row.local,
+                row.time,
+                row.start,
+                value,
+            ) {
+                late.push((row.local, row.time, row.start, Sample::Float(row.value)));
+            }
+        }
+        for (local, row) in &rows.histograms {
+            let value = Value::Histogram(&row.value);
+            if !apply_one(
+                (store, &mut marker),
+                shard,
+                *local,
+                row.time,
+                row.start,
+                value,
+            ) {
+                let sample = Sample::Histogram(row.value.clone());
+                late.push((*local, row.time, row.start, sample));
+            }
+        }
+    }
+}
+
+/// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
+#[inline]
+fn sort_row(store: &Parts, catalog: &Catalog, shards: &mut [OfShard], row: &Row) -> bool {
+    let Some(place) = catalog.place(row.slot) else {
+        return false;
+    };
+    if !catalog.is_sealed(row.slot, row.time) {
+        let (shard, local) = store.shard_and_local(place);
+        shards[shard].floats.push(ShardRow {
+            local,
+            time: row.time,
+            start: row.start,
+            value: row.value,
+        });
+    }
+    true
+}
+
+/// Appends a sample unless it is there already; whether that is done.
+#[inline]
+fn apply_one(
+    (store, marker): (&Parts, &mut Marker),
+    shard: &mut Shard,
+    local: u32,
+    time: TimestampMs,
+    start: TimestampMs,
+    value: Value<'_>,
+) -> bool {
+    let Some(series) = shard.series_mut(local) else {
+        return true;
+    };
+    let last = series.open.last_time();
+    if series.has_newest() && time <= last {
+        return time == last && series.is_newest_value(value);
+    }
+    let epoch = epoch_of(time);
+    if !series.has_newest() || epoch != epoch_of(last) {
+        store.index.mark_with(marker, series.slot, epoch);
+    }
+    let closed = series.closed().len();
+    let before = series.bytes_since(closed);
+    series.push(time, start, value);
+    let after = series.bytes_since(closed);
+    shard.chunk_bytes = shard.chunk_bytes + after - before;
+    true
+}
+
+/// Puts late samples into their places, series by series.
+pub(super) fn insert_late(
+    store: &Parts,
+    shard: &mut Shard,
+    mut late: Vec<Late>,
+) -> Result<(), Malformed> {
+    late.sort_by_key(|(local, time, ..)| (*local, *time));
+    for of_series in late.chunk_by(|a, b| a.0 == b.0) {
+        let Some(series) = shard.series_mut(of_series[0].0) else {
+            continue;
+        };
+        let before = series.memory_bytes();
+        insert_into(store, series, of_series)?;
+        let after = series.memory_bytes();
+        shard.chunk_bytes = shard.chunk_bytes + after - before;
+    }
+    Ok(())
+}
+
+fn insert_into(store: &Parts, series: &mut Series, late: &[Late]) -> Result<(), Malformed> {
+    for (_, time, ..) in late {
+        store.index.mark(series.slot, epoch_of(*time));
+    }
+    let late: Vec<_> = late
+        .iter()
+        .map(|(_, time, start, value)| (*time, *start, value.clone()))
+        .collect();
+    series.insert_late(&late)
+}

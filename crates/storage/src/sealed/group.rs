@@ -1,0 +1,49 @@
+//! Groups: 512 neighbouring slots, whose samples are sealed together.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// Slots of a group, the unit of sealing: the series of one or two targets, whose samples share
+/// their times; a page of it has some 30 kB, which is little to read for one series and much to
+/// write at once.
+pub(crate) const GROUP_SLOTS: u32 = 512;
+
+/// The group of a slot.
+#[inline]
+pub(crate) fn group_of(slot: u32) -> u32 {
+    slot / GROUP_SLOTS
+}
+
+/// Groups whose pages a start could not trust: what of the log no page was seen to hold came back
+/// into the head, before or between what sound pages hold. Reads of them put samples in order.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    all: AtomicBool,
+    groups: RwLock<BTreeSet<u32>>,
+    is_any: AtomicBool,
+}
+
+impl Returned {
+    /// A group is one of them.
+    pub(crate) fn add(&self, group: u32) {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        groups.insert(group);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// All groups are.
+    pub(crate) fn add_all(&self) {
+        self.all.store(true, Ordering::Release);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Whether a group is one of them.
+    pub(crate) fn has(&self, group: u32) -> bool {
+        if !self.is_any.load(Ordering::Acquire) {
+            return false;
+        }
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        self.all.load(Ordering::Acquire) || groups.contains(&group)
+    }
+}
