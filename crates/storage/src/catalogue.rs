@@ -18,8 +18,8 @@
 
 pub(crate) mod payload;
 
-use crate::codec::push_uvarint;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::push_uvarint;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
-//! body  = first time i64 | [packs] | { [start] time value }*    codes of `codec`; time and value
+//! body  = first time i64 | [packs] | { [start] time value }*    codes of `encoding`; time and value
 //! only where no run covers them
 //! ```
 //!
@@ -21,7 +21,7 @@ pub(crate) use decode::TimesKnown;
 pub use decode::{Columns, Sample};
 pub(crate) use open::{Newest, OpenChunk};
 
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
-pub(crate) mod codec;
 pub mod damage;
 pub mod data_dir;
+pub(crate) mod encoding;
 pub mod error;
 pub(crate) mod exemplars;
 pub(crate) mod file;

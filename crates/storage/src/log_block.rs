@@ -18,8 +18,8 @@ pub(crate) use outline::{Outline, ROWS_MAX};
 pub(crate) use records::SeriesRecords;
 pub(crate) use rows::{Row, Rows};
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, histogram, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, histogram, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::Histogram;

@@ -4,7 +4,7 @@
 //! whole stretch of equal ones, without a look at their names and values. Invariant: the steps of a
 //! set, applied to the set before, give it back.
 
-use crate::codec::cursor::Cursor;
+use crate::encoding::cursor::Cursor;
 use firn_model::labels::LabelsRef;
 
 /// One step from the set before to the next one; pairs of either are taken in order.

@@ -49,7 +49,7 @@ pub use reader::{Page, Scratch};
 pub use survey::Lost;
 
 pub use crate::chunk::Columns;
-pub use crate::codec::Malformed;
+pub use crate::encoding::Malformed;
 
 /// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
 pub const SAMPLES_MAX: usize = 1 << 17;

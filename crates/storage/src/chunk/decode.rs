@@ -2,10 +2,10 @@
 
 use super::pack::{self, Packs};
 use super::{HISTOGRAM, START};
-use crate::codec::cursor::Cursor;
-use crate::codec::time::TimeState;
-use crate::codec::value::ValueState;
-use crate::codec::{Malformed, histogram, unzigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::ValueState;
+use crate::encoding::{Malformed, histogram, unzigzag};
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};

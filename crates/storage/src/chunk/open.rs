@@ -7,10 +7,10 @@
 use super::decode::Sample;
 use super::pack::{self, Pack, Packs};
 use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
-use crate::codec::decimal::Scale;
-use crate::codec::time::TimeState;
-use crate::codec::value::{Form, ValueState};
-use crate::codec::{Buffer, Sink, histogram, push_uvarint, zigzag};
+use crate::encoding::decimal::Scale;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::{Form, ValueState};
+use crate::encoding::{Buffer, Sink, histogram, push_uvarint, zigzag};
 use crate::prefetch;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};

@@ -21,12 +21,14 @@
 mod avx512;
 pub(super) mod times;
 
-use crate::codec::Avx512;
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scaling;
-use crate::codec::time;
-use crate::codec::value::{self, ValueState};
-use crate::codec::{Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag};
+use crate::encoding::Avx512;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::Scaling;
+use crate::encoding::time;
+use crate::encoding::value::{self, ValueState};
+use crate::encoding::{
+    Buffer, Malformed, Sink, ordered, push_bits, push_uvarint, unzigzag, zigzag,
+};
 
 /// Samples of a pack, but for the first of a chunk.
 const SAMPLES: usize = 16;

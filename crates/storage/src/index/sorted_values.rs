@@ -8,8 +8,8 @@
 //! is led through the bytes that are new; what begins as a value did that could match no more is
 //! passed over, whole blocks at a time.
 
-use crate::codec::cursor::Cursor;
-use crate::codec::push_uvarint;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
 use crate::index::lookup::CANCEL_EACH;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;

@@ -21,8 +21,8 @@ mod number;
 #[cfg(test)]
 mod tests;
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 use crate::log_block::{Outline, ROWS_MAX};
 use crate::trial::{self, Flaw};
 use context::{Context, PAGE_SLOTS};

@@ -5,7 +5,7 @@
 //! newest is durable whole, because the log syncs one before it creates the next.
 
 use super::condense::Expander;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::frame::{FrameHeader, FrameKind};
 use crate::file::header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};

@@ -8,8 +8,8 @@
 //! 00                  the set ends
 //! ```
 
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 use crate::neighbours::{Before, Step};
 use firn_model::labels::{LabelsRef, push_pair};
 use firn_model::section::push_label;

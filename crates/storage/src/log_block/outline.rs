@@ -6,9 +6,9 @@
 
 use super::rows::{NumberReader, ReadValues, ValueReader};
 use super::{PLAIN, VERSION, VERSION_WITH_EXEMPLARS, push_prefixed};
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scale;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::Scale;
+use crate::encoding::{Malformed, push_uvarint};
 
 /// Rows of a block that has an outline: plain values take 8 MiB at most. Requests have thousands.
 pub(crate) const ROWS_MAX: usize = 1 << 20;

@@ -4,8 +4,8 @@
 //! steps between them. Invariant: the second reading follows a first one that accepted them.
 
 use super::labels::{LabelsDecoder, StepReader};
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 
 /// Series that are still to be read.
 #[derive(Clone, Debug)]

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! rows   = count varint | slots | times | values | starts        each: bytes varint, bytes
-//! slots  = time codes of `codec::time`; neighbours in birth order are runs
+//! slots  = time codes of `encoding::time`; neighbours in birth order are runs
 //! times  = time codes; the samples of a target share one
-//! values = value codes of `codec::value`
+//! values = value codes of `encoding::value`
 //! starts = empty if no row has one, else time codes
 //! ```
 
 use super::push_prefixed;
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scale;
-use crate::codec::time::TimeState;
-use crate::codec::value::ValueState;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::Scale;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::ValueState;
+use crate::encoding::{Malformed, push_uvarint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// A float sample.

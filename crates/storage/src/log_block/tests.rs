@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chunk::OpenChunk;
-use crate::codec::decimal::Scale;
+use crate::encoding::decimal::Scale;
 use crate::fingerprint::HashKeys;
 use crate::index::Index;
 use firn_model::env::Rng;

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::codec::decimal::{OFFSET, SMALL, Scaling};
+use crate::encoding::decimal::{OFFSET, SMALL, Scaling};
 use std::arch::x86_64::*;
 
 /// Bytes of a word of each lane.

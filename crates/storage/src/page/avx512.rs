@@ -8,11 +8,11 @@
 
 #![allow(unsafe_code)]
 
-use crate::codec::avx512::{
+use crate::encoding::avx512::{
     Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, load_first, store_first,
     to_floats, vector_of,
 };
-use crate::codec::decimal::Scaling;
+use crate::encoding::decimal::Scaling;
 use std::arch::x86_64::*;
 
 /// Bytes of a word of each lane.

@@ -10,8 +10,8 @@
 //! vectorization".
 
 use super::instructions::Instructions;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, few};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, few};
 
 /// Numbers in a full vector.
 pub(super) const VECTOR: usize = 128;

@@ -6,8 +6,8 @@
 //! ```
 
 use super::bits::VECTOR;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 use std::ops::Range;
 
 /// Samples of a block: what a reader of one sample decodes at most.

@@ -9,8 +9,8 @@ use super::times::{TimeColumns, TimesEntry};
 use super::values::{self, Pushed};
 use super::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES, mixed};
 use crate::chunk::Columns;
-use crate::codec::decimal::Scale;
-use crate::codec::{push_uvarint, zigzag};
+use crate::encoding::decimal::Scale;
+use crate::encoding::{push_uvarint, zigzag};
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 

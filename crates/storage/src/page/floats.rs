@@ -8,7 +8,7 @@
 //! kind    = 0 bits f64; 1 staleness marker; 2 NaN of arithmetic; 3 -0; 4 +Inf; 5 -Inf
 //! ```
 //!
-//! Scales are those of [`crate::codec::decimal`]; scale 16 takes the bits themselves as an integer
+//! Scales are those of [`crate::encoding::decimal`]; scale 16 takes the bits themselves as an integer
 //! that is ordered as the floats are, so that full-precision floats that lie near each other
 //! differ by few bits. With a sibling, the integers are what the sibling's lack to this column's.
 //! Invariant: bits come back as they went in, for every f64.
@@ -17,9 +17,9 @@ use super::blocks;
 use super::instructions::Instructions;
 use super::ints;
 use super::planner::Planner;
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::{OFFSET, SMALL, Scale, Scaling};
-use crate::codec::{Malformed, ordered, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::{OFFSET, SMALL, Scale, Scaling};
+use crate::encoding::{Malformed, ordered, push_uvarint};
 use firn_model::sample::{NORMAL_NAN_BITS, STALE_NAN_BITS};
 
 const SCALE: u8 = 1 << 4;

@@ -11,8 +11,8 @@
 //! The checksum of the data section is zero: its stripes have their own. A reader refuses a section
 //! that it does not know unless it is optional.
 
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;

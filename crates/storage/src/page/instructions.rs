@@ -6,8 +6,8 @@ use super::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 use super::bits::NARROW;
 #[cfg(target_arch = "x86_64")]
-use crate::codec::Avx512;
-use crate::codec::decimal::Scaling;
+use crate::encoding::Avx512;
+use crate::encoding::decimal::Scaling;
 
 /// A choice of instructions.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,7 @@ mod tests {
     use super::super::floats::append_floats;
     use super::super::ints::add_up;
     use super::*;
-    use crate::codec::decimal::Scale;
+    use crate::encoding::decimal::Scale;
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 

@@ -19,8 +19,8 @@ use super::blocks::{self, Block};
 use super::instructions::Instructions;
 use super::planner::Planner;
 use super::vector;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, unzigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, unzigzag};
 use std::ops::Range;
 
 pub(super) const PLAIN: u8 = 0;

@@ -6,7 +6,7 @@
 //! histograms = float counts? u8 | shape | hints | sums | counts | zero counts | buckets*
 //! ```
 //!
-//! The shape is that of [`crate::codec::histogram`]. Hints are an integer column, sums a float
+//! The shape is that of [`crate::encoding::histogram`]. Hints are an integer column, sums a float
 //! column. Float counts are float columns as they are; integer ones are integer columns: of a
 //! bucket the absolute count, of all observations what the buckets do not account for.
 
@@ -16,9 +16,9 @@ use super::ints;
 use super::planner::Planner;
 use super::values;
 use crate::chunk::Columns;
-use crate::codec::cursor::Cursor;
-use crate::codec::histogram::{hint_code, hint_from_code, push_shape, read_shape, same_shape};
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::histogram::{hint_code, hint_from_code, push_shape, read_shape, same_shape};
+use crate::encoding::{Malformed, push_uvarint};
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::histogram::{Counts, Histogram};
 use std::ops::Range;

@@ -7,8 +7,8 @@
 //! The directory is made of them, so that it is as small on a heap as it is on a disk: a look-up
 //! reads the few numbers that it needs.
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_bits};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_bits};
 
 /// Appends `numbers`.
 pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {

@@ -6,7 +6,7 @@
 use super::bits::VECTOR;
 use super::ints::{DELTA, DELTA2, LINE, LOWS, PLAIN, STEP, ZIGZAG};
 use super::vector::Layout;
-use crate::codec::{push_uvarint, zigzag};
+use crate::encoding::{push_uvarint, zigzag};
 
 /// Values that are looked at together for outliers.
 const GROUP: usize = 16;

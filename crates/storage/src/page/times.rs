@@ -13,8 +13,8 @@ use super::SAMPLES_MAX;
 use super::bits::VECTOR;
 use super::ints;
 use super::planner::Planner;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 

@@ -12,9 +12,9 @@ use super::blocks::{self, BLOCK, Block};
 use super::floats::{FloatEncoder, Head, Scaled};
 use super::instructions::Instructions;
 use super::ints;
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scale;
-use crate::codec::{Malformed, push_uvarint, unzigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::Scale;
+use crate::encoding::{Malformed, push_uvarint, unzigzag};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@
 
 use super::bits::{self, VECTOR};
 use super::instructions::Instructions;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 
 const EXCEPTIONS: u8 = 0x80;
 

@@ -26,7 +26,7 @@ use super::coverage::Due;
 use super::options::Sealing;
 use super::upkeep::Upkeep;
 use super::{Store, SyncMode, lock};
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::head::copies::Copies;
 use crate::index::{Place, SeriesCursor};

@@ -4,8 +4,8 @@
 //! between theirs, or nearly.
 
 use super::finding::{Finding, Part};
-use crate::codec::Malformed;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;

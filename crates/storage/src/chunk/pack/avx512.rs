@@ -10,14 +10,14 @@
 
 use super::times::{self, Behind};
 use super::{Steps, values_with};
-use crate::codec::Malformed;
-use crate::codec::avx512::{
+use crate::encoding::Malformed;
+use crate::encoding::avx512::{
     Avx512, EACH, add_up, first_lane, floats_of, ints_of, last_of, load, store_first, to_floats,
     unzigzag,
 };
-use crate::codec::decimal::Scaling;
-use crate::codec::time::TimeState;
-use crate::codec::value::ValueState;
+use crate::encoding::decimal::Scaling;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::ValueState;
 use firn_model::sample::TimestampMs;
 use std::arch::x86_64::*;
 
@@ -151,7 +151,7 @@ impl Eights {
 mod tests {
     use super::*;
     use crate::chunk::pack::{FIRST_MAX, WIDTH_MAX};
-    use crate::codec::decimal::Scale;
+    use crate::encoding::decimal::Scale;
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 

@@ -14,10 +14,10 @@
 //! ```
 
 use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
-use crate::codec::Avx512;
-use crate::codec::cursor::Cursor;
-use crate::codec::time::{self, TimeState};
-use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
+use crate::encoding::Avx512;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::time::{self, TimeState};
+use crate::encoding::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 const LOW: u8 = 0x40;

@@ -1,6 +1,6 @@
 //! Bits in bytes, the lowest first.
 
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 
 /// Bits of one call of [`BitWriter::put`] and [`BitReader::take`]: a word holds them and up to
 /// seven that are left from before.

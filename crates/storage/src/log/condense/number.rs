@@ -17,8 +17,8 @@
 
 use super::bits::{BITS_MAX, BitReader, BitWriter};
 use super::context::{Page, Series};
-use crate::codec::decimal::{INVERSES, POWERS, Scale};
-use crate::codec::{Malformed, unzigzag, zigzag};
+use crate::encoding::decimal::{INVERSES, POWERS, Scale};
+use crate::encoding::{Malformed, unzigzag, zigzag};
 
 /// The form of floats that no scale fits: the integer is their bits. No scale has this code.
 const RAW: u8 = 16;

@@ -1,7 +1,7 @@
 //! Condensed blocks: what is expanded reads as what was logged, to the bit, or is an error.
 
 use super::*;
-use crate::codec::decimal::Scale;
+use crate::encoding::decimal::Scale;
 use crate::log_block::{HistogramRow, LogBlockEncoder, LogBlockReader, Row};
 use crate::seeds::seeds;
 use crate::trial::with_flaw;

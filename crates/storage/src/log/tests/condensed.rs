@@ -1,7 +1,7 @@
 //! A log of batches: what is condensed is torn, damaged and gone on with.
 
 use super::*;
-use crate::codec::decimal::Scale;
+use crate::encoding::decimal::Scale;
 use crate::log_block::{LogBlockEncoder, LogBlockReader, Row};
 use crate::trial::{Flaw, with_flaw};
 

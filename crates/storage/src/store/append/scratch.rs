@@ -1,7 +1,7 @@
 //! What a batch under way is told: where its series are, and what became of its samples.
 
 use super::Store;
-use crate::codec::decimal::Scale;
+use crate::encoding::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Verdict, Window};
 use crate::index::Marker;

@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use crate::chunk::Sample;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
 use crate::index::{Marker, epoch_of};

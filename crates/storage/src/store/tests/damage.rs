@@ -11,7 +11,7 @@
 
 use super::*;
 use crate::chunk::Columns;
-use crate::codec::cursor::Cursor;
+use crate::encoding::cursor::Cursor;
 use crate::file::frame::FrameKind;
 use crate::file::header::FILE_HEADER_BYTES;
 use crate::file::scan::{Found, Scanner};
