@@ -16,7 +16,6 @@ mod interleavings;
 pub mod log;
 pub(crate) mod log_block;
 pub(crate) mod manifest;
-pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;
 pub(crate) mod prefetch;

@@ -11,7 +11,7 @@
 //! ([`stall`]), new ones are refused meanwhile, and reading goes on.
 
 mod commit;
-mod condense;
+mod delta_codec;
 mod local;
 mod metrics;
 mod queue;

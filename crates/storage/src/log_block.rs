@@ -6,20 +6,19 @@
 //! the same head whatever the order of the blocks and however often one is read, because only
 //! accepted samples are in it, and a sample that is there already is skipped.
 
-mod labels;
 mod outline;
 mod records;
 mod rows;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use labels::{LabelsDecoder, LabelsEncoder};
 pub(crate) use outline::{Outline, ROWS_MAX};
 pub(crate) use records::SeriesRecords;
 pub(crate) use rows::{Row, Rows};
 
 use crate::encoding::cursor::Cursor;
-use crate::encoding::{Malformed, histogram, push_uvarint, unzigzag, zigzag};
+use crate::encoding::labels::LabelsEncoder;
+use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::Histogram;
@@ -112,11 +111,6 @@ impl LogBlockEncoder {
         self.histogram_count = 0;
         out
     }
-}
-
-fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
-    push_uvarint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }
 
 /// A histogram sample of a block.

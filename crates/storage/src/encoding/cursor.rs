@@ -1,6 +1,6 @@
-//! Reads untrusted bytes front to back: every step checks what is left.
+//! Reads untrusted bytes front to back; every step checks what is left.
 
-use super::{Malformed, few};
+use super::Malformed;
 
 const TRUNCATED: Malformed = Malformed("truncated");
 
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
         // The halves of the number overlap; a copy of so many bytes would be a call.
         let (low, high) = match (bytes.first_chunk(), bytes.last_chunk()) {
             (Some(low), Some(high)) => (u32::from_le_bytes(*low), u32::from_le_bytes(*high)),
-            _ => return Ok(few(bytes)),
+            _ => return Ok(little_endian(bytes)),
         };
         Ok(u64::from(low) | u64::from(high) << (8 * (len - 4)))
     }
@@ -105,6 +105,18 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// A little-endian number of fewer than eight bytes, byte by byte: a copy of as many would be a
+/// call.
+#[inline]
+pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
+    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
+    bytes
+        .iter()
+        .enumerate()
+        .map(byte)
+        .fold(0, |n, byte| n | byte)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +135,7 @@ mod tests {
     #[test]
     fn cursor_uvarint_refuses_more_than_64_bits() {
         let mut most = Vec::new();
-        super::super::push_uvarint(&mut most, u64::MAX);
+        crate::encoding::push_uvarint(&mut most, u64::MAX);
         assert_eq!(Cursor::new(&most).uvarint(), Ok(u64::MAX));
         *most.last_mut().unwrap() = 2;
         assert!(Cursor::new(&most).uvarint().is_err());

@@ -5,21 +5,54 @@
 //! a factor. Invariant: [`Scale::float`] of what [`Scale::int`] returns has the same bits as the
 //! input.
 
-use super::ordered;
-
 /// Powers of ten, exact.
-pub(crate) const POWERS: [f64; 16] = [
+const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
 /// The nearest to their inverses.
-pub(crate) const INVERSES: [f64; 16] = [
+const INVERSES: [f64; 16] = [
     1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14,
     1e-15,
 ];
 
+/// What the integer of each scale is divided by; 1 for scales that multiply.
+const DIVISORS: [f64; 32] = two_halves(POWERS, [1.0; 16]);
+
+/// What the quotient is multiplied by; 1 for scales that divide.
+const FACTORS: [f64; 32] = two_halves([1.0; 16], INVERSES);
+
+const fn two_halves(low: [f64; 16], high: [f64; 16]) -> [f64; 32] {
+    let mut all = [0.0; 32];
+    let mut code = 0;
+    while code < 16 {
+        all[code] = low[code];
+        all[16 + code] = high[code];
+        code += 1;
+    }
+    all
+}
+
 /// Integers up to here convert to a float without rounding, and so do all between.
 const INT_MAX: u64 = 1 << 53;
+
+/// Integers of a magnitude below this are in the fraction of [`OFFSET`]: converting them takes no
+/// instruction of its own, and their quotients are exact after two steps of Newton's.
+pub(crate) const SMALL: i64 = 1 << 51;
+
+/// A float whose unit in the last place, and that of its neighbours, is one: adding a small integer
+/// to its bits adds it to its value.
+pub(crate) const OFFSET: f64 = (3 * SMALL) as f64;
+
+/// In the place of a scale's code: the integer is the bits of the float, or, in a float column of a
+/// page, their order ([`ordered`]).
+pub(crate) const BITS: u8 = 16;
+
+/// Maps the bits of a float to an integer, so that integers are ordered as floats are, and back.
+#[inline]
+pub(crate) fn ordered(bits: u64) -> i64 {
+    (bits ^ ((bits as i64 >> 63) as u64 >> 1)) as i64
+}
 
 /// A power of ten: codes 0 to 15 divide by `10^code`, codes 17 to 31 multiply by `10^-(code - 16)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,11 +60,13 @@ pub(crate) struct Scale(u8);
 
 impl Scale {
     /// The scale with this code, if there is one.
+    #[inline]
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        (code < 32 && code != 16).then_some(Self(code))
+        (code < 32 && code != BITS).then_some(Self(code))
     }
 
     /// The code.
+    #[inline]
     pub(crate) fn code(self) -> u8 {
         self.0
     }
@@ -43,14 +78,13 @@ impl Scale {
     /// The float that `int` stands for.
     #[inline]
     pub(crate) fn float(self, int: i64) -> f64 {
-        match self.0 {
-            0 => int as f64,
-            1..16 => int as f64 / POWERS[self.exponent()],
-            _ => int as f64 * INVERSES[self.exponent()],
-        }
+        // One of the two changes nothing: which one differs from value to value, and a branch on it
+        // would be mispredicted.
+        let code = usize::from(self.0 % 32);
+        int as f64 / DIVISORS[code] * FACTORS[code]
     }
 
-    /// How integers become floats.
+    /// How integers of this scale become floats.
     #[inline]
     pub(crate) fn scaling(self) -> Scaling {
         let power = self.exponent();
@@ -74,6 +108,25 @@ impl Scale {
         exact.then_some(int)
     }
 
+    /// Sets `ints` to the integers that stand for `values`. Returns false, and leaves `ints` of no
+    /// use, unless all are small and exact: then a caller takes [`Scale::int`] one by one.
+    pub(crate) fn small_ints(self, values: &[f64], ints: &mut Vec<i64>) -> bool {
+        let power = POWERS[self.exponent()];
+        let code = usize::from(self.0 % 32);
+        let (divisor, factor) = (DIVISORS[code], FACTORS[code]);
+        ints.clear();
+        let mut off = 0;
+        ints.extend(values.iter().map(|value| {
+            // Rounded to the nearest, as there are only integers beyond 2^52.
+            let biased = value * power + OFFSET;
+            let int = biased.to_bits().wrapping_sub(OFFSET.to_bits()) as i64;
+            let back = (biased - OFFSET) / divisor * factor;
+            off |= back.to_bits() ^ value.to_bits() | int.wrapping_add(SMALL) as u64 >> 52;
+            int
+        }));
+        off == 0
+    }
+
     /// The coarsest scale for `value`, divisors first, and its integer.
     pub(crate) fn find(value: f64) -> Option<(Scale, i64)> {
         if !value.is_finite() {
@@ -85,24 +138,16 @@ impl Scale {
     }
 }
 
-/// Half of the integers that become floats, or quotients of them, by ways that are right for small
-/// ones alone.
-pub(crate) const SMALL: i64 = 1 << 51;
-
-/// Its unit in the last place is one, and so are those of its neighbours: small integers that are
-/// added to it are its last bits.
-pub(crate) const OFFSET: f64 = (3 * SMALL) as f64;
-
-/// How integers become floats.
+/// How many integers of one scale become floats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scaling {
     /// They are the order of the floats' bits.
     Ordered,
     /// They are the floats.
     One,
-    /// Divided by a power of ten.
+    /// They are divided by a power of ten.
     Divisor(Divisor),
-    /// Multiplied by one.
+    /// They are multiplied by the inverse of one.
     Factor(f64),
 }
 
@@ -111,31 +156,9 @@ pub(crate) enum Scaling {
 pub(crate) struct Divisor {
     pub(crate) power: f64,
     /// The nearest to its inverse. It is kept with the power so that no loop divides for it:
-    /// compilers move that division before the choice between scalings, where it has whatever lies
-    /// there for the others, and of a denormal it takes 50 ns.
+    /// compilers move that division before the choice between scalings, where a denormal that
+    /// another scaling left makes it take 50 ns.
     pub(crate) inverse: f64,
-}
-
-impl Scaling {
-    /// The floats that as many integers stand for.
-    #[inline]
-    pub(crate) fn floats(self, ints: &[i64], floats: &mut [f64]) {
-        match self {
-            Self::Ordered => each(ints, floats, |int| {
-                f64::from_bits(ordered(int as u64) as u64)
-            }),
-            Self::One => each(ints, floats, |int| int as f64),
-            Self::Divisor(by) => each(ints, floats, |int| int as f64 / by.power),
-            Self::Factor(factor) => each(ints, floats, |int| int as f64 * factor),
-        }
-    }
-}
-
-#[inline]
-fn each(ints: &[i64], floats: &mut [f64], make: impl Fn(i64) -> f64) {
-    for (float, int) in floats.iter_mut().zip(ints) {
-        *float = make(*int);
-    }
 }
 
 #[cfg(test)]

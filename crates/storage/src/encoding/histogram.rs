@@ -13,8 +13,10 @@
 //! xor       = 00 for equal bits, else (zero bytes below) << 4 | bytes, and these bytes
 //! ```
 
+use super::Malformed;
 use super::cursor::Cursor;
-use super::{Malformed, Sink, byte_len, push_uvarint, unzigzag, zigzag};
+use super::sink::Sink;
+use super::varint::{byte_len, push_uvarint, unzigzag, zigzag};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use std::sync::Arc;
 
@@ -58,8 +60,8 @@ pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
         && bucket_counts(&a.counts) == bucket_counts(&b.counts)
 }
 
-/// Replaces the histogram `kept` by another one with `hint` for its own: in the memory of the one
-/// before, where nobody else has that and it fits.
+/// Replaces the histogram `kept` by another one with `hint` for its own. Reuses the memory of the
+/// one before if no other reference to it exists and the shapes are equal.
 pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: ResetHint) {
     let own = kept.as_mut().and_then(Arc::get_mut);
     match own.filter(|own| same_shape(own, by)) {
@@ -124,8 +126,8 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
 }
 
-/// Whether the counts are floats, and the buckets of each side.
-fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
+/// Whether the counts are floats, and the positive and negative buckets.
+pub(crate) fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
     match counts {
         Counts::Integer {
             positive, negative, ..

@@ -10,8 +10,10 @@
 //!
 //! Arithmetic wraps, so every pair of timestamps is representable.
 
+use super::Malformed;
 use super::cursor::Cursor;
-use super::{Malformed, Sink, byte_len, unzigzag, zigzag};
+use super::sink::Sink;
+use super::varint::{byte_len, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 const RUN: u8 = 0xc0;

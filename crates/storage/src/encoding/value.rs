@@ -1,5 +1,5 @@
-//! Float values: runs of repeats, small steps of decimal-scaled integers, and raw bits as the last
-//! resort.
+//! Float values: runs of repeats, small steps of decimal-scaled integers, and raw bits where no
+//! scale fits.
 //!
 //! ```text
 //! 00..9f       zigzag of the integer's step, -80..=79
@@ -12,10 +12,12 @@
 //!
 //! Invariant: bits come back as they went in, for every f64.
 
+use super::Malformed;
 use super::cursor::Cursor;
 use super::decimal::{Scale, Scaling};
+use super::sink::Sink;
 use super::time::push_repeat;
-use super::{Malformed, Sink, byte_len, unzigzag, zigzag};
+use super::varint::{byte_len, unzigzag, zigzag};
 
 const RUN: u8 = 0xa0;
 const RUN_MAX: u8 = 32;
@@ -105,13 +107,13 @@ impl ValueState {
     /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
     pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
         if !self.push_fitting(out, run_at, value) {
-            self.push_misfit(out, value);
+            self.push_outlier(out, value);
             self.bits = value.to_bits();
         }
     }
 
-    /// Appends `value` if it is the newest one again or the scale does for it. Nothing else is
-    /// called here, so that all of the state stays in registers.
+    /// Appends `value` if it is the newest one again or the scale fits it; otherwise returns false
+    /// and appends nothing. Calls nothing else, so that all of the state stays in registers.
     #[inline]
     pub(crate) fn push_fitting(
         &mut self,
@@ -209,9 +211,9 @@ impl ValueState {
         }
     }
 
-    /// A value for which the scale does not do: another scale, or the bits.
+    /// Appends a value that the scale does not fit: with another scale, or as bits.
     #[cold]
-    fn push_misfit(&mut self, out: &mut impl Sink, value: f64) {
+    fn push_outlier(&mut self, out: &mut impl Sink, value: f64) {
         if self.form.misses & !RAW < MISSES_MAX
             && let Some((scale, int)) = Scale::find(value)
         {
@@ -290,8 +292,8 @@ impl ValueState {
         Ok(())
     }
 
-    /// What follows on a change of the scale. By value, so that state and cursor of whoever calls
-    /// can stay in registers.
+    /// Reads what follows on a change of the scale. Takes and returns state and cursor by value, so
+    /// that the caller can keep its own in registers.
     #[cold]
     fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
         self.rescale(cursor.byte()?)?;

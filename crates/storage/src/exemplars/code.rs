@@ -6,8 +6,8 @@
 //! ```
 
 use crate::encoding::cursor::Cursor;
+use crate::encoding::labels::{LabelsDecoder, LabelsEncoder};
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::log_block::{LabelsDecoder, LabelsEncoder};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 
 /// Encodes one exemplar after the other.

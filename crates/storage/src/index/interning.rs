@@ -2,7 +2,7 @@
 
 use super::Index;
 use super::writer::Full;
-use crate::neighbours::{Before, Step};
+use crate::encoding::labels::steps::{Before, Step};
 use firn_model::labels::LabelsRef;
 
 /// Label and term of a pair.

@@ -8,7 +8,7 @@ use super::interning::Interner;
 use super::pending::Pending;
 use super::series_pages::{PAGE_SLOTS, PageBuilder, Place, SeriesPage};
 use super::{Index, LABELS_MAX, Label, Run, TERM_PAGE, Term, TermPage};
-use crate::neighbours::Step;
+use crate::encoding::labels::steps::Step;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use arc_swap::ArcSwap;

@@ -1,14 +1,15 @@
-//! The parts of a block around the values of its floats, for whoever writes those in another way.
+//! The parts of a record around the values of its floats, for a log that writes those in another
+//! way.
 //!
 //! A block whose values are *plain* has bit 7 of its version set, and eight bytes for each value,
 //! little endian. No batch is logged so; it is what the local log reads out of its segments, since
 //! to code values only to decode them again would cost a start more than the rest of reading.
 
 use super::rows::{NumberReader, ReadValues, ValueReader};
-use super::{PLAIN, VERSION, VERSION_WITH_EXEMPLARS, push_prefixed};
+use super::{PLAIN, VERSION, VERSION_WITH_EXEMPLARS};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::decimal::Scale;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::{Malformed, push_prefixed, push_uvarint};
 
 /// Rows of a block that has an outline: plain values take 8 MiB at most. Requests have thousands.
 pub(crate) const ROWS_MAX: usize = 1 << 20;

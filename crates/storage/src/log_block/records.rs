@@ -3,9 +3,9 @@
 //! They are read twice at a start: in parallel for their sections, and one after the other for the
 //! steps between them. Invariant: the second reading follows a first one that accepted them.
 
-use super::labels::{LabelsDecoder, StepReader};
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
+use crate::encoding::labels::{LabelsDecoder, StepReader};
 
 /// Series that are still to be read.
 #[derive(Clone, Debug)]

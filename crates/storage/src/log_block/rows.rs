@@ -8,12 +8,11 @@
 //! starts = empty if no row has one, else time codes
 //! ```
 
-use super::push_prefixed;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::decimal::Scale;
 use crate::encoding::time::TimeState;
 use crate::encoding::value::ValueState;
-use crate::encoding::{Malformed, push_uvarint};
+use crate::encoding::{Malformed, push_prefixed, push_uvarint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// A float sample.

@@ -66,19 +66,9 @@ impl Column {
         self.times
     }
 
-    /// Whether all samples are one float.
-    pub fn is_constant(&self) -> bool {
-        self.kind == Kind::Constant
-    }
-
     /// Whether all samples are floats without start timestamps.
     pub fn is_plain(&self) -> bool {
         self.kind != Kind::Mixed && self.starts == 0
-    }
-
-    /// Whether there may be histograms among the samples.
-    pub fn has_histograms(&self) -> bool {
-        self.kind == Kind::Mixed
     }
 }
 

@@ -10,10 +10,10 @@
 //! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
 
 use super::SAMPLES_MAX;
-use super::bits::VECTOR;
 use super::ints;
 use super::planner::Planner;
 use crate::encoding::cursor::Cursor;
+use crate::encoding::lanes::VECTOR;
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
@@ -203,8 +203,11 @@ fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {
         return Err(Malformed("times other than the directory says"));
     }
-    let rises = times.windows(2).fold(true, |all, w| all & (w[0] < w[1]));
-    rises
+    is_ascending(times)
         .then_some(())
         .ok_or(Malformed("times do not increase"))
+}
+
+fn is_ascending(times: &[TimestampMs]) -> bool {
+    times.windows(2).fold(true, |all, w| all & (w[0] < w[1]))
 }

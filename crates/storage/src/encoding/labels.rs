@@ -1,4 +1,4 @@
-//! Label sets measured against the one before: series of a target differ in a pair or two.
+//! Label sets, each coded against the one before it: series of a target differ in a pair or two.
 //!
 //! ```text
 //! 01..3f              the next 1..=63 pairs are those of the set before
@@ -8,12 +8,15 @@
 //! 00                  the set ends
 //! ```
 
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
-use crate::neighbours::{Before, Step};
+pub(crate) mod steps;
+
+use super::cursor::Cursor;
+use super::varint::uvarint_len;
+use super::{Malformed, push_prefixed};
 use firn_model::labels::{LabelsRef, push_pair};
 use firn_model::section::push_label;
 use std::ops::Range;
+use steps::{Before, Step};
 
 const END: u8 = 0x00;
 const SKIP: u8 = 0x40;
@@ -43,13 +46,13 @@ impl LabelsEncoder {
                 Step::Value(value) => {
                     counted.flush(out);
                     out.push(VALUE);
-                    super::push_prefixed(out, value);
+                    push_prefixed(out, value);
                 }
                 Step::Pair(name, value) => {
                     counted.flush(out);
                     out.push(PAIR);
-                    super::push_prefixed(out, name);
-                    super::push_prefixed(out, value);
+                    push_prefixed(out, name);
+                    push_prefixed(out, value);
                 }
             }
         }
@@ -229,7 +232,7 @@ impl Set {
             }
         };
         let end = self.bytes.len();
-        let name_end = end - value.len() - uvarint_len(value.len()) - key_bytes;
+        let name_end = end - value.len() - uvarint_len(value.len() as u64) - key_bytes;
         self.pairs.push(Pair {
             start: start as u32,
             name_start: (name_end - name.len()) as u32,
@@ -284,9 +287,4 @@ impl<'a> Iterator for StepReader<'_, 'a> {
         self.repeats = count.saturating_sub(1);
         Some(self.step)
     }
-}
-
-/// Bytes of the varint of a length.
-fn uvarint_len(length: usize) -> usize {
-    (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }

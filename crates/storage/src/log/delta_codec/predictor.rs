@@ -1,49 +1,49 @@
-//! What was logged last of each series, by slot: twelve bytes a series.
+//! A predictor for each series, by slot: where its next value should lie. Twelve bytes a series.
 
 use super::number::Number;
 use std::collections::HashMap;
 
-/// Slots of a page. Series of a target have neighbouring slots, so pages are full while the target
-/// lives, and few enough share one that a page of targets that ended is soon not asked for.
-pub(super) const PAGE_SLOTS: u32 = 64;
+/// Slots of a slab. Series of a target have neighbouring slots, so slabs are full while the target
+/// lives, and few enough share one that a slab of targets that ended is soon not asked for.
+pub(super) const SLAB_SLOTS: u32 = 64;
 
 /// In the place of a form: nothing was logged of the series.
 const UNKNOWN: u8 = 0xff;
 
-/// The newest numbers of neighbouring slots: 768 bytes.
+/// Predictors of neighbouring slots: 768 bytes.
 #[derive(Debug)]
-pub(super) struct Page {
-    ints: [i64; PAGE_SLOTS as usize],
-    laws: [Law; PAGE_SLOTS as usize],
+pub(super) struct Slab {
+    ints: [i64; SLAB_SLOTS as usize],
+    predictors: [Predictor; SLAB_SLOTS as usize],
 }
 
-impl Page {
+impl Slab {
     fn new() -> Box<Self> {
-        let unknown = Law {
+        let unknown = Predictor {
             step: Step(0),
             form: UNKNOWN,
             width: 0,
         };
         Box::new(Self {
-            ints: [0; PAGE_SLOTS as usize],
-            laws: [unknown; PAGE_SLOTS as usize],
+            ints: [0; SLAB_SLOTS as usize],
+            predictors: [unknown; SLAB_SLOTS as usize],
         })
     }
 
     /// What is known of a series.
     #[inline]
     pub(super) fn series(&mut self, index: u32) -> Series<'_> {
-        let index = (index % PAGE_SLOTS) as usize;
+        let index = (index % SLAB_SLOTS) as usize;
         Series {
             int: &mut self.ints[index],
-            law: &mut self.laws[index],
+            predictor: &mut self.predictors[index],
         }
     }
 }
 
-/// How a series goes on: read and written in one move.
+/// How a series goes on; one load and one store.
 #[derive(Clone, Copy, Debug)]
-struct Law {
+struct Predictor {
     step: Step,
     form: u8,
     width: u8,
@@ -53,53 +53,54 @@ struct Law {
 #[derive(Debug)]
 pub(super) struct Series<'a> {
     int: &'a mut i64,
-    law: &'a mut Law,
+    predictor: &'a mut Predictor,
 }
 
 impl Series<'_> {
     /// The form of its newest number, if there was one.
     #[inline]
     pub(super) fn form(&self) -> Option<u8> {
-        (self.law.form != UNKNOWN).then_some(self.law.form)
+        (self.predictor.form != UNKNOWN).then_some(self.predictor.form)
     }
 
     /// The integer that would follow if it went on as before.
     #[inline]
     pub(super) fn expected(&self) -> i64 {
-        self.int.wrapping_add(self.law.step.get())
+        self.int.wrapping_add(self.predictor.step.get())
     }
 
     /// How many low bits of a difference are written as they are.
     #[inline]
     pub(super) fn width(&self) -> u32 {
-        u32::from(self.law.width)
+        u32::from(self.predictor.width)
     }
 
-    /// The next number has this integer.
+    /// Goes on to the next number, which has this integer.
     #[inline]
     pub(super) fn go_to(&mut self, int: i64, width: u32) {
         let step = int.wrapping_sub(*self.int);
-        let before = self.law.step.get();
-        // Between the last step and the one before: less astray of gauges that waver.
+        let before = self.predictor.step.get();
+        // Half-way between the last step and the one before: of a gauge that wavers, the last step
+        // alone predicts worse.
         let step = before.wrapping_add(step.wrapping_sub(before) >> 1);
         *self.int = int;
-        *self.law = Law {
+        *self.predictor = Predictor {
             step: Step::near(step),
-            form: self.law.form,
+            form: self.predictor.form,
             width: width as u8,
         };
     }
 
-    /// It begins anew with this number.
+    /// Begins the series anew with this number.
     pub(super) fn restart(&mut self, number: Number) {
         *self.int = number.int;
-        self.law.form = number.form;
-        self.law.step = Step(0);
+        self.predictor.form = number.form;
+        self.predictor.step = Step(0);
     }
 }
 
-/// A step to nine significant bits, which is all that a guess is worth: ten bits with the sign, and
-/// six for the zeros behind them.
+/// A step to nine significant bits, which is all that a prediction needs: ten bits with the sign,
+/// and six for the zeros behind them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step(i16);
 
@@ -122,10 +123,10 @@ impl Step {
     }
 }
 
-/// What was logged last of each series.
+/// The predictors of all series of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Context {
-    pages: HashMap<u32, Box<Page>>,
+    slabs: HashMap<u32, Box<Slab>>,
 }
 
 impl Context {
@@ -134,9 +135,9 @@ impl Context {
         *self = Self::default();
     }
 
-    /// The page with this number.
-    pub(super) fn page(&mut self, number: u32) -> &mut Page {
-        self.pages.entry(number).or_insert_with(Page::new)
+    /// The slab with this number.
+    pub(super) fn slab(&mut self, number: u32) -> &mut Slab {
+        self.slabs.entry(number).or_insert_with(Slab::new)
     }
 }
 
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn page_takes_twelve_bytes_a_series() {
-        assert_eq!(size_of::<Page>(), 12 * PAGE_SLOTS as usize);
+    fn slab_takes_twelve_bytes_a_series() {
+        assert_eq!(size_of::<Slab>(), 12 * SLAB_SLOTS as usize);
     }
 }

@@ -1,14 +1,12 @@
-//! The three loops that decoding spends its time in, for processors with AVX2 and FMA.
+//! The loops of [`super`] for processors with AVX2 and FMA.
 //!
-//! A value of [`Avx2`] is the proof that the processor has both: only [`Avx2::detect`] makes one.
-//! Each loop does what its twin in [`super::bits`], [`super::ints`] or [`super::floats`] does, to
-//! the bit; the twins are what every other processor runs, and what tests compare with.
-//!
-//! Nothing here reads or writes through a pointer: what is unsafe is only that a function is called
-//! whose instructions the processor may lack.
+//! A value of [`Avx2`] proves that the processor has both: only [`Avx2::detect`] makes one. Each
+//! loop gives the bits that [`super::portable`] gives. Nothing here reads or writes through a
+//! pointer: what is unsafe is only to call a function whose instructions the processor may lack.
 
 #![allow(unsafe_code)]
 
+use super::Packed;
 use crate::encoding::decimal::{OFFSET, SMALL, Scaling};
 use std::arch::x86_64::*;
 
@@ -21,15 +19,32 @@ pub(super) struct Avx2(());
 
 impl Avx2 {
     /// The proof, if the processor and the system have it.
+    #[inline]
     pub(super) fn detect() -> Option<Self> {
         let has_both = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         has_both.then_some(Self(()))
     }
 
-    /// As [`super::bits::unpack`], of the 1 to 64 bits wide numbers whose words are `rows`. Behind
-    /// them there must be a row more, of anything; whatever lacks reads as zero.
+    /// Unpacks; see [`super::unpack`].
     #[inline]
-    pub(super) fn unpack(self, rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
+    pub(super) fn unpack(self, packed: Packed<'_>, low: i64, out: &mut [i64]) {
+        let Packed { bytes, rest, width } = packed;
+        let rows = rest.as_chunks().0;
+        if bytes.len().is_multiple_of(ROW) && rows.len() > bytes.len() / ROW {
+            return self.unpack_rows(rows, width, low, out);
+        }
+        // Memory is cleared for as many words as there can be.
+        match width {
+            0..=8 => self.unpack_rows(&whole_words::<4, 9>(bytes), width, low, out),
+            9..=16 => self.unpack_rows(&whole_words::<4, 17>(bytes), width, low, out),
+            17..=32 => self.unpack_rows(&whole_words::<4, 33>(bytes), width, low, out),
+            _ => self.unpack_rows(&whole_words::<8, 65>(bytes), width, low, out),
+        }
+    }
+
+    /// Behind the rows of the numbers there must be one more, of anything.
+    #[inline]
+    fn unpack_rows(self, rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe {
             match width {
@@ -39,17 +54,17 @@ impl Avx2 {
         }
     }
 
-    /// As [`super::ints::add_up`].
+    /// Adds up; see [`super::add_up`].
     #[inline]
     pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe { add_up(before, out) }
     }
 
-    /// As [`super::floats::convert`], of as many floats as integers. False if some integer is too
-    /// large for it: then `floats` are of no use.
+    /// Converts; see [`super::floats`]. Returns false if some integer is too large: then `floats` are
+    /// of no use.
     #[inline]
-    pub(super) fn convert(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
+    pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe { convert(scaling, ints, floats) }
     }
@@ -208,8 +223,8 @@ fn unorder(ints: __m256i) -> __m256d {
     _mm256_castsi256_pd(_mm256_xor_si256(ints, turned))
 }
 
-/// Integers within 2^51 of zero to floats and through `scale`, as the twin does it. False if one of
-/// them is not.
+/// Integers within 2^51 of zero to floats and through `scale`. Returns false if one of them is
+/// larger.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m256d) -> bool {
@@ -246,4 +261,27 @@ fn each_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> 
     for (to, from) in last_floats.iter_mut().zip(make_four(&last)) {
         *to = from;
     }
+}
+
+/// The words of lanes whose last ones may not be whole in `bytes`, and a row of zeros.
+#[inline]
+fn whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; ROW]; ROWS] {
+    let mut rows = [[0; ROW]; ROWS];
+    let (full, partial) = bytes.as_chunks();
+    for (row, bytes) in rows.iter_mut().zip(full) {
+        *row = *bytes;
+    }
+    if let Some(row) = rows.get_mut(full.len())
+        && !partial.is_empty()
+    {
+        let lane_bytes = partial.len() / (ROW / WORD);
+        let words = row.as_chunks_mut::<WORD>().0.iter_mut();
+        for (word, bytes) in words.zip(partial.chunks(lane_bytes)) {
+            // Not a copy of so many bytes, which would be a call.
+            for (to, from) in word.iter_mut().zip(bytes) {
+                *to = *from;
+            }
+        }
+    }
+    rows
 }

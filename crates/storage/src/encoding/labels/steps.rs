@@ -1,4 +1,4 @@
-//! What a label set shares with the one before: series of a target differ in a pair or two.
+//! What a label set shares with the one before it.
 //!
 //! A pair says where it ends, so pairs are equal as far as their bytes are: one comparison finds a
 //! whole stretch of equal ones, without a look at their names and values. Invariant: the steps of a
@@ -26,7 +26,7 @@ pub(crate) struct Before {
     bytes: Vec<u8>,
     /// Where its pairs end.
     ends: Vec<u32>,
-    /// The same of the set that is looked at.
+    /// Where the pairs end of the set that is looked at.
     next_ends: Vec<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! The code of one value: how far it is from where its series seemed to go, in as many bits as the
-//! differences of that series usually have (Rice coding, its width adapted as in LOCO-I: Weinberger
+//! The code of one value: how far it is from what its series' predictor says, in as many bits as
+//! the differences of that series usually have (Rice coding, its width adapted as in LOCO-I: Weinberger
 //! et al. 2000).
 //!
 //! ```text
@@ -15,13 +15,11 @@
 //! 00, form, difference    5 bits of form; the difference is from zero
 //! ```
 
-use super::bits::{BITS_MAX, BitReader, BitWriter};
-use super::context::{Page, Series};
-use crate::encoding::decimal::{INVERSES, POWERS, Scale};
+use super::predictor::{Series, Slab};
+use crate::encoding::bits::{BITS_MAX, BitReader, BitWriter};
+use crate::encoding::decimal::{BITS, Scale};
+use crate::encoding::varint::bit_len;
 use crate::encoding::{Malformed, unzigzag, zigzag};
-
-/// The form of floats that no scale fits: the integer is their bits. No scale has this code.
-const RAW: u8 = 16;
 
 const FORM_BITS: u32 = 5;
 
@@ -37,28 +35,6 @@ pub(super) const NUMBER_BYTES_MAX: usize = 12;
 
 /// Bits by which a number that begins a series anew is longer than a difference of its length.
 const RESTART_BITS: u32 = ONES_MAX + 4 + FORM_BITS + LENGTH_BITS;
-
-/// What the integer of each form is divided by.
-const DIVISORS: [f64; 32] = {
-    let mut divisors = [1.0; 32];
-    let mut form = 1;
-    while form < 16 {
-        divisors[form] = POWERS[form];
-        form += 1;
-    }
-    divisors
-};
-
-/// What the integer of each form is multiplied by.
-const FACTORS: [f64; 32] = {
-    let mut factors = [1.0; 32];
-    let mut form = 17;
-    while form < 32 {
-        factors[form] = INVERSES[form - 16];
-        form += 1;
-    }
-    factors
-};
 
 /// A float as an integer: of a scale, or its bits. Zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +53,7 @@ impl Number {
                 int,
             },
             None => Self {
-                form: RAW,
+                form: BITS,
                 int: bits as i64,
             },
         }
@@ -86,13 +62,9 @@ impl Number {
     /// The float's bits.
     #[inline]
     pub(super) fn bits(self) -> u64 {
-        // What one of them leaves as it is: the forms of neighbours cannot be foretold.
-        let form = usize::from(self.form % 32);
-        let float = self.int as f64 / DIVISORS[form] * FACTORS[form];
-        if self.form == RAW {
-            self.int as u64
-        } else {
-            float.to_bits()
+        match Scale::from_code(self.form) {
+            Some(scale) => scale.float(self.int).to_bits(),
+            None => self.int as u64,
         }
     }
 
@@ -112,37 +84,44 @@ impl Number {
 /// The width of a series behind a difference that was written in this one.
 #[inline]
 fn adapted(width: u32, difference: u64) -> u32 {
-    let bits = u64::BITS - difference.leading_zeros();
+    let bits = bit_len(difference) as u32;
     width + u32::from(bits > width + 1) - u32::from(bits < width)
 }
 
 fn length(difference: u64) -> u32 {
-    u64::BITS - (difference | 1).leading_zeros()
+    bit_len(difference | 1) as u32
 }
 
-/// Writes the numbers of one block.
+/// Writes the numbers of one record.
 #[derive(Debug, Default)]
 pub(super) struct NumberWriter {
+    bytes: Vec<u8>,
     bits: BitWriter,
     before: Number,
 }
 
 impl NumberWriter {
-    /// Begins a block of `count` numbers.
-    pub(super) fn begin(&mut self, count: usize) {
-        self.bits.begin(count * NUMBER_BYTES_MAX);
+    /// Begins a record; the bytes of the one before are dropped, their memory is kept.
+    pub(super) fn begin(&mut self) {
+        self.bytes.clear();
         self.before = Number::default();
     }
 
-    /// The bytes of the block.
+    /// The bytes of the record's numbers.
     pub(super) fn finish(&mut self) -> &[u8] {
-        self.bits.finish()
+        std::mem::take(&mut self.bits).finish(&mut self.bytes);
+        &self.bytes
     }
 
-    /// Appends a number of the series at `index` of `page`; whether the series was not known.
     #[inline]
-    pub(super) fn push(&mut self, page: &mut Page, index: u32, number: Number) -> bool {
-        let mut series = page.series(index);
+    fn put(&mut self, bits: u64, width: u32) {
+        self.bits.put(&mut self.bytes, bits, width);
+    }
+
+    /// Appends a number of the series at `index` of `slab`; whether the series was not known.
+    #[inline]
+    pub(super) fn push(&mut self, slab: &mut Slab, index: u32, number: Number) -> bool {
+        let mut series = slab.series(index);
         let form = series.form();
         self.before = match form {
             Some(form) if form == number.form => {
@@ -165,26 +144,26 @@ impl NumberWriter {
         let difference = zigzag(int.wrapping_sub(series.expected()));
         let above = difference >> width;
         if above >= u64::from(ONES_MAX) {
-            self.bits.put((1 << ONES_MAX) - 1, ONES_MAX + 1);
+            self.put((1 << ONES_MAX) - 1, ONES_MAX + 1);
             self.push_length(difference);
             return series.go_to(int, length(difference) - 1);
         }
         let ones = above as u32;
         let low = difference & ((1 << width) - 1);
         let prefix = (1 << ones) - 1;
-        if ones + 1 + width <= BITS_MAX {
-            self.bits.put(low << (ones + 1) | prefix, ones + 1 + width);
+        if ones + 1 + width <= 64 {
+            self.put(low << (ones + 1) | prefix, ones + 1 + width);
         } else {
-            self.bits.put(prefix, ones + 1);
-            self.bits.put_long(low, width);
+            self.put(prefix, ones + 1);
+            self.put(low, width);
         }
         series.go_to(int, adapted(width, difference));
     }
 
     fn push_length(&mut self, difference: u64) {
         let length = length(difference);
-        self.bits.put(u64::from(length - 1), LENGTH_BITS);
-        self.bits.put_long(difference, length);
+        self.put(u64::from(length - 1), LENGTH_BITS);
+        self.put(difference, length);
     }
 
     /// A number that has not the form of its series; returns it as it was written.
@@ -200,8 +179,7 @@ impl NumberWriter {
         // Infinities and NaNs, staleness markers above all, say nothing about what follows.
         let is_aside = !number.is_finite();
         let escape = (1 << (ONES_MAX + 1)) - 1;
-        self.bits
-            .put(u64::from(is_aside) << (ONES_MAX + 1) | escape, ONES_MAX + 2);
+        self.put(u64::from(is_aside) << (ONES_MAX + 1) | escape, ONES_MAX + 2);
         self.push_whole(number);
         if !is_aside {
             series.restart(number);
@@ -211,20 +189,20 @@ impl NumberWriter {
 
     fn push_whole(&mut self, number: Number) {
         if number == self.before {
-            return self.bits.put(1, 1);
+            return self.put(1, 1);
         }
         let from = if number.form == self.before.form {
-            self.bits.put(0b10, 2);
+            self.put(0b10, 2);
             self.before.int
         } else {
-            self.bits.put(u64::from(number.form) << 2, 2 + FORM_BITS);
+            self.put(u64::from(number.form) << 2, 2 + FORM_BITS);
             0
         };
         self.push_length(zigzag(number.int.wrapping_sub(from)));
     }
 }
 
-/// Reads the numbers of one block.
+/// Reads the numbers of one record.
 #[derive(Debug)]
 pub(super) struct NumberReader<'a> {
     bits: BitReader<'a>,
@@ -240,10 +218,10 @@ impl<'a> NumberReader<'a> {
         }
     }
 
-    /// The next number, of the series at `index` of `page`.
+    /// The next number, of the series at `index` of `slab`.
     #[inline]
-    pub(super) fn next(&mut self, page: &mut Page, index: u32) -> Number {
-        let mut series = page.series(index);
+    pub(super) fn next(&mut self, slab: &mut Slab, index: u32) -> Number {
+        let mut series = slab.series(index);
         let Some(form) = series.form() else {
             (self.bits, self.before) = unknown(self.bits, self.before, &mut series);
             return self.before;
@@ -255,7 +233,7 @@ impl<'a> NumberReader<'a> {
             (self.bits, self.before) = long(self.bits, self.before, &mut series, form);
             return self.before;
         }
-        self.bits.skip(ones + 1 + width);
+        self.bits.skip((ones + 1 + width) as usize);
         let low = bits >> (ones + 1) & ((1 << width) - 1);
         let difference = u64::from(ones) << width | low;
         let int = series.expected().wrapping_add(unzigzag(difference));
@@ -294,7 +272,7 @@ fn long<'a>(
 ) -> (BitReader<'a>, Number) {
     let ones = bits.peek().trailing_ones().min(ONES_MAX);
     let width = series.width();
-    bits.skip(ones);
+    bits.skip(ones as usize);
     let is_other = bits.take(1) == 1;
     if is_other {
         let is_aside = bits.take(1) == 1;

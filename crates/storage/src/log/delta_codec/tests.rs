@@ -1,4 +1,4 @@
-//! Condensed blocks: what is expanded reads as what was logged, to the bit, or is an error.
+//! Delta-coded records: what is decoded reads as what was logged, to the bit, or is an error.
 
 use super::*;
 use crate::encoding::decimal::Scale;
@@ -34,53 +34,53 @@ fn payload(rows: &[Row]) -> Vec<u8> {
 
 /// What a payload says: births, rows and histograms.
 fn read(payload: &[u8]) -> (Vec<(u32, Labels)>, Vec<Bits>, Vec<HistogramRow>) {
-    let block = LogBlockReader::new(payload).unwrap();
+    let record = LogBlockReader::new(payload).unwrap();
     let mut births = Vec::new();
     let birth = |slot, labels: firn_model::labels::LabelsRef<'_>| {
         births.push((slot, labels.to_owned()));
     };
-    block.births().read_labels(birth).unwrap();
+    record.births().read_labels(birth).unwrap();
     let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-    block
+    record
         .samples(|row| rows.push(row), &mut histograms)
         .unwrap();
     let bits = |r: &Row| (r.slot, r.time, r.start, r.value.to_bits());
     (births, rows.iter().map(bits).collect(), histograms)
 }
 
-/// The condensed blocks of payloads at the positions from 1 on.
-fn condense(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    condense_by_writers(payloads, |_| false)
+/// The delta-coded records of payloads at the positions from 1 on.
+fn encode(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    encode_by_writers(payloads, |_| false)
 }
 
-/// The same by several writers, of which one begins where `is_new` says so.
-fn condense_by_writers(payloads: &[Vec<u8>], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
-    let mut condenser = Condenser::default();
-    let mut blocks = Vec::new();
+/// Like `encode`, by several writers: a new one begins where `is_new` says so.
+fn encode_by_writers(payloads: &[Vec<u8>], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
+    let mut delta = DeltaEncoder::default();
+    let mut records = Vec::new();
     for (payload, position) in payloads.iter().zip(1..) {
         if is_new(position) {
-            condenser.begin();
+            delta.begin();
         }
-        let mut block = Vec::new();
-        assert!(condenser.condense(Position(position), payload, BYTES_MAX, &mut block));
-        blocks.push(block);
+        let mut record = Vec::new();
+        assert!(delta.encode(Position(position), payload, BYTES_MAX, &mut record));
+        records.push(record);
     }
-    blocks
+    records
 }
 
-/// Condenses and expands; returns the bytes of each condensed block.
+/// Encodes and decodes; returns the bytes of each record.
 #[track_caller]
 fn check(payloads: &[Vec<u8>]) -> Vec<usize> {
-    let mut expander = Expander::default();
-    let blocks = condense(payloads);
-    for ((payload, block), position) in payloads.iter().zip(&blocks).zip(1..) {
-        let expanded = expander.expand(Position(position), block).unwrap();
-        assert_eq!(read(&expanded), read(payload), "block {position}");
+    let mut delta = DeltaDecoder::default();
+    let records = encode(payloads);
+    for ((payload, record), position) in payloads.iter().zip(&records).zip(1..) {
+        let decoded = delta.decode(Position(position), record).unwrap();
+        assert_eq!(read(&decoded), read(payload), "record {position}");
     }
-    blocks.iter().map(Vec::len).collect()
+    records.iter().map(Vec::len).collect()
 }
 
-/// Each value in a block of its own, of one series.
+/// Each value in a record of its own, of one series.
 #[track_caller]
 fn check_values(values: &[f64]) {
     let rows = |(value, time): (&f64, i64)| payload(&[row(7, time, *value)]);
@@ -89,7 +89,7 @@ fn check_values(values: &[f64]) {
 }
 
 #[test]
-fn condensed_values_of_every_kind_return_to_the_bit() {
+fn delta_coded_values_of_every_kind_return_to_the_bit() {
     let extremes = [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, f64::EPSILON];
     check_values(&extremes);
     check_values(&[0.0, -0.0, 0.0, 1.0, -0.0, -1.0]);
@@ -123,7 +123,7 @@ fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
     }
 }
 
-/// Rows of blocks in which series come and go; contexts begin anew now and then.
+/// Rows of records in which series come and go; contexts begin anew now and then.
 fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
     let base = match rng.below(3) {
         0 => u32::MAX - 300,
@@ -131,7 +131,7 @@ fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
     };
     let series = 1 + rng.below(200);
     let rounds = 1 + rng.below(90);
-    let mut blocks = Vec::new();
+    let mut records = Vec::new();
     for round in 0..rounds {
         let first = rng.below(series);
         let mut rows: Vec<Row> = (first..=first + rng.below(series - first))
@@ -146,13 +146,13 @@ fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
         if rng.one_in(9) {
             rows[0].start = 5;
         }
-        blocks.push(rows);
+        records.push(rows);
     }
-    blocks
+    records
 }
 
 #[test]
-fn condensed_random_blocks_read_as_what_was_logged() {
+fn delta_coded_random_records_read_as_what_was_logged() {
     for seed in seeds(200) {
         println!("FIRN_SEED={seed}");
         let rows = random_rows(&SimRng::new(seed));
@@ -160,19 +160,19 @@ fn condensed_random_blocks_read_as_what_was_logged() {
     }
 }
 
-/// Loses some blocks and expands the others; an error if one reads as something else, or if one is
+/// Loses some records and decodes the others; an error if one reads as something else, or if one is
 /// refused although nothing that it is measured against was lost.
-fn lose_blocks(seed: u64) -> Result<(), String> {
+fn lose_records(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let rows = random_rows(&rng);
     let payloads: Vec<_> = rows.iter().map(|r| payload(r)).collect();
-    let mut expander = Expander::default();
+    let mut delta = DeltaDecoder::default();
     let mut lost_slots = std::collections::HashSet::new();
     let mut began = Position(0);
-    let blocks = condense_by_writers(&payloads, |_| rng.one_in(20));
-    for (i, block) in blocks.iter().enumerate() {
+    let records = encode_by_writers(&payloads, |_| rng.one_in(20));
+    for (i, record) in records.iter().enumerate() {
         let position = Position(i as u64 + 1);
-        let back = Cursor::new(block).uvarint().unwrap();
+        let back = Cursor::new(record).uvarint().unwrap();
         if Position(position.0 - back) != began {
             began = Position(position.0 - back);
             lost_slots.clear();
@@ -183,12 +183,12 @@ fn lose_blocks(seed: u64) -> Result<(), String> {
             continue;
         }
         let needs_lost = slots.clone().any(|slot| lost_slots.contains(&slot));
-        match expander.expand(position, block) {
-            Ok(expanded) if read(&expanded) != read(&payloads[i]) => {
-                return Err(format!("block {position:?} reads as another"));
+        match delta.decode(position, record) {
+            Ok(decoded) if read(&decoded) != read(&payloads[i]) => {
+                return Err(format!("record {position:?} reads as another"));
             }
             Ok(_) => {}
-            Err(e) if !needs_lost => return Err(format!("block {position:?}: {e}")),
+            Err(e) if !needs_lost => return Err(format!("record {position:?}: {e}")),
             Err(_) => lost_slots.extend(slots),
         }
     }
@@ -196,30 +196,30 @@ fn lose_blocks(seed: u64) -> Result<(), String> {
 }
 
 #[test]
-fn condensed_blocks_behind_a_lost_one_are_themselves_or_an_error() {
+fn delta_coded_records_behind_a_lost_one_are_themselves_or_an_error() {
     for seed in seeds(500) {
-        if let Err(trouble) = lose_blocks(seed) {
+        if let Err(trouble) = lose_records(seed) {
             panic!("FIRN_SEED={seed}: {trouble}");
         }
     }
 }
 
 #[test]
-fn expander_that_trusts_what_was_lost_is_caught() {
+fn decoder_that_trusts_what_was_lost_is_caught() {
     let outcome = with_flaw(Flaw::TrustsContext, || {
-        (0..20).map(lose_blocks).collect::<Vec<_>>()
+        (0..20).map(lose_records).collect::<Vec<_>>()
     });
     assert!(outcome.iter().any(Result::is_err));
     let outcome = with_flaw(Flaw::MixesContexts, || {
-        (0..200).map(lose_blocks).collect::<Vec<_>>()
+        (0..200).map(lose_records).collect::<Vec<_>>()
     });
     assert!(outcome.iter().any(Result::is_err));
 }
 
 #[test]
 fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
-    let mut condenser = Condenser::default();
-    let mut block = Vec::new();
+    let mut delta = DeltaEncoder::default();
+    let mut record = Vec::new();
     let mut births = LogBlockEncoder::default();
     births.push_birth(3, Labels::from_pairs([("a", "b")]).as_ref());
     let whole = payload(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
@@ -237,16 +237,16 @@ fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
         Vec::new(),
     ];
     for payload in others {
-        assert!(!condenser.condense(Position(1), &payload, BYTES_MAX, &mut block));
+        assert!(!delta.encode(Position(1), &payload, BYTES_MAX, &mut record));
     }
-    assert!(!condenser.condense(Position(1), &whole, 30, &mut block));
-    assert!(condenser.condense(Position(9), &whole, BYTES_MAX, &mut block));
+    assert!(!delta.encode(Position(1), &whole, 30, &mut record));
+    assert!(delta.encode(Position(9), &whole, BYTES_MAX, &mut record));
     // As if nothing had been before.
-    assert_eq!(block, condense(&[whole])[0]);
+    assert_eq!(record, encode(&[whole])[0]);
 }
 
 #[test]
-fn condensed_block_keeps_births_and_histograms() {
+fn delta_coded_record_keeps_births_and_histograms() {
     let histogram = crate::log_block::tests::histogram(1).value;
     let mut encoder = LogBlockEncoder::default();
     let payloads = [1, 2, 3].map(|slot| {
@@ -259,32 +259,32 @@ fn condensed_block_keeps_births_and_histograms() {
 }
 
 #[test]
-fn condensed_block_changed_anywhere_is_read_or_refused_without_a_panic() {
+fn delta_coded_record_changed_anywhere_is_read_or_refused_without_a_panic() {
     for seed in seeds(300) {
         let rng = SimRng::new(seed);
-        let mut expander = Expander::default();
+        let mut delta = DeltaDecoder::default();
         let payloads: Vec<_> = random_rows(&rng).iter().map(|r| payload(r)).collect();
-        for (block, position) in condense(&payloads).iter_mut().zip(1..) {
-            let at = rng.below(block.len() as u64) as usize;
+        for (record, position) in encode(&payloads).iter_mut().zip(1..) {
+            let at = rng.below(record.len() as u64) as usize;
             match rng.below(3) {
-                0 => block[at] ^= 1 << rng.below(8),
-                1 => block.truncate(at),
+                0 => record[at] ^= 1 << rng.below(8),
+                1 => record.truncate(at),
                 _ => {}
             }
             // What it reads is protected by the checksums around it.
-            let _ = expander.expand(Position(position), block);
+            let _ = delta.decode(Position(position), record);
         }
     }
 }
 
 #[test]
-fn condenser_begins_anew_once_series_have_their_rounds() {
+fn encoder_begins_anew_once_series_have_their_rounds() {
     let rounds = ROUNDS as i64;
     let payloads: Vec<_> = (0..=rounds)
         .map(|i| payload(&[row(1, i * 1_000, 1e9), row(2, i * 1_000, 5e9)]))
         .collect();
     let bytes = check(&payloads);
-    let backs: Vec<u8> = condense(&payloads).iter().map(|b| b[0]).collect();
+    let backs: Vec<u8> = encode(&payloads).iter().map(|b| b[0]).collect();
     let expected: Vec<u8> = (0..rounds as u8).chain([0]).collect();
     assert_eq!(backs, expected);
     // Time and values are written out again.
@@ -295,12 +295,12 @@ fn condenser_begins_anew_once_series_have_their_rounds() {
 }
 
 #[test]
-fn condenser_that_began_gives_its_memory_back() {
-    let mut condenser = Condenser::default();
-    let mut block = Vec::new();
+fn encoder_that_began_gives_its_memory_back() {
+    let mut delta = DeltaEncoder::default();
+    let mut record = Vec::new();
     let rows: Vec<_> = (0..1_000).map(|slot| row(slot, 5, 1.0)).collect();
-    assert!(condenser.condense(Position(1), &payload(&rows), BYTES_MAX, &mut block));
-    assert_eq!(condenser.series, 1_000);
-    condenser.begin();
-    assert_eq!(format!("{:?}", condenser.context), "Context { pages: {} }");
+    assert!(delta.encode(Position(1), &payload(&rows), BYTES_MAX, &mut record));
+    assert_eq!(delta.series, 1_000);
+    delta.begin();
+    assert_eq!(format!("{:?}", delta.context), "Context { slabs: {} }");
 }

@@ -1,23 +1,23 @@
-//! What lies in a segment instead of payloads: values measured against the newest value of the same
-//! series in the segment, as a compressor with a dictionary would.
+//! The form of a record in the local log: each value as its distance from a prediction.
 //!
 //! ```text
-//! payload of a batch -> Condenser -> block of kind 7 -> Expander -> payload that reads the same
-//!                       Context                         Context
+//! record -> DeltaEncoder -> frame of kind 7 -> DeltaDecoder -> record that reads the same
+//!            Context                             Context
 //! ```
 //!
-//! A payload measures values against each other, because whoever keeps it elsewhere has nothing but
-//! the payload. A segment is read from its beginning, so here both sides know what stood before.
-//! What is not a batch of a known version, or has no float, goes through as it is.
+//! A record measures values against each other, because a log that keeps single records elsewhere
+//! has nothing but the record. A segment is read from its beginning, so here the encoder and the
+//! decoder know the newest value of each series in the segment, as a compressor with a dictionary
+//! would, and predict the next one from it. A record of an unknown version or without a float goes
+//! through as it is.
 //!
 //! Invariants: a [`Context`] begins anew with a segment, with a writer, and once its series have
-//! [`ROUNDS`] samples each; a block names the position at which its context began. Every block has
-//! a checksum of its values: where a block before it is lost and they were measured against that,
-//! expanding is an error and never another value. `docs/format/log.md` draws the bytes.
+//! [`ROUNDS`] samples each; a frame names the position at which its context began. Every frame has
+//! a checksum of its values: where an earlier frame is lost and they were measured against that,
+//! decoding is an error and never another value. `docs/format/log.md` draws the bytes.
 
-mod bits;
-mod context;
 mod number;
+mod predictor;
 #[cfg(test)]
 mod tests;
 
@@ -25,45 +25,45 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
 use crate::log_block::{Outline, ROWS_MAX};
 use crate::trial::{self, Flaw};
-use context::{Context, PAGE_SLOTS};
 use firn_model::log::Position;
 use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
+use predictor::{Context, SLAB_SLOTS};
 
 /// Samples a series, on average, after which a context begins anew. It bounds what damage costs (a
 /// quarter of an hour of scrapes every 15 s) and gives back the memory of series that ended; a
 /// series costs some three bytes more in the first of its samples.
 const ROUNDS: u64 = 64;
 
-/// Rows for which a condenser keeps its memory; requests have 2,000.
+/// Rows for which an encoder keeps its memory; requests have 2,000.
 const ROWS_KEPT: usize = 1 << 16;
 
-/// The writing side.
+/// Writes the records of one segment.
 #[derive(Debug, Default)]
-pub(crate) struct Condenser {
+pub(crate) struct DeltaEncoder {
     context: Context,
-    /// Where the context began; `None` before its first block.
+    /// Where the context began; `None` before its first record.
     began: Option<Position>,
     /// Series in the context, and their samples.
     series: u64,
     rows: u64,
     slots: Vec<u32>,
     numbers: Vec<Number>,
-    /// The values as they will be expanded.
+    /// The values as the decoder will give them.
     plain: Vec<u8>,
     writer: NumberWriter,
 }
 
-impl Condenser {
-    /// Begins a new context: what comes next is in another segment.
+impl DeltaEncoder {
+    /// Begins a new context; the caller must do so with each segment.
     pub(crate) fn begin(&mut self) {
         self.context.clear();
         self.began = None;
         (self.series, self.rows) = (0, 0);
     }
 
-    /// Writes to `into` what stands for `payload` at `position`; false if nothing does and the
-    /// payload itself is to be written.
-    pub(crate) fn condense(
+    /// Writes to `into` what stands for `payload` at `position`. Returns false if nothing does: then
+    /// the caller must write the payload itself.
+    pub(crate) fn encode(
         &mut self,
         position: Position,
         payload: &[u8],
@@ -82,7 +82,7 @@ impl Condenser {
         }
         let began = *self.began.get_or_insert(position);
         self.rows += self.numbers.len() as u64;
-        self.number_all();
+        self.write_numbers();
         into.clear();
         push_uvarint(into, position.0 - began.0);
         into.extend_from_slice(&crc32c::crc32c(&self.plain).to_le_bytes());
@@ -93,7 +93,7 @@ impl Condenser {
         true
     }
 
-    /// Reads slots and values of a payload that is to be condensed.
+    /// Reads slots and values of the payload.
     fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Outline<'a>, Malformed> {
         let outline = Outline::of(payload)?;
         let rows = outline.rows()?;
@@ -111,37 +111,37 @@ impl Condenser {
         Ok(outline)
     }
 
-    fn number_all(&mut self) {
-        self.writer.begin(self.numbers.len());
+    fn write_numbers(&mut self) {
+        self.writer.begin();
         let mut numbers = &self.numbers[..];
-        for slots in self.slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
-            let page = self.context.page(slots[0] / PAGE_SLOTS);
-            let (of_page, rest) = numbers.split_at(slots.len());
-            for (slot, number) in slots.iter().zip(of_page) {
-                self.series += u64::from(self.writer.push(page, slot % PAGE_SLOTS, *number));
+        for slots in self.slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
+            let slab = self.context.slab(slots[0] / SLAB_SLOTS);
+            let (of_slab, rest) = numbers.split_at(slots.len());
+            for (slot, number) in slots.iter().zip(of_slab) {
+                self.series += u64::from(self.writer.push(slab, slot % SLAB_SLOTS, *number));
             }
             numbers = rest;
         }
     }
 }
 
-/// The reading side of one segment, from its beginning on.
+/// Reads the records of one segment, from its beginning on.
 #[derive(Debug, Default)]
-pub(crate) struct Expander {
+pub(crate) struct DeltaDecoder {
     context: Context,
     began: Option<Position>,
     slots: Vec<u32>,
 }
 
-impl Expander {
-    /// The payload for which `condensed` stands at `position`, with values that are not coded; an
-    /// error if what it is measured against was lost.
-    pub(crate) fn expand(
+impl DeltaDecoder {
+    /// The payload for which `bytes` stand at `position`, with values that are not coded; an error
+    /// if what it is measured against was lost.
+    pub(crate) fn decode(
         &mut self,
         position: Position,
-        condensed: &[u8],
+        bytes: &[u8],
     ) -> Result<Vec<u8>, Malformed> {
-        let mut cursor = Cursor::new(condensed);
+        let mut cursor = Cursor::new(bytes);
         let began = position.0.checked_sub(cursor.uvarint()?);
         let began = began.map(Position).ok_or(Malformed("context before all"))?;
         let sum = cursor.number(4)?;
@@ -153,27 +153,27 @@ impl Expander {
         }
         self.slots.clear();
         outline.slots(rows, &mut self.slots)?;
-        let mut expanded = outline.begin_plain(rows);
-        let values_at = expanded.len();
-        expanded.resize(values_at + rows * size_of::<u64>(), 0);
-        let values = &mut expanded[values_at..];
-        self.read_all(outline.value_bytes(), values)?;
+        let mut payload = outline.begin_plain(rows);
+        let values_at = payload.len();
+        payload.resize(values_at + rows * size_of::<u64>(), 0);
+        let values = &mut payload[values_at..];
+        self.read_numbers(outline.value_bytes(), values)?;
         if u64::from(crc32c::crc32c(values)) != sum && !trial::has(Flaw::TrustsContext) {
             return Err(Malformed("what the values are measured against was lost"));
         }
-        outline.end_plain(&mut expanded);
-        Ok(expanded)
+        outline.end_plain(&mut payload);
+        Ok(payload)
     }
 
-    fn read_all(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Malformed> {
+    fn read_numbers(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Malformed> {
         let mut reader = NumberReader::new(bytes);
         let mut values = into;
-        for slots in self.slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
-            let page = self.context.page(slots[0] / PAGE_SLOTS);
-            let (of_page, rest) = values.split_at_mut(slots.len() * size_of::<u64>());
-            let of_page = of_page.chunks_exact_mut(size_of::<u64>());
-            for (slot, value) in slots.iter().zip(of_page) {
-                let number = reader.next(page, slot % PAGE_SLOTS);
+        for slots in self.slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
+            let slab = self.context.slab(slots[0] / SLAB_SLOTS);
+            let (of_slab, rest) = values.split_at_mut(slots.len() * size_of::<u64>());
+            let of_slab = of_slab.chunks_exact_mut(size_of::<u64>());
+            for (slot, value) in slots.iter().zip(of_slab) {
+                let number = reader.next(slab, slot % SLAB_SLOTS);
                 value.copy_from_slice(&number.bits().to_le_bytes());
             }
             values = rest;

@@ -1,4 +1,4 @@
-//! A log of batches: what is condensed is torn, damaged and gone on with.
+//! A log of batches: delta-coded segments are torn, damaged and gone on with.
 
 use super::*;
 use crate::encoding::decimal::Scale;
@@ -75,7 +75,7 @@ fn world_of(segment: &[u8]) -> Sim {
 }
 
 #[test]
-fn condensed_segment_as_recorded_is_read_and_written_alike() {
+fn delta_coded_segment_as_recorded_is_read_and_written_alike() {
     let golden = include_bytes!("../../../tests/fixtures/format-2/condensed.wal");
     let sim = world_of(golden);
     let log = open(&sim, unpadded()).unwrap();
@@ -84,7 +84,7 @@ fn condensed_segment_as_recorded_is_read_and_written_alike() {
 }
 
 #[test]
-fn condensed_segment_cut_anywhere_loses_only_what_was_cut() {
+fn delta_coded_segment_cut_anywhere_loses_only_what_was_cut() {
     let golden = written();
     let ends: Vec<usize> = (0..golden.len())
         .filter(|at| {
@@ -111,7 +111,7 @@ fn condensed_segment_cut_anywhere_loses_only_what_was_cut() {
 }
 
 #[test]
-fn condensed_segment_changed_anywhere_yields_nothing_that_was_not_written() {
+fn delta_coded_segment_changed_anywhere_yields_nothing_that_was_not_written() {
     let golden = written();
     for at in FILE_HEADER..golden.len() {
         for bit in 0..8 {
@@ -145,7 +145,7 @@ fn log_of_two_segments() -> Vec<Option<Vec<f64>>> {
 }
 
 #[test]
-fn condensed_segment_needs_nothing_of_the_one_before() {
+fn delta_coded_segment_needs_nothing_of_the_one_before() {
     let [_, b, c, ..] = RECORDED;
     assert_eq!(log_of_two_segments(), expected(&[b, c, b, c]));
     let read = with_flaw(Flaw::KeepsContext, log_of_two_segments);
@@ -153,7 +153,7 @@ fn condensed_segment_needs_nothing_of_the_one_before() {
 }
 
 #[test]
-fn condensed_log_read_from_its_middle_gives_the_rest() {
+fn delta_coded_log_read_from_its_middle_gives_the_rest() {
     let sim = world_of(&written());
     let log = open(&sim, unpadded()).unwrap();
     let mut positions = Vec::new();
