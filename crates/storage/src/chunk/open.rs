@@ -171,10 +171,12 @@ impl OpenChunk {
         self.count > 0 && self.rare.is_none()
     }
 
-    /// Appends a float to a plain chunk. The caller must have checked that `time` is after the last
-    /// one.
+    /// Appends a float to a plain chunk.
+    ///
+    /// Panics unless `time` is after the last one: readers rely on the order.
     #[inline]
     pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) {
+        assert!(time > self.time.time, "times of a chunk ascend");
         let mut word = Word::of(self.tail);
         let (mut times, mut values) = (self.time, self.value());
         let (mut time_run, mut value_run) = self.runs();
@@ -200,7 +202,9 @@ impl OpenChunk {
         self.put_tail(&buffer);
     }
 
-    /// Appends a float. The caller must have checked that `time` is after the last one.
+    /// Appends a float.
+    ///
+    /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_float(&mut self, time: TimestampMs, start: TimestampMs, value: f64) {
         let mut buffer = self.begin_sample(time, start);
         if let Some(rare) = &mut self.rare {
@@ -211,8 +215,9 @@ impl OpenChunk {
         self.count += 1;
     }
 
-    /// Appends a histogram with `hint` for its own. The caller must have checked that `time` is after
-    /// the last one.
+    /// Appends a histogram with `hint` for its own.
+    ///
+    /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_histogram(
         &mut self,
         time: TimestampMs,
@@ -234,6 +239,8 @@ impl OpenChunk {
 
     /// Begins a sample and the chunk if it is the first: all but the value.
     fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> TailBuffer {
+        let is_next = !self.has_newest() || time > self.time.time;
+        assert!(is_next, "times of a series ascend");
         let mut buffer = self.take_tail();
         if self.count == 0 {
             self.begin(&mut buffer, time);

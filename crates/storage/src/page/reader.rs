@@ -187,6 +187,13 @@ impl Page {
         if into.values.len() != into.times.len() {
             return Err(LACKS_SAMPLES);
         }
+        let starts = into.start_times.len();
+        assert!(
+            starts == 0 || starts == into.times.len(),
+            "a start for each sample"
+        );
+        debug_assert!(into.times[base..].iter().all(|time| range.contains(*time)));
+        debug_assert!(into.times[base..].is_sorted_by(|a, b| a < b));
         Ok(())
     }
 

@@ -45,6 +45,7 @@ impl TimeColumns {
         self.last = match known {
             Some(i) => *i as usize,
             None => {
+                assert!(is_ascending(times), "times of a column ascend");
                 same.push(self.columns.len() as u32);
                 self.columns.push(times.to_vec());
                 self.columns.len() - 1
