@@ -63,7 +63,7 @@ pub(crate) struct Chunk(Arc<[u8]>);
 impl Chunk {
     /// Samples after which the series with this slot closes a chunk.
     pub(crate) fn samples_max(slot: u32) -> u16 {
-        // Fibonacci hashing: neighbours in birth order land far apart.
+        // Fibonacci hashing: neighbouring slots land far apart.
         let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
@@ -92,7 +92,7 @@ impl Chunk {
         ChunkView(&self.0)
     }
 
-    /// How many samples.
+    /// Samples in the chunk.
     pub(crate) fn sample_count(&self) -> usize {
         self.view().sample_count()
     }
@@ -135,7 +135,7 @@ impl<'a> ChunkView<'a> {
         Self(bytes)
     }
 
-    /// How many samples.
+    /// Samples in the chunk.
     pub(crate) fn sample_count(self) -> usize {
         usize::from(u16::from_le_bytes(self.field(0)))
     }

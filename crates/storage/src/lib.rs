@@ -14,7 +14,6 @@ pub(crate) mod index;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 pub mod log;
-pub(crate) mod log_block;
 pub(crate) mod manifest;
 pub mod page;
 pub(crate) mod parts;

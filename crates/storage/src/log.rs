@@ -15,6 +15,7 @@ mod delta_codec;
 mod local;
 mod metrics;
 mod queue;
+pub(crate) mod record;
 mod recovery;
 pub(crate) mod segment;
 mod segment_list;

@@ -79,7 +79,7 @@ pub(super) fn plain(
     outcome.map(|floats| floats.stop == Stop::End)
 }
 
-/// What only some series have.
+/// Decoder state that only series with histograms or start timestamps need.
 #[derive(Default)]
 struct Rest {
     start: TimestampMs,
@@ -118,7 +118,7 @@ fn samples(
     }
 }
 
-/// What a walk over floats found.
+/// The outcome of a walk over floats.
 struct Floats {
     count: usize,
     stop: Stop,

@@ -17,18 +17,18 @@ pub(crate) struct TimesKnown {
     samples: usize,
     /// Behind the last of the packs.
     state: TimeState,
-    /// How many times the last chunk of floats has.
+    /// Times of the last chunk of floats.
     count: usize,
     generation: u64,
 }
 
 impl TimesKnown {
-    /// The times of the chunk that was read last as one of floats.
+    /// The times of the chunk of floats that was decoded last.
     pub(crate) fn newest(&self) -> &[TimestampMs] {
         &self.times[..self.count]
     }
 
-    /// A number that [`TimesKnown::newest`] share with no other times.
+    /// A number that changes whenever [`TimesKnown::newest`] does.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }

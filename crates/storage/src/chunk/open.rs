@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The newest samples of a series, still growing. 80 bytes and the body.
 #[derive(Debug, Default)]
 pub(crate) struct OpenChunk {
-    /// What the tail does not hold, and room for more.
+    /// The bytes before the tail, and room for more.
     body: Box<[u8]>,
     time: TimeState,
     bits: u64,
@@ -42,7 +42,7 @@ pub(crate) struct OpenChunk {
 /// A body that has no room, however long it is.
 const WHOLE: u16 = u16::MAX;
 
-/// What is known of the newest sample.
+/// How much is known of the newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Known {
     #[default]

@@ -33,7 +33,7 @@ const SAMPLES: usize = 16;
 /// The first pack has at least so many: what comes with packs is paid for by then.
 const FIRST_MIN: usize = 9;
 
-/// And at most so many.
+/// The first pack has at most so many.
 const FIRST_MAX: usize = FIRST_MIN + SAMPLES - 1;
 
 const FIRST_TIME_BYTES: usize = 8;
@@ -60,7 +60,7 @@ const RAW: u16 = 1 << 15;
 /// How many more bytes than its codes a pack of steps may take: it decodes several times as fast.
 const DEARER_BYTES: usize = 8;
 
-/// What the packs of a body hold. They lie behind the first time.
+/// How much the packs of a body hold. They lie behind the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packs {
     /// Samples; without any there are no packs, nor anything that says so.
@@ -106,7 +106,7 @@ impl Packs {
         samples | (self.times as u64) << 16 | (self.values as u64) << 32
     }
 
-    /// What there is with `pack` behind the others; `None` if that is too much.
+    /// The packs with `pack` behind the others; `None` if the header cannot count them.
     pub(super) fn with(self, pack: &Pack, is_raw: bool) -> Option<Self> {
         let with = Self {
             samples: self.samples + pack.samples,
@@ -149,15 +149,15 @@ impl Packs {
     }
 }
 
-/// Whether it is time for a pack in a chunk of so many samples. Chunks of one `phase` have their
-/// packs end together, and only then times have the same bytes; others pack at other samples, so
-/// that not all of a fleet do at once.
+/// Whether a chunk of `samples` samples should pack now. Chunks of one `phase` pack at the same
+/// samples, so that equal times have equal bytes; other phases pack at other samples, so that the
+/// work is spread over scrapes.
 #[inline]
 pub(super) fn is_due(samples: usize, phase: u32) -> bool {
     (samples + phase as usize).is_multiple_of(SAMPLES)
 }
 
-/// The places of the first pack, and those of each of the others.
+/// Cuts `out` into the places of the first pack and those of each other pack.
 #[inline]
 fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed> {
     let Some(behind) = out.len().checked_sub(FIRST_MIN) else {

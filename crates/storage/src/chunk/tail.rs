@@ -2,7 +2,7 @@
 
 use crate::encoding::sink::{Buffer, Sink};
 
-/// Bytes that wait in the series: what rounds it up to 96 bytes. A sample takes one to three.
+/// Bytes of the tail: as many as round a series up to 96 bytes. A sample takes one to three.
 pub(super) const TAIL_BYTES: usize = 15;
 
 /// The tail, from the lowest byte on; the highest byte says how many they are. Two words, because
@@ -33,8 +33,8 @@ impl Tail {
     }
 }
 
-/// A tail to which a sample is added as long as it has room: what goes beyond is lost, and `end`
-/// tells.
+/// A tail in registers, to which a sample is added. Bytes that do not fit are lost; [`Word::tail`]
+/// notices.
 pub(super) struct Word {
     bits: u128,
     /// From one on, as in [`TailBuffer`].

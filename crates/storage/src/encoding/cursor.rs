@@ -4,7 +4,7 @@ use super::Malformed;
 
 const TRUNCATED: Malformed = Malformed("truncated");
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// What is left, of which nothing was checked.
+    /// The bytes that are left, unchecked.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

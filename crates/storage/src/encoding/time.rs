@@ -65,8 +65,8 @@ pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
     }
 }
 
-/// What the next timestamp is measured against. An encoder and its decoder go through the same
-/// states.
+/// The state that the next timestamp is coded against. An encoder and its decoder go through the
+/// same states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeState {
     /// The newest timestamp.

@@ -27,12 +27,12 @@ const XOR: u8 = 0xe8;
 const XOR_LAST: u8 = 0xef;
 const SCALE: u8 = 0xf0;
 
-/// Values for which no scale was found before the search is given up: a column of full-precision
-/// floats would search in vain for each of them, 31 multiplications a time.
+/// Values without a scale after which the encoder stops searching for one: a column of full-precision
+/// floats would cost 31 multiplications a value in vain.
 const MISSES_MAX: u8 = 4;
 
-/// What the next value is measured against. An encoder and its decoder go through the same states,
-/// but for `misses`, which only the encoder uses.
+/// The state that the next value is coded against. An encoder and its decoder go through the same
+/// states, except for `misses`, which only the encoder uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ValueState {
     /// The newest float.
@@ -42,7 +42,8 @@ pub(crate) struct ValueState {
     pub(crate) form: Form,
 }
 
-/// How the newest values were written; apart, because 24 bytes of state are 18 of content.
+/// How the newest values were written. A struct of its own, so that a series can store the state in
+/// 18 bytes instead of 24.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Form {
     scale: Scale,

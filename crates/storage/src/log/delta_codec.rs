@@ -23,7 +23,7 @@ mod tests;
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
-use crate::log_block::{Outline, ROWS_MAX};
+use crate::log::record::{Outline, ROWS_MAX};
 use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};

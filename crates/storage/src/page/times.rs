@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Count, first and last time stand in the directory. A base is a column of the first form. A
-//! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
+//! series that missed scrapes, or began or ended in the window, costs a few bytes this way.
 
 use super::SAMPLES_MAX;
 use super::ints;

@@ -30,7 +30,7 @@ use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Marker, Place, epoch_of};
-use crate::log_block::LogBlockEncoder;
+use crate::log::record::RecordEncoder;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::trial;
@@ -263,7 +263,7 @@ impl Store {
     fn hand_to_log(
         &self,
         taken: Taken,
-        encoder: &mut LogBlockEncoder,
+        encoder: &mut RecordEncoder,
         appended: Appended,
         exemplars: Option<Box<Admitted>>,
     ) -> Ticket {

@@ -19,8 +19,9 @@ pub(in crate::chunk) struct Pack {
 }
 
 impl Pack {
-    /// What `codes` behind `packs` hold, if they are `samples` floats and may be packed; `last` are
-    /// the bits of the last one. Nothing in them may depend on a run before.
+    /// Packs the `samples` floats whose `codes` lie behind `packs`; `None` if they are too few or too
+    /// many, or more than floats. `last` are the bits of the last one. No code may continue a run that
+    /// began before.
     pub(in crate::chunk) fn of(
         packs: Packs,
         codes: &[u8],
@@ -126,7 +127,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How the next distance differs.
+    /// The zigzag of the change of the next distance.
     #[inline]
     fn change(&mut self) -> Result<u64, Malformed> {
         if self.time_repeats == 0 {
@@ -154,7 +155,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the codes of a pack are, but for repeats.
+/// What the codes of a pack are, repeats aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Nothing else.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::encoding::decimal::Scale;
-use crate::log_block::{HistogramRow, LogBlockEncoder, LogBlockReader, Row};
+use crate::log::record::{HistogramRow, RecordEncoder, RecordReader, Row};
 use crate::seeds::seeds;
 use crate::trial::with_flaw;
 use firn_model::env::Rng;
@@ -25,7 +25,7 @@ fn row(slot: u32, time: i64, value: f64) -> Row {
 }
 
 fn payload(rows: &[Row]) -> Vec<u8> {
-    let mut encoder = LogBlockEncoder::default();
+    let mut encoder = RecordEncoder::default();
     for row in rows {
         encoder.rows.push(*row, Scale::find(row.value));
     }
@@ -34,12 +34,12 @@ fn payload(rows: &[Row]) -> Vec<u8> {
 
 /// What a payload says: births, rows and histograms.
 fn read(payload: &[u8]) -> (Vec<(u32, Labels)>, Vec<Bits>, Vec<HistogramRow>) {
-    let record = LogBlockReader::new(payload).unwrap();
+    let record = RecordReader::new(payload).unwrap();
     let mut births = Vec::new();
     let birth = |slot, labels: firn_model::labels::LabelsRef<'_>| {
         births.push((slot, labels.to_owned()));
     };
-    record.births().read_labels(birth).unwrap();
+    record.created_series().read_labels(birth).unwrap();
     let (mut rows, mut histograms) = (Vec::new(), Vec::new());
     record
         .samples(|row| rows.push(row), &mut histograms)
@@ -220,8 +220,8 @@ fn decoder_that_trusts_what_was_lost_is_caught() {
 fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
     let mut delta = DeltaEncoder::default();
     let mut record = Vec::new();
-    let mut births = LogBlockEncoder::default();
-    births.push_birth(3, Labels::from_pairs([("a", "b")]).as_ref());
+    let mut births = RecordEncoder::default();
+    births.push_created(3, Labels::from_pairs([("a", "b")]).as_ref());
     let whole = payload(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
     let mut newer = whole.clone();
     newer[0] = 3;
@@ -247,10 +247,10 @@ fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
 
 #[test]
 fn delta_coded_record_keeps_births_and_histograms() {
-    let histogram = crate::log_block::tests::histogram(1).value;
-    let mut encoder = LogBlockEncoder::default();
+    let histogram = crate::log::record::tests::histogram(1).value;
+    let mut encoder = RecordEncoder::default();
     let payloads = [1, 2, 3].map(|slot| {
-        encoder.push_birth(slot, Labels::from_pairs([("a", "b")]).as_ref());
+        encoder.push_created(slot, Labels::from_pairs([("a", "b")]).as_ref());
         encoder.rows.push(row(slot, 5, 0.25), Scale::find(0.25));
         encoder.push_histogram(slot, 5, 0, &histogram);
         encoder.finish()

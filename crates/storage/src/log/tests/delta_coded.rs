@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::encoding::decimal::Scale;
-use crate::log_block::{LogBlockEncoder, LogBlockReader, Row};
+use crate::log::record::{RecordEncoder, RecordReader, Row};
 use crate::trial::{Flaw, with_flaw};
 
 /// The values of series 1, 2 and 3.
@@ -19,7 +19,7 @@ const RECORDED: [Values; 5] = [
 const TIMES: [i64; 5] = [1_000, 1_500, 2_000, 1_200, 1_300];
 
 fn payload(time: i64, values: Values) -> Vec<u8> {
-    let mut encoder = LogBlockEncoder::default();
+    let mut encoder = RecordEncoder::default();
     for (slot, value) in (1..).zip(values) {
         let row = Row {
             slot,
@@ -44,7 +44,7 @@ fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
     while let Some(item) = tail.next().unwrap() {
         items.push(item.ok().map(|record| {
             let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-            let record = LogBlockReader::new(&record.payload).unwrap();
+            let record = RecordReader::new(&record.payload).unwrap();
             record
                 .samples(|row| rows.push(row), &mut histograms)
                 .unwrap();

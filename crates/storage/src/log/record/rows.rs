@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rows   = count varint | slots | times | values | starts        each: bytes varint, bytes
-//! slots  = time codes of `encoding::time`; neighbours in birth order are runs
+//! slots  = time codes of `encoding::time`; neighbours in order of creation are runs
 //! times  = time codes; the samples of a target share one
 //! values = value codes of `encoding::value`
 //! starts = empty if no row has one, else time codes

@@ -1,9 +1,9 @@
-//! What the store says to its log: one block for each batch.
+//! The unit of the log: a record holds what one append wrote.
 //!
-//! A block holds the series of which it has the first sample and the samples that were accepted, in
-//! columns, measured only against each other: it replays from itself and the series records of the
-//! log before it or of the catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives
-//! the same head whatever the order of the blocks and however often one is read, because only
+//! It holds the series that the append created and the samples that were accepted, in columns, coded
+//! only against each other: a record replays from itself and the series of earlier records or of the
+//! catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives
+//! the same head whatever the order of the records and however often one is read, because only
 //! accepted samples are in it, and a sample that is there already is skipped.
 
 mod outline;
@@ -30,17 +30,17 @@ use std::sync::Arc;
 /// The version of the layout without exemplars, its first byte.
 const VERSION: u8 = 1;
 
-/// The version of the layout with exemplars. Most blocks have none, and are as they always were.
+/// The version of the layout with exemplars. Records without exemplars keep the other version.
 const VERSION_WITH_EXEMPLARS: u8 = 2;
 
-/// Set in the version of a block whose values are plain: see [`outline`].
+/// Set in the version of a record whose values are plain: see [`outline`].
 const PLAIN: u8 = 0x80;
 
-/// Builds a block. Reuse one to keep its memory.
+/// Builds a record. Reuse one to keep its memory.
 #[derive(Debug, Default)]
-pub(crate) struct LogBlockEncoder {
-    births: Vec<u8>,
-    birth_count: u64,
+pub(crate) struct RecordEncoder {
+    created: Vec<u8>,
+    created_count: u64,
     labels: LabelsEncoder,
     last_slot: u32,
     /// The accepted float samples.
@@ -51,13 +51,13 @@ pub(crate) struct LogBlockEncoder {
     exemplar: ExemplarEncoder,
 }
 
-impl LogBlockEncoder {
-    /// Adds a series that was born; slots ascend.
-    pub(crate) fn push_birth(&mut self, slot: u32, labels: LabelsRef<'_>) {
-        push_uvarint(&mut self.births, u64::from(slot - self.last_slot));
+impl RecordEncoder {
+    /// Adds a series that the batch created; slots must ascend.
+    pub(crate) fn push_created(&mut self, slot: u32, labels: LabelsRef<'_>) {
+        push_uvarint(&mut self.created, u64::from(slot - self.last_slot));
         self.last_slot = slot;
-        self.labels.push(&mut self.births, labels);
-        self.birth_count += 1;
+        self.labels.push(&mut self.created, labels);
+        self.created_count += 1;
     }
 
     /// Adds a histogram sample.
@@ -83,12 +83,12 @@ impl LogBlockEncoder {
     /// Whether there is nothing to log.
     pub(crate) fn is_empty(&self) -> bool {
         let has_samples = !self.rows.is_empty() || self.histogram_count > 0;
-        self.birth_count == 0 && !has_samples && self.exemplars.is_empty()
+        self.created_count == 0 && !has_samples && self.exemplars.is_empty()
     }
 
-    /// The block. Empties the encoder.
+    /// The record. Empties the encoder.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        let columns = self.births.len() + self.rows.memory_bytes() + self.histograms.len();
+        let columns = self.created.len() + self.rows.memory_bytes() + self.histograms.len();
         let mut out = Vec::with_capacity(columns + self.exemplars.len() + 64);
         if self.exemplars.is_empty() {
             out.push(VERSION);
@@ -98,13 +98,13 @@ impl LogBlockEncoder {
             self.exemplars.clear();
             self.exemplar.clear();
         }
-        push_uvarint(&mut out, self.birth_count);
-        push_prefixed(&mut out, &self.births);
+        push_uvarint(&mut out, self.created_count);
+        push_prefixed(&mut out, &self.created);
         self.rows.finish(&mut out);
         push_uvarint(&mut out, self.histogram_count);
         out.extend_from_slice(&self.histograms);
-        self.births.clear();
-        self.birth_count = 0;
+        self.created.clear();
+        self.created_count = 0;
         self.labels.clear();
         self.last_slot = 0;
         self.histograms.clear();
@@ -113,7 +113,7 @@ impl LogBlockEncoder {
     }
 }
 
-/// A histogram sample of a block.
+/// A histogram sample of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HistogramRow {
     /// Its series.
@@ -126,17 +126,17 @@ pub(crate) struct HistogramRow {
     pub(crate) value: Arc<Histogram>,
 }
 
-/// A block, ready to be read in parts.
+/// A record, ready to be read in parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogBlockReader<'a> {
+pub(crate) struct RecordReader<'a> {
     is_plain: bool,
     exemplars: &'a [u8],
-    birth_count: u64,
-    births: &'a [u8],
-    behind_births: Cursor<'a>,
+    created_count: u64,
+    created: &'a [u8],
+    behind_created: Cursor<'a>,
 }
 
-impl<'a> LogBlockReader<'a> {
+impl<'a> RecordReader<'a> {
     /// Looks at the outline of `payload`.
     pub(crate) fn new(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
@@ -149,15 +149,15 @@ impl<'a> LogBlockReader<'a> {
         Ok(Self {
             is_plain: version & PLAIN != 0,
             exemplars,
-            birth_count: cursor.uvarint()?,
-            births: cursor.prefixed()?,
-            behind_births: cursor,
+            created_count: cursor.uvarint()?,
+            created: cursor.prefixed()?,
+            behind_created: cursor,
         })
     }
 
-    /// Whether series were born in it.
-    pub(crate) fn has_births(&self) -> bool {
-        self.birth_count > 0
+    /// Whether the record creates series.
+    pub(crate) fn creates_series(&self) -> bool {
+        self.created_count > 0
     }
 
     /// Whether it holds exemplars.
@@ -170,9 +170,9 @@ impl<'a> LogBlockReader<'a> {
         read_exemplars(self.exemplars, into)
     }
 
-    /// The series that were born.
-    pub(crate) fn births(&self) -> SeriesRecords<'a> {
-        SeriesRecords::new(self.births, Some(self.birth_count))
+    /// The series that the record creates.
+    pub(crate) fn created_series(&self) -> SeriesRecords<'a> {
+        SeriesRecords::new(self.created, Some(self.created_count))
     }
 
     /// Calls `row` for the float samples and appends the others to `histograms`.
@@ -181,7 +181,7 @@ impl<'a> LogBlockReader<'a> {
         row: impl FnMut(Row),
         histograms: &mut Vec<HistogramRow>,
     ) -> Result<(), Malformed> {
-        let mut cursor = self.behind_births;
+        let mut cursor = self.behind_created;
         match self.is_plain {
             true => rows::read::<PlainReader<'_>>(&mut cursor, row)?,
             false => rows::read::<ValueReader<'_>>(&mut cursor, row)?,

@@ -1,9 +1,10 @@
 //! The parts of a record around the values of its floats, for a log that writes those in another
 //! way.
 //!
-//! A block whose values are *plain* has bit 7 of its version set, and eight bytes for each value,
-//! little endian. No batch is logged so; it is what the local log reads out of its segments, since
-//! to code values only to decode them again would cost a start more than the rest of reading.
+//! A record whose values are *plain* has bit 7 of its version set, and eight bytes for each value,
+//! little endian. The store appends no such record: the local log hands it out when it reads its
+//! segments, since to code values only for replay to decode them again would cost more than the rest
+//! of reading.
 
 use super::rows::{NumberReader, ReadValues, ValueReader};
 use super::{PLAIN, VERSION, VERSION_WITH_EXEMPLARS};
@@ -11,10 +12,10 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::decimal::Scale;
 use crate::encoding::{Malformed, push_prefixed, push_uvarint};
 
-/// Rows of a block that has an outline: plain values take 8 MiB at most. Requests have thousands.
+/// Rows of a record that has an outline: plain values take 8 MiB at most. Requests have thousands.
 pub(crate) const ROWS_MAX: usize = 1 << 20;
 
-/// See the module.
+/// The parts of a record; see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outline<'a> {
     /// All before the length of the values.
@@ -26,7 +27,7 @@ pub(crate) struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// Of a block as it is logged.
+    /// Finds the parts of a record as it was appended.
     pub(crate) fn of(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
         match cursor.byte()? {
@@ -70,8 +71,8 @@ impl<'a> Outline<'a> {
         slots.finish()
     }
 
-    /// Calls `each` with the bits of `rows` values, and with their scale and integer if they were
-    /// written so.
+    /// Calls `each` with the bits of each of `rows` values, and with scale and integer if the value
+    /// was written so.
     pub(crate) fn values(
         &self,
         rows: usize,
@@ -85,19 +86,19 @@ impl<'a> Outline<'a> {
         values.finish()
     }
 
-    /// What stands in the place of the values, however it is written.
+    /// The bytes in the place of the values, in whatever form they are.
     pub(crate) fn value_bytes(&self) -> &'a [u8] {
         self.values
     }
 
-    /// Appends the block with something else in the place of the values.
+    /// Appends the record with something else in the place of the values.
     pub(crate) fn push_with_values(&self, into: &mut Vec<u8>, values: &[u8]) {
         into.extend_from_slice(self.before);
         push_prefixed(into, values);
         into.extend_from_slice(self.behind);
     }
 
-    /// The block with plain values, as far as the `rows` values that are to be appended next.
+    /// The record with plain values, as far as the `rows` values that are to be appended next.
     pub(crate) fn begin_plain(&self, rows: usize) -> Vec<u8> {
         let bytes = rows * size_of::<u64>();
         let mut out = Vec::with_capacity(self.before.len() + bytes + self.behind.len() + 10);

@@ -1,4 +1,4 @@
-//! Log blocks: what is encoded is read back, golden bytes stay, corrupt bytes are errors.
+//! Records of the log: what is encoded is read back, golden bytes stay, corrupt bytes are errors.
 
 use super::*;
 use crate::chunk::OpenChunk;
@@ -15,9 +15,9 @@ use firn_model::section::push_section;
 type Births = Vec<(u32, Labels)>;
 
 fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
-    let mut encoder = LogBlockEncoder::default();
+    let mut encoder = RecordEncoder::default();
     // What was encoded before must not show.
-    encoder.push_birth(9, Labels::from_pairs([("a", "b")]).as_ref());
+    encoder.push_created(9, Labels::from_pairs([("a", "b")]).as_ref());
     encoder.rows.push(
         Row {
             slot: 1,
@@ -30,7 +30,7 @@ fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8>
     encoder.finish();
     assert!(encoder.is_empty());
     for (slot, labels) in births {
-        encoder.push_birth(*slot, labels.as_ref());
+        encoder.push_created(*slot, labels.as_ref());
     }
     for row in rows {
         encoder.rows.push(*row, Scale::find(row.value));
@@ -42,10 +42,10 @@ fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8>
 }
 
 fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
-    let reader = LogBlockReader::new(bytes)?;
+    let reader = RecordReader::new(bytes)?;
     let mut births = Vec::new();
     reader
-        .births()
+        .created_series()
         .read_labels(|slot, labels| births.push((slot, labels.to_owned())))?;
     let (mut rows, mut histograms) = (Vec::new(), Vec::new());
     reader.samples(|row| rows.push(row), &mut histograms)?;
@@ -129,7 +129,7 @@ fn random_row(rng: &SimRng, i: u32) -> Row {
 }
 
 #[test]
-fn log_block_of_random_batches_returns_them() {
+fn record_of_random_batches_returns_them() {
     for seed in 0..500 {
         let rng = SimRng::new(seed);
         let births = random_births(&rng);
@@ -142,7 +142,7 @@ fn log_block_of_random_batches_returns_them() {
 }
 
 #[test]
-fn log_block_from_corrupt_bytes_never_panics() {
+fn record_from_corrupt_bytes_never_panics() {
     for seed in 0..20_000 {
         let rng = SimRng::new(seed);
         let rows: Vec<Row> = (0..20).map(|i| random_row(&rng, i)).collect();
@@ -169,7 +169,7 @@ fn log_block_from_corrupt_bytes_never_panics() {
 
 /// Neighbours share scrape time and differ little: what the disk sees of a plain fleet.
 #[test]
-fn log_block_of_a_steady_target_takes_a_byte_or_two_a_sample() {
+fn record_of_a_steady_target_takes_a_byte_or_two_a_sample() {
     let rows: Vec<Row> = (0..2_000)
         .map(|i| Row {
             slot: 5_000 + i,
@@ -199,7 +199,7 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
 /// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go
 /// with it.
 #[test]
-fn log_block_golden_bytes_stay() {
+fn record_golden_bytes_stay() {
     let births = vec![
         (7, Labels::from_pairs([("__name__", "up"), ("pod", "a")])),
         (8, Labels::from_pairs([("__name__", "up"), ("pod", "b")])),
@@ -233,7 +233,7 @@ fn births_of_random_sets_read_as_sections_and_as_steps_are_the_labels() {
         let rng = SimRng::new(seed);
         let births = random_births(&rng);
         let bytes = encode(&births, &[], &[]);
-        let records = LogBlockReader::new(&bytes).unwrap().births();
+        let records = RecordReader::new(&bytes).unwrap().created_series();
         let mut sections = Vec::new();
         let each = |slot, section: &[u8]| sections.push((slot, section.to_vec()));
         records.clone().read(each).unwrap();
@@ -264,10 +264,10 @@ fn exemplar(labels: &Labels, value: f64, time: i64) -> TimedExemplar<'_> {
 }
 
 #[test]
-fn log_block_with_exemplars_returns_them_and_the_rest() {
+fn record_with_exemplars_returns_them_and_the_rest() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
-        let mut encoder = LogBlockEncoder::default();
+        let mut encoder = RecordEncoder::default();
         let mut wanted = SeriesExemplars::default();
         for _ in 0..rng.below(9) {
             let labels = random_births(&rng).pop().map(|(_, labels)| labels);
@@ -281,7 +281,7 @@ fn log_block_with_exemplars_returns_them_and_the_rest() {
         assert_eq!(encoder.is_empty(), wanted.is_empty());
         encoder.rows.push(random_row(&rng, 3), None);
         let bytes = encoder.finish();
-        let reader = LogBlockReader::new(&bytes).unwrap();
+        let reader = RecordReader::new(&bytes).unwrap();
         assert_eq!(reader.has_exemplars(), !wanted.is_empty());
         let mut found = SeriesExemplars::default();
         reader.exemplars(&mut found).unwrap();
@@ -293,7 +293,7 @@ fn log_block_with_exemplars_returns_them_and_the_rest() {
             let mut bytes = bytes.clone();
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
-            if let Ok(reader) = LogBlockReader::new(&bytes) {
+            if let Ok(reader) = RecordReader::new(&bytes) {
                 // Whatever it is, it is no panic.
                 let _ = reader.exemplars(&mut found);
             }
@@ -302,12 +302,12 @@ fn log_block_with_exemplars_returns_them_and_the_rest() {
 }
 
 #[test]
-fn log_block_with_exemplars_golden_bytes_stay() {
+fn record_with_exemplars_golden_bytes_stay() {
     let (a, b) = (
         Labels::from_pairs([("trace_id", "a")]),
         Labels::from_pairs([("trace_id", "b")]),
     );
-    let mut encoder = LogBlockEncoder::default();
+    let mut encoder = RecordEncoder::default();
     encoder.push_exemplar(7, &exemplar(&a, 1.5, 1_000));
     encoder.push_exemplar(300, &exemplar(&b, 1.5, 1_001));
     let golden: Vec<u8> = [
