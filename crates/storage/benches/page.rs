@@ -8,16 +8,15 @@
 //! times jitter by milliseconds as those of a real scrape do, and are shared by the series. `node`
 //! is like one host's exporter: 507 series, two thirds of them constant. Bytes are those of whole
 //! pages, directory and times included; times are CPU time of this thread, best of several. A
-//! native histogram of 22 buckets counts as one sample. `dec` reads with the instructions that
-//! every processor has, `fast` with the best of this one, `tenth` the newest tenth of each window
-//! with those. It prints figures and judges nothing.
+//! native histogram of 22 buckets counts as one sample. `dec` reads all samples, `tenth` the newest
+//! tenth of each window. It prints figures and judges nothing.
 
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
-use firn_storage::page::{Columns, Family, Instructions, Page, PageBuilder, PageMeta, Scratch};
+use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -291,8 +290,8 @@ fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
 }
 
 /// Reads of every series of every page the samples in the last `of` a window.
-fn read(pages: &[Page], of: f64, with: Instructions) -> usize {
-    let (mut scratch, mut columns) = (Scratch::new(with), Columns::default());
+fn read(pages: &[Page], of: f64) -> usize {
+    let (mut scratch, mut columns) = (Scratch::default(), Columns::default());
     let mut samples = 0;
     for page in pages {
         let whole = page.range();
@@ -318,15 +317,13 @@ fn report(out: &mut dyn Write, name: &str, series: &[Series]) -> std::io::Result
         let bytes: usize = sealed.iter().map(Vec::len).sum();
         let open = |bytes: &Vec<u8>| Page::open(bytes.as_slice().into()).expect("sound");
         let pages: Vec<Page> = sealed.iter().map(open).collect();
-        let (portable, fast) = (Instructions::portable(), Instructions::best());
-        let (decode, _) = best(READ_ROUNDS, all, || read(&pages, 1.0, portable));
-        let (decode_fast, _) = best(READ_ROUNDS, all, || read(&pages, 1.0, fast));
-        let part = read(&pages, 0.1, fast);
-        let (tenth, _) = best(READ_ROUNDS, part, || read(&pages, 0.1, fast));
+        let (decode, _) = best(READ_ROUNDS, all, || read(&pages, 1.0));
+        let part = read(&pages, 0.1);
+        let (tenth, _) = best(READ_ROUNDS, part, || read(&pages, 0.1));
         let per_sample = bytes as f64 / all as f64;
         write!(
             out,
-            " | {per_sample:>6.3} {encode:>5.1} {decode:>5.2} {decode_fast:>5.2} {tenth:>5.1}"
+            " | {per_sample:>6.3} {encode:>5.1} {decode:>5.2} {tenth:>5.1}"
         )?;
     }
     writeln!(out)
@@ -338,8 +335,8 @@ fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let window = |n: usize| format!("{n} samples");
     let [a, b, c] = WINDOWS.map(window);
-    writeln!(out, "{:<18} | {a:<30} | {b:<30} | {c}", "")?;
-    let heads = " |   B/S   enc   dec  fast tenth".repeat(WINDOWS.len());
+    writeln!(out, "{:<18} | {a:<24} | {b:<24} | {c}", "")?;
+    let heads = " |   B/S   enc   dec tenth".repeat(WINDOWS.len());
     writeln!(out, "{:<18}{heads}", "class (ns/sample)")?;
     for (i, class) in CLASSES.iter().enumerate().filter(|(_, c)| is_wanted(c.0)) {
         let seeds = (0..SERIES as u64).map(|s| s + 100 * i as u64);

@@ -29,7 +29,7 @@ use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Marker, epoch_of};
-use crate::log_block::LogBlockEncoder;
+use crate::log::record::RecordEncoder;
 use crate::maintenance::Maintenance;
 use crate::store::parts::Parts;
 use crate::sync::MutexGuard;
@@ -298,7 +298,7 @@ impl Appender {
     fn hand_to_log(
         &self,
         taken: Taken,
-        encoder: &mut LogBlockEncoder,
+        encoder: &mut RecordEncoder,
         appended: Appended,
         exemplars: Option<Box<Admitted>>,
     ) -> Ticket {

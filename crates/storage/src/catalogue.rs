@@ -18,14 +18,14 @@
 
 pub(crate) mod payload;
 
-use crate::codec::push_uvarint;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::labels::LabelsEncoder;
+use crate::encoding::push_uvarint;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::{FILE_HEADER_BYTES, SERIES_MAGIC};
 use crate::file::scan::{Found, Scanner};
-use crate::log_block::LabelsEncoder;
 use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;

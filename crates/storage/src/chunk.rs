@@ -1,39 +1,43 @@
 //! A chunk: consecutive samples of one series in a few bytes each, exact to the bit.
 //!
-//! A series appends to its [`OpenChunk`]; a full one is closed into an immutable [`Chunk`], which
+//! A series appends to its [`OpenChunk`] and closes a full one into an immutable [`Chunk`], which
 //! readers share. `docs/format/chunk.md` draws the bytes.
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
-//! body  = first time i64 | [packs] | { [start] time value }*    codes of `codec`; time and value
+//! body  = first time i64 | [packs] | { [start] time value }*    codes of `encoding`; time and value
 //! only where no run covers them
 //! ```
 //!
 //! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.
 
+mod columns;
 mod decode;
+mod known_times;
 mod open;
 mod pack;
+mod tail;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::TimesKnown;
-pub use decode::{Columns, Sample};
+pub use columns::{Columns, Sample};
+pub(crate) use known_times::TimesKnown;
 pub(crate) use open::{Newest, OpenChunk};
 
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// Samples after which a chunk is closed, before the spread: two hours of a 15 s scrape, one
-/// membership epoch. A query for minutes decodes one chunk, 1-2 us.
+/// Samples at which a chunk is closed, before the spread. Sealing takes samples out of the head
+/// after half an hour, so a series of a 15 s scrape closes none; the count bounds what a query for
+/// minutes decodes of series that are scraped more often, or while sealing is behind.
 const SAMPLES: u16 = 480;
 
-/// Chunks close at `SAMPLES` minus up to this, by series, so that series born together do not close
-/// their chunks together.
+/// Chunks close at `SAMPLES` less up to 127 of these samples, by series: at 353 to 480. Series that
+/// were created together so do not close their chunks together.
 const SAMPLES_SPREAD: u16 = 128;
 
-/// Series that pack together: as many as are sealed together, so that their chunks begin together.
+/// Series that pack together: as many as are sealed together, whose chunks begin together.
 const NEIGHBOURS: u32 = 512;
 
 /// Bytes after which a chunk is closed whatever it counts: what a reader copies of an open chunk
@@ -59,13 +63,13 @@ pub(crate) struct Chunk(Arc<[u8]>);
 impl Chunk {
     /// Samples after which the series with this slot closes a chunk.
     pub(crate) fn samples_max(slot: u32) -> u16 {
-        // Fibonacci hashing: neighbours in birth order land far apart.
+        // Fibonacci hashing: neighbouring slots land far apart.
         let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
 
-    /// When the series with this slot packs what it holds: with its neighbours, which are scraped
-    /// together, and apart from others.
+    /// When the series with this slot packs its samples: together with its neighbours, which are
+    /// scraped together, and apart from others.
     #[inline]
     pub(crate) fn phase(slot: u32) -> u32 {
         slot / NEIGHBOURS
@@ -88,7 +92,7 @@ impl Chunk {
         ChunkView(&self.0)
     }
 
-    /// How many samples.
+    /// Samples in the chunk.
     pub(crate) fn sample_count(&self) -> usize {
         self.view().sample_count()
     }
@@ -104,7 +108,7 @@ impl Chunk {
         self.view().decode(samples_max, known, into)
     }
 
-    /// The same chunk without the samples up to `time`, of which it has newer ones.
+    /// A copy without the samples up to `time`; the chunk must have newer ones.
     pub(crate) fn behind(&self, time: TimestampMs) -> Result<Self, Malformed> {
         let mut columns = Columns::default();
         self.decode(usize::MAX, &mut columns)?;
@@ -131,7 +135,7 @@ impl<'a> ChunkView<'a> {
         Self(bytes)
     }
 
-    /// How many samples.
+    /// Samples in the chunk.
     pub(crate) fn sample_count(self) -> usize {
         usize::from(u16::from_le_bytes(self.field(0)))
     }
@@ -153,8 +157,8 @@ impl<'a> ChunkView<'a> {
         decode::body(self.body(), samples, known, into)
     }
 
-    /// The same for a chunk that holds floats and nothing else: values are appended, and times are
-    /// the newest that are known. `false`, and nothing is appended, if it holds more.
+    /// Appends the first `samples_max` values of a chunk of floats without start timestamps; their
+    /// times are then `known.newest()`. Returns false, and appends nothing, for other chunks.
     pub(crate) fn decode_plain(
         self,
         samples_max: usize,

@@ -3,9 +3,9 @@
 pub(crate) mod append;
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
-pub(crate) mod codec;
 pub mod damage;
 pub mod data_dir;
+pub(crate) mod encoding;
 pub mod error;
 pub(crate) mod exemplars;
 pub(crate) mod file;
@@ -15,10 +15,8 @@ pub(crate) mod index;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 pub mod log;
-pub(crate) mod log_block;
 pub(crate) mod maintenance;
 pub(crate) mod manifest;
-pub(crate) mod neighbours;
 pub mod page;
 pub(crate) mod parts;
 pub(crate) mod prefetch;

@@ -11,11 +11,12 @@
 //! ([`stall`]), new ones are refused meanwhile, and reading goes on.
 
 mod commit;
-mod condense;
+mod delta_codec;
 mod local;
 mod metrics;
 mod options;
 mod queue;
+pub(crate) mod record;
 mod recovery;
 pub(crate) mod segment;
 mod segment_list;

@@ -15,26 +15,20 @@
 //! them, values are exact to the bit, and decoding a range touches the vectors of 128 samples that
 //! it needs and those on which they lean. The same pushes make the same bytes.
 //!
-//! Invariant: whoever opens a page that was changed gets an error or what was pushed, and never a
-//! panic nor memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. Pages know no files: who
-//! writes them, and where, is left to others.
+//! Invariant: reading a page that was changed gives an error or what was pushed, never a panic, and
+//! takes no memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. Pages know no files: the
+//! caller reads and writes them.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-mod bits;
-mod blocks;
 mod builder;
 mod directory;
 mod floats;
 mod header;
-mod instructions;
 mod ints;
 mod mixed;
 mod packed;
 mod planner;
 mod reader;
+mod runs;
 mod survey;
 mod times;
 mod values;
@@ -44,12 +38,11 @@ pub use builder::{ColumnTooLong, Family, PageBuilder};
 pub use directory::Column;
 pub use header::PageMeta;
 pub(crate) use header::sample_count;
-pub use instructions::Instructions;
 pub use reader::{Page, Scratch};
 pub use survey::Lost;
 
 pub use crate::chunk::Columns;
-pub use crate::codec::Malformed;
+pub use crate::encoding::Malformed;
 
 /// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
 pub const SAMPLES_MAX: usize = 1 << 17;

@@ -1,15 +1,15 @@
 //! Work over many series, shared by the compute threads in parts.
 //!
-//! Invariant: results come in the order of the parts, whoever made them; of several failures the
-//! first part's is reported.
+//! Invariant: results come in the order of the parts, whichever thread made them; of several
+//! failures the first part's is returned.
 
 use crate::sync::Mutex;
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use std::sync::PoisonError;
 
-/// What `task` makes of each part, which it is given with its number. A single part is done by the
-/// thread that asks: to wake another takes longer.
+/// Calls `task` with number and slots of each part, on all compute threads, and returns its results.
+/// Does a single part on the calling thread: to wake another takes longer.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,
     parts: &[&[u32]],

@@ -1,21 +1,22 @@
-//! Asking for memory before it is read.
+//! Software prefetch: a hint that the processor loads memory before it is read.
 //!
-//! Series and their chunks lie all over. A processor that reads one after the other waits for each;
-//! one that was told where the next ones lie fetches a dozen at a time. Nothing depends on it:
-//! where there is no such instruction, reading takes as long as it takes.
+//! Series and their chunks lie all over the heap. A reader of one after the other waits for each; a
+//! reader that prefetches those of the next turns waits for a dozen at a time. No result depends on
+//! it: where there is no such instruction, nothing is prefetched. docs/adr/0094 says what it is
+//! worth.
 
 #![allow(unsafe_code)]
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the lines of a value.
+/// Prefetches a value.
 #[inline(always)]
 pub(crate) fn value<T>(value: &T) {
     lines(std::ptr::from_ref(value).cast(), size_of::<T>());
 }
 
-/// Asks for the lines of bytes.
+/// Prefetches bytes.
 #[inline(always)]
 pub(crate) fn bytes(bytes: &[u8]) {
     lines(bytes.as_ptr(), bytes.len());

@@ -19,7 +19,7 @@ use crate::catalogue::payload;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
-use crate::log_block::{LogBlockReader, SeriesRecords};
+use crate::log::record::{RecordReader, SeriesRecords};
 use crate::maintenance::state::State;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
@@ -67,7 +67,7 @@ struct Payload<'a> {
 
 /// Whether a record has births, or something wrong with it.
 fn may_have_births(payload: &[u8]) -> bool {
-    LogBlockReader::new(payload).map_or(true, |block| block.has_births())
+    RecordReader::new(payload).map_or(true, |block| block.creates_series())
 }
 
 /// What all threads read, in order.
@@ -265,7 +265,7 @@ impl Replay<'_> {
 
     /// Takes the exemplars of a record. One without an outline is reported with its births.
     fn take_exemplars(&self, block: &LogRecord) {
-        let Ok(reader) = LogBlockReader::new(&block.payload) else {
+        let Ok(reader) = RecordReader::new(&block.payload) else {
             return;
         };
         if reader.has_exemplars() {
@@ -331,8 +331,10 @@ impl Replay<'_> {
     fn read_births<'a>(&self, payloads: &'a [Vec<u8>]) -> Vec<Payload<'a>> {
         let mut read = Vec::new();
         for payload in payloads {
-            match LogBlockReader::new(payload) {
-                Ok(block) if block.has_births() => read.push(self.read_series(block.births())),
+            match RecordReader::new(payload) {
+                Ok(block) if block.creates_series() => {
+                    read.push(self.read_series(block.created_series()))
+                }
                 Ok(_) => {}
                 Err(e) => self.report(&e.to_string()),
             }
@@ -344,7 +346,7 @@ impl Replay<'_> {
         let mut rows = lock(&self.spare_rows).pop().unwrap_or_default();
         for payload in payloads {
             // A record that does not even have an outline was reported when its births were read.
-            if let Ok(block) = LogBlockReader::new(payload)
+            if let Ok(block) = RecordReader::new(payload)
                 && let Err(e) = rows.read(self.store, catalog, &block)
             {
                 self.report(&e.to_string());

@@ -1,10 +1,10 @@
 //! What a batch under way is told: where its series are, and what became of its samples.
 
-use crate::codec::decimal::Scale;
+use crate::encoding::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Verdict, Window};
 use crate::index::Marker;
-use crate::log_block::{LogBlockEncoder, Row};
+use crate::log::record::{RecordEncoder, Row};
 use crate::store::parts::Parts;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::Labels;
@@ -54,7 +54,7 @@ pub(super) struct Scratch {
     pub(super) histograms: Vec<Verdict>,
     /// Series of which this batch has the first sample.
     pub(super) births: Vec<u32>,
-    pub(super) encoder: LogBlockEncoder,
+    pub(super) encoder: RecordEncoder,
     pub(super) marker: Marker,
 }
 
@@ -156,7 +156,7 @@ impl Scratch {
         self.births.sort_by_key(|i| slots[*i as usize]);
         for i in &self.births {
             let labels = batch.series(*i as usize).labels;
-            self.encoder.push_birth(self.slots[*i as usize], labels);
+            self.encoder.push_created(self.slots[*i as usize], labels);
         }
         for i in 0..batch.series_count() {
             let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;

@@ -8,9 +8,9 @@
 //! Series of one target have nearly the same labels, so deflated they take a twelfth. Invariant: a
 //! payload is unpacked into no more memory than deflate can make of its length.
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
-use crate::log_block::SeriesRecords;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
+use crate::log::record::SeriesRecords;
 use firn_model::log::Position;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::borrow::Cow;

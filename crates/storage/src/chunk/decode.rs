@@ -1,212 +1,17 @@
 //! From a chunk's body to columns, many samples at a time where runs allow it.
 
+use super::columns::Columns;
+use super::known_times::TimesKnown;
 use super::pack::{self, Packs};
 use super::{HISTOGRAM, START};
-use crate::codec::cursor::Cursor;
-use crate::codec::time::TimeState;
-use crate::codec::value::ValueState;
-use crate::codec::{Malformed, histogram, unzigzag};
-use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::ValueState;
+use crate::encoding::{Malformed, histogram, unzigzag};
+use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::histogram::Histogram;
-use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
-use std::ops::Range;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
-
-/// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its
-/// memory.
-#[derive(Clone, Debug, Default)]
-pub struct Columns {
-    /// Timestamps.
-    pub times: Vec<TimestampMs>,
-    /// As many values.
-    pub values: Vec<f64>,
-    /// As many start timestamps, or none at all.
-    pub start_times: Vec<TimestampMs>,
-    /// Histograms with their index in `times`.
-    pub histograms: Vec<(u32, Arc<Histogram>)>,
-}
-
-/// The value of one sample.
-#[derive(Clone, Debug)]
-pub enum Sample {
-    /// A float.
-    Float(f64),
-    /// A histogram.
-    Histogram(Arc<Histogram>),
-}
-
-impl Columns {
-    /// Empties the columns and keeps their memory.
-    pub fn clear(&mut self) {
-        self.times.clear();
-        self.values.clear();
-        self.start_times.clear();
-        self.histograms.clear();
-    }
-
-    /// Drops the samples from the one with number `len` on.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.times.truncate(len);
-        self.values.truncate(len);
-        self.start_times.truncate(len);
-        let kept = self
-            .histograms
-            .partition_point(|(i, _)| (*i as usize) < len);
-        self.histograms.truncate(kept);
-    }
-
-    /// Puts the samples from number `len` on, which ascend as those before them do, into their
-    /// places. Of two at one time the one that was there first stays. Costs a comparison where
-    /// those behind are newer, as they nearly always are.
-    pub(crate) fn merge_from(&mut self, len: usize) {
-        let last = len.checked_sub(1).and_then(|i| self.times.get(i));
-        let is_newer = |last: &TimestampMs| self.times.get(len).is_none_or(|next| last < next);
-        if last.is_none_or(is_newer) {
-            return;
-        }
-        let mut order: Vec<usize> = (0..self.times.len()).collect();
-        order.sort_by_key(|i| self.times[*i]);
-        order.dedup_by_key(|i| self.times[*i]);
-        let mut histograms = std::mem::take(&mut self.histograms);
-        histograms.sort_by_key(|(i, _)| *i);
-        for (place, i) in order.iter().enumerate() {
-            let found = histograms.binary_search_by_key(&(*i as u32), |(i, _)| *i);
-            if let Ok(found) = found {
-                let histogram = histograms[found].1.clone();
-                self.histograms.push((place as u32, histogram));
-            }
-        }
-        self.times = order.iter().map(|i| self.times[*i]).collect();
-        self.values = order.iter().map(|i| self.values[*i]).collect();
-        if !self.start_times.is_empty() {
-            self.start_times = order.iter().map(|i| self.start_times[*i]).collect();
-        }
-    }
-
-    /// The samples one by one, as (time, start, value).
-    pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
-        let mut histograms = self.histograms.iter().peekable();
-        self.times.iter().enumerate().map(move |(i, time)| {
-            let start = self.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
-            let sample = match histograms.next_if(|(at, _)| *at as usize == i) {
-                Some((_, histogram)) => Sample::Histogram(histogram.clone()),
-                None => Sample::Float(self.values[i]),
-            };
-            (*time, start, sample)
-        })
-    }
-
-    /// Adds the samples that lie in `range` to `batch` as a series.
-    pub fn push_range(&self, range: TimeRange, batch: &mut SeriesBatch) {
-        let Range { start, end } = range.indexes(&self.times);
-        let in_range = self.histograms.iter().filter_map(|(i, histogram)| {
-            let is_in = (start..end).contains(&(*i as usize));
-            is_in.then(|| (*i - start as u32, histogram.clone()))
-        });
-        batch.push(
-            &self.times[start..end],
-            &self.values[start..end],
-            self.start_times.get(start..end).unwrap_or(&[]),
-            in_range,
-        );
-    }
-
-    /// Gives each sample before `end` that lacks one the start timestamp `start`.
-    fn fill_starts(&mut self, start: TimestampMs, end: usize) {
-        if start != START_UNKNOWN || !self.start_times.is_empty() {
-            self.start_times.resize(end, start);
-        }
-    }
-}
-
-/// The times that were read last. Series that were scraped together have the same, one after the
-/// other: those of their packs are followed once, and whoever reads them is told that they are the
-/// same. Reuse one to keep its memory.
-#[derive(Debug, Default)]
-pub(crate) struct TimesKnown {
-    first: TimestampMs,
-    bytes: Vec<u8>,
-    /// Behind the times of the packs there may be others.
-    times: Vec<TimestampMs>,
-    samples: usize,
-    /// Behind the last of the packs.
-    state: TimeState,
-    /// How many were read last by [`plain`].
-    count: usize,
-    generation: u64,
-}
-
-impl TimesKnown {
-    /// The times of the chunk that was read last as one of floats.
-    pub(crate) fn newest(&self) -> &[TimestampMs] {
-        &self.times[..self.count]
-    }
-
-    /// A number that [`TimesKnown::newest`] share with no other times.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Makes sure that the times of packs are known; returns the state behind them.
-    #[inline]
-    fn know(
-        &mut self,
-        first: TimestampMs,
-        bytes: &[u8],
-        samples: usize,
-    ) -> Result<TimeState, Malformed> {
-        let is_known = (self.first, self.samples) == (first, samples) && self.bytes == bytes;
-        if !is_known {
-            self.follow(first, bytes, samples)?;
-        }
-        Ok(self.state)
-    }
-
-    fn follow(
-        &mut self,
-        first: TimestampMs,
-        bytes: &[u8],
-        samples: usize,
-    ) -> Result<(), Malformed> {
-        self.samples = 0;
-        self.forget();
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.first = first;
-        self.state = TimeState::starting_at(first);
-        self.make_room(samples);
-        pack::times::follow(bytes, &mut self.state, &mut self.times[..samples])?;
-        self.samples = samples;
-        Ok(())
-    }
-
-    /// The places of the times behind the first `samples` of `room`. What was known of them is
-    /// forgotten: with no packs before them, that is all.
-    fn places_behind(&mut self, samples: usize, room: usize) -> &mut [TimestampMs] {
-        self.samples = samples;
-        self.make_room(room);
-        &mut self.times[samples..room]
-    }
-
-    /// So many times are those of a chunk; some of them `moved`, or were not there before.
-    fn keep(&mut self, count: usize, moved: bool) {
-        if moved || self.count != count {
-            self.forget();
-            self.count = count;
-        }
-    }
-
-    fn forget(&mut self) {
-        self.generation += 1;
-        self.count = 0;
-    }
-
-    fn make_room(&mut self, samples: usize) {
-        if self.times.len() < samples {
-            self.times.resize(samples, 0);
-        }
-    }
-}
 
 /// Appends up to `samples_max` samples of `body` to `into`, which takes memory for so many.
 pub(super) fn body(
@@ -226,7 +31,7 @@ pub(super) fn body(
         .packed(body, packs, known, &mut into.values[base..])
         .and_then(|()| {
             let start = base + packs.samples;
-            into.times[base..start].copy_from_slice(&known.times[..packs.samples]);
+            into.times[base..start].copy_from_slice(known.first(packs.samples));
             let mut rest = Rest::default();
             let end = samples(&mut walk, &mut rest, start, into)?;
             Ok((rest, end.min(base + samples_max)))
@@ -274,7 +79,7 @@ pub(super) fn plain(
     outcome.map(|floats| floats.stop == Stop::End)
 }
 
-/// What only some series have.
+/// Decoder state that only series with histograms or start timestamps need.
 #[derive(Default)]
 struct Rest {
     start: TimestampMs,
@@ -313,7 +118,7 @@ fn samples(
     }
 }
 
-/// What a walk over floats found.
+/// The outcome of a walk over floats.
 struct Floats {
     count: usize,
     stop: Stop,
@@ -365,7 +170,7 @@ impl<'a> Walk<'a> {
         if packs.samples > 0 {
             let (times, packed) = packs.bytes(body)?;
             self.time = known.know(self.time.time, times, packs.samples)?;
-            pack::values(packed, &mut self.value, &mut values[..packs.samples])?;
+            pack::values::read(packed, &mut self.value, &mut values[..packs.samples])?;
             self.cursor = Cursor::new(&body[packs.end()..]);
         }
         Ok(())

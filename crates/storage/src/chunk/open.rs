@@ -4,53 +4,24 @@
 //! memory in order, and the body elsewhere in memory is touched once for several samples. A run
 //! grows as long as it lies in there; behind a flush the next repeat begins a new one.
 
-use super::decode::Sample;
+use super::columns::Sample;
 use super::pack::{self, Pack, Packs};
+use super::tail::{TAIL_BYTES, Tail, TailBuffer, Word};
 use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
-use crate::codec::decimal::Scale;
-use crate::codec::time::TimeState;
-use crate::codec::value::{Form, ValueState};
-use crate::codec::{Buffer, Sink, histogram, push_uvarint, zigzag};
+use crate::encoding::decimal::Scale;
+use crate::encoding::sink::Sink;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::{Form, ValueState};
+use crate::encoding::{histogram, push_uvarint, zigzag};
 use crate::prefetch;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
-/// Bytes that wait in the series: what rounds it up to 96 bytes. A sample takes one to three.
-const TAIL_BYTES: usize = 15;
-
-/// The tail, from the lowest byte on; the highest byte says how many they are. Two words, because
-/// bytes that are written one by one cannot be read as words for some twenty cycles: a sample is
-/// added in registers ([`Word`]).
-#[derive(Clone, Copy, Debug, Default)]
-struct Tail([u64; 2]);
-
-impl Tail {
-    #[inline]
-    fn new(bits: u128, len: usize) -> Self {
-        Self([bits as u64, (bits >> 64) as u64 | (len as u64) << 56])
-    }
-
-    #[inline]
-    fn len(self) -> usize {
-        (self.0[1] >> 56) as usize
-    }
-
-    /// The bytes, and zeros behind them.
-    #[inline]
-    fn bits(self) -> u128 {
-        u128::from(self.0[1] & (u64::MAX >> 8)) << 64 | u128::from(self.0[0])
-    }
-
-    fn bytes(self) -> [u8; TAIL_BYTES + 1] {
-        self.bits().to_le_bytes()
-    }
-}
-
 /// The newest samples of a series, still growing. 80 bytes and the body.
 #[derive(Debug, Default)]
 pub(crate) struct OpenChunk {
-    /// What the tail does not hold, and room for more.
+    /// The bytes before the tail, and room for more.
     body: Box<[u8]>,
     time: TimeState,
     bits: u64,
@@ -71,69 +42,7 @@ pub(crate) struct OpenChunk {
 /// A body that has no room, however long it is.
 const WHOLE: u16 = u16::MAX;
 
-/// A tail to which a sample is added as long as it has room: what goes beyond is lost, and `end`
-/// tells.
-struct Word {
-    bits: u128,
-    /// From one on, as in [`TailBuffer`].
-    end: usize,
-}
-
-impl Word {
-    #[inline]
-    fn of(tail: Tail) -> Self {
-        Self {
-            bits: tail.bits(),
-            end: 1 + tail.len(),
-        }
-    }
-
-    /// `None` if it holds more than a tail does.
-    #[inline]
-    fn tail(&self) -> Option<Tail> {
-        let len = self.end - 1;
-        (len <= TAIL_BYTES).then(|| Tail::new(self.bits, len))
-    }
-
-    #[inline]
-    fn shift(position: usize) -> u32 {
-        8 * (position as u32 - 1)
-    }
-}
-
-impl Sink for Word {
-    #[inline]
-    fn position(&self) -> usize {
-        self.end
-    }
-
-    #[inline]
-    fn put(&mut self, byte: u8) {
-        self.bits |= u128::from(byte).wrapping_shl(Self::shift(self.end));
-        self.end += 1;
-    }
-
-    #[inline]
-    fn put_low(&mut self, n: u64, len: usize) {
-        let low = n & (u64::MAX >> (64 - 8 * len));
-        self.bits |= u128::from(low).wrapping_shl(Self::shift(self.end));
-        self.end += len;
-    }
-
-    #[inline]
-    fn increment(&mut self, position: usize, last: u8) -> bool {
-        let shift = Self::shift(position);
-        let is_below = self.bits.wrapping_shr(shift) as u8 != last;
-        self.bits += u128::from(is_below).wrapping_shl(shift);
-        is_below
-    }
-}
-
-/// A buffer for a tail and all that one sample adds to it: a first time, a start, a time and a
-/// value, and the slack of a move of eight bytes.
-type TailBuffer = Buffer<{ 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8 }>;
-
-/// What is known of the newest sample.
+/// How much is known of the newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Known {
     #[default]
@@ -157,7 +66,7 @@ pub(crate) enum Newest<'a> {
     Float(f64),
     /// A histogram.
     Histogram(&'a Histogram),
-    /// Nobody knows any more, or there never was one.
+    /// It is no longer known, or there never was one.
     Unknown,
 }
 
@@ -200,7 +109,7 @@ impl OpenChunk {
         }
     }
 
-    /// Asks for the memory of the body, for who reads all of it soon.
+    /// Prefetches the body, for a caller that is about to read all of it.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch::bytes(self.used_body());
@@ -229,8 +138,8 @@ impl OpenChunk {
         }
     }
 
-    /// Scale and integer of the newest float, if it has them: whoever encodes it again need not
-    /// search.
+    /// Scale and integer of the newest float, if it has them. An encoder of the same float takes
+    /// them instead of searching.
     #[inline]
     pub(crate) fn newest_decimal(&self) -> Option<(Scale, i64)> {
         self.value().known()
@@ -262,9 +171,12 @@ impl OpenChunk {
         self.count > 0 && self.rare.is_none()
     }
 
-    /// Appends a float to a plain chunk. The caller has seen that `time` is after the last one.
+    /// Appends a float to a plain chunk.
+    ///
+    /// Panics unless `time` is after the last one: readers rely on the order.
     #[inline]
     pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) {
+        assert!(time > self.time.time, "times of a chunk ascend");
         let mut word = Word::of(self.tail);
         let (mut times, mut values) = (self.time, self.value());
         let (mut time_run, mut value_run) = self.runs();
@@ -290,7 +202,9 @@ impl OpenChunk {
         self.put_tail(&buffer);
     }
 
-    /// Appends a float. The caller has seen that `time` is after the last one.
+    /// Appends a float.
+    ///
+    /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_float(&mut self, time: TimestampMs, start: TimestampMs, value: f64) {
         let mut buffer = self.begin_sample(time, start);
         if let Some(rare) = &mut self.rare {
@@ -301,8 +215,9 @@ impl OpenChunk {
         self.count += 1;
     }
 
-    /// Appends a histogram with `hint` for its own. The caller has seen that `time` is after the
-    /// last one.
+    /// Appends a histogram with `hint` for its own.
+    ///
+    /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_histogram(
         &mut self,
         time: TimestampMs,
@@ -324,6 +239,8 @@ impl OpenChunk {
 
     /// Begins a sample and the chunk if it is the first: all but the value.
     fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> TailBuffer {
+        let is_next = !self.has_newest() || time > self.time.time;
+        assert!(is_next, "times of a series ascend");
         let mut buffer = self.take_tail();
         if self.count == 0 {
             self.begin(&mut buffer, time);

@@ -83,7 +83,7 @@ fn compare(chunk: &Chunk, samples: &[Sample], limit: usize, context: &str) {
             Value::Histogram(h) => {
                 let (at, read) = histograms.next().unwrap();
                 assert_eq!(*at as usize, i, "{context}");
-                let is_equal = crate::codec::histogram::equal_but_hint(read, h);
+                let is_equal = crate::encoding::histogram::equal_but_hint(read, h);
                 assert!(is_equal, "sample {i}, {context}");
                 assert_eq!(read.reset_hint, h.reset_hint, "sample {i}, {context}");
             }

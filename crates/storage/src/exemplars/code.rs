@@ -5,9 +5,9 @@
 //!            | own time u8, 0 or 1 | labels, measured against those before
 //! ```
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::log_block::{LabelsDecoder, LabelsEncoder};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::labels::{LabelsDecoder, LabelsEncoder};
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 
 /// Encodes one exemplar after the other.

@@ -12,9 +12,9 @@
 
 use super::code::{ExemplarEncoder, read_exemplars};
 use super::ring::{News, Ring};
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;

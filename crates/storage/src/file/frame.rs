@@ -38,7 +38,7 @@ pub(crate) enum FrameKind {
     Series = 5,
     /// Exemplars.
     Exemplars = 6,
-    /// A payload of the log, condensed.
+    /// A record of the log, delta-coded.
     Condensed = 7,
 }
 

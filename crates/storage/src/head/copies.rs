@@ -6,7 +6,7 @@
 
 use super::series::Series;
 use crate::chunk::{Chunk, ChunkView, Columns, TimesKnown};
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use firn_model::sample::{TimeRange, TimestampMs};
 
 /// Copies of series, numbered in the order in which they were added.

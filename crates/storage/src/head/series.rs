@@ -1,7 +1,7 @@
 //! One series of the head: its chunks, and what it accepts next.
 
 use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
-use crate::codec::{Malformed, histogram};
+use crate::encoding::{Malformed, histogram};
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::Rejection;

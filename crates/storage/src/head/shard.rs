@@ -3,7 +3,7 @@
 use super::paged::Paged;
 use super::series::Series;
 use super::table::{Table, Vacancy};
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::fingerprint::Fingerprint;
 use crate::prefetch;
 use firn_model::sample::TimestampMs;

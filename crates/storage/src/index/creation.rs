@@ -8,7 +8,7 @@ use super::core::Index;
 use super::series_pages::{PAGE_SLOTS, Place};
 use super::terms::Full;
 use super::writer::{OpenRun, Writer};
-use crate::neighbours::Step;
+use crate::encoding::labels::steps::Step;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;

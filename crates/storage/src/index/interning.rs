@@ -1,7 +1,7 @@
 //! From the labels of a series to its terms, most of which are those of the series before.
 
 use super::terms::{Full, Terms};
-use crate::neighbours::{Before, Step};
+use crate::encoding::labels::steps::{Before, Step};
 use firn_model::labels::LabelsRef;
 
 /// Label and term of a pair.

@@ -11,8 +11,8 @@
 //! A place without a series has the count 0 and nothing behind it. Terms behind the 64th are always
 //! given.
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 
 /// Series from one that gives all of its terms to the next such.
 const BLOCK: usize = 16;

@@ -10,8 +10,8 @@
 //! length, as varints: two bytes where a target's series have the term in one place each.
 
 use super::runs::{Run, Runs};
-use crate::codec::cursor::Cursor;
-use crate::codec::push_uvarint;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use std::ops::Range;

@@ -9,8 +9,8 @@
 //! passed over, whole blocks at a time.
 
 use super::lookup_work::CANCEL_EACH;
-use crate::codec::cursor::Cursor;
-use crate::codec::push_uvarint;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::regex::{Regex, State, Stepper};

@@ -4,8 +4,8 @@
 //! without a gap, and the next segment's first position follows its last one. Every segment but the
 //! newest is durable whole, because the log syncs one before it creates the next.
 
-use super::condense::Expander;
-use crate::codec::Malformed;
+use super::delta_codec::DeltaDecoder;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::frame::{FrameHeader, FrameKind};
 use crate::file::header::{self, FILE_HEADER_BYTES, HeaderState, SEGMENT_MAGIC};
@@ -87,7 +87,7 @@ pub(crate) fn check_header(
 pub(crate) struct Reader {
     segment: SegmentInfo,
     scanner: Scanner,
-    expander: Expander,
+    delta: DeltaDecoder,
     /// The position of the next record.
     expected: Position,
     /// The file header is not sound, which nobody has been told yet.
@@ -103,7 +103,7 @@ impl Reader {
         let header = check_header(&*file, segment.first, &segment.path)?;
         Ok(Self {
             scanner: Scanner::new(file, segment.first, FILE_HEADER_BYTES..segment.bytes),
-            expander: Expander::default(),
+            delta: DeltaDecoder::default(),
             expected: segment.first,
             is_header_damaged: header != HeaderState::Sound,
             segment,
@@ -163,7 +163,7 @@ impl Reader {
         }
         self.expected = header.position.next();
         let payload = self.scanner.payload(offset, header);
-        let record = read_record(&mut self.expander, header, payload);
+        let record = read_record(&mut self.delta, header, payload);
         record.map_err(|e| self.damaged(offset, e.to_string()))
     }
 
@@ -177,13 +177,13 @@ impl Reader {
 }
 
 fn read_record(
-    expander: &mut Expander,
+    delta: &mut DeltaDecoder,
     header: &FrameHeader,
     payload: &[u8],
 ) -> Result<LogRecord, Malformed> {
     let payload = match header.kind {
         FrameKind::Log => payload.to_vec(),
-        FrameKind::Condensed => expander.expand(header.position, payload)?,
+        FrameKind::Condensed => delta.decode(header.position, payload)?,
         _ => return Err(Malformed("a block of a kind that the log has not")),
     };
     Ok(LogRecord {

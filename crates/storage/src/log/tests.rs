@@ -1,6 +1,6 @@
 //! The log's behaviour case by case; random histories are in `tests/log_simulation.rs`.
 
-mod condensed;
+mod delta_coded;
 
 use super::*;
 use crate::error::StorageError;

@@ -4,7 +4,7 @@
 //! segment is synced before the next one is created; `durable` never runs ahead of what a sync
 //! confirmed; after an error the writer steps back to the last group that was written whole.
 
-use super::condense::Condenser;
+use super::delta_codec::DeltaEncoder;
 use super::metrics::LogMetrics;
 use super::options::{LogOptions, SyncMode};
 use super::queue::Queued;
@@ -56,9 +56,9 @@ pub(crate) struct Writer {
     has_failed_sync: bool,
     last_sync: Duration,
     buffer: Vec<u8>,
-    condenser: Condenser,
+    delta: DeltaEncoder,
     /// Of the record that is written.
-    condensed: Vec<u8>,
+    coded: Vec<u8>,
 }
 
 impl Writer {
@@ -88,8 +88,8 @@ impl Writer {
             has_failed_sync: false,
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
-            condenser: Condenser::default(),
-            condensed: Vec::new(),
+            delta: DeltaEncoder::default(),
+            coded: Vec::new(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Writer {
     /// are neither known to be durable nor held by anyone.
     pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
         self.buffer.clear();
-        self.condenser.begin();
+        self.delta.begin();
         (self.offset, self.last) = self.kept;
         let has_no_room = matches!(
             error,
@@ -194,18 +194,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the record with the position of the last one into the buffer, condensed if it can be.
+    /// Puts the record with the position of the last one into the buffer, delta-coded if it can be.
     fn encode_payload(&mut self, payload: &[u8]) {
-        let mut condensed = std::mem::take(&mut self.condensed);
+        let mut coded = std::mem::take(&mut self.coded);
         let last = self.last;
         match self
-            .condenser
-            .condense(last, payload, PAYLOAD_BYTES_MAX, &mut condensed)
+            .delta
+            .encode(last, payload, PAYLOAD_BYTES_MAX, &mut coded)
         {
-            true => self.encode(FrameKind::Condensed, &condensed),
+            true => self.encode(FrameKind::Condensed, &coded),
             false => self.encode(FrameKind::Log, payload),
         }
-        self.condensed = condensed;
+        self.coded = coded;
     }
 
     /// Puts a record with the position of the last one into the buffer.
@@ -300,7 +300,7 @@ impl Writer {
         // A segment says of those before it that they are durable.
         self.vouched = self.last;
         if !trial::has(Flaw::KeepsContext) {
-            self.condenser.begin();
+            self.delta.begin();
         }
         match std::mem::replace(&mut self.first, first) == first {
             true => self.segments.grow(self.offset),

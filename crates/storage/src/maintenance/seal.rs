@@ -23,7 +23,7 @@ pub(crate) mod troubles;
 use super::Maintenance;
 use super::coverage::Due;
 use super::state::State;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::head::copies::Copies;
 use crate::index::{Place, SeriesCursor};

@@ -9,8 +9,8 @@ use super::times::{TimeColumns, TimesEntry};
 use super::values::{self, Pushed};
 use super::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES, mixed};
 use crate::chunk::Columns;
-use crate::codec::decimal::Scale;
-use crate::codec::{push_uvarint, zigzag};
+use crate::encoding::decimal::{BITS, Scale};
+use crate::encoding::{push_uvarint, zigzag};
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family(pub u64);
 
-/// A series that does not fit a page: whoever pushes splits it by time.
+/// A series that does not fit a page; the caller must split it by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column too long for a page: {samples} samples and {numbers} buckets, spans and bounds")]
 pub struct ColumnTooLong {
@@ -180,17 +180,17 @@ impl PageBuilder {
         } else {
             let may_lean =
                 self.last.times == times && (family.is_none() || family == self.last.family);
-            let sibling = self.last.column.take();
-            let sibling = sibling.filter(|_| may_lean);
+            let reference = self.last.column.take();
+            let reference = reference.filter(|_| may_lean);
             let encoder = &mut self.floats;
             values::push(
                 &mut self.data,
                 encoder,
                 values,
-                sibling.as_ref(),
+                reference.as_ref(),
                 &mut self.pushed,
             );
-            let spare = sibling.unwrap_or_default();
+            let spare = reference.unwrap_or_default();
             self.last.column = Some(std::mem::replace(&mut self.pushed, spare));
             Kind::Floats
         };
@@ -287,7 +287,7 @@ fn push_constant(out: &mut Vec<u8>, value: f64) {
             push_uvarint(out, zigzag(int));
         }
         None => {
-            out.push(values::BITS);
+            out.push(BITS);
             out.extend_from_slice(&value.to_bits().to_le_bytes());
         }
     }

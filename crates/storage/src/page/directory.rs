@@ -15,8 +15,8 @@ use super::header::Header;
 use super::packed::{self, Packed};
 use super::times::TimesEntry;
 use super::{COLUMNS_MAX, SAMPLES_MAX};
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint};
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -66,19 +66,9 @@ impl Column {
         self.times
     }
 
-    /// Whether all samples are one float.
-    pub fn is_constant(&self) -> bool {
-        self.kind == Kind::Constant
-    }
-
     /// Whether all samples are floats without start timestamps.
     pub fn is_plain(&self) -> bool {
         self.kind != Kind::Mixed && self.starts == 0
-    }
-
-    /// Whether there may be histograms among the samples.
-    pub fn has_histograms(&self) -> bool {
-        self.kind == Kind::Mixed
     }
 }
 

@@ -11,8 +11,8 @@
 //! The checksum of the data section is zero: its stripes have their own. A reader refuses a section
 //! that it does not know unless it is optional.
 
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
@@ -36,15 +36,16 @@ pub(super) const DIRECTORY: u16 = 1;
 /// Kind of the stripes.
 pub(super) const DATA: u16 = 2;
 
-/// The section may be ignored by who does not know it.
+/// A reader that does not know the section passes over it.
 const OPTIONAL: u16 = 1;
 
-/// What a page covers of its store.
+/// Which part of the log a page covers. A reader of samples does not look at it: repair does, where
+/// the directory of the page's segment, which says the same, is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageMeta {
-    /// No sample of an earlier log block is missing from what lies before the page.
+    /// Samples of log records before this position lie in earlier pages, not in this one.
     pub log_from: Position,
-    /// The last log block of which the page holds samples.
+    /// The last log record of which the page may hold samples.
     pub log_to: Position,
 }
 

@@ -1,8 +1,8 @@
-//! Blocks of integers: taken relative to their smallest, to the one before, or to a line through
+//! Runs of integers: taken relative to their smallest, to the one before, or to a line through
 //! the two before, divided by what divides them all, and packed in vectors.
 //!
 //! ```text
-//! block = tag u8 | .. | base | first if DELTA2 | low unless PLAIN | [step varint] | vector*
+//! run = tag u8 | .. | base | first if DELTA2 | low unless PLAIN | [step varint] | vector*
 //! tag   = bits 0-1 transform: 0 PLAIN, 1 DELTA, 2 DELTA2, 3 LINE; bit 2 step; bit 3 lows;
 //!         bit 7 zigzag
 //! base, first, low  zigzag varint
@@ -14,13 +14,13 @@
 //! `base`, the first difference of DELTA2 `first`, whatever the numbers say there. Arithmetic
 //! wraps, so every sequence of i64 is representable.
 
-use super::bits::VECTOR;
-use super::blocks::{self, Block};
-use super::instructions::Instructions;
 use super::planner::Planner;
+use super::runs::{self, Run};
 use super::vector;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, unzigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::lanes::VECTOR;
+use crate::encoding::simd::add_up;
+use crate::encoding::{Malformed, unzigzag};
 use std::ops::Range;
 
 pub(super) const PLAIN: u8 = 0;
@@ -37,7 +37,7 @@ pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS | ZIGZAG;
 
 /// Appends a column.
 pub(super) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
-    blocks::push(out, values.len(), |out, range| {
+    runs::push(out, values.len(), |out, range| {
         planner.plan(&values[range]);
         planner.push(out, 0, |_| ());
     });
@@ -51,24 +51,23 @@ pub(super) fn read_column(
     wanted: Range<usize>,
     into: &mut Vec<i64>,
 ) -> Result<(), Malformed> {
-    let with = Instructions::best();
-    for block in blocks::covering(count, wanted) {
+    for run in runs::covering(count, wanted) {
         let mut cursor = cursor;
-        blocks::seek(&mut cursor, count, block.index)?;
+        runs::seek(&mut cursor, count, run.index)?;
         let tag = read_tag(&mut cursor)?;
         let base = into.len();
-        into.resize(base + block.room(), 0);
+        into.resize(base + run.room(), 0);
         let values = &mut into[base..];
-        read(&mut cursor, tag, &block, (with, &mut *values))?;
-        values.copy_within(block.wanted.clone(), 0);
-        into.truncate(base + block.wanted.len());
+        read(&mut cursor, tag, &run, &mut *values)?;
+        values.copy_within(run.wanted.clone(), 0);
+        into.truncate(base + run.wanted.len());
     }
     Ok(())
 }
 
 /// Passes over a column of `count` values.
 pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
-    blocks::pass(cursor, count, |cursor, count| {
+    runs::pass(cursor, count, |cursor, count| {
         let tag = read_tag(cursor)?;
         skip(cursor, tag, count)
     })
@@ -121,16 +120,16 @@ impl Head {
     }
 }
 
-/// Reads a block whose tag has been read, and puts the wanted values of it in their places in
+/// Reads a run whose tag has been read, and puts the wanted values of it in their places in
 /// `out`, which has room for all; other places may change too.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     tag: u8,
-    block: &Block,
-    (with, out): (Instructions, &mut [i64]),
+    run: &Run,
+    out: &mut [i64],
 ) -> Result<(), Malformed> {
-    let (count, wanted) = (block.count, block.wanted.clone());
+    let (count, wanted) = (run.count, run.wanted.clone());
     let head = Head::read(cursor, tag)?;
     if head.transform == LINE {
         let mut value = head
@@ -148,7 +147,7 @@ pub(super) fn read(
         if start >= wanted.end {
             break;
         }
-        // Loops go through eight at a time, and no further than somebody wants.
+        // Loops take eight at a time, and stop behind the last wanted one.
         let needed = (wanted.end - start).next_multiple_of(8).min(VECTOR);
         let out = &mut out[..needed];
         let count = (count - start).min(VECTOR);
@@ -157,12 +156,12 @@ pub(super) fn read(
             vector::skip(cursor, count)?;
             continue;
         }
-        head.numbers(cursor, count, low as i64, (with, &mut *out))?;
+        head.numbers(cursor, count, low as i64, &mut *out)?;
         match head.transform {
             PLAIN => (),
             DELTA => {
                 let (before, _) = state.unwrap_or((head.base.wrapping_sub(out[0]), 0));
-                state = Some((add_up(before, (with, &mut *out)), 0));
+                state = Some((add_up(before, &mut *out), 0));
             }
             _ => {
                 // What comes before the first two makes them the base and the first difference.
@@ -170,8 +169,8 @@ pub(super) fn read(
                 let first = second.wrapping_sub(out[0]);
                 let before = head.base.wrapping_sub(second);
                 let (before, difference) = state.unwrap_or((before, first));
-                let difference = add_up(difference, (with, &mut *out));
-                state = Some((add_up(before, (with, out)), difference));
+                let difference = add_up(difference, &mut *out);
+                state = Some((add_up(before, out), difference));
             }
         }
     }
@@ -186,16 +185,16 @@ impl Head {
         cursor: &mut Cursor<'_>,
         count: usize,
         less: i64,
-        (with, out): (Instructions, &mut [i64]),
+        out: &mut [i64],
     ) -> Result<(), Malformed> {
         let low = match self.transform {
             PLAIN => self.base,
             _ => self.low,
         };
         if self.step == 1 && !self.is_folded {
-            return vector::read(cursor, count, low.wrapping_add(less), (with, out));
+            return vector::read(cursor, count, low.wrapping_add(less), out);
         }
-        vector::read(cursor, count, less, (with, &mut *out))?;
+        vector::read(cursor, count, less, &mut *out)?;
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
@@ -213,26 +212,7 @@ impl Head {
     }
 }
 
-/// Makes each difference the sum of all up to it and of `before`; returns the last one.
-#[inline]
-pub(super) fn add_up(before: i64, (with, out): (Instructions, &mut [i64])) -> i64 {
-    if let Some(last) = with.add_up(before, out) {
-        return last;
-    }
-    let mut sum = before;
-    // Four at once, so that only one addition of four waits for the one before.
-    for four in out.as_chunks_mut::<4>().0 {
-        let [a, b, c, d] = *four;
-        let ab = a.wrapping_add(b);
-        let abc = ab.wrapping_add(c);
-        let abcd = ab.wrapping_add(c.wrapping_add(d));
-        *four = [a, ab, abc, abcd].map(|n| n.wrapping_add(sum));
-        sum = sum.wrapping_add(abcd);
-    }
-    sum
-}
-
-/// Passes over a block of `count` values whose tag has been read.
+/// Passes over a run of `count` values whose tag has been read.
 pub(super) fn skip(cursor: &mut Cursor<'_>, tag: u8, count: usize) -> Result<(), Malformed> {
     let head = Head::read(cursor, tag)?;
     if head.transform == LINE {

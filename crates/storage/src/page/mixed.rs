@@ -1,12 +1,12 @@
-//! Columns with histograms: runs of floats and of histograms of one shape.
+//! Columns with histograms: stretches of floats and of histograms of one shape.
 //!
 //! ```text
-//! mixed   = run*                                   until the column's samples are covered
-//! run     = (samples << 1 | histograms?) varint | bytes varint | floats or histograms
+//! mixed   = stretch*                               until the column's samples are covered
+//! stretch = (samples << 1 | histograms?) varint | bytes varint | floats or histograms
 //! histograms = float counts? u8 | shape | hints | sums | counts | zero counts | buckets*
 //! ```
 //!
-//! The shape is that of [`crate::codec::histogram`]. Hints are an integer column, sums a float
+//! The shape is that of [`crate::encoding::histogram`]. Hints are an integer column, sums a float
 //! column. Float counts are float columns as they are; integer ones are integer columns: of a
 //! bucket the absolute count, of all observations what the buckets do not account for.
 
@@ -16,9 +16,11 @@ use super::ints;
 use super::planner::Planner;
 use super::values;
 use crate::chunk::Columns;
-use crate::codec::cursor::Cursor;
-use crate::codec::histogram::{hint_code, hint_from_code, push_shape, read_shape, same_shape};
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::histogram::{
+    bucket_counts, hint_code, hint_from_code, push_shape, read_shape, same_shape,
+};
+use crate::encoding::{Malformed, push_uvarint};
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::histogram::{Counts, Histogram};
 use std::ops::Range;
@@ -54,11 +56,11 @@ pub(super) fn push(
             values::push_alone(&mut payload, floats, &columns.values[at..next]);
             next - at
         } else {
-            let is_run =
+            let is_alike =
                 |w: &[(u32, Arc<Histogram>)]| w[1].0 == w[0].0 + 1 && same_shape(&w[0].1, &w[1].1);
-            let len = 1 + histograms.windows(2).take_while(|w| is_run(w)).count();
-            let (run, rest) = histograms.split_at(len);
-            push_run(&mut payload, (floats, ints), run);
+            let len = 1 + histograms.windows(2).take_while(|w| is_alike(w)).count();
+            let (stretch, rest) = histograms.split_at(len);
+            push_stretch(&mut payload, (floats, ints), stretch);
             histograms = rest;
             len
         };
@@ -69,38 +71,44 @@ pub(super) fn push(
     }
 }
 
-fn push_run(
+fn push_stretch(
     out: &mut Vec<u8>,
     (floats, ints): (&mut FloatEncoder, &mut Planner),
-    run: &[(u32, Arc<Histogram>)],
+    stretch: &[(u32, Arc<Histogram>)],
 ) {
-    let Some((_, first)) = run.first() else {
+    let Some((_, first)) = stretch.first() else {
         return;
     };
     out.push(u8::from(matches!(first.counts, Counts::Float { .. })));
     push_shape(out, first);
-    let hints = run.iter().map(|(_, h)| i64::from(hint_code(h.reset_hint)));
+    let hints = stretch
+        .iter()
+        .map(|(_, h)| i64::from(hint_code(h.reset_hint)));
     ints::push_column(out, ints, &hints.collect::<Vec<_>>());
-    let sums: Vec<f64> = run.iter().map(|(_, h)| h.sum).collect();
+    let sums: Vec<f64> = stretch.iter().map(|(_, h)| h.sum).collect();
     values::push_alone(out, floats, &sums);
-    let rows: Vec<Row> = run.iter().map(|(_, h)| Row::of(&h.counts)).collect();
-    let width = rows[0].numbers();
-    for i in 0..width {
-        match &rows[0] {
-            Row::Integers(_) => {
-                let column: Vec<i64> = rows.iter().map(|r| r.integer(i)).collect();
-                ints::push_column(out, ints, &column);
+    let rows: Vec<Row> = stretch.iter().map(|(_, h)| Row::of(&h.counts)).collect();
+    let (mut integers, mut numbers) = (Vec::new(), Vec::new());
+    for i in 0..rows[0].numbers() {
+        integers.clear();
+        numbers.clear();
+        for row in &rows {
+            match row {
+                Row::Integers(row) => integers.push(row[i]),
+                Row::Floats(row) => numbers.push(row[i]),
             }
-            Row::Floats(_) => {
-                let column: Vec<f64> = rows.iter().map(|r| r.float(i)).collect();
-                values::push_alone(out, floats, &column);
-            }
+        }
+        match integers.is_empty() {
+            true => values::push_alone(out, floats, &numbers),
+            false => ints::push_column(out, ints, &integers),
         }
     }
 }
 
 /// The counts of one histogram as the numbers that are stored: all observations, the zero bucket,
-/// then positive and negative buckets.
+/// then positive and negative buckets. Of integer counts buckets are absolute, and all observations
+/// are what the buckets do not account for.
+#[derive(Clone)]
 enum Row {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
@@ -136,24 +144,40 @@ impl Row {
         }
     }
 
+    /// The counts of a histogram with so many positive buckets.
+    fn into_counts(self, positive: usize) -> Counts {
+        match self {
+            Self::Integers(row) => {
+                let count = row.iter().fold(0i64, |sum, n| sum.wrapping_add(*n)) as u64;
+                let deltas = |buckets: &[i64]| {
+                    let before = std::iter::once(&0).chain(buckets);
+                    let pairs = buckets.iter().zip(before);
+                    pairs.map(|(n, before)| n.wrapping_sub(*before)).collect()
+                };
+                let (positive, negative) = row[2..].split_at(positive);
+                Counts::Integer {
+                    count,
+                    zero_count: row[1] as u64,
+                    positive: deltas(positive),
+                    negative: deltas(negative),
+                }
+            }
+            Self::Floats(row) => {
+                let (positive, negative) = row[2..].split_at(positive);
+                Counts::Float {
+                    count: row[0],
+                    zero_count: row[1],
+                    positive: positive.to_vec(),
+                    negative: negative.to_vec(),
+                }
+            }
+        }
+    }
+
     fn numbers(&self) -> usize {
         match self {
             Self::Integers(row) => row.len(),
             Self::Floats(row) => row.len(),
-        }
-    }
-
-    fn integer(&self, i: usize) -> i64 {
-        match self {
-            Self::Integers(row) => row[i],
-            Self::Floats(_) => 0,
-        }
-    }
-
-    fn float(&self, i: usize) -> f64 {
-        match self {
-            Self::Integers(_) => 0.0,
-            Self::Floats(row) => row[i],
         }
     }
 }
@@ -182,13 +206,13 @@ pub(super) fn read(
         if head & 1 == 0 {
             values::read_alone(payload, len, part, &mut into.values)?;
         } else {
-            read_run(payload, len, part, (&mut budget, into))?;
+            read_stretch(payload, len, part, (&mut budget, into))?;
         }
     }
     Ok(())
 }
 
-fn read_run(
+fn read_stretch(
     mut cursor: Cursor<'_>,
     count: usize,
     wanted: Range<usize>,
@@ -199,114 +223,48 @@ fn read_run(
         1 => true,
         _ => return Err(Malformed("unknown kind of histogram")),
     };
-    let shape = read_shape(&mut cursor, is_float)?;
+    let mut shape = read_shape(&mut cursor, is_float)?;
     // The page's limit holds for all histograms together, so that no shape can be had for nothing.
     let rest = budget.checked_sub(numbers_of(&shape).saturating_mul(wanted.len()));
     *budget = rest.ok_or(Malformed("more buckets than a column may have"))?;
-    let width = Row::of(&shape.counts).numbers();
+    let mut rows = vec![Row::of(&shape.counts); wanted.len()];
+    let (_, positive, _) = bucket_counts(&shape.counts);
+    // The shape is cloned for each histogram, which has counts of its own.
+    shape.counts = Row::Floats(vec![0.0; 2]).into_counts(0);
     let mut hints = Vec::new();
     ints::read_column(cursor, count, wanted.clone(), &mut hints)?;
     ints::skip_column(&mut cursor, count)?;
     let mut sums = Vec::new();
     values::read_alone(cursor, count, wanted.clone(), &mut sums)?;
     floats::skip_column(&mut cursor, count)?;
-    let mut histograms: Vec<Histogram> = Vec::with_capacity(wanted.len());
-    for (hint, sum) in hints.iter().zip(&sums) {
-        histograms.push(Histogram {
-            reset_hint: hint_from_code(*hint as u8),
-            sum: *sum,
-            ..shape.clone()
-        });
-    }
     let (mut integers, mut numbers) = (Vec::new(), Vec::new());
-    for i in 0..width {
+    for i in 0..rows.first().map_or(0, Row::numbers) {
+        integers.clear();
+        numbers.clear();
         if is_float {
-            numbers.clear();
             values::read_alone(cursor, count, wanted.clone(), &mut numbers)?;
             floats::skip_column(&mut cursor, count)?;
-            let pairs = histograms.iter_mut().zip(&numbers);
-            pairs.for_each(|(h, n)| set_float(&mut h.counts, i, *n));
         } else {
-            integers.clear();
             ints::read_column(cursor, count, wanted.clone(), &mut integers)?;
             ints::skip_column(&mut cursor, count)?;
-            let pairs = histograms.iter_mut().zip(&integers);
-            pairs.for_each(|(h, n)| set_integer(&mut h.counts, i, *n));
+        }
+        for (k, row) in rows.iter_mut().enumerate() {
+            match row {
+                Row::Integers(row) => row[i] = integers[k],
+                Row::Floats(row) => row[i] = numbers[k],
+            }
         }
     }
-    for mut histogram in histograms {
-        settle(&mut histogram.counts);
+    for ((row, hint), sum) in rows.into_iter().zip(hints).zip(sums) {
         let index = into.values.len() as u32;
         into.values.push(HISTOGRAM_PLACEHOLDER);
+        let histogram = Histogram {
+            reset_hint: hint_from_code(hint as u8),
+            sum,
+            counts: row.into_counts(positive),
+            ..shape.clone()
+        };
         into.histograms.push((index, Arc::new(histogram)));
     }
     Ok(())
-}
-
-/// Sets the `i`th number of a row.
-fn set_float(counts: &mut Counts, i: usize, n: f64) {
-    let Counts::Float {
-        count,
-        zero_count,
-        positive,
-        negative,
-    } = counts
-    else {
-        return;
-    };
-    match i {
-        0 => *count = n,
-        1 => *zero_count = n,
-        _ => set_bucket((positive, negative), i - 2, n),
-    }
-}
-
-/// Sets the `i`th number of a row.
-fn set_integer(counts: &mut Counts, i: usize, n: i64) {
-    let Counts::Integer {
-        count,
-        zero_count,
-        positive,
-        negative,
-    } = counts
-    else {
-        return;
-    };
-    match i {
-        0 => *count = n as u64,
-        1 => *zero_count = n as u64,
-        _ => set_bucket((positive, negative), i - 2, n),
-    }
-}
-
-fn set_bucket<T>((positive, negative): (&mut [T], &mut [T]), i: usize, n: T) {
-    let place = match i.checked_sub(positive.len()) {
-        None => positive.get_mut(i),
-        Some(i) => negative.get_mut(i),
-    };
-    if let Some(place) = place {
-        *place = n;
-    }
-}
-
-/// Turns absolute integer buckets into differences, and what they do not account for into the
-/// count of all.
-fn settle(counts: &mut Counts) {
-    let Counts::Integer {
-        count,
-        zero_count,
-        positive,
-        negative,
-    } = counts
-    else {
-        return;
-    };
-    *count = count.wrapping_add(*zero_count);
-    for side in [positive, negative] {
-        let mut before = 0i64;
-        for bucket in side {
-            *count = count.wrapping_add(*bucket as u64);
-            (before, *bucket) = (*bucket, bucket.wrapping_sub(before));
-        }
-    }
 }

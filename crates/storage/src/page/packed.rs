@@ -7,15 +7,17 @@
 //! The directory is made of them, so that it is as small on a heap as it is on a disk: a look-up
 //! reads the few numbers that it needs.
 
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_bits};
+use crate::encoding::Malformed;
+use crate::encoding::bits::{BitReader, push_bits};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::varint::bit_len;
 
 /// Appends `numbers`.
 pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
-    let width = 64 - all.leading_zeros();
+    let width = bit_len(all);
     out.push(width as u8);
-    push_bits(out, width as usize, numbers.iter().copied());
+    push_bits(out, width, numbers.iter().copied());
 }
 
 /// Where numbers stand in the bytes that they were read from.
@@ -57,26 +59,10 @@ impl Packed {
         if index >= self.count {
             return Err(Malformed("number beyond the last one"));
         }
-        if self.width == 0 {
-            return Ok(0);
-        }
-        let bit = index * self.width;
-        let at = self.at + bit / 8;
-        let word = match bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) {
-            Some(word) => u128::from_le_bytes(*word),
-            None => near_end(bytes, at),
-        };
-        Ok((word >> (bit % 8)) as u64 & (u64::MAX >> (64 - self.width)))
+        let mut reader = BitReader::new(bytes);
+        reader.skip(8 * self.at + index * self.width);
+        Ok(reader.take_long(self.width as u32))
     }
-}
-
-#[cold]
-fn near_end(bytes: &[u8], at: usize) -> u128 {
-    let mut word = [0; 16];
-    for (to, from) in word.iter_mut().zip(bytes.iter().skip(at)) {
-        *to = *from;
-    }
-    u128::from_le_bytes(word)
 }
 
 #[cfg(test)]

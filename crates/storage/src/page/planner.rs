@@ -1,20 +1,20 @@
-//! Finds the smallest form of a block of integers.
+//! Finds the smallest form of a run of integers.
 //!
 //! A few measures of the values rule most forms out, and those that are left are laid out in full
 //! and compared by their bytes.
 
-use super::bits::VECTOR;
 use super::ints::{DELTA, DELTA2, LINE, LOWS, PLAIN, STEP, ZIGZAG};
 use super::vector::Layout;
-use crate::codec::{push_uvarint, zigzag};
+use crate::encoding::lanes::VECTOR;
+use crate::encoding::varint::{bit_len, push_uvarint, uvarint_len, zigzag};
 
-/// Values that are looked at together for outliers.
+/// Values that are looked at together for extremes.
 const GROUP: usize = 16;
 
-/// Groups of a vector from which on its outermost one may be an outlier.
+/// Groups of a vector from which on its outermost one may be an extreme.
 const GROUPS_TRIMMED: usize = 4;
 
-/// Finds the smallest form of a block. Reuse one to keep its memory.
+/// Finds the smallest form of a run. Reuse one to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct Planner {
     /// What each transform makes of the values.
@@ -23,7 +23,7 @@ pub(super) struct Planner {
     best: Form,
 }
 
-/// One form of a block.
+/// One form of a run.
 #[derive(Debug, Default)]
 struct Form {
     tag: u8,
@@ -45,14 +45,14 @@ struct Form {
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     least: i64,
-    /// The least but for outliers.
+    /// The least but for extremes.
     usual: i64,
-    /// What vectors of it take at least, in bits, but for outliers.
+    /// What vectors of it take at least, in bits, but for extremes.
     bits: usize,
 }
 
 impl Planner {
-    /// Finds the best form of the values of a block and returns its bytes; the next
+    /// Finds the best form of the values of a run and returns its bytes; the next
     /// [`Planner::push`] writes it.
     pub(super) fn plan(&mut self, values: &[i64]) -> usize {
         self.best.bytes = usize::MAX;
@@ -210,7 +210,7 @@ impl Form {
             }
             self.lowered.push(Layout::of(&lower[..numbers.len()]));
         }
-        let lows: usize = self.lows.iter().map(|n| varint_bytes(*n)).sum();
+        let lows: usize = self.lows.iter().map(|n| uvarint_len(*n)).sum();
         if bytes_of(&self.lowered) + lows >= self.bytes {
             self.lows.fill(0);
             return;
@@ -235,15 +235,15 @@ impl Form {
 
     /// Adds the bytes in front of the vectors.
     fn close(&mut self) {
-        self.bytes += 1 + varint_bytes(zigzag(self.base));
+        self.bytes += 1 + uvarint_len(zigzag(self.base));
         if self.has_low() {
-            self.bytes += varint_bytes(zigzag(self.low));
+            self.bytes += uvarint_len(zigzag(self.low));
         }
         if self.transform == DELTA2 {
-            self.bytes += varint_bytes(zigzag(self.first));
+            self.bytes += uvarint_len(zigzag(self.first));
         }
         if self.step > 1 {
-            self.bytes += varint_bytes(self.step);
+            self.bytes += uvarint_len(self.step);
         }
     }
 }
@@ -284,7 +284,7 @@ fn spread(sequence: &[i64]) -> Spread {
         }
         let trims = vector.len() >= GROUP * GROUPS_TRIMMED;
         let (usual, top) = if trims { (less, more) } else { (least, most) };
-        let width = 64 - (top.wrapping_sub(usual) as u64).leading_zeros() as usize;
+        let width = bit_len(top.wrapping_sub(usual) as u64);
         spread.bits += width * vector.len();
         spread.least = spread.least.min(least);
         spread.usual = spread.usual.min(usual);
@@ -304,10 +304,6 @@ fn majority(sequence: &[i64]) -> Option<i64> {
 
 fn bytes_of(layouts: &[Layout]) -> usize {
     layouts.iter().map(|l| l.bytes).sum()
-}
-
-fn varint_bytes(n: u64) -> usize {
-    (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {

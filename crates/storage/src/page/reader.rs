@@ -2,13 +2,12 @@
 
 use super::directory::{Column, Directory, Kind, StripeEntry};
 use super::header::{self, Header, PageMeta};
-use super::instructions::Instructions;
 use super::times::{self, TimesEntry};
 use super::values::{self, FloatReader, Stripe};
 use super::{ints, mixed};
 use crate::chunk::Columns;
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +47,6 @@ struct TimesPlace {
 pub struct Scratch {
     floats: Vec<FloatReader>,
     floats_next: usize,
-    with: Instructions,
 }
 
 impl Page {
@@ -139,15 +137,6 @@ impl Page {
         self.directory.column(bytes, (index, slot), (times, entry))
     }
 
-    /// The value of all samples of a constant column; `None` for other columns.
-    pub fn constant(&self, column: &Column) -> Result<Option<f64>, Malformed> {
-        if column.kind != Kind::Constant {
-            return Ok(None);
-        }
-        let stripe = self.stripe(column.offset)?;
-        values::read_constant(stripe.cursor(column.offset)?).map(Some)
-    }
-
     /// The times of a column.
     pub fn times(&self, column: &Column) -> Result<Arc<[TimestampMs]>, Malformed> {
         let known = self.times.get(column.times).map(|place| &place.times);
@@ -155,7 +144,7 @@ impl Page {
             return Ok(times.clone());
         }
         let times: Arc<[TimestampMs]> = self.read_times(column.times)?.into();
-        // Somebody else may have read the same, and all share one.
+        // Another thread may have read them meanwhile; all share one copy.
         Ok(match known {
             Some(place) => place.get_or_init(|| times).clone(),
             None => times,
@@ -181,7 +170,7 @@ impl Page {
         decoded
     }
 
-    /// The same, and on an error some of the columns may be longer than others.
+    /// Like `decode`, but on an error some of the columns may be longer than others.
     fn decode_in(
         &self,
         column: &Column,
@@ -198,6 +187,13 @@ impl Page {
         if into.values.len() != into.times.len() {
             return Err(LACKS_SAMPLES);
         }
+        let starts = into.start_times.len();
+        assert!(
+            starts == 0 || starts == into.times.len(),
+            "a start for each sample"
+        );
+        debug_assert!(into.times[base..].iter().all(|time| range.contains(*time)));
+        debug_assert!(into.times[base..].is_sorted_by(|a, b| a < b));
         Ok(())
     }
 
@@ -334,20 +330,12 @@ impl Page {
 }
 
 impl Scratch {
-    /// One with which floats are decoded by these instructions.
-    pub fn new(with: Instructions) -> Self {
-        Self {
-            with,
-            ..Self::default()
-        }
-    }
-
     /// The reader that remembers this page, or the one that is to from now on.
     fn reader_of(&mut self, page: &Arc<[u8]>) -> &mut FloatReader {
         let known = self.floats.iter().position(|r| r.remembers(page));
         let index = known.unwrap_or_else(|| {
             if self.floats.len() < PAGES_KEPT {
-                self.floats.push(FloatReader::new(self.with));
+                self.floats.push(FloatReader::default());
                 return self.floats.len() - 1;
             }
             self.floats_next = (self.floats_next + 1) % PAGES_KEPT;

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Count, first and last time stand in the directory. A base is a column of the first form. A
-//! series that missed scrapes, or was born or ended in the window, costs a few bytes this way.
+//! series that missed scrapes, or began or ended in the window, costs a few bytes this way.
 
 use super::SAMPLES_MAX;
-use super::bits::VECTOR;
 use super::ints;
 use super::planner::Planner;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::lanes::VECTOR;
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,7 @@ impl TimeColumns {
         self.last = match known {
             Some(i) => *i as usize,
             None => {
+                assert!(is_ascending(times), "times of a column ascend");
                 same.push(self.columns.len() as u32);
                 self.columns.push(times.to_vec());
                 self.columns.len() - 1
@@ -203,8 +204,11 @@ fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {
         return Err(Malformed("times other than the directory says"));
     }
-    let rises = times.windows(2).fold(true, |all, w| all & (w[0] < w[1]));
-    rises
+    is_ascending(times)
         .then_some(())
         .ok_or(Malformed("times do not increase"))
+}
+
+fn is_ascending(times: &[TimestampMs]) -> bool {
+    times.windows(2).fold(true, |all, w| all & (w[0] < w[1]))
 }

@@ -1,20 +1,19 @@
-//! Columns of floats: blocks behind each other, and the sibling whose integers they may lean on.
+//! Columns of floats: runs, and the reference column whose integers they may lean on.
 //!
 //! ```text
-//! floats = sibling varint | column        the sibling begins so many bytes before; 0 for none
+//! floats = reference varint | column      the reference column begins so many bytes before; 0: none
 //! ```
 //!
-//! Siblings are neighbouring buckets of one family, which grow together. A chain of them is at most
-//! [`CHAIN_MAX`] long and stays in its stripe. Whoever reads neighbours one after the other finds
-//! the sibling's integers still there.
+//! A column and its reference are neighbouring buckets of one family, which grow together. A chain
+//! of references is at most [`CHAIN_MAX`] long and stays in its stripe. A reader that goes from
+//! neighbour to neighbour keeps the integers of the one before and need not decode them again.
 
-use super::blocks::{self, BLOCK, Block};
 use super::floats::{FloatEncoder, Head, Scaled};
-use super::instructions::Instructions;
 use super::ints;
-use crate::codec::cursor::Cursor;
-use crate::codec::decimal::Scale;
-use crate::codec::{Malformed, push_uvarint, unzigzag};
+use super::runs::{self, RUN, Run};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::{BITS, Scale};
+use crate::encoding::{Malformed, push_uvarint, unzigzag};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,8 +25,8 @@ pub(super) const CHAIN_MAX: usize = 16;
 pub(super) struct Pushed {
     /// Where it stands.
     pub(super) at: usize,
-    /// Its integers, block by block.
-    blocks: Vec<Scaled>,
+    /// Its integers, run by run.
+    runs: Vec<Scaled>,
     /// How many columns a reader decodes for it.
     pub(super) chain: usize,
 }
@@ -37,34 +36,34 @@ pub(super) fn push(
     out: &mut Vec<u8>,
     encoder: &mut FloatEncoder,
     values: &[f64],
-    sibling: Option<&Pushed>,
+    reference: Option<&Pushed>,
     pushed: &mut Pushed,
 ) {
-    let sibling = sibling.filter(|s| s.chain < CHAIN_MAX);
+    let reference = reference.filter(|s| s.chain < CHAIN_MAX);
     pushed.at = out.len();
     pushed.chain = 1;
-    let count = values.len().div_ceil(BLOCK);
-    pushed.blocks.resize_with(count, Scaled::default);
+    let count = values.len().div_ceil(RUN);
+    pushed.runs.resize_with(count, Scaled::default);
     let mut column = Vec::new();
     let mut used = false;
-    blocks::push(&mut column, values.len(), |out, range| {
-        let index = range.start / BLOCK;
-        let of_sibling = sibling.and_then(|s| s.blocks.get(index));
-        used |= encoder.push(out, &values[range], of_sibling, &mut pushed.blocks[index]);
+    runs::push(&mut column, values.len(), |out, range| {
+        let index = range.start / RUN;
+        let of_reference = reference.and_then(|s| s.runs.get(index));
+        used |= encoder.push(out, &values[range], of_reference, &mut pushed.runs[index]);
     });
     let mut distance = 0;
-    if used && let Some(sibling) = sibling {
-        pushed.chain = sibling.chain + 1;
-        distance = pushed.at - sibling.at;
+    if used && let Some(reference) = reference {
+        pushed.chain = reference.chain + 1;
+        distance = pushed.at - reference.at;
     }
     push_uvarint(out, distance as u64);
     out.extend_from_slice(&column);
 }
 
-/// Appends a column that leans on none and has no place for a sibling.
+/// Appends a column that leans on none and has no place for a reference.
 pub(super) fn push_alone(out: &mut Vec<u8>, encoder: &mut FloatEncoder, values: &[f64]) {
     let mut scaled = Scaled::default();
-    blocks::push(out, values.len(), |out, range| {
+    runs::push(out, values.len(), |out, range| {
         encoder.push(out, &values[range], None, &mut scaled);
     });
 }
@@ -76,15 +75,14 @@ pub(super) fn read_alone(
     wanted: Range<usize>,
     into: &mut Vec<f64>,
 ) -> Result<(), Malformed> {
-    let with = Instructions::best();
     let mut values = Vec::new();
-    for block in blocks::covering(count, wanted) {
-        make_room(&mut values, &block);
-        let head = read_block(cursor, count, &block, (with, &mut values))?;
-        if head.has_sibling() {
+    for run in runs::covering(count, wanted) {
+        make_room(&mut values, &run);
+        let head = read_run(cursor, count, &run, &mut values)?;
+        if head.has_reference() {
             return Err(Malformed("sibling of a column that has none"));
         }
-        append(&head, &values, &block, (with, into))?;
+        append(&head, &values, &run, into)?;
     }
     Ok(())
 }
@@ -94,7 +92,7 @@ pub(super) fn read_alone(
 struct Read {
     /// Which column of the page: stripe, place and what of it. None while they are read.
     column: Option<(usize, usize, Range<usize>)>,
-    blocks: Vec<Vec<i64>>,
+    runs: Vec<Vec<i64>>,
     scales: Vec<u8>,
 }
 
@@ -105,8 +103,7 @@ pub(super) struct FloatReader {
     page: Option<Arc<[u8]>>,
     now: Read,
     last: Read,
-    sibling: Vec<i64>,
-    with: Instructions,
+    reference: Vec<i64>,
 }
 
 /// A stripe of a page.
@@ -128,21 +125,13 @@ impl<'a> Stripe<'a> {
         Ok((distance, cursor))
     }
 
-    fn sibling_of(&self, at: usize, distance: usize) -> Result<usize, Malformed> {
+    fn reference_of(&self, at: usize, distance: usize) -> Result<usize, Malformed> {
         let before = at.checked_sub(distance).filter(|_| distance > 0);
         before.ok_or(Malformed("sibling outside of the stripe"))
     }
 }
 
 impl FloatReader {
-    /// One that reads with these instructions.
-    pub(super) fn new(with: Instructions) -> Self {
-        Self {
-            with,
-            ..Self::default()
-        }
-    }
-
     /// Whether the column read last is one of this page.
     pub(super) fn remembers(&self, page: &Arc<[u8]>) -> bool {
         self.page.as_ref().is_some_and(|p| Arc::ptr_eq(p, page))
@@ -164,31 +153,31 @@ impl FloatReader {
         }
         self.now.column = None;
         self.now.scales.clear();
-        for (i, block) in blocks::covering(count, wanted.clone()).enumerate() {
-            if self.now.blocks.len() == i {
-                self.now.blocks.push(Vec::new());
+        for (i, run) in runs::covering(count, wanted.clone()).enumerate() {
+            if self.now.runs.len() == i {
+                self.now.runs.push(Vec::new());
             }
-            let values = &mut self.now.blocks[i];
-            make_room(values, &block);
-            let head = read_block(cursor, count, &block, (self.with, &mut *values))?;
+            let values = &mut self.now.runs[i];
+            make_room(values, &run);
+            let head = read_run(cursor, count, &run, &mut *values)?;
             self.now.scales.push(head.scale);
-            if head.has_sibling() {
-                let sibling = stripe.sibling_of(at, distance)?;
+            if head.has_reference() {
+                let reference = stripe.reference_of(at, distance)?;
                 match self
                     .last
-                    .block((stripe.index, sibling, &wanted), i, head.scale)
+                    .run((stripe.index, reference, &wanted), i, head.scale)
                 {
-                    Some(of_sibling) if of_sibling.len() >= block.wanted.end => {
-                        add(values, of_sibling, &block.wanted);
+                    Some(of_reference) if of_reference.len() >= run.wanted.end => {
+                        add(values, of_reference, &run.wanted);
                     }
                     _ => {
-                        let chain = (sibling, head.scale);
-                        let sum = (self.with, &mut values[..], &mut self.sibling);
-                        add_chain(&stripe, chain, count, &block, sum)?;
+                        let chain = (reference, head.scale);
+                        let sum = (&mut values[..], &mut self.reference);
+                        add_chain(&stripe, chain, count, &run, sum)?;
                     }
                 }
             }
-            append(&head, &self.now.blocks[i], &block, (self.with, &mut *into))?;
+            append(&head, &self.now.runs[i], &run, into)?;
         }
         self.now.column = Some((stripe.index, at, wanted));
         std::mem::swap(&mut self.now, &mut self.last);
@@ -197,8 +186,8 @@ impl FloatReader {
 }
 
 impl Read {
-    /// The integers of the `nth` block read, if they are those of this column.
-    fn block(
+    /// The integers of the `nth` run read, if they are those of this column.
+    fn run(
         &self,
         (stripe, at, wanted): (usize, usize, &Range<usize>),
         nth: usize,
@@ -207,7 +196,7 @@ impl Read {
         let column = self.column.as_ref()?;
         let is_it = (column.0, column.1, &column.2) == (stripe, at, wanted)
             && self.scales.get(nth) == Some(&scale);
-        self.blocks.get(nth).filter(|_| is_it).map(Vec::as_slice)
+        self.runs.get(nth).filter(|_| is_it).map(Vec::as_slice)
     }
 }
 
@@ -216,30 +205,30 @@ fn add_chain(
     stripe: &Stripe<'_>,
     (mut at, scale): (usize, u8),
     count: usize,
-    block: &Block,
-    (with, values, of_sibling): (Instructions, &mut [i64], &mut Vec<i64>),
+    run: &Run,
+    (values, of_reference): (&mut [i64], &mut Vec<i64>),
 ) -> Result<(), Malformed> {
-    make_room(of_sibling, block);
+    make_room(of_reference, run);
     for _ in 1..CHAIN_MAX {
         let (distance, cursor) = stripe.column(at)?;
-        let head = read_block(cursor, count, block, (with, &mut *of_sibling))?;
+        let head = read_run(cursor, count, run, of_reference)?;
         if head.scale != scale {
             return Err(Malformed("sibling with another scale"));
         }
-        add(values, of_sibling, &block.wanted);
-        if !head.has_sibling() {
+        add(values, of_reference, &run.wanted);
+        if !head.has_reference() {
             return Ok(());
         }
-        at = stripe.sibling_of(at, distance)?;
+        at = stripe.reference_of(at, distance)?;
     }
     Err(Malformed("chain of siblings too long"))
 }
 
-/// Grows memory to the places that a block's integers take. What is there already stays: readers go
-/// from block to block, and to clear it took longer than to read few values.
-fn make_room(values: &mut Vec<i64>, block: &Block) {
-    if values.len() < block.room() {
-        values.resize(block.room(), 0);
+/// Grows memory to the places that a run's integers take. What is there already stays: readers go
+/// from run to run, and to clear it took longer than to read few values.
+fn make_room(values: &mut Vec<i64>, run: &Run) {
+    if values.len() < run.room() {
+        values.resize(run.room(), 0);
     }
 }
 
@@ -250,18 +239,18 @@ fn add(values: &mut [i64], more: &[i64], wanted: &Range<usize>) {
     }
 }
 
-/// Reads the integers of a block of the column at the cursor.
+/// Reads the integers of a run of the column at the cursor.
 #[inline]
-fn read_block<'a>(
+fn read_run<'a>(
     mut cursor: Cursor<'a>,
     count: usize,
-    block: &Block,
-    (with, values): (Instructions, &mut [i64]),
+    run: &Run,
+    values: &mut [i64],
 ) -> Result<Head<'a>, Malformed> {
-    blocks::seek(&mut cursor, count, block.index)?;
+    runs::seek(&mut cursor, count, run.index)?;
     let head = Head::read(&mut cursor)?;
     let tag = head.tag_of_ints();
-    ints::read(&mut cursor, tag, block, (with, values))?;
+    ints::read(&mut cursor, tag, run, values)?;
     Ok(head)
 }
 
@@ -269,18 +258,11 @@ fn read_block<'a>(
 fn append(
     head: &Head<'_>,
     values: &[i64],
-    block: &Block,
-    (with, into): (Instructions, &mut Vec<f64>),
+    run: &Run,
+    into: &mut Vec<f64>,
 ) -> Result<(), Malformed> {
-    head.append(
-        &values[block.wanted.clone()],
-        block.wanted.start,
-        (with, into),
-    )
+    head.append(&values[run.wanted.clone()], run.wanted.start, into)
 }
-
-/// Scale of a constant that is stored as its bits.
-pub(super) const BITS: u8 = 16;
 
 /// Reads the value of a constant column.
 pub(super) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {

@@ -8,10 +8,10 @@
 //!
 //! Source: Zukowski et al., "Super-Scalar RAM-CPU Cache Compression".
 
-use super::bits::{self, VECTOR};
-use super::instructions::Instructions;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint};
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::lanes::{self, VECTOR};
+use crate::encoding::varint::{bit_len, push_uvarint};
 
 const EXCEPTIONS: u8 = 0x80;
 
@@ -31,14 +31,14 @@ impl Layout {
         // Neighbours are often as wide: two tables, so that they need not wait for each other.
         let mut others = [0usize; 65];
         for pair in numbers.chunks(2) {
-            counts[(64 - pair[0].leading_zeros()) as usize] += 1;
+            counts[bit_len(pair[0])] += 1;
             if let Some(n) = pair.get(1) {
-                others[(64 - n.leading_zeros()) as usize] += 1;
+                others[bit_len(*n)] += 1;
             }
         }
         counts.iter_mut().zip(others).for_each(|(a, b)| *a += b);
         let widest = counts.iter().rposition(|c| *c > 0).unwrap_or(0);
-        let plain = |width: usize| 1 + bits::packed_bytes(numbers.len(), width);
+        let plain = |width: usize| 1 + lanes::packed_bytes(numbers.len(), width);
         let mut best = Self {
             width: widest as u32,
             exceptions: 0,
@@ -75,7 +75,7 @@ impl Layout {
     pub(super) fn push(&self, out: &mut Vec<u8>, numbers: &[u64]) {
         if self.exceptions == 0 {
             out.push(self.width as u8);
-            return bits::pack(out, numbers, self.width as usize);
+            return lanes::pack(out, numbers, self.width as usize);
         }
         out.push(self.width as u8 | EXCEPTIONS);
         out.push(self.exceptions as u8);
@@ -88,7 +88,7 @@ impl Layout {
         for n in numbers.iter().filter(wider) {
             push_uvarint(out, n >> self.width);
         }
-        bits::pack(out, numbers, self.width as usize);
+        lanes::pack(out, numbers, self.width as usize);
     }
 }
 
@@ -99,18 +99,18 @@ pub(super) fn read(
     cursor: &mut Cursor<'_>,
     count: usize,
     low: i64,
-    (with, out): (Instructions, &mut [i64]),
+    out: &mut [i64],
 ) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     if exceptions == 0 {
-        return bits::unpack(cursor, count, width, low, (with, out));
+        return lanes::unpack(cursor, count, width, low, out);
     }
     let positions = cursor.bytes(exceptions)?;
     let mut highs = *cursor;
     for _ in 0..exceptions {
         cursor.uvarint()?;
     }
-    bits::unpack(cursor, count, width, low, (with, &mut *out))?;
+    lanes::unpack(cursor, count, width, low, &mut *out)?;
     for position in positions {
         let high = highs.uvarint()?.checked_shl(width as u32).unwrap_or(0);
         if usize::from(*position) >= count {
@@ -130,7 +130,7 @@ pub(super) fn skip(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malforme
     for _ in 0..exceptions {
         cursor.uvarint()?;
     }
-    cursor.bytes(bits::packed_bytes(count, width)).map(|_| ())
+    cursor.bytes(lanes::packed_bytes(count, width)).map(|_| ())
 }
 
 #[inline]
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(bytes.len(), layout.bytes, "seed {seed}");
             let mut out = [0; VECTOR];
             let (mut read_at, mut skip_at) = (Cursor::new(&bytes), Cursor::new(&bytes));
-            read(&mut read_at, count, 7, (Instructions::best(), &mut out)).unwrap();
+            read(&mut read_at, count, 7, &mut out).unwrap();
             let out = out.map(|n| n.wrapping_sub(7) as u64);
             skip(&mut skip_at, count).unwrap();
             assert_eq!(out[..count], numbers, "seed {seed}");

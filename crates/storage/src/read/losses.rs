@@ -4,8 +4,8 @@
 //! and what the head holds of it are given, and series that are whole answer as ever.
 
 use super::HeadSelection;
-use crate::codec::Malformed;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::Malformed;
 use crate::head::copies::Copied;
 use crate::page::{Column, Page};
 use crate::sealed::directory::PageEntry;

@@ -7,7 +7,7 @@
 
 use super::{HeadSelection, Memory, OpenGroup};
 use crate::chunk::{ChunkView, TimesKnown};
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::head::copies::Copied;
 use crate::page::{Column, Page};
 use firn_model::columns::{SeriesBatch, TimesKept};

@@ -6,8 +6,8 @@
 use crate::chunk::{Columns, Sample};
 use crate::error::StorageError;
 use crate::log::SegmentInfo;
+use crate::log::record::{RecordReader, Row};
 use crate::log::segment::Reader;
-use crate::log_block::{LogBlockReader, Row};
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::env::Env;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
@@ -47,7 +47,7 @@ impl FromLog {
             while let Some(item) = reader.next() {
                 // What is damaged has nothing to give.
                 let Ok(block) = item else { continue };
-                let Ok(block) = LogBlockReader::new(&block.payload) else {
+                let Ok(block) = RecordReader::new(&block.payload) else {
                     continue;
                 };
                 let each = |row: Row| {

@@ -1,7 +1,7 @@
 //! The catalogue and the file of exemplars, written anew from the payloads that are sound.
 
-use crate::codec::Malformed;
 use crate::damage::DamageKind;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::verify::finding::Part;

@@ -3,7 +3,7 @@
 
 use super::from_log::FromLog;
 use crate::chunk::Columns;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile};
 use crate::log::SegmentInfo;

@@ -8,8 +8,8 @@
 use super::Replay;
 use super::catalog::Catalog;
 use crate::chunk::{Columns, Sample};
-use crate::codec::Malformed;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::index::{Place, epoch_of};
 use crate::maintenance::state::State;

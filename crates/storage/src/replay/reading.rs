@@ -4,7 +4,7 @@
 //! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
 use crate::damage::{Damage, Damages};
-use crate::log_block::LogBlockReader;
+use crate::log::record::RecordReader;
 use firn_model::log::{LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
@@ -74,7 +74,7 @@ impl<'a> Reading<'a> {
 
 /// From the oldest sample of a record to the newest.
 fn times_of(payload: &[u8]) -> Option<TimeRange> {
-    let block = LogBlockReader::new(payload).ok()?;
+    let block = RecordReader::new(payload).ok()?;
     let (mut range, mut histograms): (Option<TimeRange>, _) = (None, Vec::new());
     let mut add = |time: i64| {
         let known = range.unwrap_or(TimeRange::new(time, time));

@@ -2,11 +2,11 @@
 
 use super::catalog::Catalog;
 use crate::chunk::Sample;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
 use crate::index::{Marker, epoch_of};
-use crate::log_block::{HistogramRow, LogBlockReader, Row};
+use crate::log::record::{HistogramRow, RecordReader, Row};
 use crate::store::parts::Parts;
 use firn_model::sample::TimestampMs;
 
@@ -46,7 +46,7 @@ impl ShardRows {
         &mut self,
         store: &Parts,
         catalog: &Catalog,
-        block: &LogBlockReader<'_>,
+        block: &RecordReader<'_>,
     ) -> Result<(), Malformed> {
         let Self {
             floats,

@@ -6,7 +6,7 @@
 //! Readers hold an `Arc`, so what is evicted lives until the last of them is done.
 
 use super::directory::PageEntry;
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::page::Page;
 use firn_model::log::Position;

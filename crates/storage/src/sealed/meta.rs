@@ -7,8 +7,8 @@
 //! ```
 
 use super::group::GROUP_SLOTS;
-use crate::codec::cursor::Cursor;
-use crate::codec::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use crate::index::{Run, Runs};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};

@@ -8,7 +8,7 @@ use super::segment::{PAGES, Placed};
 use super::segments::{Found, Segments};
 use super::*;
 use crate::chunk::Columns;
-use crate::codec::cursor::Cursor;
+use crate::encoding::cursor::Cursor;
 use crate::index::{Run, Runs};
 use crate::manifest::Manifest;
 use crate::page::{self, PageBuilder, Scratch};

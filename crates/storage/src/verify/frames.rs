@@ -1,8 +1,8 @@
 //! Reads the series catalogue, its copy and the file of exemplars as they lie there.
 
 use super::finding::{Finding, Part};
-use crate::codec::Malformed;
 use crate::damage::DamageKind;
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::append_only::{self, FileKind};
 use crate::file::header::{FILE_HEADER_BYTES, HeaderState};

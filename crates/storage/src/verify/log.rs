@@ -4,14 +4,14 @@
 //! between theirs, or nearly.
 
 use super::finding::{Finding, Part};
-use crate::codec::Malformed;
 use crate::damage::{Damage, DamageKind};
+use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
 use crate::log::SegmentInfo;
+use crate::log::record::RecordReader;
 use crate::log::segment::{Reader, check_header};
-use crate::log_block::LogBlockReader;
 use firn_model::env::{Env, OpenMode};
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
@@ -155,9 +155,11 @@ fn read_block(
     part: &mut Part,
     range: &mut Option<TimeRange>,
 ) -> Result<(), Malformed> {
-    let block = LogBlockReader::new(payload)?;
-    if block.has_births() {
-        block.births().read(|slot, _| part.named.add(slot))?;
+    let block = RecordReader::new(payload)?;
+    if block.creates_series() {
+        block
+            .created_series()
+            .read(|slot, _| part.named.add(slot))?;
     }
     if block.has_exemplars() {
         let mut exemplars = SeriesExemplars::default();
@@ -173,10 +175,7 @@ fn read_block(
     })
 }
 
-fn each_sample(
-    block: &LogBlockReader<'_>,
-    each: &mut dyn FnMut(u32, i64),
-) -> Result<(), Malformed> {
+fn each_sample(block: &RecordReader<'_>, each: &mut dyn FnMut(u32, i64)) -> Result<(), Malformed> {
     let mut histograms = Vec::new();
     let read = block.samples(|row| each(row.slot, row.time), &mut histograms);
     histograms.iter().for_each(|row| each(row.slot, row.time));
@@ -194,7 +193,7 @@ pub(crate) fn count(
     while let Some(item) = reader.next() {
         // Damage was found before.
         let Ok(block) = item else { continue };
-        let Ok(block) = LogBlockReader::new(&block.payload) else {
+        let Ok(block) = RecordReader::new(&block.payload) else {
             continue;
         };
         let _ = each_sample(&block, &mut |slot, time| {

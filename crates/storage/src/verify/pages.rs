@@ -6,9 +6,9 @@
 
 use super::finding::{Finding, Lost, Part};
 use crate::chunk::Columns;
-use crate::codec::Malformed;
-use crate::codec::cursor::Cursor;
 use crate::damage::DamageKind;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
 use crate::error::StorageError;
 use crate::file::append_only;
 use crate::file::frame::{FrameKind, PAYLOAD_BYTES_MAX};

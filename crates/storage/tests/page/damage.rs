@@ -9,8 +9,8 @@ use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::sample::TimeRange;
 use firn_storage::page::{
-    Columns, Family, HISTOGRAM_NUMBERS_MAX, Instructions, Malformed, Page, PageBuilder, PageMeta,
-    SAMPLES_MAX, Scratch,
+    Columns, Family, HISTOGRAM_NUMBERS_MAX, Malformed, Page, PageBuilder, PageMeta, SAMPLES_MAX,
+    Scratch,
 };
 use std::ops::Range;
 
@@ -75,35 +75,14 @@ fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
     }
 }
 
-/// Reads every column with all kinds of instructions, which must agree, to the bit or in refusing.
-fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u32, Columns)>, Malformed> {
-    let read = read_with(bytes, ranges, Instructions::best());
-    let portably = read_with(bytes, ranges, Instructions::portable());
-    match (&read, &portably) {
-        (Ok(read), Ok(portably)) => {
-            assert_eq!(read.len(), portably.len());
-            for ((_, read), (_, portably)) in read.iter().zip(portably) {
-                assert_equal(read, portably, "other instructions");
-            }
-        }
-        _ => assert_eq!(read.is_err(), portably.is_err()),
-    }
-    read
-}
-
 /// Reads every column; checks the bounds of what comes.
-fn read_with(
-    bytes: &[u8],
-    ranges: &[TimeRange],
-    with: Instructions,
-) -> Result<Vec<(u32, Columns)>, Malformed> {
+fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u32, Columns)>, Malformed> {
     let page = Page::open(bytes.into())?;
-    let mut scratch = Scratch::new(with);
+    let mut scratch = Scratch::default();
     let mut all = Vec::new();
     for index in 0..page.column_count().min(1_000) {
         let column = page.column(index)?;
         page.find(column.slot())?;
-        page.constant(&column)?;
         for range in ranges {
             let mut read = Columns::default();
             let decoded = page.decode(&column, *range, &mut scratch, &mut read);

@@ -13,11 +13,13 @@
 //!   39           codes, whose last run ends with the pack
 //! ```
 
-use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, bit_len, pass, unpack};
-use crate::codec::Avx512;
-use crate::codec::cursor::Cursor;
-use crate::codec::time::{self, TimeState};
-use crate::codec::{Buffer, Malformed, Sink, push_bits, push_uvarint, unzigzag, zigzag};
+use super::{FIRST_MAX, WIDTH, WIDTH_MAX, apart, read_packed};
+use crate::encoding::bits::{push_bits, unpack};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::sink::{Buffer, Sink};
+use crate::encoding::time::{self, TimeState};
+use crate::encoding::varint::bit_len;
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use firn_model::sample::TimestampMs;
 
 const LOW: u8 = 0x40;
@@ -105,43 +107,26 @@ impl Line {
     }
 }
 
-/// Follows the times of packs, one for each place of `out`.
-pub(in crate::chunk) fn follow(
+/// Reads a time for each place of `out`; `state` goes on as if it had read their codes.
+pub(in crate::chunk) fn read(
     bytes: &[u8],
     state: &mut TimeState,
     out: &mut [TimestampMs],
-) -> Result<(), Malformed> {
-    match Avx512::detect() {
-        Some(avx512) => avx512.times(bytes, state, out),
-        None => follow_with(bytes, state, out, |behind, time, distance, out| {
-            behind.follow(time, distance, out);
-        }),
-    }
-}
-
-/// The same with this [`Behind::follow`], for whose processor all of it is compiled.
-#[inline(always)]
-pub(super) fn follow_with(
-    bytes: &[u8],
-    state: &mut TimeState,
-    out: &mut [TimestampMs],
-    line: impl Fn(Behind<'_>, TimestampMs, i64, &mut [TimestampMs]),
 ) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
     let (first, others) = apart(out)?;
-    one(&mut cursor, state, first, &line)?;
+    one(&mut cursor, state, first)?;
     for sixteen in others {
-        one(&mut cursor, state, sixteen, &line)?;
+        one(&mut cursor, state, sixteen)?;
     }
     Ok(())
 }
 
-#[inline(always)]
+#[inline]
 fn one(
     cursor: &mut Cursor<'_>,
     state: &mut TimeState,
     out: &mut [TimestampMs],
-    line: impl Fn(Behind<'_>, TimestampMs, i64, &mut [TimestampMs]),
 ) -> Result<(), Malformed> {
     let head = cursor.byte()?;
     if head == CODES {
@@ -154,39 +139,17 @@ fn one(
     let distance = state.delta.wrapping_add(number(DISTANCE)?);
     let time = state.time.wrapping_add(number(LOW)?);
     let width = usize::from(head & WIDTH);
-    let behind = Behind {
-        bytes: pass(cursor, width, out.len())?,
-        width,
-    };
-    line(behind, time, distance, out);
+    let behind = read_packed(cursor, width, out.len())?;
+    let mut line = time;
+    unpack(behind, width, out, |behind| {
+        line = line.wrapping_add(distance);
+        line.wrapping_add(behind as i64)
+    });
     if let [.., before, time] = *out {
         let delta = time.wrapping_sub(before);
         *state = TimeState { time, delta };
     }
     Ok(())
-}
-
-/// How far the times of a pack are behind their line, in so many bits each.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Behind<'a> {
-    /// All of them, and whatever comes then.
-    pub(super) bytes: &'a [u8],
-    pub(super) width: usize,
-}
-
-impl Behind<'_> {
-    /// The times of a line that goes on from `time`. What any processor does.
-    pub(super) fn follow(self, time: TimestampMs, distance: i64, out: &mut [TimestampMs]) {
-        let mut line = time;
-        let mut follow = |behind: u64| {
-            line = line.wrapping_add(distance);
-            line.wrapping_add(behind as i64)
-        };
-        match self.width {
-            0 => out.fill_with(|| follow(0)),
-            width => unpack(self.bytes, width, out, follow),
-        }
-    }
 }
 
 fn codes(

@@ -6,7 +6,7 @@
 
 use super::{Cut, Sealed, Stance, Stuck, Taken, TakenSeries};
 use crate::chunk::{Columns, TimesKnown};
-use crate::codec::Malformed;
+use crate::encoding::Malformed;
 use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::index::{Run, Runs};
 use crate::maintenance::Maintenance;

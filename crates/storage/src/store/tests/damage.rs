@@ -11,14 +11,14 @@
 
 use super::*;
 use crate::chunk::Columns;
-use crate::codec::cursor::Cursor;
+use crate::encoding::cursor::Cursor;
 use crate::file::frame::FrameKind;
 use crate::file::header::FILE_HEADER_BYTES;
 use crate::file::scan::{Found, Scanner};
 use crate::index::SeriesCursor;
 use crate::log::LocalLog;
+use crate::log::record::RecordReader;
 use crate::log::segment::Reader;
-use crate::log_block::LogBlockReader;
 use crate::page::{Page, Scratch as PageScratch};
 use crate::sealed::meta::PageMeta;
 use crate::seeds::seeds;
@@ -190,8 +190,8 @@ fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Plac
         while let Some(record) = reader.next() {
             let record = record.unwrap();
             let keys = rows.entry(record.position.0).or_default();
-            let reader = LogBlockReader::new(&record.payload).unwrap();
-            let row = |row: crate::log_block::Row| {
+            let reader = RecordReader::new(&record.payload).unwrap();
+            let row = |row: crate::log::record::Row| {
                 keys.insert((slots[&row.slot], row.time));
             };
             reader.samples(row, &mut Vec::new()).unwrap();

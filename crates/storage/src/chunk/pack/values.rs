@@ -1,0 +1,101 @@
+//! Reading the values of packs.
+
+use super::{
+    CODES, FIRST_APART, FIRST_MAX, ORDERED, SAMPLES, SCALE, WIDTH, ZIGZAG, apart, read_packed,
+};
+use crate::encoding::bits::unpack;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::{Scaling, ordered};
+use crate::encoding::simd;
+use crate::encoding::value::ValueState;
+use crate::encoding::{Malformed, unzigzag};
+
+/// Reads a value for each place of `out`; `state` goes on as if it had read their codes.
+pub(in crate::chunk) fn read(
+    bytes: &[u8],
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let (first, others) = apart(out)?;
+    // One loop for all of them: a function that is called at one place alone is inlined.
+    let others = others.iter_mut().map(<[f64; SAMPLES]>::as_mut_slice);
+    for places in std::iter::once(first).chain(others) {
+        // A pack of one value repeated, as every second counter has, is one byte.
+        match cursor.rest().first() {
+            Some(0) => {
+                cursor.byte()?;
+                places.fill(f64::from_bits(state.bits));
+            }
+            _ => one(&mut cursor, state, places)?,
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
+    let mut head = cursor.byte()?;
+    if head == SCALE {
+        state.rescale(cursor.byte()?)?;
+        head = cursor.byte()?;
+    }
+    if head == CODES {
+        return codes(cursor, state, out);
+    }
+    let is_ordered = head == ORDERED;
+    if is_ordered {
+        head = cursor.byte()?;
+    }
+    let first = match head & FIRST_APART {
+        0 => None,
+        _ => Some(unzigzag(cursor.uvarint()?)),
+    };
+    let (before, scaling) = match is_ordered {
+        true => (ordered(state.bits), Scaling::Ordered),
+        false => (state.int, state.scaling()),
+    };
+    let before = before.wrapping_add(first.unwrap_or(0));
+    let width = usize::from(head & WIDTH);
+    if width == 0 && first.is_none() {
+        out.fill(f64::from_bits(state.bits));
+        return Ok(());
+    }
+    let packed = read_packed(cursor, width, out.len())?;
+    let mut last = before;
+    let mut add_up = |step: i64| {
+        last = last.wrapping_add(step);
+        last
+    };
+    let mut ints = [0; FIRST_MAX];
+    let ints = &mut ints[..out.len()];
+    match head & ZIGZAG {
+        0 => unpack(packed, width, ints, |step| add_up(step as i64)),
+        _ => unpack(packed, width, ints, |step| add_up(unzigzag(step))),
+    }
+    simd::floats(scaling, ints, out);
+    match (out.last(), is_ordered) {
+        (Some(float), true) => state.turn_to_bits(*float),
+        (Some(float), false) => state.turn_to_int(last, *float),
+        (None, _) => (),
+    }
+    Ok(())
+}
+
+#[cold]
+fn codes(
+    cursor: &mut Cursor<'_>,
+    state: &mut ValueState,
+    out: &mut [f64],
+) -> Result<(), Malformed> {
+    let mut repeats = 0;
+    for out in out {
+        if repeats == 0 {
+            let op = cursor.byte()?;
+            repeats = state.apply(op, cursor)?.max(1);
+        }
+        repeats -= 1;
+        *out = f64::from_bits(state.bits);
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Numbers of any width in bytes, least significant bit first: the one bit writer and the one bit
+//! reader of storage.
+//!
+//! The log, the page directory and packs of chunks read and write it as it is; vectors of pages
+//! interleave it in lanes.
+
+use super::Malformed;
+use super::sink::Sink;
+
+/// Widest number that [`BitReader::take`] reads: a word loaded at a byte holds that many bits
+/// behind the up to seven that were read before.
+pub(crate) const BITS_MAX: u32 = 56;
+
+/// Writes bits to a [`Sink`], eight bytes at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BitWriter {
+    /// Bits that are not in the sink yet; fewer than 64.
+    pending: u64,
+    bits: u32,
+}
+
+impl BitWriter {
+    /// Appends the low `width` bits of `number`, at most 64; its other bits must be zero.
+    #[inline]
+    pub(crate) fn put(&mut self, out: &mut impl Sink, number: u64, width: u32) {
+        debug_assert!(width <= 64 && number.unbounded_shr(width) == 0);
+        self.pending |= number << self.bits;
+        self.bits += width;
+        if self.bits >= 64 {
+            out.put_low(self.pending, 8);
+            self.bits -= 64;
+            self.pending = number.unbounded_shr(width - self.bits);
+        }
+    }
+
+    /// Appends the bits that are left and fills the last byte up with zeros.
+    #[inline]
+    pub(crate) fn finish(self, out: &mut impl Sink) {
+        if self.bits > 0 {
+            out.put_low(self.pending, self.bits.div_ceil(8) as usize);
+        }
+    }
+}
+
+/// Appends numbers of `width` bits each and rounds up to bytes.
+#[inline]
+pub(crate) fn push_bits(out: &mut impl Sink, width: usize, numbers: impl Iterator<Item = u64>) {
+    let mut bits = BitWriter::default();
+    for number in numbers {
+        bits.put(out, number, width as u32);
+    }
+    bits.finish(out);
+}
+
+/// Reads bits. Behind the end it reads zeros; [`BitReader::finish`] reports that, so that not every
+/// step has to check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BitReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    /// A reader at the first bit of `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The next bits; at least 57 of them are valid, the higher ones may be zero.
+    #[inline]
+    pub(crate) fn peek(&self) -> u64 {
+        let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
+        let word = match rest.first_chunk() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => last_word(rest),
+        };
+        word >> (self.at % 8)
+    }
+
+    /// Passes over `count` bits.
+    #[inline]
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.at += count;
+    }
+
+    /// The next `count` bits, at most [`BITS_MAX`].
+    #[inline]
+    pub(crate) fn take(&mut self, count: u32) -> u64 {
+        let bits = self.peek() & ((1 << count) - 1);
+        self.skip(count as usize);
+        bits
+    }
+
+    /// The next `count` bits, at most 64.
+    #[inline]
+    pub(crate) fn take_long(&mut self, count: u32) -> u64 {
+        match count {
+            ..=BITS_MAX => self.take(count),
+            _ => self.take(BITS_MAX) | self.take(count - BITS_MAX) << BITS_MAX,
+        }
+    }
+
+    /// Checks that all bytes were read, nothing behind them, and that the last byte was filled up
+    /// with zeros.
+    pub(crate) fn finish(&self) -> Result<(), Malformed> {
+        if self.at.div_ceil(8) == self.bytes.len() && self.peek() == 0 {
+            Ok(())
+        } else {
+            Err(Malformed("as many bits as values need"))
+        }
+    }
+}
+
+#[cold]
+fn last_word(rest: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u64::from_le_bytes(word)
+}
+
+/// Sets each place of `out` to `each` of the next number of at most [`BITS_MAX`] bits in `bytes`,
+/// which begin with the first one. Behind the end of `bytes` numbers are zero.
+#[inline]
+pub(crate) fn unpack(
+    bytes: &[u8],
+    width: usize,
+    out: &mut [i64],
+    mut each: impl FnMut(u64) -> i64,
+) {
+    match width {
+        0 => out.fill_with(|| each(0)),
+        1..9 => unpack_by::<8>(bytes, width, out, each),
+        9..16 => unpack_by::<4>(bytes, width, out, each),
+        16..30 => unpack_by::<2>(bytes, width, out, each),
+        _ => unpack_by::<1>(bytes, width, out, each),
+    }
+}
+
+/// Takes `EACH` numbers out of a word. Words begin at multiples of `EACH` bits of a byte, so 64
+/// bits are valid of eight numbers, 60 of four and 58 of two.
+#[inline]
+fn unpack_by<const EACH: usize>(
+    bytes: &[u8],
+    width: usize,
+    out: &mut [i64],
+    mut each: impl FnMut(u64) -> i64,
+) {
+    let mask = u64::MAX >> (64 - width);
+    let mut reader = BitReader::new(bytes);
+    let mut of_word = |places: &mut [i64]| {
+        let mut word = reader.peek();
+        for out in places {
+            *out = each(word & mask);
+            word >>= width;
+        }
+        reader.skip(EACH * width);
+    };
+    let (whole, rest) = out.as_chunks_mut::<EACH>();
+    whole.iter_mut().for_each(|places| of_word(places));
+    if !rest.is_empty() {
+        of_word(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(width: u32) -> u64 {
+        (0x9e37_79b9_7f4a_7c15u64 | 1 << 63).unbounded_shr(64 - width)
+    }
+
+    #[test]
+    fn bits_of_every_width_return() {
+        let (mut bytes, mut writer) = (Vec::new(), BitWriter::default());
+        for width in 1..=64 {
+            writer.put(&mut bytes, number(width), width);
+        }
+        writer.finish(&mut bytes);
+        assert_eq!(bytes.len(), 260);
+        let mut reader = BitReader::new(&bytes);
+        for width in 1..=64 {
+            assert_eq!(reader.take_long(width), number(width), "{width} bits");
+        }
+        assert_eq!(reader.finish(), Ok(()));
+        reader.take(1);
+        assert!(reader.finish().is_err());
+        assert!(BitReader::new(&bytes[..1]).finish().is_err());
+    }
+
+    #[test]
+    fn unpack_of_every_width_and_count_returns_what_was_pushed() {
+        for width in 0..=BITS_MAX {
+            for count in [1, 2, 7, 8, 16, 24, 41] {
+                let numbers: Vec<u64> = (0..count).map(|i| number(width) >> (i % 5)).collect();
+                let mut bytes = Vec::new();
+                push_bits(&mut bytes, width as usize, numbers.iter().copied());
+                let mut out = vec![-1; numbers.len()];
+                unpack(&bytes, width as usize, &mut out, |n| n as i64);
+                let read: Vec<u64> = out.iter().map(|n| *n as u64).collect();
+                assert_eq!(read, numbers, "{count} of {width} bits");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Reads untrusted bytes front to back; every step checks what is left.
+
+use super::Malformed;
+
+const TRUNCATED: Malformed = Malformed("truncated");
+
+/// The bytes that are left to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the first of `bytes`.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The bytes that are left, unchecked.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Bytes left.
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next byte.
+    #[inline]
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
+        let (first, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    /// The next `len` bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// A little-endian number of `len` bytes, 1 to 8.
+    #[inline]
+    pub(crate) fn number(&mut self, len: usize) -> Result<u64, Malformed> {
+        // One load where eight bytes are left, which is nearly always.
+        if let Some(word) = self.rest.first_chunk::<8>() {
+            let shift = 64 - 8 * len as u32;
+            self.rest = &self.rest[len..];
+            return Ok(u64::from_le_bytes(*word) << shift >> shift);
+        }
+        let bytes = self.bytes(len)?;
+        // The halves of the number overlap; a copy of so many bytes would be a call.
+        let (low, high) = match (bytes.first_chunk(), bytes.last_chunk()) {
+            (Some(low), Some(high)) => (u32::from_le_bytes(*low), u32::from_le_bytes(*high)),
+            _ => return Ok(little_endian(bytes)),
+        };
+        Ok(u64::from(low) | u64::from(high) << (8 * (len - 4)))
+    }
+
+    /// Eight bytes, little endian.
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.number(8)
+    }
+
+    /// A number of seven bits a byte; at most ten bytes.
+    #[inline]
+    pub(crate) fn uvarint(&mut self) -> Result<u64, Malformed> {
+        let mut n = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.byte()?;
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            n |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(n);
+            }
+        }
+        Err(Malformed("varint too long"))
+    }
+
+    /// A length of things that take at least `bytes_each` bytes: never more than what is left can
+    /// hold, so that it may be allocated.
+    pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
+        let n = usize::try_from(self.uvarint()?).map_err(|_| TRUNCATED)?;
+        match n.checked_mul(bytes_each) {
+            Some(bytes) if bytes <= self.len() => Ok(n),
+            _ => Err(Malformed("length exceeds what is left")),
+        }
+    }
+
+    /// A length, then as many bytes.
+    pub(crate) fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
+        let n = self.count(1)?;
+        self.bytes(n)
+    }
+}
+
+/// A little-endian number of fewer than eight bytes, byte by byte: a copy of as many would be a
+/// call.
+#[inline]
+pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
+    let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);
+    bytes
+        .iter()
+        .enumerate()
+        .map(byte)
+        .fold(0, |n, byte| n | byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_number_near_the_end_equals_number_with_bytes_behind() {
+        let bytes = [0xff, 0xfe, 0xfd, 4, 5, 6, 7, 8, 9, 10];
+        for len in 1..=8 {
+            let far = Cursor::new(&bytes).number(len);
+            let near = Cursor::new(&bytes[..len]).number(len);
+            assert_eq!(far, near, "{len} bytes");
+        }
+        assert_eq!(Cursor::new(&bytes[..2]).number(3), Err(TRUNCATED));
+    }
+
+    #[test]
+    fn cursor_uvarint_refuses_more_than_64_bits() {
+        let mut most = Vec::new();
+        crate::encoding::push_uvarint(&mut most, u64::MAX);
+        assert_eq!(Cursor::new(&most).uvarint(), Ok(u64::MAX));
+        *most.last_mut().unwrap() = 2;
+        assert!(Cursor::new(&most).uvarint().is_err());
+        assert!(Cursor::new(&[0x80; 11]).uvarint().is_err());
+    }
+
+    #[test]
+    fn cursor_count_refuses_more_than_is_left() {
+        assert_eq!(Cursor::new(&[2, 0, 0]).count(1), Ok(2));
+        assert!(Cursor::new(&[2, 0, 0]).count(2).is_err());
+        assert!(
+            Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f])
+                .count(1)
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,376 @@
+//! Native histograms of every kind, exact, each measured against the one before where both have the
+//! same shape.
+//!
+//! ```text
+//! histogram = flags u8 | shape if flags has NEW_SHAPE | counts
+//! flags     = bit 0 float counts, bit 1 NEW_SHAPE, bits 2-3 reset hint
+//! shape     = schema zigzag varint | zero threshold 8 bytes
+//!           | spans, positive and negative: n varint, n x (offset zigzag varint, length varint)
+//!           | custom bounds: n varint, n x 8 bytes
+//!           | positive buckets varint | negative buckets varint
+//! counts    = sum xor | count | zero count | positive buckets | negative buckets
+//!             integers: zigzag varint of the step; floats: xor
+//! xor       = 00 for equal bits, else (zero bytes below) << 4 | bytes, and these bytes
+//! ```
+
+use super::Malformed;
+use super::cursor::Cursor;
+use super::sink::Sink;
+use super::varint::{byte_len, push_uvarint, unzigzag, zigzag};
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use std::sync::Arc;
+
+const FLOAT: u8 = 1;
+const NEW_SHAPE: u8 = 2;
+
+/// Appends `histogram` with `hint` for its own, measured against `previous`.
+pub(crate) fn push(
+    out: &mut Vec<u8>,
+    previous: Option<&Histogram>,
+    histogram: &Histogram,
+    hint: ResetHint,
+) {
+    let previous = previous.filter(|p| same_shape(p, histogram));
+    let is_float = matches!(histogram.counts, Counts::Float { .. });
+    let shape = if previous.is_none() { NEW_SHAPE } else { 0 };
+    out.push(u8::from(is_float) | shape | hint_code(hint) << 2);
+    if previous.is_none() {
+        push_shape(out, histogram);
+    }
+    push_xor(out, previous.map_or(0.0, |p| p.sum), histogram.sum);
+    push_counts(out, previous.map(|p| &p.counts), &histogram.counts);
+}
+
+/// Whether all fields but the hint are equal to the bit.
+pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
+    let bytes = |histogram| {
+        let mut bytes = Vec::new();
+        push(&mut bytes, None, histogram, ResetHint::Unknown);
+        bytes
+    };
+    bytes(a) == bytes(b)
+}
+
+pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
+    a.schema == b.schema
+        && a.zero_threshold.to_bits() == b.zero_threshold.to_bits()
+        && a.positive_spans == b.positive_spans
+        && a.negative_spans == b.negative_spans
+        && same_bits(&a.custom_values, &b.custom_values)
+        && bucket_counts(&a.counts) == bucket_counts(&b.counts)
+}
+
+/// Replaces the histogram `kept` by another one with `hint` for its own. Reuses the memory of the
+/// one before if no other reference to it exists and the shapes are equal.
+pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: ResetHint) {
+    let own = kept.as_mut().and_then(Arc::get_mut);
+    match own.filter(|own| same_shape(own, by)) {
+        Some(own) => {
+            own.reset_hint = hint;
+            own.sum = by.sum;
+            replace_counts(&mut own.counts, &by.counts);
+        }
+        None => {
+            *kept = Some(Arc::new(Histogram {
+                reset_hint: hint,
+                ..by.clone()
+            }));
+        }
+    }
+}
+
+/// Replaces counts by others of as many buckets.
+fn replace_counts(own: &mut Counts, by: &Counts) {
+    match (own, by) {
+        (
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Integer {
+                count: by_count,
+                zero_count: by_zero,
+                positive: by_positive,
+                negative: by_negative,
+            },
+        ) => {
+            (*count, *zero_count) = (*by_count, *by_zero);
+            positive.clone_from(by_positive);
+            negative.clone_from(by_negative);
+        }
+        (
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Float {
+                count: by_count,
+                zero_count: by_zero,
+                positive: by_positive,
+                negative: by_negative,
+            },
+        ) => {
+            (*count, *zero_count) = (*by_count, *by_zero);
+            positive.clone_from(by_positive);
+            negative.clone_from(by_negative);
+        }
+        (own, by) => *own = by.clone(),
+    }
+}
+
+fn same_bits(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
+}
+
+/// Whether the counts are floats, and the positive and negative buckets.
+pub(crate) fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
+    match counts {
+        Counts::Integer {
+            positive, negative, ..
+        } => (false, positive.len(), negative.len()),
+        Counts::Float {
+            positive, negative, ..
+        } => (true, positive.len(), negative.len()),
+    }
+}
+
+pub(crate) fn hint_code(hint: ResetHint) -> u8 {
+    match hint {
+        ResetHint::Unknown => 0,
+        ResetHint::Reset => 1,
+        ResetHint::NotReset => 2,
+        ResetHint::Gauge => 3,
+    }
+}
+
+pub(crate) fn hint_from_code(code: u8) -> ResetHint {
+    match code & 3 {
+        0 => ResetHint::Unknown,
+        1 => ResetHint::Reset,
+        2 => ResetHint::NotReset,
+        _ => ResetHint::Gauge,
+    }
+}
+
+pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
+    push_uvarint(out, zigzag(i64::from(histogram.schema)));
+    out.put_low(histogram.zero_threshold.to_bits(), 8);
+    for spans in [&histogram.positive_spans, &histogram.negative_spans] {
+        push_uvarint(out, spans.len() as u64);
+        for span in spans {
+            push_uvarint(out, zigzag(i64::from(span.offset)));
+            push_uvarint(out, u64::from(span.length));
+        }
+    }
+    push_uvarint(out, histogram.custom_values.len() as u64);
+    for bound in &histogram.custom_values {
+        out.put_low(bound.to_bits(), 8);
+    }
+    let (_, positive, negative) = bucket_counts(&histogram.counts);
+    push_uvarint(out, positive as u64);
+    push_uvarint(out, negative as u64);
+}
+
+fn push_counts(out: &mut Vec<u8>, previous: Option<&Counts>, counts: &Counts) {
+    match counts {
+        Counts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            let (p_count, p_zero, p_positive, p_negative) = match previous {
+                Some(Counts::Integer {
+                    count,
+                    zero_count,
+                    positive,
+                    negative,
+                }) => (*count, *zero_count, &positive[..], &negative[..]),
+                _ => (0, 0, &[][..], &[][..]),
+            };
+            push_step(out, p_count as i64, *count as i64);
+            push_step(out, p_zero as i64, *zero_count as i64);
+            for (side, before) in [(positive, p_positive), (negative, p_negative)] {
+                for (i, n) in side.iter().enumerate() {
+                    push_step(out, before.get(i).copied().unwrap_or(0), *n);
+                }
+            }
+        }
+        Counts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            let (p_count, p_zero, p_positive, p_negative) = match previous {
+                Some(Counts::Float {
+                    count,
+                    zero_count,
+                    positive,
+                    negative,
+                }) => (*count, *zero_count, &positive[..], &negative[..]),
+                _ => (0.0, 0.0, &[][..], &[][..]),
+            };
+            push_xor(out, p_count, *count);
+            push_xor(out, p_zero, *zero_count);
+            for (side, before) in [(positive, p_positive), (negative, p_negative)] {
+                for (i, n) in side.iter().enumerate() {
+                    push_xor(out, before.get(i).copied().unwrap_or(0.0), *n);
+                }
+            }
+        }
+    }
+}
+
+fn push_step(out: &mut Vec<u8>, before: i64, n: i64) {
+    push_uvarint(out, zigzag(n.wrapping_sub(before)));
+}
+
+fn push_xor(out: &mut Vec<u8>, before: f64, value: f64) {
+    let xor = before.to_bits() ^ value.to_bits();
+    if xor == 0 {
+        return out.push(0);
+    }
+    let below = xor.trailing_zeros() as usize / 8;
+    let shifted = xor >> (8 * below);
+    let len = byte_len(shifted);
+    out.push((below << 4 | len) as u8);
+    out.put_low(shifted, len);
+}
+
+/// Reads a histogram that was measured against `previous`.
+pub(crate) fn read(
+    cursor: &mut Cursor<'_>,
+    previous: Option<&Histogram>,
+) -> Result<Histogram, Malformed> {
+    let flags = cursor.byte()?;
+    if flags >= 1 << 4 {
+        return Err(Malformed("unknown histogram flags"));
+    }
+    let is_float = flags & FLOAT != 0;
+    let fresh;
+    let base = if flags & NEW_SHAPE != 0 {
+        fresh = read_shape(cursor, is_float)?;
+        &fresh
+    } else {
+        previous.ok_or(Malformed("histogram without a shape"))?
+    };
+    let sum = read_xor(cursor, base.sum)?;
+    let counts = read_counts(cursor, &base.counts)?;
+    if is_float != matches!(counts, Counts::Float { .. }) {
+        return Err(Malformed("histogram changes kind without a shape"));
+    }
+    Ok(Histogram {
+        reset_hint: hint_from_code(flags >> 2),
+        sum,
+        counts,
+        ..base.clone()
+    })
+}
+
+/// A histogram of the shape that is read next, with zeros for counts.
+pub(crate) fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Histogram, Malformed> {
+    let schema = i32::try_from(unzigzag(cursor.uvarint()?))
+        .map_err(|_| Malformed("histogram schema out of range"))?;
+    let zero_threshold = f64::from_bits(cursor.u64()?);
+    let positive_spans = read_spans(cursor)?;
+    let negative_spans = read_spans(cursor)?;
+    let custom_values = (0..cursor.count(8)?)
+        .map(|_| cursor.u64().map(f64::from_bits))
+        .collect::<Result<_, _>>()?;
+    let positive = cursor.count(1)?;
+    let negative = cursor.count(1)?;
+    let counts = if is_float {
+        Counts::Float {
+            count: 0.0,
+            zero_count: 0.0,
+            positive: vec![0.0; positive],
+            negative: vec![0.0; negative],
+        }
+    } else {
+        Counts::Integer {
+            count: 0,
+            zero_count: 0,
+            positive: vec![0; positive],
+            negative: vec![0; negative],
+        }
+    };
+    Ok(Histogram {
+        reset_hint: ResetHint::Unknown,
+        schema,
+        zero_threshold,
+        sum: 0.0,
+        counts,
+        positive_spans,
+        negative_spans,
+        custom_values,
+    })
+}
+
+fn read_spans(cursor: &mut Cursor<'_>) -> Result<Vec<Span>, Malformed> {
+    let out_of_range = Malformed("histogram span out of range");
+    (0..cursor.count(2)?)
+        .map(|_| {
+            Ok(Span {
+                offset: i32::try_from(unzigzag(cursor.uvarint()?)).map_err(|_| out_of_range)?,
+                length: u32::try_from(cursor.uvarint()?).map_err(|_| out_of_range)?,
+            })
+        })
+        .collect()
+}
+
+fn read_counts(cursor: &mut Cursor<'_>, base: &Counts) -> Result<Counts, Malformed> {
+    Ok(match base {
+        Counts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => Counts::Integer {
+            count: read_step(cursor, *count as i64)? as u64,
+            zero_count: read_step(cursor, *zero_count as i64)? as u64,
+            positive: read_each(cursor, positive, read_step)?,
+            negative: read_each(cursor, negative, read_step)?,
+        },
+        Counts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => Counts::Float {
+            count: read_xor(cursor, *count)?,
+            zero_count: read_xor(cursor, *zero_count)?,
+            positive: read_each(cursor, positive, read_xor)?,
+            negative: read_each(cursor, negative, read_xor)?,
+        },
+    })
+}
+
+fn read_each<T: Copy>(
+    cursor: &mut Cursor<'_>,
+    before: &[T],
+    read: impl Fn(&mut Cursor<'_>, T) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    before.iter().map(|b| read(cursor, *b)).collect()
+}
+
+fn read_step(cursor: &mut Cursor<'_>, before: i64) -> Result<i64, Malformed> {
+    Ok(before.wrapping_add(unzigzag(cursor.uvarint()?)))
+}
+
+fn read_xor(cursor: &mut Cursor<'_>, before: f64) -> Result<f64, Malformed> {
+    let op = cursor.byte()?;
+    if op == 0 {
+        return Ok(before);
+    }
+    let (below, len) = (usize::from(op >> 4), usize::from(op & 0x0f));
+    if len == 0 || below + len > 8 {
+        return Err(Malformed("unknown float code"));
+    }
+    let xor = cursor.number(len)? << (8 * below);
+    Ok(f64::from_bits(before.to_bits() ^ xor))
+}

@@ -1,0 +1,290 @@
+//! Label sets, each coded against the one before it: series of a target differ in a pair or two.
+//!
+//! ```text
+//! 01..3f              the next 1..=63 pairs are those of the set before
+//! 41..7f              skip 1..=63 pairs of the set before
+//! 80 value            the name of the next pair before, another value (length varint, bytes)
+//! c0 name value       a pair of its own
+//! 00                  the set ends
+//! ```
+
+pub(crate) mod steps;
+
+use super::cursor::Cursor;
+use super::varint::uvarint_len;
+use super::{Malformed, push_prefixed};
+use firn_model::labels::{LabelsRef, push_pair};
+use firn_model::section::push_label;
+use std::ops::Range;
+use steps::{Before, Step};
+
+const END: u8 = 0x00;
+const SKIP: u8 = 0x40;
+const VALUE: u8 = 0x80;
+const PAIR: u8 = 0xc0;
+const COUNT_MAX: u8 = 0x3f;
+
+const NOT_CANONICAL: Malformed = Malformed("labels are not canonical");
+const NOT_THERE: Malformed = Malformed("labels refer to a pair that is not there");
+const UNKNOWN: Malformed = Malformed("unknown labels code");
+
+/// Encodes one set after the other.
+#[derive(Debug, Default)]
+pub(crate) struct LabelsEncoder {
+    before: Before,
+}
+
+impl LabelsEncoder {
+    /// Appends `labels` to `out`.
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
+        let mut counted = Counted::default();
+        let mut steps = self.before.steps(labels);
+        for step in &mut steps {
+            match step {
+                Step::Same => counted.push(out, END),
+                Step::Skip => counted.push(out, SKIP),
+                Step::Value(value) => {
+                    counted.flush(out);
+                    out.push(VALUE);
+                    push_prefixed(out, value);
+                }
+                Step::Pair(name, value) => {
+                    counted.flush(out);
+                    out.push(PAIR);
+                    push_prefixed(out, name);
+                    push_prefixed(out, value);
+                }
+            }
+        }
+        steps.take();
+        counted.flush(out);
+        out.push(END);
+    }
+
+    /// Forgets the set before.
+    pub(crate) fn clear(&mut self) {
+        self.before.clear();
+    }
+}
+
+/// A count under way: pairs that are equal, or skipped.
+#[derive(Debug, Default)]
+struct Counted {
+    op: u8,
+    count: u8,
+}
+
+impl Counted {
+    fn push(&mut self, out: &mut Vec<u8>, op: u8) {
+        if op != self.op || self.count == COUNT_MAX {
+            self.flush(out);
+        }
+        self.op = op;
+        self.count += 1;
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.count > 0 {
+            out.push(self.op | self.count);
+        }
+        self.count = 0;
+    }
+}
+
+/// What a decoded set looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    /// Canonical label bytes.
+    #[default]
+    Canonical,
+    /// The section that stands for them: see [`firn_model::section`].
+    Section,
+}
+
+/// Where a pair lies.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    start: u32,
+    name_start: u32,
+    name_end: u32,
+    end: u32,
+}
+
+/// A set that was decoded. Names are text, ascend and are not empty, nor are values.
+#[derive(Debug, Default)]
+struct Set {
+    bytes: Vec<u8>,
+    pairs: Vec<Pair>,
+}
+
+/// Decodes one set after the other. Of a pair that was in the set before nothing is checked again
+/// but that it stands in order.
+#[derive(Debug, Default)]
+pub(crate) struct LabelsDecoder {
+    form: Form,
+    set: Set,
+    before: Set,
+}
+
+impl LabelsDecoder {
+    /// One that gives sections.
+    pub(crate) fn of_sections() -> Self {
+        Self {
+            form: Form::Section,
+            ..Self::default()
+        }
+    }
+
+    /// Reads the next set; its section, if the decoder is one of sections.
+    pub(crate) fn read_section(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
+        debug_assert_eq!(self.form, Form::Section);
+        self.read_set(cursor)
+    }
+
+    /// Reads the next set, in canonical form.
+    pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<LabelsRef<'_>, Malformed> {
+        debug_assert_eq!(self.form, Form::Canonical);
+        Ok(LabelsRef::from_canonical(self.read_set(cursor)?))
+    }
+
+    fn read_set(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
+        std::mem::swap(&mut self.set, &mut self.before);
+        let Self { form, set, before } = self;
+        set.bytes.clear();
+        set.pairs.clear();
+        let mut at = 0;
+        loop {
+            let op = cursor.byte()?;
+            let count = usize::from(op & COUNT_MAX);
+            match (op & !COUNT_MAX, count) {
+                (END, 0) => break,
+                (END, _) => set.copy(before, at..at + count)?,
+                (SKIP, 1..) => {}
+                (VALUE, 0) => set.add(*form, before.name(at)?, cursor.prefixed()?)?,
+                (PAIR, 0) => {
+                    let name = cursor.prefixed()?;
+                    if std::str::from_utf8(name).is_err() {
+                        return Err(NOT_CANONICAL);
+                    }
+                    set.add(*form, name, cursor.prefixed()?)?;
+                    continue;
+                }
+                _ => return Err(UNKNOWN),
+            }
+            at += count.max(1);
+        }
+        Ok(&set.bytes)
+    }
+}
+
+impl Set {
+    fn name(&self, at: usize) -> Result<&[u8], Malformed> {
+        let pair = self.pairs.get(at).ok_or(NOT_THERE)?;
+        Ok(&self.bytes[pair.name_start as usize..pair.name_end as usize])
+    }
+
+    /// Checks that `name` may come next.
+    fn check(&self, name: &[u8]) -> Result<(), Malformed> {
+        let last = self.pairs.len().checked_sub(1);
+        let is_behind = match last {
+            Some(last) => self.name(last)? < name,
+            None => !name.is_empty(),
+        };
+        is_behind.then_some(()).ok_or(NOT_CANONICAL)
+    }
+
+    /// Adds pairs of the set before.
+    fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), Malformed> {
+        let pairs = before.pairs.get(range).ok_or(NOT_THERE)?;
+        let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else {
+            return Ok(());
+        };
+        self.check(&before.bytes[first.name_start as usize..first.name_end as usize])?;
+        let here = self.bytes.len() as u32;
+        let bytes = &before.bytes[first.start as usize..last.end as usize];
+        self.bytes.extend_from_slice(bytes);
+        let from = first.start;
+        self.pairs.extend(pairs.iter().map(|p| Pair {
+            start: p.start - from + here,
+            name_start: p.name_start - from + here,
+            name_end: p.name_end - from + here,
+            end: p.end - from + here,
+        }));
+        Ok(())
+    }
+
+    /// Adds a pair whose name is text.
+    fn add(&mut self, form: Form, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+        self.check(name)?;
+        if value.is_empty() {
+            return Err(NOT_CANONICAL);
+        }
+        let start = self.bytes.len();
+        // Before the value stand its length and, in a section, its key.
+        let key_bytes = match form {
+            Form::Canonical => {
+                push_pair(&mut self.bytes, name, value);
+                0
+            }
+            Form::Section => {
+                push_label(&mut self.bytes, name, value);
+                1
+            }
+        };
+        let end = self.bytes.len();
+        let name_end = end - value.len() - uvarint_len(value.len() as u64) - key_bytes;
+        self.pairs.push(Pair {
+            start: start as u32,
+            name_start: (name_end - name.len()) as u32,
+            name_end: name_end as u32,
+            end: end as u32,
+        });
+        Ok(())
+    }
+}
+
+/// Reads sets as the steps from each to the next, which a [`LabelsDecoder`] has accepted.
+#[derive(Debug)]
+pub(crate) struct StepReader<'c, 'a> {
+    cursor: &'c mut Cursor<'a>,
+    step: Step<'a>,
+    /// How often it comes again.
+    repeats: u8,
+}
+
+impl<'c, 'a> StepReader<'c, 'a> {
+    /// The steps of the set that begins at `cursor`; it stands behind the set at the end of them.
+    pub(crate) fn new(cursor: &'c mut Cursor<'a>) -> Self {
+        Self {
+            cursor,
+            step: Step::Same,
+            repeats: 0,
+        }
+    }
+}
+
+impl<'a> Iterator for StepReader<'_, 'a> {
+    type Item = Step<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step<'a>> {
+        if self.repeats > 0 {
+            self.repeats -= 1;
+            return Some(self.step);
+        }
+        let op = self.cursor.byte().ok()?;
+        let count = op & COUNT_MAX;
+        self.step = match op & !COUNT_MAX {
+            END if count == 0 => return None,
+            END => Step::Same,
+            SKIP => Step::Skip,
+            VALUE => return Some(Step::Value(self.cursor.prefixed().ok()?)),
+            _ => {
+                let name = self.cursor.prefixed().ok()?;
+                return Some(Step::Pair(name, self.cursor.prefixed().ok()?));
+            }
+        };
+        self.repeats = count.saturating_sub(1);
+        Some(self.step)
+    }
+}

@@ -1,0 +1,201 @@
+//! What a label set shares with the one before it.
+//!
+//! A pair says where it ends, so pairs are equal as far as their bytes are: one comparison finds a
+//! whole stretch of equal ones, without a look at their names and values. Invariant: the steps of a
+//! set, applied to the set before, give it back.
+
+use crate::encoding::cursor::Cursor;
+use firn_model::labels::LabelsRef;
+
+/// One step from the set before to the next one; pairs of either are taken in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step<'l> {
+    /// The next pair is that of the set before.
+    Same,
+    /// The next pair of the set before is not in this set.
+    Skip,
+    /// The next pair has the name of that of the set before, and another value.
+    Value(&'l [u8]),
+    /// A pair of its own: name and value.
+    Pair(&'l [u8], &'l [u8]),
+}
+
+/// The set before.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    bytes: Vec<u8>,
+    /// Where its pairs end.
+    ends: Vec<u32>,
+    /// Where the pairs end of the set that is looked at.
+    next_ends: Vec<u32>,
+}
+
+impl Before {
+    /// Forgets it: the next set begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// The steps to `labels`; [`Steps::take`] makes that the set before. What is left of the set
+    /// before at the end is not spoken of.
+    pub(crate) fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> Steps<'b, 'l> {
+        self.next_ends.clear();
+        let mut steps = Steps {
+            before: self,
+            bytes: labels.as_bytes(),
+            at: 0,
+            pair_before: 0,
+            at_before: 0,
+            same_until: 0,
+        };
+        steps.compare();
+        steps
+    }
+}
+
+/// Walks over both sets.
+#[derive(Debug)]
+pub(crate) struct Steps<'b, 'l> {
+    before: &'b mut Before,
+    bytes: &'l [u8],
+    at: usize,
+    pair_before: usize,
+    at_before: usize,
+    /// Up to where the set before equals this one from here on.
+    same_until: usize,
+}
+
+impl<'l> Steps<'_, 'l> {
+    /// Makes the set the one before. All steps were taken.
+    pub(crate) fn take(self) {
+        debug_assert_eq!(self.at, self.bytes.len(), "steps are left");
+        std::mem::swap(&mut self.before.ends, &mut self.before.next_ends);
+        self.before.bytes.clear();
+        self.before.bytes.extend_from_slice(self.bytes);
+    }
+
+    fn compare(&mut self) {
+        let before = self.before.bytes.get(self.at_before..).unwrap_or(&[]);
+        let here = self.bytes.get(self.at..).unwrap_or(&[]);
+        self.same_until = self.at_before + common_bytes(here, before);
+    }
+
+    /// The name of the pair of the set before that comes next, and where the pair ends.
+    fn next_before(&self) -> Option<(&[u8], usize)> {
+        let end = *self.before.ends.get(self.pair_before)? as usize;
+        let pair = self.before.bytes.get(self.at_before..end)?;
+        Some((Cursor::new(pair).prefixed().ok()?, end))
+    }
+}
+
+impl<'l> Iterator for Steps<'_, 'l> {
+    type Item = Step<'l>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step<'l>> {
+        if let Some(end) = self.before.ends.get(self.pair_before).map(|e| *e as usize)
+            && end <= self.same_until
+        {
+            self.at += end - self.at_before;
+            (self.at_before, self.pair_before) = (end, self.pair_before + 1);
+            self.before.next_ends.push(self.at as u32);
+            return Some(Step::Same);
+        }
+        let mut cursor = Cursor::new(self.bytes.get(self.at..)?);
+        let (name, value) = (cursor.prefixed().ok()?, cursor.prefixed().ok()?);
+        let step = match self.next_before() {
+            Some((before, end)) if before <= name => {
+                let is_it = before == name;
+                (self.at_before, self.pair_before) = (end, self.pair_before + 1);
+                if is_it {
+                    Step::Value(value)
+                } else {
+                    Step::Skip
+                }
+            }
+            _ => Step::Pair(name, value),
+        };
+        if step != Step::Skip {
+            self.at = self.bytes.len() - cursor.rest().len();
+            self.before.next_ends.push(self.at as u32);
+        }
+        self.compare();
+        Some(step)
+    }
+}
+
+/// How many bytes `a` and `b` begin with alike.
+fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let mut same = 0;
+    for (x, y) in words_a.iter().zip(words_b) {
+        let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differing != 0 {
+            return same + differing.trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    let (rest_a, rest_b) = (&a[same..], &b[same..]);
+    same + rest_a
+        .iter()
+        .zip(rest_b)
+        .take_while(|(x, y)| x == y)
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+    use firn_model::labels::Labels;
+
+    /// Few names and values, so that neighbours share some; long ones to cross words.
+    fn random_labels(rng: &SimRng) -> Labels {
+        let long = "v".repeat(20);
+        let pairs = (0..rng.next_u64() % 8).map(|_| {
+            let name = ["a", "ab", "b", "c", "long_name_of_a_label", "z"];
+            let value = ["1", "12", "2", &long, &long[1..], "x"];
+            let of = |from: [&str; 6]| from[(rng.next_u64() % 6) as usize].to_owned();
+            (of(name), of(value))
+        });
+        Labels::from_pairs(pairs.collect::<Vec<_>>())
+    }
+
+    fn apply<'l>(before: &'l Labels, steps: &[Step<'l>]) -> Labels {
+        let mut before = before.as_ref().pairs();
+        let mut pairs: Vec<(&[u8], &[u8])> = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Same => pairs.extend(before.next()),
+                Step::Skip => drop(before.next()),
+                Step::Value(value) => pairs.extend(before.next().map(|(name, _)| (name, value))),
+                Step::Pair(name, value) => pairs.push((name, value)),
+            }
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Labels::from_pairs(pairs.into_iter().map(|(n, v)| (text(n), text(v))))
+    }
+
+    #[test]
+    fn steps_of_random_neighbours_give_the_set_back() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let mut known = Before::default();
+            let mut before = Labels::empty();
+            for _ in 0..20 {
+                let labels = random_labels(&rng);
+                let mut walk = known.steps(labels.as_ref());
+                let steps: Vec<Step<'_>> = walk.by_ref().collect();
+                walk.take();
+                assert_eq!(apply(&before, &steps), labels, "{steps:?}, seed {seed}");
+                let pairs = before.as_ref().pairs();
+                let shared = pairs.filter(|p| labels.as_ref().pairs().any(|q| q == *p));
+                let same = steps.iter().filter(|s| **s == Step::Same).count();
+                assert_eq!(same, shared.count(), "{before:?}, {labels:?}, seed {seed}");
+                before = labels;
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The loops that decoding of pages spends its time in, in the best form that the processor has.
+//!
+//! Each function looks at the processor and calls one of three forms that give the same bits: for
+//! AVX-512, for AVX2 with FMA, or the portable one, which every processor can run and tests compare
+//! with. docs/adr/0094 says what each is worth.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use super::decimal::Scaling;
+#[cfg(target_arch = "x86_64")]
+use super::lanes::NARROW;
+#[cfg(target_arch = "x86_64")]
+use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+use avx512::Avx512;
+
+/// Numbers of one width that lie in lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed<'a> {
+    /// Their bytes.
+    pub(crate) bytes: &'a [u8],
+    /// The same bytes with those that follow: a loop may read them and ignores what they say.
+    pub(crate) rest: &'a [u8],
+    /// Bits of each number, 1 to 64.
+    pub(crate) width: usize,
+}
+
+/// Unpacks numbers, adds `low` to each, wrapping, and puts those into `out` for which it has room,
+/// a multiple of eight.
+#[inline]
+pub(crate) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
+    #[cfg(target_arch = "x86_64")]
+    if packed.width <= NARROW
+        && let Some(avx512) = Avx512::detect()
+    {
+        return avx512.unpack_narrow(packed.bytes, packed.width, low, out);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = Avx2::detect() {
+        return avx2.unpack(packed, low, out);
+    }
+    portable::unpack(packed, low, out);
+}
+
+/// Makes each difference the sum of all up to it and of `before`, wrapping; returns the last one.
+/// There is a multiple of four of them.
+#[inline]
+pub(crate) fn add_up(before: i64, differences: &mut [i64]) -> i64 {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx512) = Avx512::detect() {
+        return avx512.add_up(before, differences);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = Avx2::detect() {
+        return avx2.add_up(before, differences);
+    }
+    portable::add_up(before, differences)
+}
+
+/// Sets `floats` to what as many integers stand for.
+#[inline]
+pub(crate) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx512) = Avx512::detect() {
+        return avx512.floats(scaling, ints, floats);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = Avx2::detect()
+        && avx2.floats(scaling, ints, floats)
+    {
+        return;
+    }
+    portable::floats(scaling, ints, floats);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::decimal::Scale;
+    use crate::encoding::lanes::{VECTOR, pack};
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    /// The form that is not the best one of processors with AVX-512, and so is not dispatched there.
+    #[cfg(target_arch = "x86_64")]
+    fn avx2() -> Option<Avx2> {
+        Avx2::detect()
+    }
+
+    #[test]
+    fn unpack_gives_the_numbers_of_the_portable_form() {
+        for seed in 0..2_000 {
+            let rng = SimRng::new(seed);
+            let (width, count) = (
+                1 + seed as usize % 64,
+                1 + rng.below(VECTOR as u64) as usize,
+            );
+            let numbers: Vec<u64> = (0..count).map(|_| rng.next_u64()).collect();
+            let mut rest = Vec::new();
+            pack(&mut rest, &numbers, width);
+            let end = rest.len();
+            // What follows must not matter.
+            rest.extend((0..rng.below(3) * 9).map(|_| rng.next_u64() as u8));
+            let packed = Packed {
+                bytes: &rest[..end],
+                rest: &rest,
+                width,
+            };
+            let low = rng.next_u64() as i64;
+            let mut wanted = [0; VECTOR];
+            portable::unpack(packed, low, &mut wanted);
+            let check = |unpack: &dyn Fn(&mut [i64])| {
+                let mut numbers = [0; VECTOR];
+                unpack(&mut numbers);
+                assert_eq!(numbers[..count], wanted[..count], "seed {seed}");
+            };
+            check(&|out| unpack(packed, low, out));
+            #[cfg(target_arch = "x86_64")]
+            avx2().inspect(|avx2| check(&|out| avx2.unpack(packed, low, out)));
+        }
+    }
+
+    #[test]
+    fn add_up_gives_the_sums_of_the_portable_form() {
+        for seed in 0..200 {
+            let rng = SimRng::new(seed);
+            let numbers = [(); VECTOR].map(|()| rng.next_u64() as i64 >> (seed % 64));
+            let mut wanted = numbers;
+            let last = portable::add_up(-3, &mut wanted);
+            let check = |add_up: &dyn Fn(&mut [i64]) -> i64| {
+                let mut sums = numbers;
+                assert_eq!((add_up(&mut sums), sums), (last, wanted), "seed {seed}");
+            };
+            check(&|sums| add_up(-3, sums));
+            #[cfg(target_arch = "x86_64")]
+            avx2().inspect(|avx2| check(&|sums| avx2.add_up(-3, sums)));
+        }
+    }
+
+    #[test]
+    fn floats_gives_the_bits_of_the_portable_form() {
+        let scales = (0..32).filter_map(Scale::from_code).map(Scale::scaling);
+        let scalings: Vec<Scaling> = scales.chain([Scaling::Ordered]).collect();
+        for seed in 0..400 {
+            let rng = SimRng::new(seed);
+            let width = rng.next_u64() % 62;
+            let edge = [0, 1, -1, (1 << 51) - 1, -(1 << 51), 1 << 51, i64::MIN];
+            let int = |i: usize| match rng.next_u64() % 40 {
+                0 => edge[(i + seed as usize) % edge.len()],
+                _ => rng.next_u64() as i64 >> (63 - width.min(50)),
+            };
+            let ints: Vec<i64> = (0..seed as usize % 300).map(int).collect();
+            // Also without those that are too large, so that the fast way is taken to its end.
+            let small: Vec<i64> = ints.iter().map(|int| int >> 12).collect();
+            for (scaling, ints) in scalings.iter().flat_map(|s| [(*s, &ints), (*s, &small)]) {
+                let bits = |convert: &dyn Fn(&mut [f64]) -> bool| {
+                    let mut floats = vec![7.0; ints.len()];
+                    let is_done = convert(&mut floats);
+                    let bits = floats.into_iter().map(f64::to_bits);
+                    is_done.then(|| bits.collect::<Vec<_>>())
+                };
+                let wanted = bits(&|out| {
+                    portable::floats(scaling, ints, out);
+                    true
+                });
+                let best = bits(&|out| {
+                    floats(scaling, ints, out);
+                    true
+                });
+                assert_eq!(best, wanted, "seed {seed}, {scaling:?}, {ints:?}");
+                #[cfg(target_arch = "x86_64")]
+                if let Some(bits) =
+                    avx2().and_then(|avx2| bits(&|out| avx2.floats(scaling, ints, out)))
+                {
+                    assert_eq!(Some(bits), wanted, "seed {seed}, {scaling:?}, {ints:?}");
+                }
+            }
+        }
+    }
+}

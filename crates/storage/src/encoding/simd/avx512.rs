@@ -1,0 +1,259 @@
+//! The loops of [`super`], eight numbers at a time, for processors with AVX-512 and its permutations
+//! of bytes.
+//!
+//! A value of [`Avx512`] proves that the processor has the instructions: only [`Avx512::detect`]
+//! makes one. Words of lanes lie so that a permutation gives each of eight numbers the word in which
+//! it begins and the one behind it, as a word of twice as many bits: one shift is then enough.
+
+#![allow(unsafe_code)]
+
+use crate::encoding::decimal::{Divisor, SMALL, Scaling};
+use std::arch::x86_64::*;
+
+/// Numbers of a vector.
+const EACH: usize = 8;
+
+/// Bytes of a vector.
+const BYTES: usize = 64;
+
+/// Bytes of a word of each lane.
+const ROW: usize = 16;
+
+/// Rows of a vector: the numbers of two rows, wherever they begin, lie in three.
+const ROWS: usize = 4;
+
+/// For each byte of a row where it is in words of so many bytes, which lie behind each other; what
+/// a word lacks is anything.
+const PLACES: [[i64; 2]; 4] = [
+    [0, 0],
+    [0x0101_0101_0000_0000, 0x0303_0303_0202_0202],
+    [0x0303_0302_0101_0100, 0x0707_0706_0505_0504],
+    [0x0505_0403_0202_0100, 0x0b0b_0a09_0808_0706],
+];
+
+/// A processor with AVX-512 and its permutations of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
+
+impl Avx512 {
+    /// The proof, if the processor and the system have it.
+    #[inline]
+    pub(super) fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vbmi");
+        has_all.then_some(Self(()))
+    }
+
+    /// Unpacks numbers of at most 32 bits; see [`super::unpack`].
+    #[inline]
+    pub(super) fn unpack_narrow(self, bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
+        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        unsafe { unpack_narrow(bytes, width, low, out) }
+    }
+
+    /// Adds up; see [`super::add_up`].
+    #[inline]
+    pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
+        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        unsafe { add_up_all(before, out) }
+    }
+
+    /// Converts; see [`super::floats`].
+    #[inline]
+    pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        unsafe { convert(scaling, ints, floats) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
+    let whole = bytes.as_chunks::<ROW>().0;
+    // What a vector would read beyond the whole rows.
+    let last_from = whole.len().saturating_sub(ROWS - 1);
+    let last = last_rows(&bytes[last_from * ROW..]);
+    // Of each lane the word of a row and the one behind it, for two rows of numbers.
+    let words = _mm512_set_epi32(7, 3, 6, 2, 5, 1, 4, 0, 7, 3, 6, 2, 5, 1, 4, 0);
+    let mask = _mm512_set1_epi64((u32::MAX >> (32 - width)).into());
+    let low = _mm512_set1_epi64(low);
+    let mut bit = 0;
+    for eight in out.as_chunks_mut::<EACH>().0 {
+        let (row, second) = (bit / 32, bit + width);
+        let (rows, at) = match whole.get(row..row + ROWS) {
+            Some(rows) => (load(rows.as_flattened()), 0),
+            None => (last, row - last_from),
+        };
+        let words = _mm512_add_epi32(words, _mm512_set1_epi32(4 * at as i32));
+        // The second row of numbers may begin a word later.
+        let later = if second / 32 == row { 0 } else { 0xff00 };
+        let words = _mm512_mask_add_epi32(words, later, words, _mm512_set1_epi32(4));
+        let shift = _mm512_set1_epi64((bit % 32) as i64);
+        let shift = _mm512_mask_set1_epi64(shift, 0xf0, (second % 32) as i64);
+        let numbers = _mm512_srlv_epi64(_mm512_permutexvar_epi32(words, rows), shift);
+        *eight = ints_of(_mm512_add_epi64(_mm512_and_si512(numbers, mask), low));
+        bit = second + width;
+    }
+}
+
+/// Fewer than four rows, and behind the whole ones the one of whose words there are only the first
+/// bytes. What no number reaches is anything.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn last_rows(bytes: &[u8]) -> __m512i {
+    let rows = load(bytes);
+    let (row, word_bytes) = (bytes.len() / ROW, bytes.len() % ROW / 4);
+    let places = _mm_set_epi64x(PLACES[word_bytes][1], PLACES[word_bytes][0]);
+    let places = _mm512_add_epi8(
+        _mm512_broadcast_i32x4(places),
+        _mm512_set1_epi8((row * ROW) as i8),
+    );
+    let wide = _mm512_permutexvar_epi8(places, rows);
+    _mm512_mask_blend_epi8(0xffff << (row * ROW), rows, wide)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn add_up_all(before: i64, out: &mut [i64]) -> i64 {
+    let mut last = _mm512_set1_epi64(before);
+    for eight in out.as_chunks_mut::<EACH>().0 {
+        let sums = _mm512_add_epi64(add_up(vector_of(*eight)), last);
+        last = last_of(sums);
+        *eight = ints_of(sums);
+    }
+    first_lane(last)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
+    let (ints, last_ints) = ints.as_chunks::<EACH>();
+    let (floats, last_floats) = floats.as_chunks_mut::<EACH>();
+    for (ints, floats) in ints.iter().zip(floats) {
+        *floats = floats_of(to_floats(scaling, vector_of(*ints)));
+    }
+    store_first(last_floats, to_floats(scaling, load_first(last_ints)));
+}
+
+/// The first bytes; what lacks is zero.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn load(bytes: &[u8]) -> __m512i {
+    let there = match bytes.len() {
+        len @ ..BYTES => (1 << len) - 1,
+        _ => u64::MAX,
+    };
+    // SAFETY: only the bytes of the mask are read, and those are of `bytes`.
+    unsafe { _mm512_maskz_loadu_epi8(there, bytes.as_ptr().cast()) }
+}
+
+/// The first integers, at most eight; what lacks is zero. Not a copy into eight zeros: a vector
+/// that is loaded from what was stored in pieces waits for all of them.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn load_first(ints: &[i64]) -> __m512i {
+    // SAFETY: only the integers of the mask are read, and those are of `ints`.
+    unsafe { _mm512_maskz_loadu_epi64(first(ints.len()), ints.as_ptr()) }
+}
+
+/// Puts the first floats of a vector into these places, at most eight.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn store_first(floats: &mut [f64], vector: __m512d) {
+    // SAFETY: only the places of the mask are written, and those are of `floats`.
+    unsafe { _mm512_mask_storeu_pd(floats.as_mut_ptr(), first(floats.len()), vector) }
+}
+
+/// A mask of so many lanes, at most eight.
+#[inline]
+fn first(lanes: usize) -> __mmask8 {
+    ((1u32 << lanes.min(EACH)) - 1) as __mmask8
+}
+
+/// A vector as floats.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn floats_of(vector: __m512d) -> [f64; EACH] {
+    // SAFETY: both are eight floats, and every pattern of bits is one.
+    unsafe { std::mem::transmute::<__m512d, [f64; EACH]>(vector) }
+}
+
+/// A vector as integers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn ints_of(vector: __m512i) -> [i64; EACH] {
+    // SAFETY: both are eight integers.
+    unsafe { std::mem::transmute::<__m512i, [i64; EACH]>(vector) }
+}
+
+/// Makes each number the sum of all up to it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn add_up(numbers: __m512i) -> __m512i {
+    let none = _mm512_setzero_si512();
+    // Of two, of four and of eight.
+    let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, none));
+    let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, none));
+    _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
+}
+
+/// Undoes [`crate::encoding::decimal::ordered`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn unorder(ints: __m512i) -> __m512d {
+    let is_negative = _mm512_srai_epi64::<63>(ints);
+    let turned = _mm512_and_si512(is_negative, _mm512_set1_epi64(i64::MAX));
+    _mm512_castsi512_pd(_mm512_xor_si512(ints, turned))
+}
+
+/// The floats that integers stand for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {
+    match scaling {
+        Scaling::Ordered => unorder(ints),
+        Scaling::One => _mm512_cvtepi64_pd(ints),
+        Scaling::Divisor(by) => divide(ints, by),
+        Scaling::Factor(factor) => _mm512_mul_pd(_mm512_cvtepi64_pd(ints), _mm512_set1_pd(factor)),
+    }
+}
+
+/// The quotients, rounded as a division rounds them; of small integers by the way that
+/// `super::avx2::divide` proves right.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn divide(ints: __m512i, by: Divisor) -> __m512d {
+    let (dividend, inverse) = (_mm512_cvtepi64_pd(ints), _mm512_set1_pd(by.inverse));
+    let divisor = _mm512_set1_pd(by.power);
+    let above = _mm512_add_epi64(ints, _mm512_set1_epi64(SMALL));
+    if _mm512_cmpge_epu64_mask(above, _mm512_set1_epi64(2 * SMALL)) != 0 {
+        return _mm512_div_pd(dividend, divisor);
+    }
+    let mut quotient = _mm512_mul_pd(dividend, inverse);
+    for _ in 0..2 {
+        let remainder = _mm512_fnmadd_pd(quotient, divisor, dividend);
+        quotient = _mm512_fmadd_pd(remainder, inverse, quotient);
+    }
+    quotient
+}
+
+/// Eight integers as a vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn vector_of(ints: [i64; EACH]) -> __m512i {
+    // SAFETY: both are eight integers.
+    unsafe { std::mem::transmute::<[i64; EACH], __m512i>(ints) }
+}
+
+/// A vector whose lanes are all the last of these.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn last_of(ints: __m512i) -> __m512i {
+    _mm512_permutexvar_epi64(_mm512_set1_epi64(EACH as i64 - 1), ints)
+}
+
+/// The first lane.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
+fn first_lane(ints: __m512i) -> i64 {
+    _mm_cvtsi128_si64(_mm512_castsi512_si128(ints))
+}

@@ -1,0 +1,106 @@
+//! What an encoder writes to: a vector, or a buffer of fixed size on the stack.
+
+/// What an encoder writes to.
+pub(crate) trait Sink {
+    /// Bytes written so far; a [`Buffer`] counts from one.
+    fn position(&self) -> usize;
+
+    /// Appends a byte.
+    fn put(&mut self, byte: u8);
+
+    /// Appends the low `len` bytes of `n`, little endian.
+    fn put_low(&mut self, n: u64, len: usize);
+
+    /// Adds one to the byte at `position`. Returns false, and changes nothing, if that byte is
+    /// `last` or was not written.
+    fn increment(&mut self, position: usize, last: u8) -> bool;
+}
+
+impl Sink for Vec<u8> {
+    fn position(&self) -> usize {
+        self.len()
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn put_low(&mut self, n: u64, len: usize) {
+        // Eight bytes are one store; a copy of `len` bytes would be a call.
+        let end = self.len() + len;
+        self.extend_from_slice(&n.to_le_bytes());
+        self.truncate(end);
+    }
+
+    #[inline]
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        increment(self, position, last)
+    }
+}
+
+/// At most `BYTES` bytes, counted with one byte in front and the slack of an eight-byte store. The
+/// caller must know that what it writes fits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffer<const BYTES: usize> {
+    bytes: [u8; BYTES],
+    /// Counts from one, so that no run begins at position zero, which stands for "no run".
+    end: usize,
+}
+
+impl<const BYTES: usize> Default for Buffer<BYTES> {
+    fn default() -> Self {
+        Self {
+            bytes: [0; BYTES],
+            end: 1,
+        }
+    }
+}
+
+impl<const BYTES: usize> Buffer<BYTES> {
+    /// The bytes written so far.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[1..self.end]
+    }
+
+    /// Appends the first `len` of `bytes`.
+    #[inline]
+    pub(crate) fn put_first<const MOST: usize>(&mut self, bytes: [u8; MOST], len: usize) {
+        self.bytes[self.end..self.end + MOST].copy_from_slice(&bytes);
+        self.end += len;
+    }
+}
+
+impl<const BYTES: usize> Sink for Buffer<BYTES> {
+    #[inline]
+    fn position(&self) -> usize {
+        self.end
+    }
+
+    #[inline]
+    fn put(&mut self, byte: u8) {
+        self.bytes[self.end] = byte;
+        self.end += 1;
+    }
+
+    #[inline]
+    fn put_low(&mut self, n: u64, len: usize) {
+        self.put_first(n.to_le_bytes(), len);
+    }
+
+    #[inline]
+    fn increment(&mut self, position: usize, last: u8) -> bool {
+        increment(&mut self.bytes, position, last)
+    }
+}
+
+#[inline]
+fn increment(bytes: &mut [u8], position: usize, last: u8) -> bool {
+    match bytes.get_mut(position) {
+        Some(byte) if *byte != last => {
+            *byte += 1;
+            true
+        }
+        _ => false,
+    }
+}

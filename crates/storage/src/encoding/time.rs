@@ -1,0 +1,137 @@
+//! Timestamps as the change of their distance, one byte each for a steady scrape and a fraction of
+//! one for an exact one.
+//!
+//! ```text
+//! 00..bf       zigzag of the change, -96..=95
+//! c0..df       a run of 1..=32 unchanged distances; the last run grows in place
+//! e0..ef XX    zigzag of the change, 12 bits
+//! f0..f7 X*    zigzag of the change, 1..=8 bytes
+//! ```
+//!
+//! Arithmetic wraps, so every pair of timestamps is representable.
+
+use super::Malformed;
+use super::cursor::Cursor;
+use super::sink::Sink;
+use super::varint::{byte_len, unzigzag, zigzag};
+use firn_model::sample::TimestampMs;
+
+const RUN: u8 = 0xc0;
+const RUN_MAX: u8 = 32;
+const TWELVE_BITS: u8 = 0xe0;
+const BYTES: u8 = 0xf0;
+const BYTES_LAST: u8 = 0xf7;
+
+/// What an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    /// So many timestamps at the distance of the newest.
+    Repeats(u32),
+    /// The zigzag of what the distance changes by.
+    Change(u64),
+}
+
+impl Code {
+    /// What `op` says, with what follows on it.
+    #[inline(always)]
+    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(Self::Change(match op {
+            ..RUN => u64::from(op),
+            RUN..TWELVE_BITS => return Ok(Self::Repeats(u32::from(op - RUN) + 1)),
+            TWELVE_BITS..BYTES => u64::from(op & 0x0f) << 8 | u64::from(cursor.byte()?),
+            BYTES..=BYTES_LAST => cursor.number(usize::from(op - BYTES) + 1)?,
+            _ => return Err(Malformed("unknown time code")),
+        }))
+    }
+}
+
+/// Appends the zigzag of a change of the distance. `run_at` is where the run that may grow stands
+/// in `out`, zero for none.
+#[inline]
+pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
+    if change == 0 {
+        return push_repeat(out, run_at, RUN, RUN_MAX);
+    }
+    *run_at = 0;
+    if change < u64::from(RUN) {
+        out.put(change as u8);
+    } else if change < 1 << 12 {
+        out.put(TWELVE_BITS | (change >> 8) as u8);
+        out.put(change as u8);
+    } else {
+        let len = byte_len(change);
+        out.put(BYTES + len as u8 - 1);
+        out.put_low(change, len);
+    }
+}
+
+/// The state that the next timestamp is coded against. An encoder and its decoder go through the
+/// same states.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimeState {
+    /// The newest timestamp.
+    pub(crate) time: TimestampMs,
+    /// Its distance to the one before.
+    pub(crate) delta: i64,
+}
+
+impl TimeState {
+    /// Before the first timestamp, which costs one byte if it is `time` itself.
+    pub(crate) fn starting_at(time: TimestampMs) -> Self {
+        Self { time, delta: 0 }
+    }
+
+    /// Appends `time`. `run_at` is where the run that may grow stands in `out`, zero for none.
+    #[inline]
+    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, time: TimestampMs) {
+        let delta = time.wrapping_sub(self.time);
+        let change = zigzag(delta.wrapping_sub(self.delta));
+        *self = Self { time, delta };
+        push_change(out, run_at, change);
+    }
+
+    /// Goes one unchanged distance on.
+    #[inline]
+    pub(crate) fn repeat(&mut self) -> TimestampMs {
+        self.time = self.time.wrapping_add(self.delta);
+        self.time
+    }
+
+    /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and
+    /// nothing is done yet; otherwise the state has moved on and it returns zero.
+    #[inline(always)]
+    pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+        // Of nearly all samples, which say all in a byte.
+        if op < RUN {
+            self.change(u64::from(op));
+            return Ok(0);
+        }
+        if op < TWELVE_BITS {
+            return Ok(u32::from(op - RUN) + 1);
+        }
+        match Code::read(op, cursor)? {
+            Code::Repeats(repeats) => Ok(repeats),
+            Code::Change(change) => {
+                self.change(change);
+                Ok(0)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn change(&mut self, change: u64) {
+        self.delta = self.delta.wrapping_add(unzigzag(change));
+        self.repeat();
+    }
+}
+
+/// Counts one more repeat: in the run at `run_at`, or in a new one.
+#[inline]
+pub(super) fn push_repeat(out: &mut impl Sink, run_at: &mut u16, run: u8, run_max: u8) {
+    if *run_at != 0 && out.increment(usize::from(*run_at), run + run_max - 1) {
+        return;
+    }
+    // A run beyond the reach of the offset is not remembered: it just stays as short as it is.
+    *run_at = u16::try_from(out.position()).unwrap_or(0);
+    out.put(run);
+}

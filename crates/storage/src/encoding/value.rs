@@ -1,0 +1,305 @@
+//! Float values: runs of repeats, small steps of decimal-scaled integers, and raw bits where no
+//! scale fits.
+//!
+//! ```text
+//! 00..9f       zigzag of the integer's step, -80..=79
+//! a0..bf       a run of 1..=32 repeats of the newest bits; the last run grows in place
+//! c0..df XX    zigzag of the integer's step, 13 bits
+//! e0..e7 X*    zigzag of the integer's step, 1..=8 bytes
+//! e8..ef X*    the low 1..=8 bytes of the bits, exclusive-or with the newest bits
+//! f0 SS        the scale is SS from here on, and the integer before is 0
+//! ```
+//!
+//! Invariant: bits come back as they went in, for every f64.
+
+use super::Malformed;
+use super::cursor::Cursor;
+use super::decimal::{Scale, Scaling};
+use super::sink::Sink;
+use super::time::push_repeat;
+use super::varint::{byte_len, unzigzag, zigzag};
+
+const RUN: u8 = 0xa0;
+const RUN_MAX: u8 = 32;
+const THIRTEEN_BITS: u8 = 0xc0;
+const BYTES: u8 = 0xe0;
+const XOR: u8 = 0xe8;
+const XOR_LAST: u8 = 0xef;
+const SCALE: u8 = 0xf0;
+
+/// Values without a scale after which the encoder stops searching for one: a column of full-precision
+/// floats would cost 31 multiplications a value in vain.
+const MISSES_MAX: u8 = 4;
+
+/// The state that the next value is coded against. An encoder and its decoder go through the same
+/// states, except for `misses`, which only the encoder uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ValueState {
+    /// The newest float.
+    pub(crate) bits: u64,
+    /// The newest integer.
+    pub(crate) int: i64,
+    pub(crate) form: Form,
+}
+
+/// How the newest values were written. A struct of its own, so that a series can store the state in
+/// 18 bytes instead of 24.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Form {
+    scale: Scale,
+    /// Values in vain searched for a scale; and [`RAW`].
+    misses: u8,
+}
+
+/// The newest float is not what the integer and the scale say.
+const RAW: u8 = 0x80;
+
+impl Form {
+    fn is_raw(self) -> bool {
+        self.misses & RAW != 0
+    }
+}
+
+/// What an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code {
+    /// So many times the newest bits.
+    Repeats(u32),
+    /// The zigzag of the integer's step.
+    Step(u64),
+    /// The newest bits but for these.
+    Xor(u64),
+    /// A scale and a step follow.
+    Scale,
+}
+
+impl Code {
+    /// What `op` says, with what follows on it.
+    #[inline(always)]
+    pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match op {
+            ..RUN => Self::Step(u64::from(op)),
+            RUN..THIRTEEN_BITS => Self::Repeats(u32::from(op - RUN) + 1),
+            THIRTEEN_BITS..BYTES => {
+                Self::Step(u64::from(op & 0x1f) << 8 | u64::from(cursor.byte()?))
+            }
+            BYTES..XOR => Self::Step(cursor.number(usize::from(op - BYTES) + 1)?),
+            XOR..=XOR_LAST => Self::Xor(cursor.number(usize::from(op - XOR) + 1)?),
+            SCALE => Self::Scale,
+            _ => return Err(Malformed("unknown value code")),
+        })
+    }
+
+    /// The zigzag of the step behind a scale.
+    pub(crate) fn step_of_scale(cursor: &mut Cursor<'_>) -> Result<u64, Malformed> {
+        match Self::read(cursor.byte()?, cursor)? {
+            Self::Step(step) => Ok(step),
+            _ => Err(Malformed("scale without an integer")),
+        }
+    }
+}
+
+/// Appends one more repeat. `run_at` is where the run that may grow stands in `out`, zero for none.
+pub(crate) fn push_run(out: &mut impl Sink, run_at: &mut u16) {
+    push_repeat(out, run_at, RUN, RUN_MAX);
+}
+
+impl ValueState {
+    /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
+    pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
+        if !self.push_fitting(out, run_at, value) {
+            self.push_outlier(out, value);
+            self.bits = value.to_bits();
+        }
+    }
+
+    /// Appends `value` if it is the newest one again or the scale fits it; otherwise returns false
+    /// and appends nothing. Calls nothing else, so that all of the state stays in registers.
+    #[inline]
+    pub(crate) fn push_fitting(
+        &mut self,
+        out: &mut impl Sink,
+        run_at: &mut u16,
+        value: f64,
+    ) -> bool {
+        let bits = value.to_bits();
+        if bits == self.bits {
+            push_repeat(out, run_at, RUN, RUN_MAX);
+            return true;
+        }
+        *run_at = 0;
+        let Some(int) = self.form.scale.int(value) else {
+            return false;
+        };
+        if self.form.is_raw() && !self.is_nearer(int, bits) {
+            self.push_bits(out, bits);
+        } else {
+            self.push_int(out, int);
+        }
+        self.bits = bits;
+        true
+    }
+
+    /// Whether a step to `int` is shorter than what differs of `bits`. Most full-precision floats
+    /// below ten are integers of 16 digits by chance: a column of them stays one of bits.
+    #[cold]
+    fn is_nearer(&self, int: i64, bits: u64) -> bool {
+        let step = zigzag(int.wrapping_sub(self.int));
+        byte_len(step) < byte_len(bits ^ self.bits)
+    }
+
+    /// Appends `value`, for which the caller knows scale and integer, if there are any.
+    #[inline]
+    pub(crate) fn push_known(
+        &mut self,
+        out: &mut impl Sink,
+        run_at: &mut u16,
+        value: f64,
+        known: Option<(Scale, i64)>,
+    ) {
+        let bits = value.to_bits();
+        if bits == self.bits {
+            return push_repeat(out, run_at, RUN, RUN_MAX);
+        }
+        *run_at = 0;
+        match known {
+            Some((scale, int)) => {
+                if scale != self.form.scale {
+                    self.push_scale(out, scale);
+                }
+                self.push_int(out, int);
+            }
+            None => self.push_bits(out, bits),
+        }
+        self.bits = bits;
+    }
+
+    /// Scale and integer of the newest value, if it has them.
+    #[inline]
+    pub(crate) fn known(&self) -> Option<(Scale, i64)> {
+        (!self.form.is_raw()).then_some((self.form.scale, self.int))
+    }
+
+    fn push_scale(&mut self, out: &mut impl Sink, scale: Scale) {
+        out.put(SCALE);
+        out.put(scale.code());
+        self.form.scale = scale;
+        self.int = 0;
+    }
+
+    fn push_bits(&mut self, out: &mut impl Sink, bits: u64) {
+        let xor = bits ^ self.bits;
+        let len = byte_len(xor);
+        out.put(XOR + len as u8 - 1);
+        out.put_low(xor, len);
+        self.form.misses |= RAW;
+    }
+
+    #[inline]
+    fn push_int(&mut self, out: &mut impl Sink, int: i64) {
+        let step = zigzag(int.wrapping_sub(self.int));
+        self.int = int;
+        self.form.misses &= !RAW;
+        if step < u64::from(RUN) {
+            out.put(step as u8);
+        } else if step < 1 << 13 {
+            out.put(THIRTEEN_BITS | (step >> 8) as u8);
+            out.put(step as u8);
+        } else {
+            let len = byte_len(step);
+            out.put(BYTES + len as u8 - 1);
+            out.put_low(step, len);
+        }
+    }
+
+    /// Appends a value that the scale does not fit: with another scale, or as bits.
+    #[cold]
+    fn push_outlier(&mut self, out: &mut impl Sink, value: f64) {
+        if self.form.misses & !RAW < MISSES_MAX
+            && let Some((scale, int)) = Scale::find(value)
+        {
+            self.push_scale(out, scale);
+            return self.push_int(out, int);
+        }
+        // Infinities and NaNs, staleness markers above all, say nothing about the values around
+        // them.
+        if value.is_finite() {
+            self.form.misses = (self.form.misses + 1).min(RAW | MISSES_MAX);
+        }
+        self.push_bits(out, value.to_bits());
+    }
+
+    /// Follows an operation. For a run it returns how many repeats of [`ValueState::bits`] are due;
+    /// otherwise the state has moved on to the next value and it returns zero.
+    #[inline(always)]
+    pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+        // Of nearly all samples, which say all in a byte.
+        if op < RUN {
+            self.follow(u64::from(op));
+            return Ok(0);
+        }
+        if op < THIRTEEN_BITS {
+            return Ok(u32::from(op - RUN) + 1);
+        }
+        match Code::read(op, cursor)? {
+            Code::Repeats(repeats) => return Ok(repeats),
+            Code::Step(step) => self.follow(step),
+            Code::Xor(bits) => {
+                self.bits ^= bits;
+                self.form.misses |= RAW;
+            }
+            Code::Scale => (*self, *cursor) = self.rescaled(*cursor)?,
+        }
+        Ok(0)
+    }
+
+    /// Goes a zigzag step on.
+    #[inline]
+    pub(crate) fn follow(&mut self, step: u64) {
+        self.int = self.int.wrapping_add(unzigzag(step));
+        self.form.misses &= !RAW;
+        self.bits = self.form.scale.float(self.int).to_bits();
+    }
+
+    /// How integers become floats.
+    #[inline]
+    pub(crate) fn scaling(&self) -> Scaling {
+        self.form.scale.scaling()
+    }
+
+    /// Goes on to a float, which is what the integer and the scale say.
+    #[inline]
+    pub(crate) fn turn_to_int(&mut self, int: i64, float: f64) {
+        (self.int, self.bits) = (int, float.to_bits());
+        self.form.misses &= !RAW;
+    }
+
+    /// Goes on to a float, whatever the integer and the scale say.
+    #[inline]
+    pub(crate) fn turn_to_bits(&mut self, float: f64) {
+        self.bits = float.to_bits();
+        self.form.misses |= RAW;
+    }
+
+    /// Whether the newest float is not what the integer and the scale say.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.form.is_raw()
+    }
+
+    /// Turns to the scale with this code; the integer before is 0 then.
+    pub(crate) fn rescale(&mut self, code: u8) -> Result<(), Malformed> {
+        self.form.scale = Scale::from_code(code).ok_or(Malformed("unknown scale"))?;
+        self.int = 0;
+        Ok(())
+    }
+
+    /// Reads what follows on a change of the scale. Takes and returns state and cursor by value, so
+    /// that the caller can keep its own in registers.
+    #[cold]
+    fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
+        self.rescale(cursor.byte()?)?;
+        let step = Code::step_of_scale(&mut cursor)?;
+        self.follow(step);
+        Ok((self, cursor))
+    }
+}

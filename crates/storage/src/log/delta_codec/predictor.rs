@@ -1,0 +1,170 @@
+//! A predictor for each series, by slot: where its next value should lie. Twelve bytes a series.
+
+use super::number::Number;
+use std::collections::HashMap;
+
+/// Slots of a slab. Series of a target have neighbouring slots, so slabs are full while the target
+/// lives, and few enough share one that a slab of targets that ended is soon not asked for.
+pub(super) const SLAB_SLOTS: u32 = 64;
+
+/// In the place of a form: nothing was logged of the series.
+const UNKNOWN: u8 = 0xff;
+
+/// Predictors of neighbouring slots: 768 bytes.
+#[derive(Debug)]
+pub(super) struct Slab {
+    ints: [i64; SLAB_SLOTS as usize],
+    predictors: [Predictor; SLAB_SLOTS as usize],
+}
+
+impl Slab {
+    fn new() -> Box<Self> {
+        let unknown = Predictor {
+            step: Step(0),
+            form: UNKNOWN,
+            width: 0,
+        };
+        Box::new(Self {
+            ints: [0; SLAB_SLOTS as usize],
+            predictors: [unknown; SLAB_SLOTS as usize],
+        })
+    }
+
+    /// What is known of a series.
+    #[inline]
+    pub(super) fn series(&mut self, index: u32) -> Series<'_> {
+        let index = (index % SLAB_SLOTS) as usize;
+        Series {
+            int: &mut self.ints[index],
+            predictor: &mut self.predictors[index],
+        }
+    }
+}
+
+/// How a series goes on; one load and one store.
+#[derive(Clone, Copy, Debug)]
+struct Predictor {
+    step: Step,
+    form: u8,
+    width: u8,
+}
+
+/// What is known of one series.
+#[derive(Debug)]
+pub(super) struct Series<'a> {
+    int: &'a mut i64,
+    predictor: &'a mut Predictor,
+}
+
+impl Series<'_> {
+    /// The form of its newest number, if there was one.
+    #[inline]
+    pub(super) fn form(&self) -> Option<u8> {
+        (self.predictor.form != UNKNOWN).then_some(self.predictor.form)
+    }
+
+    /// The integer that would follow if it went on as before.
+    #[inline]
+    pub(super) fn expected(&self) -> i64 {
+        self.int.wrapping_add(self.predictor.step.get())
+    }
+
+    /// How many low bits of a difference are written as they are.
+    #[inline]
+    pub(super) fn width(&self) -> u32 {
+        u32::from(self.predictor.width)
+    }
+
+    /// Goes on to the next number, which has this integer.
+    #[inline]
+    pub(super) fn go_to(&mut self, int: i64, width: u32) {
+        let step = int.wrapping_sub(*self.int);
+        let before = self.predictor.step.get();
+        // Half-way between the last step and the one before: of a gauge that wavers, the last step
+        // alone predicts worse.
+        let step = before.wrapping_add(step.wrapping_sub(before) >> 1);
+        *self.int = int;
+        *self.predictor = Predictor {
+            step: Step::near(step),
+            form: self.predictor.form,
+            width: width as u8,
+        };
+    }
+
+    /// Begins the series anew with this number.
+    pub(super) fn restart(&mut self, number: Number) {
+        *self.int = number.int;
+        self.predictor.form = number.form;
+        self.predictor.step = Step(0);
+    }
+}
+
+/// A step to nine significant bits, which is all that a prediction needs: ten bits with the sign,
+/// and six for the zeros behind them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step(i16);
+
+const STEP_SHIFT_BITS: u32 = 6;
+const STEP_BITS: u32 = 9;
+
+impl Step {
+    #[inline]
+    fn near(step: i64) -> Self {
+        let magnitude = (step ^ (step >> 63)) as u64;
+        let bits = u64::BITS - magnitude.leading_zeros();
+        let shift = bits.saturating_sub(STEP_BITS);
+        Self((step >> shift << STEP_SHIFT_BITS) as i16 | shift as i16)
+    }
+
+    #[inline]
+    fn get(self) -> i64 {
+        let shift = self.0 & ((1 << STEP_SHIFT_BITS) - 1);
+        i64::from(self.0 >> STEP_SHIFT_BITS) << shift
+    }
+}
+
+/// The predictors of all series of a segment.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    slabs: HashMap<u32, Box<Slab>>,
+}
+
+impl Context {
+    /// Forgets everything, and gives the memory back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The slab with this number.
+    pub(super) fn slab(&mut self, number: u32) -> &mut Slab {
+        self.slabs.entry(number).or_insert_with(Slab::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_keeps_its_first_nine_bits() {
+        let cases = [
+            (0, 0),
+            (511, 511),
+            (-512, -512),
+            (512, 512),
+            (513, 512),
+            (-513, -514),
+            (1_000_003, 999_424),
+            (i64::MAX, 0x1ff << 54),
+            (i64::MIN, i64::MIN),
+        ];
+        for (step, kept) in cases {
+            assert_eq!(Step::near(step).get(), kept, "{step}");
+        }
+    }
+
+    #[test]
+    fn slab_takes_twelve_bytes_a_series() {
+        assert_eq!(size_of::<Slab>(), 12 * SLAB_SLOTS as usize);
+    }
+}

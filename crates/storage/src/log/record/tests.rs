@@ -1,0 +1,327 @@
+//! Records of the log: what is encoded is read back, golden bytes stay, corrupt bytes are errors.
+
+use super::*;
+use crate::chunk::OpenChunk;
+use crate::encoding::decimal::Scale;
+use crate::fingerprint::HashKeys;
+use crate::index::Index;
+use firn_model::env::Rng;
+use firn_model::env::sim::SimRng;
+use firn_model::histogram::{Counts, ResetHint};
+use firn_model::labels::Labels;
+use firn_model::sample::stale_nan;
+use firn_model::section::push_section;
+
+type Births = Vec<(u32, Labels)>;
+
+fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
+    let mut encoder = RecordEncoder::default();
+    // What was encoded before must not show.
+    encoder.push_created(9, Labels::from_pairs([("a", "b")]).as_ref());
+    encoder.rows.push(
+        Row {
+            slot: 1,
+            time: 2,
+            start: 3,
+            value: 4.0,
+        },
+        None,
+    );
+    encoder.finish();
+    assert!(encoder.is_empty());
+    for (slot, labels) in births {
+        encoder.push_created(*slot, labels.as_ref());
+    }
+    for row in rows {
+        encoder.rows.push(*row, Scale::find(row.value));
+    }
+    for h in histograms {
+        encoder.push_histogram(h.slot, h.time, h.start, &h.value);
+    }
+    encoder.finish()
+}
+
+fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
+    let reader = RecordReader::new(bytes)?;
+    let mut births = Vec::new();
+    reader
+        .created_series()
+        .read_labels(|slot, labels| births.push((slot, labels.to_owned())))?;
+    let (mut rows, mut histograms) = (Vec::new(), Vec::new());
+    reader.samples(|row| rows.push(row), &mut histograms)?;
+    Ok((births, rows, histograms))
+}
+
+fn bits(row: &Row) -> (u32, i64, i64, u64) {
+    (row.slot, row.time, row.start, row.value.to_bits())
+}
+
+fn check(births: &Births, rows: &[Row], histograms: &[HistogramRow], context: &str) {
+    let (b, r, h) = decode(&encode(births, rows, histograms)).unwrap();
+    assert_eq!(b, *births, "{context}");
+    let all_bits = |rows: &[Row]| rows.iter().map(bits).collect::<Vec<_>>();
+    assert_eq!(all_bits(&r), all_bits(rows), "{context}");
+    assert_eq!(h, histograms, "{context}");
+}
+
+/// A histogram sample without buckets.
+pub(crate) fn histogram(slot: u32) -> HistogramRow {
+    HistogramRow {
+        slot,
+        time: -5,
+        start: 7,
+        value: Arc::new(Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: 0,
+            zero_threshold: 0.5,
+            sum: 3.25,
+            counts: Counts::Float {
+                count: 2.0,
+                zero_count: 2.0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            },
+            positive_spans: Vec::new(),
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }),
+    }
+}
+
+fn random_births(rng: &SimRng) -> Births {
+    let mut slot = rng.below(1_000) as u32;
+    let mut births = Vec::new();
+    for _ in 0..rng.below(40) {
+        slot += 1 + rng.below(3) as u32;
+        let pairs = (0..rng.below(90))
+            .filter(|_| !rng.one_in(4))
+            .map(|i| (format!("label_{i:02}"), format!("v{}", rng.below(2))));
+        births.push((slot, Labels::from_pairs(pairs)));
+    }
+    births
+}
+
+fn random_row(rng: &SimRng, i: u32) -> Row {
+    let value = match rng.below(6) {
+        0 => f64::from_bits(rng.next_u64()),
+        1 => stale_nan(),
+        2 => rng.below(100_000) as f64 / 1_000.0,
+        _ => rng.below(50) as f64,
+    };
+    Row {
+        slot: if rng.one_in(9) {
+            rng.next_u64() as u32
+        } else {
+            i
+        },
+        time: if rng.one_in(9) {
+            rng.next_u64() as i64
+        } else {
+            1_000
+        },
+        start: if rng.one_in(99) {
+            rng.next_u64() as i64
+        } else {
+            0
+        },
+        value,
+    }
+}
+
+#[test]
+fn record_of_random_batches_returns_them() {
+    for seed in 0..500 {
+        let rng = SimRng::new(seed);
+        let births = random_births(&rng);
+        let rows: Vec<Row> = (0..rng.below(300) as u32)
+            .map(|i| random_row(&rng, i))
+            .collect();
+        let histograms: Vec<_> = (0..rng.below(3) as u32).map(histogram).collect();
+        check(&births, &rows, &histograms, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn record_from_corrupt_bytes_never_panics() {
+    for seed in 0..20_000 {
+        let rng = SimRng::new(seed);
+        let rows: Vec<Row> = (0..20).map(|i| random_row(&rng, i)).collect();
+        let births = vec![
+            (1, Labels::from_pairs([("a", "1"), ("b", "2")])),
+            (2, Labels::from_pairs([("a", "1"), ("b", "3")])),
+        ];
+        let mut bytes = encode(&births, &rows, &[histogram(3)]);
+        for _ in 0..=rng.below(3) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+        }
+        bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+        if let Ok((births, ..)) = decode(&bytes) {
+            for (_, labels) in births {
+                assert!(
+                    firn_model::labels::is_canonical(labels.as_bytes()),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
+
+/// Neighbours share scrape time and differ little: what the disk sees of a plain fleet.
+#[test]
+fn record_of_a_steady_target_takes_a_byte_or_two_a_sample() {
+    let rows: Vec<Row> = (0..2_000)
+        .map(|i| Row {
+            slot: 5_000 + i,
+            time: 1_763_000_000_123,
+            start: 0,
+            value: f64::from(i / 12 * 7_000 + i % 12 * 90),
+        })
+        .collect();
+    let bytes = encode(&Vec::new(), &rows, &[]);
+    assert!(bytes.len() < 2_000 * 5 / 2, "{} bytes", bytes.len());
+}
+
+#[test]
+fn open_chunk_newest_decimal_is_what_the_log_would_find() {
+    let mut open = OpenChunk::default();
+    for (i, value) in [1.0, 2.5, 2.5, stale_nan(), 1.0 / 3.0, 0.25]
+        .into_iter()
+        .enumerate()
+    {
+        open.push_float(i as i64, 0, value);
+        let known = open.newest_decimal().map(|(s, i)| s.float(i).to_bits());
+        let expected = Scale::find(value).map(|_| value.to_bits());
+        assert_eq!(known, expected, "{value}");
+    }
+}
+
+/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go
+/// with it.
+#[test]
+fn record_golden_bytes_stay() {
+    let births = vec![
+        (7, Labels::from_pairs([("__name__", "up"), ("pod", "a")])),
+        (8, Labels::from_pairs([("__name__", "up"), ("pod", "b")])),
+    ];
+    let row = |slot, value| Row {
+        slot,
+        time: 1_000,
+        start: 0,
+        value,
+    };
+    let golden: Vec<u8> = [
+        // Version, two births in 28 bytes.
+        &[1, 2, 28][..],
+        b"\x07\xc0\x08__name__\x02up\xc0\x03pod\x01a\x00",
+        b"\x01\x01\x80\x01b\x00",
+        // Two rows: slots 7 and 8, one time, a step of 1 and a repeat.
+        &[2],
+        &[2, 14, 11],
+        &[4, 0xe7, 0xd0, 0xe7, 0xcf],
+        &[2, 2, 0xa0],
+        // No starts, no histograms.
+        &[0, 0],
+    ]
+    .concat();
+    assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
+}
+
+#[test]
+fn births_of_random_sets_read_as_sections_and_as_steps_are_the_labels() {
+    for seed in 0..300 {
+        let rng = SimRng::new(seed);
+        let births = random_births(&rng);
+        let bytes = encode(&births, &[], &[]);
+        let records = RecordReader::new(&bytes).unwrap().created_series();
+        let mut sections = Vec::new();
+        let each = |slot, section: &[u8]| sections.push((slot, section.to_vec()));
+        records.clone().read(each).unwrap();
+        let index = Index::new(Arc::new(HashKeys::new(&rng)));
+        let (mut steps, mut interning) = (records, index.births());
+        assert_eq!(sections.len(), births.len(), "seed {seed}");
+        for ((slot, labels), (read, section)) in births.iter().zip(&sections) {
+            let mut expected = Vec::new();
+            push_section(&mut expected, labels.as_ref());
+            assert_eq!((read, section), (slot, &expected), "seed {seed}");
+            let terms = interning.intern_steps(steps.steps()).unwrap().to_vec();
+            assert_eq!(
+                terms,
+                interning.intern(labels.as_ref()).unwrap(),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+fn exemplar(labels: &Labels, value: f64, time: i64) -> TimedExemplar<'_> {
+    TimedExemplar {
+        labels: labels.as_ref(),
+        value,
+        time,
+        has_own_time: time % 2 == 0,
+    }
+}
+
+#[test]
+fn record_with_exemplars_returns_them_and_the_rest() {
+    for seed in 0..200 {
+        let rng = SimRng::new(seed);
+        let mut encoder = RecordEncoder::default();
+        let mut wanted = SeriesExemplars::default();
+        for _ in 0..rng.below(9) {
+            let labels = random_births(&rng).pop().map(|(_, labels)| labels);
+            let labels = labels.unwrap_or_default();
+            let value = f64::from_bits(rng.next_u64() & !(1 << 62));
+            let exemplar = exemplar(&labels, value, rng.next_u64() as i64);
+            let slot = rng.next_u64() as u32;
+            encoder.push_exemplar(slot, &exemplar);
+            wanted.push(slot, exemplar);
+        }
+        assert_eq!(encoder.is_empty(), wanted.is_empty());
+        encoder.rows.push(random_row(&rng, 3), None);
+        let bytes = encoder.finish();
+        let reader = RecordReader::new(&bytes).unwrap();
+        assert_eq!(reader.has_exemplars(), !wanted.is_empty());
+        let mut found = SeriesExemplars::default();
+        reader.exemplars(&mut found).unwrap();
+        let list = |e: &SeriesExemplars| format!("{:?}", e.iter().collect::<Vec<_>>());
+        assert_eq!(list(&found), list(&wanted), "seed {seed}");
+        let (_, rows, _) = decode(&bytes).unwrap();
+        assert_eq!(rows.len(), 1, "seed {seed}");
+        for _ in 0..50 {
+            let mut bytes = bytes.clone();
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+            if let Ok(reader) = RecordReader::new(&bytes) {
+                // Whatever it is, it is no panic.
+                let _ = reader.exemplars(&mut found);
+            }
+        }
+    }
+}
+
+#[test]
+fn record_with_exemplars_golden_bytes_stay() {
+    let (a, b) = (
+        Labels::from_pairs([("trace_id", "a")]),
+        Labels::from_pairs([("trace_id", "b")]),
+    );
+    let mut encoder = RecordEncoder::default();
+    encoder.push_exemplar(7, &exemplar(&a, 1.5, 1_000));
+    encoder.push_exemplar(300, &exemplar(&b, 1.5, 1_001));
+    let golden: Vec<u8> = [
+        // Version, 41 bytes of exemplars.
+        &[2, 41][..],
+        // Slot, time, value, a time of its own, labels.
+        &[7, 0xd0, 15, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 1],
+        b"\xc0\x08trace_id\x01a\x00",
+        &[0xac, 2, 2, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0],
+        b"\x80\x01b\x00",
+        // No births, no rows, no histograms.
+        &[0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    assert_eq!(encoder.finish(), golden);
+    assert!(encoder.is_empty());
+}

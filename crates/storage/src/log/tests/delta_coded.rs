@@ -1,0 +1,165 @@
+//! A log of batches: delta-coded segments are torn, damaged and gone on with.
+
+use super::*;
+use crate::encoding::decimal::Scale;
+use crate::log::record::{RecordEncoder, RecordReader, Row};
+use crate::trial::{Flaw, with_flaw};
+
+/// The values of series 1, 2 and 3.
+type Values = [f64; 3];
+
+const RECORDED: [Values; 5] = [
+    [7.0, 7.0, 0.5],
+    [9.0, 7.0, 0.2],
+    [12.0, 1e6, -0.1],
+    [f64::INFINITY, 0.5, 1.0 / 3.0],
+    [13.0, 0.6, 1.0 / 3.0],
+];
+
+const TIMES: [i64; 5] = [1_000, 1_500, 2_000, 1_200, 1_300];
+
+fn payload(time: i64, values: Values) -> Vec<u8> {
+    let mut encoder = RecordEncoder::default();
+    for (slot, value) in (1..).zip(values) {
+        let row = Row {
+            slot,
+            time,
+            start: 0,
+            value,
+        };
+        encoder.rows.push(row, Scale::find(value));
+    }
+    encoder.finish()
+}
+
+fn payloads() -> impl Iterator<Item = Vec<u8>> {
+    let recorded = TIMES.iter().zip(RECORDED);
+    recorded.map(|(time, values)| payload(*time, values))
+}
+
+/// The values in the log; `None` for damage.
+fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
+    let mut items = Vec::new();
+    let mut tail = log.tail(Position(0));
+    while let Some(item) = tail.next().unwrap() {
+        items.push(item.ok().map(|record| {
+            let (mut rows, mut histograms) = (Vec::new(), Vec::new());
+            let record = RecordReader::new(&record.payload).unwrap();
+            record
+                .samples(|row| rows.push(row), &mut histograms)
+                .unwrap();
+            rows.iter().map(|row| row.value).collect()
+        }));
+    }
+    items
+}
+
+fn expected(values: &[Values]) -> Vec<Option<Vec<f64>>> {
+    values.iter().map(|v| Some(v.to_vec())).collect()
+}
+
+/// The bytes of a log of the recorded blocks.
+fn written() -> Vec<u8> {
+    let sim = world();
+    let log = open(&sim, unpadded()).unwrap();
+    for payload in payloads() {
+        append(&log, &payload);
+    }
+    sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap()
+}
+
+fn world_of(segment: &[u8]) -> Sim {
+    let sim = world();
+    sim.disk.overwrite(Path::new(FIRST_SEGMENT), segment);
+    sim
+}
+
+#[test]
+fn delta_coded_segment_as_recorded_is_read_and_written_alike() {
+    let golden = include_bytes!("../../../tests/fixtures/format-2/condensed.wal");
+    let sim = world_of(golden);
+    let log = open(&sim, unpadded()).unwrap();
+    assert_eq!(values(&log), expected(&RECORDED));
+    assert_eq!(written(), golden);
+}
+
+#[test]
+fn delta_coded_segment_cut_anywhere_loses_only_what_was_cut() {
+    let golden = written();
+    let ends: Vec<usize> = (0..golden.len())
+        .filter(|at| {
+            let log = open(&world_of(&golden[..*at]), unpadded()).unwrap();
+            *at > FILE_HEADER && log.segments()[0].bytes == *at as u64
+        })
+        .collect();
+    assert_eq!(ends.len(), 4, "{ends:?}");
+    for cut in FILE_HEADER..=golden.len() {
+        let whole = ends.iter().filter(|end| cut >= **end).count();
+        let whole = whole + usize::from(cut == golden.len());
+        let sim = world_of(&golden[..cut]);
+        let log = open(&sim, unpadded()).unwrap();
+        assert_eq!(values(&log), expected(&RECORDED[..whole]), "cut at {cut}");
+        // Goes on in the same segment, with a context of its own.
+        let [_, b, c, ..] = RECORDED;
+        append(&log, &payload(9_000, c));
+        append(&log, &payload(9_500, b));
+        sim.disk.crash();
+        let log = open(&sim, unpadded()).unwrap();
+        let all = [&RECORDED[..whole], &[c, b]].concat();
+        assert_eq!(values(&log), expected(&all), "cut at {cut}");
+    }
+}
+
+#[test]
+fn delta_coded_segment_changed_anywhere_yields_nothing_that_was_not_written() {
+    let golden = written();
+    for at in FILE_HEADER..golden.len() {
+        for bit in 0..8 {
+            let mut bytes = golden.clone();
+            bytes[at] ^= 1 << bit;
+            let log = open(&world_of(&bytes), unpadded()).unwrap();
+            let read = values(&log);
+            for found in read.iter().flatten() {
+                let is_written = RECORDED.iter().any(|v| v.as_slice() == found.as_slice());
+                assert!(is_written, "{at} {bit}: {found:?}");
+            }
+            assert!(read.len() <= 5 && read != expected(&RECORDED), "{at} {bit}");
+        }
+    }
+}
+
+/// Two segments of two blocks each, read back.
+fn log_of_two_segments() -> Vec<Option<Vec<f64>>> {
+    let sim = world();
+    let options = LogOptions {
+        segment_bytes: 110,
+        ..unpadded()
+    };
+    let log = open(&sim, options).unwrap();
+    let [_, b, c, ..] = RECORDED;
+    for values in [b, c, b, c] {
+        append(&log, &payload(1_000, values));
+    }
+    assert_eq!(log.segments().len(), 3);
+    values(&log)
+}
+
+#[test]
+fn delta_coded_segment_needs_nothing_of_the_one_before() {
+    let [_, b, c, ..] = RECORDED;
+    assert_eq!(log_of_two_segments(), expected(&[b, c, b, c]));
+    let read = with_flaw(Flaw::KeepsContext, log_of_two_segments);
+    assert_eq!(read[2..], [None, None]);
+}
+
+#[test]
+fn delta_coded_log_read_from_its_middle_gives_the_rest() {
+    let sim = world_of(&written());
+    let log = open(&sim, unpadded()).unwrap();
+    let mut positions = Vec::new();
+    let mut tail = log.tail(Position(2));
+    while let Some(item) = tail.next().unwrap() {
+        positions.push(item.unwrap().position);
+    }
+    assert_eq!(positions, [2, 3, 4, 5].map(Position));
+}
