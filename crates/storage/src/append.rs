@@ -23,15 +23,13 @@ mod series_budget;
 #[cfg(test)]
 mod tests;
 
-pub use series_budget::NewSeriesBudget;
-
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Marker, epoch_of};
 use crate::log::record::RecordEncoder;
 use crate::maintenance::Maintenance;
-use crate::store::parts::Parts;
+use crate::parts::Parts;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, lock};

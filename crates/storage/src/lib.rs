@@ -8,6 +8,7 @@ pub mod data_dir;
 pub(crate) mod encoding;
 pub mod error;
 pub(crate) mod exemplars;
+pub(crate) mod fan_out;
 pub(crate) mod file;
 pub(crate) mod fingerprint;
 pub(crate) mod head;

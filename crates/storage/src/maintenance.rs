@@ -14,8 +14,8 @@ pub(crate) mod state;
 mod sweep;
 mod trim;
 
-use crate::store::options::{Sealing, SyncMode};
-use crate::store::parts::Parts;
+use crate::parts::Parts;
+use crate::parts::options::{Sealing, SyncMode};
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use firn_model::env::Work;

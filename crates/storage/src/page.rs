@@ -21,9 +21,11 @@
 
 mod builder;
 mod directory;
+mod equal;
 mod floats;
 mod header;
 mod ints;
+mod limits;
 mod mixed;
 mod packed;
 mod planner;
@@ -38,35 +40,9 @@ pub use builder::{ColumnTooLong, Family, PageBuilder};
 pub use directory::Column;
 pub use header::PageMeta;
 pub(crate) use header::sample_count;
+pub use limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX};
 pub use reader::{Page, Scratch};
 pub use survey::Lost;
 
 pub use crate::chunk::Columns;
 pub use crate::encoding::Malformed;
-
-/// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
-pub const SAMPLES_MAX: usize = 1 << 17;
-
-/// Buckets, spans and custom bounds of all histograms of a column at most: 700 of a day at 15 s,
-/// and 32 MiB when decoded.
-pub const HISTOGRAM_NUMBERS_MAX: usize = 1 << 22;
-
-/// Series in a page at most.
-pub const COLUMNS_MAX: usize = 1 << 20;
-
-/// Bytes after which a stripe ends: what is read and checked for the sake of one column.
-const STRIPE_BYTES: usize = 64 << 10;
-
-/// A hash of numbers that are compared wherever it is the same; nothing is stored of it.
-fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
-    const LANES: usize = 4;
-    const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
-    // Several at once, as each step waits for the one before.
-    let mut lanes = [1, 2, 3, 4u64];
-    for (i, n) in numbers.enumerate() {
-        let lane = &mut lanes[i % LANES];
-        *lane = (lane.rotate_left(29) ^ n).wrapping_mul(FACTOR);
-    }
-    let mix = |hash: u64, lane: &u64| (hash ^ lane ^ lane >> 32).wrapping_mul(FACTOR);
-    lanes.iter().fold(0, mix)
-}

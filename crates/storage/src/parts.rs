@@ -1,34 +1,132 @@
-//! Work over many series, shared by the compute threads in parts.
+//! What appending, reading, maintenance and replay share: the log, the head, the index, the pages
+//! and what is known of them.
 //!
-//! Invariant: results come in the order of the parts, whichever thread made them; of several
-//! failures the first part's is returned.
+//! Each of them holds the parts and adds what it alone needs. Invariant: nothing here starts work
+//! or waits for more than one lock.
 
-use crate::sync::Mutex;
-use firn_model::env::Compute;
+pub(crate) mod metrics;
+pub(crate) mod options;
+
+use crate::damage::Damages;
+use crate::data_dir::DataDir;
+use crate::error::StorageError;
+use crate::exemplars::Exemplars;
+use crate::fingerprint::{Fingerprint, HashKeys};
+use crate::head::shard::Shard;
+use crate::head::watermark::Watermark;
+use crate::index::{Index, Place};
+use crate::sealed::Sealed;
+use crate::sync::atomic::{AtomicI64, Ordering};
+use crate::sync::{Mutex, lock};
+use firn_model::env::Env;
 use firn_model::error::Error;
-use std::sync::PoisonError;
+use firn_model::log::DurableLog;
+use firn_model::losses::Losses;
+use firn_model::metrics::Gauge;
+use firn_model::sample::{TimeRange, TimestampMs};
+use metrics::StoreMetrics;
+use options::StoreOptions;
+use std::sync::Arc;
 
-/// Calls `task` with number and slots of each part, on all compute threads, and returns its results.
-/// Does a single part on the calling thread: to wake another takes longer.
-pub(crate) fn in_parts<T: Send>(
-    compute: &dyn Compute,
-    parts: &[&[u32]],
-    task: impl Fn(usize, &[u32]) -> Result<T, Error> + Sync,
-) -> Result<Vec<T>, Error> {
-    if parts.len() <= 1 {
-        return parts.iter().map(|part| task(0, part)).collect();
+/// See the module.
+pub(crate) struct Parts {
+    pub(crate) options: StoreOptions,
+    pub(crate) env: Env,
+    pub(crate) dir: DataDir,
+    pub(crate) log: Box<dyn DurableLog>,
+    pub(crate) metrics: StoreMetrics,
+    pub(crate) keys: Arc<HashKeys>,
+    pub(crate) index: Arc<Index>,
+    pub(crate) shards: Box<[Mutex<Shard>]>,
+    pub(crate) watermark: Arc<Watermark>,
+    /// The newest time stored, `i64::MIN` before the first.
+    pub(crate) newest: AtomicI64,
+    pub(crate) sealed: Arc<Sealed>,
+    pub(crate) exemplars: Arc<Exemplars>,
+    /// What was found damaged since the store was opened.
+    pub(crate) damages: Arc<Damages>,
+    /// Groups of which an evicted series came back since the last mark.
+    pub(crate) restored_groups: Mutex<Vec<u32>>,
+}
+
+impl Parts {
+    /// The newest time stored, if there is a sample.
+    pub(crate) fn newest(&self) -> Option<TimestampMs> {
+        let newest = self.newest.load(Ordering::Relaxed);
+        (newest != i64::MIN).then_some(newest)
     }
-    let results: Vec<Mutex<Option<Result<T, Error>>>> =
-        parts.iter().map(|_| Mutex::new(None)).collect();
-    compute.for_each(parts.len(), &|number| {
-        let result = task(number, parts[number]);
-        let mut place = results[number]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(result);
-    });
-    let results = results.into_iter();
-    results
-        .filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner))
-        .collect()
+
+    /// Samples older than this left the retention.
+    pub(crate) fn cutoff(&self) -> TimestampMs {
+        self.newest()
+            .map_or(i64::MIN, |n| n.saturating_sub(self.options.retention_ms))
+    }
+
+    /// The shard of a fingerprint: its high bits, scaled.
+    #[inline]
+    pub(crate) fn shard_of(&self, print: Fingerprint) -> usize {
+        ((u128::from(print.high) * self.shards.len() as u128) >> 64) as usize
+    }
+
+    /// How the index writes where a series lives.
+    pub(crate) fn place(&self, shard: usize, local: u32) -> Place {
+        Place(local * self.shards.len() as u32 + shard as u32)
+    }
+
+    /// The inverse of [`Parts::place`].
+    pub(crate) fn shard_and_local(&self, place: Place) -> (usize, u32) {
+        let shards = self.shards.len() as u32;
+        ((place.0 % shards) as usize, place.0 / shards)
+    }
+
+    /// Series that the head keeps.
+    pub(crate) fn head_series(&self) -> usize {
+        let evicted = self.index.retired_count();
+        self.index.series_count().saturating_sub(evicted)
+    }
+
+    /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
+    pub(crate) fn active_series(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).active).sum()
+    }
+
+    /// Memory by part, as of the last sweep.
+    pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 5] {
+        let m = &self.metrics;
+        [
+            ("chunks", &m.chunk_memory),
+            ("index", &m.index_memory),
+            ("newborn", &m.newborn_memory),
+            ("tables", &m.table_memory),
+            ("pages", &self.sealed.cache.held_bytes),
+        ]
+    }
+
+    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
+    /// pages that are kept open.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let of_metrics = self.memory();
+        let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();
+        usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
+    }
+
+    /// Refuses a write while sealing is too far behind: without a bound log and head would grow
+    /// until disk or memory are full. The sender tries again.
+    pub(crate) fn admit_behind_sealing(&self) -> Result<(), Error> {
+        let (bytes, limit) = (self.log.pressure().bytes, self.options.backlog_bytes_max);
+        if bytes <= limit {
+            return Ok(());
+        }
+        self.metrics.backlog_refusals.inc();
+        Err(StorageError::Backlog { bytes, limit }.into())
+    }
+
+    /// What is known to be lost of samples in `range`, of whatever series.
+    pub(crate) fn losses_in(&self, range: TimeRange) -> Losses {
+        let losses = Losses::default();
+        for damage in self.damages.touching(range) {
+            losses.add(&damage.warning());
+        }
+        losses
+    }
 }

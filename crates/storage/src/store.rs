@@ -13,16 +13,13 @@
 //! HTTP, and of wall time only what a caller passes in.
 
 mod files;
-mod metrics;
-pub(crate) mod options;
-pub(crate) mod parts;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use crate::append::NewSeriesBudget;
-pub use options::{
-    BACKLOG_BYTES_MAX, LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS,
+pub use crate::parts::options::{
+    BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
+    SyncMode, WINDOW_MS,
 };
 pub use stats::{Stat, StoreStats};
 
@@ -34,6 +31,8 @@ use crate::index::Index;
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::{Coverage, Windows};
 use crate::maintenance::state::State;
+use crate::parts::Parts;
+use crate::parts::metrics::StoreMetrics;
 use crate::read::Reader;
 use crate::replay::{FoundPages, replay};
 use crate::sealed::Sealed;
@@ -52,8 +51,6 @@ use firn_model::store::{
     Append, AppendBounds, ExemplarRequest, Select, SelectRequest, Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
-use metrics::StoreMetrics;
-use parts::Parts;
 use std::sync::Arc;
 
 /// More shards than threads that could write at once only make the passes over them longer.

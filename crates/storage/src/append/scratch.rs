@@ -5,7 +5,7 @@ use crate::fingerprint::Fingerprint;
 use crate::head::series::{Verdict, Window};
 use crate::index::Marker;
 use crate::log::record::{RecordEncoder, Row};
-use crate::store::parts::Parts;
+use crate::parts::Parts;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};

@@ -4,6 +4,7 @@
 //! do new ones of other jobs. Windows follow the newest sample, so a replay is judged as life is. A
 //! series that comes back from its retirement is not new.
 
+use crate::parts::options::NewSeriesBudget;
 use std::collections::HashMap;
 
 /// The window.
@@ -11,23 +12,6 @@ const WINDOW_MS: i64 = 3_600_000;
 
 /// Jobs that are counted apart in a window; those beyond share what one may have.
 const JOBS_MAX: usize = 1_024;
-
-/// What may be born in a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewSeriesBudget {
-    /// Series altogether.
-    pub all: usize,
-    /// Series of each job.
-    pub of_job: usize,
-}
-
-impl NewSeriesBudget {
-    /// No bound.
-    pub const NONE: Self = Self {
-        all: usize::MAX,
-        of_job: usize::MAX,
-    };
-}
 
 #[derive(Debug)]
 struct OfJob {

@@ -2,8 +2,8 @@
 
 use super::columns::Columns;
 use super::known_times::TimesKnown;
+use super::layout::{HISTOGRAM, START};
 use super::pack::{self, Packs};
-use super::{HISTOGRAM, START};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::time::TimeState;
 use crate::encoding::value::ValueState;

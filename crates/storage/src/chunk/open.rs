@@ -4,10 +4,12 @@
 //! memory in order, and the body elsewhere in memory is touched once for several samples. A run
 //! grows as long as it lies in there; behind a flush the next repeat begins a new one.
 
-use super::columns::Sample;
+use super::closed::{Chunk, first_time, write};
+use super::columns::{Columns, Sample};
+use super::layout::{BODY_BYTES, HISTOGRAM, START};
 use super::pack::{self, Pack, Packs};
 use super::tail::{TAIL_BYTES, Tail, TailBuffer, Word};
-use super::{BODY_BYTES, Chunk, HISTOGRAM, START, first_time};
+use crate::encoding::Malformed;
 use crate::encoding::decimal::Scale;
 use crate::encoding::sink::Sink;
 use crate::encoding::time::TimeState;
@@ -421,7 +423,7 @@ impl OpenChunk {
             return false;
         }
         let time = self.time.time;
-        super::write(1, time, (&time.to_le_bytes(), &[]), out);
+        write(1, time, (&time.to_le_bytes(), &[]), out);
         TimeState::starting_at(time).push(out, &mut 0, time);
         ValueState::default().push_known(out, &mut 0, value, self.newest_decimal());
         true
@@ -433,8 +435,26 @@ impl OpenChunk {
         let tail = self.tail.bytes();
         let body = (self.used_body(), &tail[..self.tail.len()]);
         if self.count > 0 {
-            super::write(self.count, self.time.time, body, out);
+            write(self.count, self.time.time, body, out);
         }
         self.count > 0
+    }
+}
+
+impl Chunk {
+    /// A copy without the samples up to `time`; the chunk must have newer ones.
+    pub(crate) fn behind(&self, time: TimestampMs) -> Result<Self, Malformed> {
+        let mut columns = Columns::default();
+        self.decode(usize::MAX, &mut columns)?;
+        let mut open = OpenChunk::default();
+        for (at, start, value) in columns.samples().filter(|(at, ..)| *at > time) {
+            match value {
+                Sample::Float(value) => open.push_float(at, start, value),
+                Sample::Histogram(histogram) => {
+                    open.push_histogram(at, start, &histogram, histogram.reset_hint)
+                }
+            }
+        }
+        open.snapshot().ok_or(Malformed("chunk without a sample"))
     }
 }

@@ -1,5 +1,6 @@
 //! Chunks against a model: every value comes back to the bit, corrupt bytes are errors.
 
+use super::layout::HEADER_BYTES;
 use super::*;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;

@@ -10,7 +10,7 @@ use super::postings::Postings;
 use super::runs::Runs;
 use super::series_pages::SeriesCursor;
 use super::terms::Label;
-use crate::parts::in_parts;
+use crate::fan_out::in_parts;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};

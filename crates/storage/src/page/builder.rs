@@ -1,13 +1,15 @@
 //! Puts a page together, a series at a time.
 
 use super::directory::{Draft, Kind};
+use super::equal::hash;
 use super::floats::FloatEncoder;
 use super::header::{self, Header, PageMeta};
 use super::ints;
+use super::limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES};
+use super::mixed;
 use super::planner::Planner;
 use super::times::{TimeColumns, TimesEntry};
 use super::values::{self, Pushed};
-use super::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES, mixed};
 use crate::chunk::Columns;
 use crate::encoding::decimal::{BITS, Scale};
 use crate::encoding::{push_uvarint, zigzag};
@@ -143,7 +145,7 @@ impl PageBuilder {
         ints::push_column(&mut bytes, &mut self.ints, starts);
         // Columns are told apart by their bytes, to which their length belongs.
         push_uvarint(&mut bytes, starts.len() as u64);
-        let hash = super::hash(bytes.iter().map(|b| u64::from(*b)));
+        let hash = hash(bytes.iter().map(|b| u64::from(*b)));
         let same = self.starts_by_hash.entry(hash).or_default();
         let known = same.iter().find(|i| self.starts[**i] == bytes);
         let number = *known.unwrap_or(&self.starts.len());
@@ -166,7 +168,7 @@ impl PageBuilder {
             .fold(true, |all, v| all & (v.to_bits() == first));
         // A constant is the same for any number of samples.
         let hashed = if is_constant { &values[..1] } else { values };
-        let hash = super::hash(hashed.iter().map(|v| v.to_bits()));
+        let hash = hash(hashed.iter().map(|v| v.to_bits()));
         let known = self.by_hash.get(&hash).copied();
         if let Some(known) = known.filter(|k| self.holds(k, is_constant, values)) {
             self.last.family = family;

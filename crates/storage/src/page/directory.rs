@@ -12,9 +12,9 @@
 //! starts are counted from one, zero is for none. Offsets count from the first byte of the data.
 
 use super::header::Header;
+use super::limits::{COLUMNS_MAX, SAMPLES_MAX};
 use super::packed::{self, Packed};
 use super::times::TimesEntry;
-use super::{COLUMNS_MAX, SAMPLES_MAX};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
 use firn_model::sample::{TimeRange, TimestampMs};

@@ -10,9 +10,9 @@
 //! column. Float counts are float columns as they are; integer ones are integer columns: of a
 //! bucket the absolute count, of all observations what the buckets do not account for.
 
-use super::HISTOGRAM_NUMBERS_MAX;
 use super::floats::{self, FloatEncoder};
 use super::ints;
+use super::limits::HISTOGRAM_NUMBERS_MAX;
 use super::planner::Planner;
 use super::values;
 use crate::chunk::Columns;

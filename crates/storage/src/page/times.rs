@@ -9,8 +9,9 @@
 //! Count, first and last time stand in the directory. A base is a column of the first form. A
 //! series that missed scrapes, or began or ended in the window, costs a few bytes this way.
 
-use super::SAMPLES_MAX;
+use super::equal::hash;
 use super::ints;
+use super::limits::SAMPLES_MAX;
 use super::planner::Planner;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::lanes::VECTOR;
@@ -39,7 +40,7 @@ impl TimeColumns {
         if self.columns.get(self.last).is_some_and(|c| c == times) {
             return self.last;
         }
-        let hash = super::hash(times.iter().map(|t| *t as u64));
+        let hash = hash(times.iter().map(|t| *t as u64));
         let same = self.by_hash.entry(hash).or_default();
         let known = same.iter().find(|i| self.columns[**i as usize] == times);
         self.last = match known {

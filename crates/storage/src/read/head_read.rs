@@ -4,10 +4,10 @@
 //! part at a time, so that no writer waits for a wide query.
 
 use super::Reader;
+use crate::fan_out::in_parts;
 use crate::head::copies::{Copied, Copies};
 use crate::head::shard::Shard;
 use crate::index::SeriesCursor;
-use crate::parts::in_parts;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;

@@ -7,7 +7,7 @@ use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
 use crate::index::{Marker, epoch_of};
 use crate::log::record::{HistogramRow, RecordReader, Row};
-use crate::store::parts::Parts;
+use crate::parts::Parts;
 use firn_model::sample::TimestampMs;
 
 /// A sample that came after a newer one of its series: (local, time, start, value).

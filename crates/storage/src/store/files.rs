@@ -5,7 +5,6 @@
 //! replay where only that knows the times, before a new manifest takes the place of the one that
 //! named it.
 
-use super::StoreOptions;
 use crate::catalogue::Catalogue;
 use crate::damage::{Damage, DamageKind, Damages};
 use crate::data_dir::DataDir;
@@ -13,6 +12,7 @@ use crate::error::StorageError;
 use crate::exemplars::ExemplarFile;
 use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
+use crate::parts::options::StoreOptions;
 use crate::sealed::segments::{Found, Segments};
 use firn_model::env::Env;
 use firn_model::log::DurableLog;

@@ -1,6 +1,5 @@
 //! What a [`crate::store::Store`] is told when it is opened.
 
-use crate::append::NewSeriesBudget;
 use crate::log;
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
@@ -63,6 +62,23 @@ pub enum Sealing {
     /// By the write that finds a window full, before it returns. Only to show what the background
     /// is worth.
     WithWrites,
+}
+
+/// New series that are taken in an hour of data time; more are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewSeriesBudget {
+    /// Series altogether.
+    pub all: usize,
+    /// Series of each job.
+    pub of_job: usize,
+}
+
+impl NewSeriesBudget {
+    /// No bound.
+    pub const NONE: Self = Self {
+        all: usize::MAX,
+        of_job: usize::MAX,
+    };
 }
 
 /// How a store is opened.

@@ -1,6 +1,6 @@
 //! What the store counts about itself.
 
-use super::parts::Parts;
+use super::Parts;
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 

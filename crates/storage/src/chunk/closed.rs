@@ -1,0 +1,136 @@
+//! A closed chunk, and one as it lies in a copy of the head.
+
+use super::columns::Columns;
+use super::decode;
+use super::known_times::TimesKnown;
+use super::layout::{COUNT_BYTES, HEADER_BYTES, NEIGHBOURS, SAMPLES, SAMPLES_SPREAD};
+use crate::encoding::Malformed;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::sync::Arc;
+
+/// An immutable run of samples. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk(pub(super) Arc<[u8]>);
+
+impl Chunk {
+    /// Samples after which the series with this slot closes a chunk.
+    pub(crate) fn samples_max(slot: u32) -> u16 {
+        // Fibonacci hashing: neighbouring slots land far apart.
+        let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
+        SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
+    }
+
+    /// When the series with this slot packs its samples: together with its neighbours, which are
+    /// scraped together, and apart from others.
+    #[inline]
+    pub(crate) fn phase(slot: u32) -> u32 {
+        slot / NEIGHBOURS
+    }
+
+    /// The bytes.
+    #[cfg(test)]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // The counts of the `Arc` and the pointer to it.
+        self.0.len() + 16 + size_of::<Self>()
+    }
+
+    /// A look at it.
+    pub(crate) fn view(&self) -> ChunkView<'_> {
+        ChunkView(&self.0)
+    }
+
+    /// Samples in the chunk.
+    pub(crate) fn sample_count(&self) -> usize {
+        self.view().sample_count()
+    }
+
+    /// From the first sample to the last.
+    pub(crate) fn range(&self) -> TimeRange {
+        self.view().range()
+    }
+
+    /// Appends the first `samples_max` samples to `into`.
+    pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
+        let known = &mut TimesKnown::default();
+        self.view().decode(samples_max, known, into)
+    }
+}
+
+/// The bytes of a chunk, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChunkView<'a>(&'a [u8]);
+
+impl<'a> ChunkView<'a> {
+    /// The chunk that [`write`] wrote.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Samples in the chunk.
+    pub(crate) fn sample_count(self) -> usize {
+        usize::from(u16::from_le_bytes(self.field(0)))
+    }
+
+    /// From the first sample to the last.
+    pub(crate) fn range(self) -> TimeRange {
+        let last = i64::from_le_bytes(self.field(COUNT_BYTES));
+        TimeRange::new(first_time(self.body()), last)
+    }
+
+    /// Appends the first `samples_max` samples to `into`.
+    pub(crate) fn decode(
+        self,
+        samples_max: usize,
+        known: &mut TimesKnown,
+        into: &mut Columns,
+    ) -> Result<(), Malformed> {
+        let samples = samples_max.min(self.sample_count());
+        decode::body(self.body(), samples, known, into)
+    }
+
+    /// Appends the first `samples_max` values of a chunk of floats without start timestamps; their
+    /// times are then `known.newest()`. Returns false, and appends nothing, for other chunks.
+    pub(crate) fn decode_plain(
+        self,
+        samples_max: usize,
+        known: &mut TimesKnown,
+        values: &mut Vec<f64>,
+    ) -> Result<bool, Malformed> {
+        let samples = samples_max.min(self.sample_count());
+        decode::plain(self.body(), samples, known, values)
+    }
+
+    fn body(self) -> &'a [u8] {
+        self.0.get(HEADER_BYTES..).unwrap_or(&[])
+    }
+
+    fn field<const N: usize>(self, at: usize) -> [u8; N] {
+        self.0
+            .get(at..at + N)
+            .and_then(|b| b.try_into().ok())
+            .unwrap_or([0; N])
+    }
+}
+
+/// Appends a chunk to `out`, whose body lies in two pieces.
+pub(super) fn write(
+    count: u16,
+    last: TimestampMs,
+    (body, tail): (&[u8], &[u8]),
+    out: &mut Vec<u8>,
+) {
+    out.reserve(HEADER_BYTES + body.len() + tail.len());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&last.to_le_bytes());
+    out.extend_from_slice(body);
+    out.extend_from_slice(tail);
+}
+
+pub(super) fn first_time(body: &[u8]) -> TimestampMs {
+    body.first_chunk().map_or(0, |b| i64::from_le_bytes(*b))
+}
