@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
-//! body  = first time i64 | [packs] | { [start] time value }*    codes of `encoding`; time and value
-//! only where no run covers them
+//! body  = first time i64 | [packs] | { [start] time value }*
+//! start, time, value = codes of `encoding`; time and value only where no run covers them
 //! ```
 //!
 //! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.

@@ -8,8 +8,8 @@ use firn_model::env::Compute;
 use firn_model::error::Error;
 use std::sync::PoisonError;
 
-/// Calls `task` with number and slots of each part, on all compute threads, and returns its results.
-/// Does a single part on the calling thread: to wake another takes longer.
+/// Calls `task` with number and slots of each part, on all compute threads, and returns its
+/// results. Does a single part on the calling thread: to wake another takes longer.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,
     parts: &[&[u32]],

@@ -85,7 +85,7 @@ mod tests {
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
-    /// The form that is not the best one of processors with AVX-512, and so is not dispatched there.
+    /// AVX2, which is not dispatched where there is AVX-512.
     #[cfg(target_arch = "x86_64")]
     fn avx2() -> Option<Avx2> {
         Avx2::detect()

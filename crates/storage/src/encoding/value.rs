@@ -27,8 +27,8 @@ const XOR: u8 = 0xe8;
 const XOR_LAST: u8 = 0xef;
 const SCALE: u8 = 0xf0;
 
-/// Values without a scale after which the encoder stops searching for one: a column of full-precision
-/// floats would cost 31 multiplications a value in vain.
+/// Values without a scale after which the encoder stops searching for one: a column of
+/// full-precision floats would cost 31 multiplications a value in vain.
 const MISSES_MAX: u8 = 4;
 
 /// The state that the next value is coded against. An encoder and its decoder go through the same

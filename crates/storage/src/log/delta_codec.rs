@@ -61,8 +61,8 @@ impl DeltaEncoder {
         (self.series, self.rows) = (0, 0);
     }
 
-    /// Writes to `into` what stands for `payload` at `position`. Returns false if nothing does: then
-    /// the caller must write the payload itself.
+    /// Writes to `into` what stands for `payload` at `position`. Returns false if nothing does:
+    /// then the caller must write the payload itself.
     pub(crate) fn encode(
         &mut self,
         position: Position,

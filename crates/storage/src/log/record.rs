@@ -1,10 +1,10 @@
 //! The unit of the log: a record holds what one append wrote.
 //!
-//! It holds the series that the append created and the samples that were accepted, in columns, coded
-//! only against each other: a record replays from itself and the series of earlier records or of the
-//! catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives
-//! the same head whatever the order of the records and however often one is read, because only
-//! accepted samples are in it, and a sample that is there already is skipped.
+//! It holds the series that the append created and the samples that were accepted, in columns,
+//! coded only against each other: a record replays from itself and the series of earlier records or
+//! of the catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives the same head
+//! whatever the order of the records and however often one is read, because only accepted samples
+//! are in it, and a sample that is there already is skipped.
 
 mod outline;
 mod records;

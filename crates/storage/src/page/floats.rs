@@ -8,10 +8,10 @@
 //! kind     = 0 bits f64; 1 staleness marker; 2 NaN of arithmetic; 3 -0; 4 +Inf; 5 -Inf
 //! ```
 //!
-//! Scales are those of [`crate::encoding::decimal`]; scale 16 takes the bits themselves as an integer
-//! that is ordered as the floats are, so that full-precision floats that lie near each other
-//! differ by few bits. With a reference column, the integers are what the reference's lack to this column's.
-//! Invariant: bits come back as they went in, for every f64.
+//! Scales are those of [`crate::encoding::decimal`]; scale 16 takes the bits themselves as an
+//! integer that is ordered as the floats are, so that full-precision floats that lie near each
+//! other differ by few bits. With a reference column, the integers are what the reference's lack to
+//! this column's. Invariant: bits come back as they went in, for every f64.
 
 use super::ints;
 use super::planner::Planner;

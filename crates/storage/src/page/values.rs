@@ -1,7 +1,7 @@
 //! Columns of floats: runs, and the reference column whose integers they may lean on.
 //!
 //! ```text
-//! floats = reference varint | column      the reference column begins so many bytes before; 0: none
+//! floats = reference varint | column    the reference column begins so many bytes before; 0: none
 //! ```
 //!
 //! A column and its reference are neighbouring buckets of one family, which grow together. A chain

@@ -19,9 +19,9 @@ pub(in crate::chunk) struct Pack {
 }
 
 impl Pack {
-    /// Packs the `samples` floats whose `codes` lie behind `packs`; `None` if they are too few or too
-    /// many, or more than floats. `last` are the bits of the last one. No code may continue a run that
-    /// began before.
+    /// Packs the `samples` floats whose `codes` lie behind `packs`; `None` if they are too few or
+    /// too many, or more than floats. `last` are the bits of the last one. No code may continue a
+    /// run that began before.
     pub(in crate::chunk) fn of(
         packs: Packs,
         codes: &[u8],

@@ -61,8 +61,8 @@ impl Avx2 {
         unsafe { add_up(before, out) }
     }
 
-    /// Converts; see [`super::floats`]. Returns false if some integer is too large: then `floats` are
-    /// of no use.
+    /// Converts; see [`super::floats`]. Returns false if some integer is too large: then `floats`
+    /// are of no use.
     #[inline]
     pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.

@@ -1,9 +1,10 @@
-//! The loops of [`super`], eight numbers at a time, for processors with AVX-512 and its permutations
-//! of bytes.
+//! The loops of [`super`], eight numbers at a time, for processors with AVX-512 and its
+//! permutations of bytes.
 //!
 //! A value of [`Avx512`] proves that the processor has the instructions: only [`Avx512::detect`]
-//! makes one. Words of lanes lie so that a permutation gives each of eight numbers the word in which
-//! it begins and the one behind it, as a word of twice as many bits: one shift is then enough.
+//! makes one. Words of lanes lie so that a permutation gives each of eight numbers the word in
+//! which it begins and the one behind it, as a word of twice as many bits: one shift is then
+//! enough.
 
 #![allow(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The code of one value: how far it is from what its series' predictor says, in as many bits as
-//! the differences of that series usually have (Rice coding, its width adapted as in LOCO-I: Weinberger
-//! et al. 2000).
+//! the differences of that series usually have (Rice coding, its width adapted as in LOCO-I:
+//! Weinberger et al. 2000).
 //!
 //! ```text
 //! known series:

@@ -3,8 +3,8 @@
 //!
 //! A record whose values are *plain* has bit 7 of its version set, and eight bytes for each value,
 //! little endian. The store appends no such record: the local log hands it out when it reads its
-//! segments, since to code values only for replay to decode them again would cost more than the rest
-//! of reading.
+//! segments, since to code values only for replay to decode them again would cost more than the
+//! rest of reading.
 
 use super::rows::{NumberReader, ReadValues, ValueReader};
 use super::{PLAIN, VERSION, VERSION_WITH_EXEMPLARS};
