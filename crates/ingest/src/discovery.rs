@@ -20,8 +20,9 @@ mod tests;
 pub use group::Group;
 
 use crate::client::HttpSettings;
+use firn_model::sync::lock;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -126,6 +127,6 @@ impl Published {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Vec<Group>>>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.groups)
     }
 }

@@ -27,13 +27,14 @@ use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
 use room::Room;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -252,16 +253,13 @@ impl Pipeline {
     /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
     /// bytes that come costs more than reading them.
     pub fn take_body(&self) -> Vec<u8> {
-        let spare = self.spare_bodies.lock();
-        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
-        spare.pop().unwrap_or_default()
+        lock(&self.spare_bodies).pop().unwrap_or_default()
     }
 
     /// Takes a body back that was stored.
     pub fn put_body(&self, mut body: Vec<u8>) {
         body.clear();
-        let spare = self.spare_bodies.lock();
-        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare_bodies);
         let limits = self.limits.spare;
         if spare.len() < limits.bodies && body.capacity() <= limits.body_bytes {
             spare.push(body);
@@ -269,20 +267,12 @@ impl Pipeline {
     }
 
     fn take_decoder(&self) -> Decoder {
-        let mut spare = self
-            .spare_decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        spare
-            .pop()
-            .unwrap_or_else(|| Decoder::new(self.limits.wire))
+        let spare = lock(&self.spare_decoders).pop();
+        spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
     }
 
     fn put_decoder(&self, decoder: Decoder) {
-        let mut spare = self
-            .spare_decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare_decoders);
         let limits = self.limits.spare;
         if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
             spare.push(decoder);

@@ -15,10 +15,11 @@
 
 use crate::outcome::{DropReason, Dropped};
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::warn;
 
@@ -112,7 +113,7 @@ impl Refusals {
 
     /// Writes the lines that `collect` makes, once the lock is free.
     fn say(&self, collect: impl FnOnce(&mut Kinds) -> Vec<Line>) {
-        let lines = collect(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let lines = collect(&mut lock(&self.0));
         for line in &lines {
             line.write();
         }

@@ -47,12 +47,13 @@ use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use firn_model::metrics::{Collect, Sink};
+use firn_model::sync::lock;
 use pool::Pool;
 use resources::Resources;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How often Firn scrapes itself: often enough that a first look at the page shows a curve within a
@@ -180,7 +181,7 @@ impl Scraping {
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pools)
     }
 }
 

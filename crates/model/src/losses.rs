@@ -4,7 +4,8 @@
 //! texts beside the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
 //! them, each of at most [`TEXT_BYTES_MAX`] bytes and a mark that it was cut.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::lock;
+use std::sync::{Arc, Mutex};
 
 /// Texts that are kept; the others are counted. With the text that says how many those are it is as
 /// many as an answer lists.
@@ -33,7 +34,7 @@ impl Losses {
     /// Says that something could not be read.
     pub fn add(&self, text: &str) {
         let text = cut(text);
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         if kept.texts.contains(&text) {
             return;
         }
@@ -57,30 +58,26 @@ impl Losses {
             return;
         }
         let (texts, more) = {
-            let other = other.lock();
+            let other = lock(&other.0);
             (other.texts.clone(), other.more)
         };
         texts.iter().for_each(|text| self.add(text));
-        self.lock().more += more;
+        lock(&self.0).more += more;
     }
 
     /// Whether nothing was lost.
     pub fn is_empty(&self) -> bool {
-        self.lock().texts.is_empty()
+        lock(&self.0).texts.is_empty()
     }
 
     /// The texts, in the order in which they came, and a last one about those that were left out.
     pub fn texts(&self) -> Vec<String> {
-        let kept = self.lock();
+        let kept = lock(&self.0);
         let mut texts = kept.texts.clone();
         if kept.more > 0 {
             texts.push(format!("damage: and {} more", kept.more));
         }
         texts
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

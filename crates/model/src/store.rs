@@ -15,11 +15,12 @@ use crate::losses::Losses;
 use crate::matcher::Matcher;
 use crate::sample::{TimeRange, TimestampMs};
 use crate::series_limit::SeriesLimit;
+use crate::sync::{lock, wait};
 use crate::tenant::TenantId;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// Why a sample was not stored although its request was sound.
@@ -240,13 +241,13 @@ impl Ticket {
     /// Blocks the thread until the ticket resolves.
     pub fn wait(self) -> Result<Appended, Error> {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(state);
         loop {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
             state.is_awaited = true;
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(changed, state);
         }
     }
 }
@@ -255,7 +256,7 @@ impl Future for Ticket {
     type Output = Result<Appended, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0.0);
         if let Some(outcome) = state.outcome.take() {
             return Poll::Ready(outcome);
         }
@@ -305,7 +306,7 @@ impl EarlyRefusal {
 
 fn settle(cell: &TicketCell, outcome: Result<Appended, Error>) {
     let (waker, is_awaited) = {
-        let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&cell.0);
         if std::mem::replace(&mut state.is_settled, true) {
             return;
         }

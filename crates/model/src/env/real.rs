@@ -6,6 +6,7 @@ mod crew;
 
 use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;
+use crate::sync::lock;
 use crew::Crew;
 use std::collections::hash_map::RandomState;
 use std::fs;
@@ -15,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The system, with as many compute threads as the process may use cores.
@@ -192,7 +193,7 @@ impl DirectFile {
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut memory = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.aligned);
         let room = bytes.len() + Self::SECTOR_BYTES_MAX;
         if memory.len() < room {
             memory.resize(room, 0);

@@ -8,12 +8,13 @@
 //!
 //! How many helpers a call should have, and what its tasks do, is left to the callers.
 
+use crate::sync::{lock, wait};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, Thread};
 
 /// The helpers. They end when this is dropped.
@@ -167,8 +168,7 @@ impl Board {
                 call.seated.fetch_add(1, Ordering::Relaxed);
                 return Some(call);
             }
-            let woken = self.offered.wait(seats);
-            seats = woken.unwrap_or_else(PoisonError::into_inner);
+            seats = wait(&self.offered, seats);
         }
         None
     }
@@ -208,10 +208,6 @@ impl Drop for Open<'_> {
             thread::park();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
