@@ -29,7 +29,7 @@ pub mod order;
 pub mod quote;
 pub mod regex;
 pub mod sample;
-pub mod section;
+pub mod series_key;
 pub mod series_limit;
 pub mod shares;
 pub mod store;

@@ -24,6 +24,7 @@
 mod encode;
 mod exemplar;
 mod histogram;
+mod keys;
 mod labels;
 mod plain;
 mod refusal;
@@ -32,6 +33,7 @@ mod request;
 mod tests;
 
 pub use encode::encode;
+pub use keys::KEY_FORMAT;
 pub use refusal::{Refusal, Refusals, Refused};
 
 use crate::error::WireError;
@@ -40,7 +42,6 @@ use crate::snappy;
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
-use firn_model::section::section_bytes;
 use request::{LabelEnds, Request};
 
 /// Numbers of the fields of `WriteRequest` and `TimeSeries`.
@@ -171,7 +172,7 @@ impl Decoder {
         label_ends: LabelEnds,
     ) -> Result<Decoded<'_>, WireError> {
         self.batch.clear();
-        let mut message = std::mem::take(self.batch.message());
+        let mut message = self.batch.take_message();
         let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
         let read = unpacked.and_then(|()| {
             let mut request =
@@ -181,7 +182,7 @@ impl Decoder {
             Ok(request.counts)
         });
         let message_bytes = message.len();
-        *self.batch.message() = message;
+        self.batch.put_message(message, KEY_FORMAT);
         let counts = read?;
         Ok(Decoded {
             batch: &mut self.batch,
@@ -221,20 +222,15 @@ impl Decoded<'_> {
         let sample_count = samples.times.len() + samples.histograms.len();
         let message_bytes = self.message_bytes;
         let (limits, refused) = (self.limits, &mut self.refused);
-        self.batch.read_section(series, |section, beyond, arena| {
-            if let Some(plain) = plain::copy(section, beyond, limits, arena)
-                && plain.bytes == section.len()
-            {
-                return Ok(match plain.is_short {
-                    true => Reading::Plain,
-                    false => Reading::Rewritten,
-                });
+        self.batch.read_key(series, |key, beyond, arena| {
+            if plain::copy(key, beyond, limits, arena) == Some(key.len()) {
+                return Ok(Reading::Stands);
             }
-            if section_bytes(section) < section.len() {
+            if keys::labels_end(key) < key.len() {
                 return Err(Failure::Guess);
             }
-            Ok(match labels::careful(section, limits, arena)? {
-                Ok(()) => Reading::Rewritten,
+            Ok(match labels::careful(key, limits, arena)? {
+                Ok(()) => Reading::Stands,
                 Err(offence) => {
                     let at = message_bytes - beyond.len();
                     refused.add(at, offence.refusal, sample_count, || offence.message);

@@ -1,7 +1,7 @@
 //! The walk through an unpacked request: from `WriteRequest` to the series of a batch.
 
 use super::refusal::{Refusal, Refusals};
-use super::{exemplar, field, histogram, labels, plain};
+use super::{exemplar, field, histogram, keys, labels, plain};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
@@ -9,7 +9,6 @@ use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use firn_model::section::section_bytes;
 
 /// What a series costs in a batch besides its labels and samples.
 const SERIES_BYTES: usize = 20;
@@ -129,9 +128,9 @@ impl<'d> Request<'d> {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        let labels_end = section_bytes(series);
-        let (section, rest) = series.split_at(labels_end);
-        if !section.is_empty()
+        let labels_end = keys::labels_end(series);
+        let (key, rest) = series.split_at(labels_end);
+        if !key.is_empty()
             && let Some((time, value)) = sole_sample(rest)
         {
             self.charge(SAMPLE_BYTES)?;
@@ -142,7 +141,7 @@ impl<'d> Request<'d> {
         let samples_before = self.batch.sample_count();
         let parts = self.parts(rest)?;
         let samples = self.batch.sample_count() - samples_before;
-        let may_wait = !section.is_empty() && !parts.has_label && parts.lost.is_none();
+        let may_wait = !key.is_empty() && !parts.has_label && parts.lost.is_none();
         if may_wait && (samples > 0 || parts.has_exemplar) {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());

@@ -227,7 +227,7 @@ enum Read {
 fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Read, Error> {
     let count = decoded.batch.series_count() as u32;
     let unread = (0..count)
-        .filter(|i| decoded.batch.section(*i as usize).is_some())
+        .filter(|i| decoded.batch.key(*i as usize).is_some())
         .count();
     // Twice: what is read stays read.
     let mut order: Vec<u32> = (0..count).chain(0..count).collect();
@@ -310,13 +310,13 @@ fn decode_leaves_the_labels_of_plain_series_as_they_came() {
     ] {
         batch.push_series(labels.as_ref(), &[(time, value)]);
     }
-    let mut section = Vec::new();
-    firn_model::section::push_section(&mut section, labels.as_ref());
+    let mut key = Vec::new();
+    KEY_FORMAT.push_key(&mut key, labels.as_ref());
     let body = encode(&batch);
     let mut decoder = Decoder::new(WireLimits::default());
     let decoded = decoder.decode_within(&body, None).unwrap();
     for (i, series) in batch.iter().enumerate() {
-        assert_eq!(decoded.batch.section(i), Some(&section[..]));
+        assert_eq!(decoded.batch.key(i), Some(&key[..]));
         assert_eq!(decoded.batch.series(i).times, series.times);
         assert_eq!(decoded.batch.series(i).values, series.values);
     }
