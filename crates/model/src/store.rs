@@ -203,14 +203,27 @@ pub trait Selection: Send + Sync {
     }
 }
 
-#[derive(Debug, Default)]
+/// Sees the outcome of a ticket before the ticket resolves.
+type Observer = Box<dyn FnOnce(&Result<Appended, Error>) + Send>;
+
+#[derive(Default)]
 struct TicketState {
     outcome: Option<Result<Appended, Error>>,
     /// There was an outcome, which may have been taken: a second one is not told.
     is_settled: bool,
+    observer: Option<Observer>,
     waker: Option<Waker>,
     /// Whether a thread sleeps: to signal a condition is a system call, whoever hears it.
     is_awaited: bool,
+}
+
+impl std::fmt::Debug for TicketState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TicketState")
+            .field("outcome", &self.outcome)
+            .field("is_settled", &self.is_settled)
+            .finish_non_exhaustive()
+    }
 }
 
 type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
@@ -220,7 +233,7 @@ type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
 #[must_use = "a batch is durable only when its ticket says so"]
 pub struct Ticket(TicketCell);
 
-/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that nobody waits for ever.
+/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that no waiter waits for ever.
 #[derive(Debug)]
 pub struct TicketResolver(Option<TicketCell>);
 
@@ -236,6 +249,23 @@ impl Ticket {
         let (ticket, resolver) = Ticket::new();
         resolver.resolve(outcome);
         ticket
+    }
+
+    /// Calls `observe` once with the outcome, before the ticket resolves and whether or not the
+    /// ticket is still waited for; returns the ticket. `observe` runs on the thread that resolves
+    /// the ticket, or here if the outcome is there already, and must not block. A ticket has one
+    /// observer.
+    pub fn observed(
+        self,
+        observe: impl FnOnce(&Result<Appended, Error>) + Send + 'static,
+    ) -> Ticket {
+        let mut state = lock(&self.0.0);
+        match &state.outcome {
+            Some(outcome) => observe(outcome),
+            None => state.observer = Some(Box::new(observe)),
+        }
+        drop(state);
+        self
     }
 
     /// Blocks the thread until the ticket resolves.
@@ -310,6 +340,11 @@ fn settle(cell: &TicketCell, outcome: Result<Appended, Error>) {
         if std::mem::replace(&mut state.is_settled, true) {
             return;
         }
+        while let Some(observe) = state.observer.take() {
+            drop(state);
+            observe(&outcome);
+            state = lock(&cell.0);
+        }
         state.outcome = Some(outcome);
         (state.waker.take(), state.is_awaited)
     };
@@ -328,5 +363,38 @@ impl Drop for TicketResolver {
             ErrorKind::Unavailable,
             "the write was given up before it was durable",
         )));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn ticket_calls_its_observer_once_before_it_resolves_and_also_if_it_was_dropped() {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let observe = || {
+            let seen = seen.clone();
+            move |outcome: &Result<Appended, Error>| {
+                assert!(outcome.is_ok());
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let (ticket, resolver) = Ticket::new();
+        drop(ticket.observed(observe()));
+        resolver.resolve(Ok(Appended::default()));
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+        let (ticket, resolver) = Ticket::new();
+        let ticket = ticket.observed(observe());
+        let early = resolver.early();
+        resolver.resolve(Ok(Appended::default()));
+        let refusal = Error::new(crate::error::ErrorKind::Unavailable, "too late");
+        early.refuse(refusal);
+        assert_eq!(seen.load(Ordering::Relaxed), 2);
+        assert_eq!(ticket.wait(), Ok(Appended::default()));
+        let ticket = Ticket::ready(Ok(Appended::default())).observed(observe());
+        assert_eq!(seen.load(Ordering::Relaxed), 3);
+        assert_eq!(ticket.wait(), Ok(Appended::default()));
     }
 }

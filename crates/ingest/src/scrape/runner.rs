@@ -16,10 +16,12 @@ use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};
 use crate::client::Body;
+use crate::outcome::WriteOutcome;
 use crate::refusals::Sender;
 use crate::share::Share;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
+use firn_model::store::Append;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -290,7 +292,7 @@ impl Scraping {
             if !state.zeros().is_empty() {
                 pipeline.append_if_welcome(&tenant, state.zeros());
             }
-            let write = pipeline.append(&tenant, sender, state.batch());
+            let write = pipeline.append_of(&tenant, sender, state.batch());
             (made, write, state)
         });
         let (made, write, state) = match appending.await {
@@ -304,8 +306,8 @@ impl Scraping {
         self.state = Some(state);
         self.status.set_warning(String::new());
         match write.await {
-            Ok(outcome) => {
-                if let Some(complaint) = outcome.complaint() {
+            Ok(appended) => {
+                if let Some(complaint) = WriteOutcome::new(Vec::new(), &appended).complaint() {
                     self.warn(complaint);
                 }
             }
