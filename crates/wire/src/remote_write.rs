@@ -23,6 +23,7 @@
 
 mod encode;
 mod exemplar;
+mod field;
 mod histogram;
 mod keys;
 mod labels;
@@ -43,23 +44,6 @@ use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use request::{LabelEnds, Request};
-
-/// Numbers of the fields of `WriteRequest` and `TimeSeries`.
-mod field {
-    pub const REQUEST_SERIES: u32 = 1;
-    pub const REQUEST_METADATA: u32 = 3;
-    pub const SERIES_LABEL: u32 = 1;
-    pub const SERIES_SAMPLE: u32 = 2;
-    pub const SERIES_EXEMPLAR: u32 = 3;
-    pub const SERIES_HISTOGRAM: u32 = 4;
-    pub const SAMPLE_VALUE: u32 = 1;
-    pub const SAMPLE_TIME: u32 = 2;
-    pub const LABEL_NAME: u32 = 1;
-    pub const LABEL_VALUE: u32 = 2;
-    pub const EXEMPLAR_LABEL: u32 = 1;
-    pub const EXEMPLAR_VALUE: u32 = 2;
-    pub const EXEMPLAR_TIME: u32 = 3;
-}
 
 /// Requests that are read without guessing after one in which a guess was wrong: a sender of such
 /// requests pays a hundredth for being read twice.

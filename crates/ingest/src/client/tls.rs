@@ -1,6 +1,6 @@
 //! TLS as a config asks for it, by rustls.
 
-use super::auth::bytes_of;
+use super::secret::bytes_of;
 use super::settings::{TlsSettings, TlsVersion};
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, ResolveServerName};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -3,7 +3,8 @@
 //! Files are looked at often and read only if their time or length changed; that finds changes on
 //! any file system, network shares and mounted config maps included, where notifications are lost.
 
-use super::{Group, Published, ReadYaml};
+use super::group::{Group, ReadYaml};
+use super::published::Published;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

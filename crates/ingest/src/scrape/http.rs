@@ -1,9 +1,9 @@
 //! Targets over HTTP.
 
+use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
-use super::{Fetch, Fetching, MakeFetch, USER_AGENT};
-use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, read_body};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body};
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;

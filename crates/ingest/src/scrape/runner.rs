@@ -10,8 +10,8 @@
 //! Invariant: scrapes of one target never overlap; a fetch that a change of mind ends leaves no
 //! samples, but what is being stored is waited for, so that staleness markers come after it.
 
-use super::Plan;
 use super::failure_log;
+use super::plan::Plan;
 use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};

@@ -11,10 +11,10 @@
 
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
-use super::event::{Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Sample, Value};
 use super::number::parse_any_notation;
 use super::pairs::LabelPairs;
-use super::{Entry, Source};
+use super::source::Source;
 use firn_model::exemplar::Exemplars;
 use firn_model::histogram::Histogram;
 use firn_model::labels::METRIC_NAME;

@@ -11,9 +11,8 @@
 
 mod lexer;
 
-use super::Entry;
 use super::error::{ParseError, unexpected, while_parsing};
-use super::event::{Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Sample, Value};
 use super::lex::{BLANK, Lex, Token, is};
 use super::number::{parse_milliseconds, parse_value};
 use super::pairs::LabelPairs;

@@ -1,7 +1,7 @@
 //! One line of OpenMetrics after the other.
 
-use super::super::Entry;
 use super::super::error::{ParseError, unexpected, while_parsing};
+use super::super::event::Entry;
 use super::super::lex::{Lex, Token};
 use super::super::number::{parse_value, whole};
 use super::super::series::{Offsets, Style, read_labels};
