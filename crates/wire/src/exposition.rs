@@ -33,6 +33,7 @@ mod error;
 mod event;
 mod format;
 mod lex;
+mod lexer;
 mod media_type;
 mod number;
 mod openmetrics;

@@ -9,7 +9,6 @@
 //! Follows upstream's `model/textparse/openmetricsparse.go` in what it accepts and says. Start
 //! times stand in samples of their own, `name_created`; [`start`] finds them.
 
-mod lexer;
 mod line;
 mod start;
 
