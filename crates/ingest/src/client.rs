@@ -1,7 +1,7 @@
 //! The HTTP client by which targets and discoveries are asked.
 //!
 //! ```text
-//! HttpClient (who we are, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
+//! HttpClient (credentials, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
 //! ```
 //!
 //! Invariant: credentials go to the host that was asked for and to no other, whatever it redirects
@@ -56,7 +56,7 @@ impl HttpClient {
         Self::within(Places::unlimited(), settings)
     }
 
-    /// The same, whose connections take `places`.
+    /// A client like that of [`HttpClient::new`] whose connections take `places`.
     pub fn within(places: Places, settings: HttpSettings) -> Self {
         let (tls, proxy) = (&settings.tls, &settings.proxy);
         Self {

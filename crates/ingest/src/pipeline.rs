@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape: batch of its own ---------------------------------+-> store (bounds) -> ticket -> counted
-//! others:   `Append` of the pipeline -------------------------'                      and told in the log
+//! a scrape: a batch of its own ------------------------------+-> store (bounds) -> ticket
+//! others:   `Append` of the pipeline ------------------------'    -> counted, told in the log
 //! ```
 //!
 //! The ledger counts each batch when its ticket resolves, whichever way it came.
@@ -240,7 +240,7 @@ impl Pipeline {
     /// Hands a batch to the store of which it may refuse what it likes: that is neither told nor
     /// counted. It is durable when a batch that is appended after it is.
     pub fn append_if_welcome(&self, tenant: &TenantId, batch: &Batch) {
-        // Nobody waits for it: the log is written in order.
+        // No caller waits for it: the log is written in order.
         drop(self.store.append(tenant, batch, self.bounds()));
     }
 

@@ -14,6 +14,7 @@
 //! target never overlap; whatever one target does, the memory left to the others suffices for
 //! ordinary scrapes.
 
+mod bench_target;
 mod cache;
 mod exemplars;
 mod failure_log;
@@ -23,7 +24,6 @@ mod http;
 mod labelling;
 mod plan;
 mod pool;
-mod rehearsal;
 mod report;
 mod resources;
 mod runner;
@@ -36,8 +36,8 @@ mod tests;
 mod view;
 mod zeros;
 
+pub use bench_target::BenchTarget;
 pub use fetch::{Fetch, Fetching};
-pub use rehearsal::Rehearsal;
 pub use settings::{JobSettings, SELF_SCRAPE_INTERVAL, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub use target::{Target, check_address};

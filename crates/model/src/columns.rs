@@ -1,7 +1,7 @@
 //! The columnar form of a read: sample columns of many series, timestamps shared where equal.
 //!
 //! Series of one scrape target have the same timestamps; they point at one time column, so that
-//! whoever computes on them does the work that depends on times alone once.
+//! work that depends on times alone is done once for all of them.
 //!
 //! Invariant: times strictly increase in a column; a series has as many values as its column has
 //! times. Where a sample is a histogram the value is [`HISTOGRAM_PLACEHOLDER`] and the histogram
@@ -97,8 +97,8 @@ impl SeriesBatch {
         });
     }
 
-    /// The column of values, for who appends those of a series of floats and then calls
-    /// [`SeriesBatch::end_floats`]: they need not be copied.
+    /// The column of values. The caller appends those of a series of floats, which need not be
+    /// copied then, and must call [`SeriesBatch::end_floats`].
     pub fn values_mut(&mut self) -> &mut Vec<f64> {
         &mut self.values
     }
@@ -126,8 +126,8 @@ impl SeriesBatch {
         kept
     }
 
-    /// The same for `appended` values whose times are those of the series before, of which `kept`
-    /// was said.
+    /// Like [`SeriesBatch::end_floats`], for `appended` values whose times are those of the series
+    /// before; `kept` is what `end_floats` returned for that series.
     #[inline]
     pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
         let first = self.values.len() - appended;

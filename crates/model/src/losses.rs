@@ -1,7 +1,7 @@
-//! What an answer lacks because bytes behind it are damaged: texts for whoever asked.
+//! What an answer lacks because bytes behind it are damaged, in texts for the user.
 //!
-//! Whoever reads samples says here what could not be read and goes on; whoever answers puts the
-//! texts beside the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
+//! A reader of samples adds what it could not read and goes on; the server puts the texts beside
+//! the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
 //! them, each of at most [`TEXT_BYTES_MAX`] bytes and a mark that it was cut.
 
 use crate::sync::lock;
@@ -90,7 +90,7 @@ fn cut(text: &str) -> String {
     format!("{}...", &text[..end])
 }
 
-/// FNV-1a: texts are few and nobody chooses them.
+/// FNV-1a: texts are few, and no user chooses them.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,8 +1,8 @@
-//! The seam between those who produce or query samples and those who keep them.
+//! The traits between the producers and readers of samples and the store that keeps them.
 //!
-//! Both traits hand back a handle at once and need no `async`: a [`Ticket`] is a plain future that
-//! the rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute
-//! thread asks. The head, blocks, a bucket and a cluster implement the same two.
+//! Neither trait is `async`. An append returns a [`Ticket`] once the batch is on its way to the
+//! log: a plain future that the runtime may await and a thread may wait for. A [`Selection`] is read
+//! by any compute thread. Head, blocks, a bucket and a cluster implement these two traits.
 
 use crate::batch::{Batch, Source};
 use crate::budget::{Budget, Reservation};
@@ -73,19 +73,19 @@ pub trait Append: Send + Sync {
     /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
 
-    /// Whether an append could have to wait for a disk now, or nobody knows: whoever must not wait
-    /// appends on another thread then.
+    /// Whether an append could have to wait for a disk now, or that is not known. A caller that
+    /// must not wait must append on another thread then.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// Whether exemplars are kept: whoever makes batches need not read them if not.
+    /// Whether exemplars are kept: a batch need not have them if not.
     fn takes_exemplars(&self) -> bool {
         false
     }
 
-    /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds
-    /// series without them leaves them unread.
+    /// Like [`Append::append`], for samples whose labels may be unread; a store that finds series
+    /// by their keys leaves them unread.
     fn append_from(
         &self,
         tenant: &TenantId,
@@ -145,7 +145,7 @@ pub struct ExemplarRequest<'a> {
 
 /// Answers look-ups.
 pub trait Select: Send + Sync {
-    /// The series that match, in the order in which they were born.
+    /// The series that match, in the order in which they were created.
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
     /// The names of labels on the series that match, sorted.
@@ -213,7 +213,7 @@ struct TicketState {
     is_settled: bool,
     observer: Option<Observer>,
     waker: Option<Waker>,
-    /// Whether a thread sleeps: to signal a condition is a system call, whoever hears it.
+    /// Whether a thread sleeps: to signal a condition is a system call, even if no thread waits.
     is_awaited: bool,
 }
 
@@ -238,7 +238,7 @@ pub struct Ticket(TicketCell);
 pub struct TicketResolver(Option<TicketCell>);
 
 impl Ticket {
-    /// A ticket and the one who resolves it.
+    /// A ticket and its resolver.
     pub fn new() -> (Ticket, TicketResolver) {
         let cell: TicketCell = Arc::default();
         (Ticket(cell.clone()), TicketResolver(Some(cell)))
@@ -301,15 +301,15 @@ impl TicketResolver {
         self.settle(outcome);
     }
 
-    /// Tells whoever waits that nothing can be promised now, while the batch may be stored yet:
-    /// what the resolver says later is not heard any more.
+    /// Fails the ticket: nothing can be promised now, while the batch may be stored yet. A later
+    /// outcome of the resolver is ignored.
     pub fn refuse_early(&self, refusal: Error) {
         if let Some(cell) = &self.0 {
             settle(cell, Err(refusal));
         }
     }
 
-    /// The same for whoever has not the resolver any more.
+    /// What can refuse the ticket early once the resolver was passed on.
     pub fn early(&self) -> EarlyRefusal {
         EarlyRefusal(self.0.clone())
     }

@@ -24,8 +24,8 @@
 //! half a line may have lost the other half of its lines too.
 //!
 //! Invariant: a parser allocates no more than a small multiple of the body that it reads. Keys are
-//! comparable within one format only: whoever keeps them must forget them when a target's format
-//! changes.
+//! comparable within one format only: a caller that keeps keys must forget them when a target's
+//! format changes.
 
 mod convert;
 mod custom;

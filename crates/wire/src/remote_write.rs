@@ -19,7 +19,7 @@
 //! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
 //! (`storage/remote/write_handler.go`): labels may come in any order, those with an empty value
 //! do not count, fields that are not known are passed over, metadata is counted, and so are
-//! exemplars where nobody keeps them.
+//! exemplars where the store keeps none.
 
 mod encode;
 mod exemplar;

@@ -1,4 +1,4 @@
-//! Who we are to a server: secrets and the headers made of them.
+//! Credentials: the headers that are made of secrets.
 
 use super::body::{self, Body, BodyLimit};
 use super::places::Places;

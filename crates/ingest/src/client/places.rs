@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A connection has its place from before it is made until it is closed. While none is left
-//! requests ask that theirs be closed after the answer. Whoever finds no place has the connection
-//! closed that has been silent for longest since it was last read from, and waits: the caller's
-//! deadline bounds that. So a few places serve many targets, each of which is connected to anew
-//! then, and with as many places as targets all connections are kept.
+//! requests ask that theirs be closed after the answer. A request that finds no place closes the
+//! connection that has been silent for longest since it was last read from, and waits: the
+//! caller's deadline bounds that. So a few places serve many targets, each of which is connected
+//! to anew then, and with as many places as targets all connections are kept.
 
 use firn_model::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ impl Places {
         }))
     }
 
-    /// As many as anybody wants.
+    /// Places without a limit.
     pub fn unlimited() -> Self {
         Self::new(Semaphore::MAX_PERMITS)
     }

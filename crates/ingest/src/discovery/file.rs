@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-/// How often files are looked at: soon enough for whoever waits for a target to appear, at a few
+/// How often files are looked at: a new target appears within seconds, and a look costs a few
 /// system calls.
 const LOOK: Duration = Duration::from_secs(3);
 

@@ -238,7 +238,7 @@ async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
         assert!(!large.is_empty(), "{mib} MiB");
         let mut ordinary = Vec::new();
         for _ in 0..2 {
-            // As Prometheus sends 2,000 samples.
+            // The size that Prometheus sends 2,000 samples in.
             let mut admission = pipeline.admit(100 << 10).await.unwrap();
             let message = declaring(200 << 10);
             let prepared = pipeline.prepare(&mut admission, &message).await;
@@ -305,7 +305,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
     let appended = pipeline(Ok(answer), 1024);
     let door: &dyn Append = &appended;
     let bounds = AppendBounds { time_max: i64::MAX };
-    // Nobody waits for it, and it is counted all the same.
+    // The ticket is dropped, and the batch is counted all the same.
     drop(door.append(&TenantId::anonymous(), &batch, bounds));
     let samples = ["samples_total  8", "samples_dropped_total out_of_order 2"];
     assert_eq!(counts(&pushed)[1..], samples);

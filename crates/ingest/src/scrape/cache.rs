@@ -208,7 +208,7 @@ impl SeriesCache {
     /// forgotten if it is much, or if its memory is needed.
     pub(super) fn end_failed(&mut self, needs_memory: bool) {
         for entry in self.entries.iter_mut().flatten() {
-            // Zeros of this scrape were not stored; others are refused by whoever has them.
+            // Zeros of this scrape were not stored; the store refuses those that it has.
             entry.zero_made = START_UNKNOWN;
         }
         if needs_memory || self.len() > 2 * self.good_count + SPARE_ENTRIES {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send + 'f>>;
 
 /// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
-/// what it returns; timeouts are the caller's, who drops the future.
+/// what it returns. The caller bounds the time: it drops the future.
 pub trait Fetch: Send + Sync {
     /// Asks once.
     fn fetch(&self) -> Fetching<'_>;
@@ -22,7 +22,7 @@ pub(super) trait MakeFetch: Send + Sync {
     fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch>;
 }
 
-/// The same fetch for every target.
+/// Fetches every target by one fetch.
 pub(super) struct Always(pub(super) Arc<dyn Fetch>);
 
 impl MakeFetch for Always {

@@ -14,11 +14,11 @@ pub(super) struct Plan {
     pub(super) refusal: Option<String>,
 }
 
-/// How a job begins and ends, and who fetches its targets.
+/// How a job begins and ends, and what fetches its targets.
 pub(super) struct Manner {
     pub(super) maker: Arc<dyn MakeFetch>,
     /// Whether targets are scraped at once when they are new.
     pub(super) begins_at_once: bool,
-    /// Whether the series of a server that ends are marked: nobody else would tell about them.
+    /// Whether the series are marked as stale when the server ends: no other server scrapes them.
     pub(super) marks_at_stop: bool,
 }

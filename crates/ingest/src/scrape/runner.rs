@@ -134,7 +134,7 @@ impl Scraping {
                 changed = self.wanted.changed() => {
                     let wanted = match changed {
                         Ok(()) => self.wanted.borrow_and_update().clone(),
-                        // Whoever forgot about the task cannot want more of it.
+                        // The runner is gone: nothing more can be wanted of the task.
                         Err(_) => Wanted::EndSilently,
                     };
                     match wanted {
@@ -202,7 +202,7 @@ impl Scraping {
             None => {
                 let mut wanted = self.wanted.clone();
                 let stopped = async {
-                    // An error means that nobody is left who could want it.
+                    // An error means that the runner is gone.
                     let stops = |wanted: &Wanted| !matches!(wanted, Wanted::Run(_));
                     let _ = wanted.wait_for(stops).await;
                 };

@@ -1,4 +1,4 @@
-//! What is known about a target, for whoever asks: its health and the metadata of its metrics.
+//! What the API tells about a target: its health and the metadata of its metrics.
 
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;

@@ -1,6 +1,7 @@
 //! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
 //!
-//! This file and its folder alone may call them below the rim; `tests/style` holds that.
+//! Below the binary and the server this file and its folder alone may call them; `tests/style`
+//! holds that.
 
 mod crew;
 
@@ -248,8 +249,8 @@ impl File for SystemFile {
     }
 }
 
-/// Sealing may wait for whoever waits for an answer: where cores are busy, background work gets a
-/// tenth of what others get. It holds locks for some 50 us at a time.
+/// Requests come before sealing: where cores are busy, background work gets a tenth of what other
+/// threads get. It holds locks for some 50 us at a time.
 const BACKGROUND_NICENESS: i32 = 10;
 
 /// A pool that computes, and a thread each for the two kinds of work that may block. Those are

@@ -44,7 +44,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// No bounds: for patterns of whoever runs the server.
+    /// No bounds: for patterns of the config.
     pub fn none() -> Self {
         Self {
             budget: Budget::new("pattern", usize::MAX),

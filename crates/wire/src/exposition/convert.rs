@@ -226,7 +226,7 @@ impl<'t> Converter<'t> {
         if let Ok(histogram) = &converted
             && histogram.validate().is_err()
         {
-            // As upstream, which goes on collecting.
+            // Upstream goes on collecting, too.
             return false;
         }
         let is_converted = converted.is_ok();
@@ -261,7 +261,7 @@ impl<'t> Converter<'t> {
             (State::Telling, Some(histogram)) => Sample {
                 key: &self.told.key,
                 is_expected: false,
-                // As upstream: that of the sample after it, if there is one.
+                // Upstream takes that of the sample after it, if there is one.
                 time: self.time,
                 start: None,
                 value: Value::Histogram(histogram),

@@ -89,7 +89,7 @@ impl<'m> Labels<'m, '_> {
         Some(2 + label_bytes)
     }
 
-    /// The same for a label of 128 bytes or more.
+    /// Copies a label of 128 bytes or more.
     fn long_label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         let after_key = rest.get(1..limit)?;
         let mut cursor = Cursor::new(after_key);
