@@ -152,7 +152,7 @@ impl Pipeline {
             tenant: tenant.clone(),
             address,
         };
-        let pending = self.decode_and_append(tenant, sender, (body, admission));
+        let pending = self.decode_and_append(tenant, sender, body, admission);
         self.count_refused(&pending);
         pending
     }
@@ -161,7 +161,8 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         sender: Sender,
-        (body, mut admission): (&[u8], Admission),
+        body: &[u8],
+        mut admission: Admission,
     ) -> Result<PendingWrite, Error> {
         let started = self.ledger.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
@@ -210,6 +211,7 @@ impl Pipeline {
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
+        source.batch().assert_whole();
         let entry = BatchEntry {
             sender,
             time_max: bounds.time_max,

@@ -199,6 +199,11 @@ impl Batch {
 
     /// Puts in the message that unread labels lie in, where `key_format` has written them.
     pub fn put_message(&mut self, message: Vec<u8>, key_format: &'static dyn KeyFormat) {
+        let unread = self.labels.last().filter(|last| last.form == Form::Unread);
+        assert!(
+            unread.is_none_or(|last| last.end as usize <= message.len()),
+            "a series key ends behind its message"
+        );
         self.message = message;
         self.key_format = Some(key_format);
     }
@@ -317,6 +322,26 @@ impl Batch {
     /// Whether there is no series.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// Panics if a series is under way or the columns do not fit each other. Costs a few
+    /// comparisons: the pipeline calls it for each batch.
+    pub fn assert_whole(&self) {
+        let ends = self.starts(self.ends.len());
+        let (floats, histograms) = (ends.floats as usize, ends.histograms as usize);
+        assert_eq!(self.labels.len(), self.ends.len(), "labels of each series");
+        assert_eq!(self.times.len(), floats, "times of whole series");
+        assert_eq!(self.values.len(), floats, "values of whole series");
+        assert_eq!(
+            self.histograms.len(),
+            histograms,
+            "histograms of whole series"
+        );
+        let starts = self.start_times.len();
+        assert!(
+            starts == 0 || starts == floats,
+            "start times of all samples"
+        );
     }
 
     /// Bytes of memory that the batch holds.

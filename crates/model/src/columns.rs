@@ -82,6 +82,7 @@ impl SeriesBatch {
         histograms: impl IntoIterator<Item = (u32, Arc<Histogram>)>,
     ) {
         assert_eq!(times.len(), values.len());
+        assert!(start_times.is_empty() || start_times.len() == times.len());
         let time_column = self.time_column(times);
         let values_start = self.values.len();
         self.values.extend_from_slice(values);
@@ -130,6 +131,7 @@ impl SeriesBatch {
     /// before; `kept` is what `end_floats` returned for that series.
     #[inline]
     pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
+        assert!(kept.samples.end <= appended, "values for all times");
         let first = self.values.len() - appended;
         let values = first + kept.samples.start..first + kept.samples.end;
         self.values.truncate(values.end);
@@ -154,6 +156,7 @@ impl SeriesBatch {
         if let Some((known, _)) = newest.find(|(_, at)| is_it(at)) {
             return known;
         }
+        debug_assert!(times.is_sorted_by(|a, b| a < b), "times strictly increase");
         let start = self.times.len();
         self.times.extend_from_slice(times);
         self.time_columns.push(start..self.times.len());

@@ -202,6 +202,11 @@ impl SeriesCache {
             entry.is_stored = true;
         }
         self.good_count = self.len();
+        assert!(
+            self.by_key.len() <= self.good_count,
+            "a key without an entry"
+        );
+        assert!(self.good_count > 0 || self.bytes == 0, "memory of no entry");
     }
 
     /// Ends a scrape without a good body. What such scrapes saw first was not stored; it is

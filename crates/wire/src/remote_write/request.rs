@@ -38,6 +38,8 @@ pub(super) struct Counts {
 /// What a series has besides the labels at its start.
 #[derive(Default)]
 struct Parts {
+    /// Samples that are in the batch.
+    samples: usize,
     /// Whether there are labels among the samples, too.
     has_label: bool,
     /// Whether there are exemplars that are kept. A sender sends them in series of their own.
@@ -138,15 +140,13 @@ impl<'d> Request<'d> {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        let samples_before = self.batch.sample_count();
         let parts = self.parts(rest)?;
-        let samples = self.batch.sample_count() - samples_before;
         let may_wait = !key.is_empty() && !parts.has_label && parts.lost.is_none();
-        if may_wait && (samples > 0 || parts.has_exemplar) {
+        if may_wait && (parts.samples > 0 || parts.has_exemplar) {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        self.read_at_once(message, start, series, (parts, samples))
+        self.read_at_once(message, start, series, parts)
     }
 
     /// Ends or refuses a series whose labels cannot wait; its samples are in the batch already.
@@ -156,7 +156,7 @@ impl<'d> Request<'d> {
         message: &[u8],
         start: usize,
         series: &[u8],
-        (parts, samples): (Parts, usize),
+        parts: Parts,
     ) -> Result<(), WireError> {
         let arena = self.batch.label_bytes();
         let labels_start = arena.len();
@@ -176,10 +176,10 @@ impl<'d> Request<'d> {
             });
         }
         if let Err(offence) = labels {
-            let lost = samples + parts.lost.as_ref().map_or(0, |(_, count)| *count);
+            let lost = parts.samples + parts.lost.as_ref().map_or(0, |(_, count)| *count);
             refused.add(start, offence.refusal, lost, || offence.message);
             self.batch.drop_series();
-        } else if samples == 0 && !parts.has_exemplar {
+        } else if parts.samples == 0 && !parts.has_exemplar {
             self.batch.drop_series();
         } else {
             self.batch.end_series();
@@ -190,6 +190,7 @@ impl<'d> Request<'d> {
     /// Reads what a series has besides labels into the batch.
     fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
         let mut parts = Parts::default();
+        let before = self.batch.sample_count();
         let mut cursor = Cursor::new(message);
         while let Some((number, wire_type)) = cursor.field()? {
             if !(field::SERIES_LABEL..=field::SERIES_HISTOGRAM).contains(&number) {
@@ -214,6 +215,7 @@ impl<'d> Request<'d> {
                 }
             }
         }
+        parts.samples = self.batch.sample_count() - before;
         Ok(parts)
     }
 
