@@ -172,14 +172,7 @@ impl Pipeline {
         let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
         let decoding = self.ledger.clock.monotonic().saturating_sub(started);
         let bounds = self.bounds();
-        let mut ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
-        if decoded.is_misread() {
-            // Nothing of it was stored.
-            drop(decoded);
-            admission.forget_batch(message_bytes);
-            decoded = decoder.decode_again(body, admission.work.as_mut())?;
-            ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
-        }
+        let ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
         let metrics = &self.ledger.metrics;
         metrics.decode_duration.observe(decoding);
         metrics.message_bytes.add(message_bytes as u64);

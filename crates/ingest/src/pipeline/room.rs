@@ -163,13 +163,6 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives back what a batch took that nobody keeps.
-    pub(super) fn forget_batch(&mut self, message_bytes: usize) {
-        if let Some(work) = &mut self.work {
-            work.shrink_to(message_bytes.saturating_mul(WORK_MESSAGES));
-        }
-    }
-
     /// Keeps what a block takes on its way to the disk and gives back the rest.
     pub(super) fn keep_for_log(&mut self, message_bytes: usize) {
         self.body.shrink_to(0);

@@ -48,23 +48,12 @@ struct Parts {
     lost: Option<(Error, usize)>,
 }
 
-/// How it is known where the labels of a series end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LabelEnds {
-    /// By their lengths.
-    Walked,
-    /// Where what looks like a sample at the end of the series begins: whoever reads the labels
-    /// must make sure.
-    Guessed,
-}
-
 /// A request that is being read into a batch.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     memory: Option<&'d mut Reservation>,
     keeps_exemplars: bool,
-    pub(super) label_ends: LabelEnds,
     batch_bytes: usize,
     reserved_bytes: usize,
     series_count: usize,
@@ -83,7 +72,6 @@ impl<'d> Request<'d> {
             batch,
             memory,
             keeps_exemplars,
-            label_ends: LabelEnds::Walked,
             batch_bytes: 0,
             reserved_bytes: 0,
             series_count: 0,
@@ -122,14 +110,6 @@ impl<'d> Request<'d> {
         }
         self.series_count += 1;
         self.charge(SERIES_BYTES)?;
-        if self.label_ends == LabelEnds::Guessed
-            && let Some((labels_end, time, value)) = last_sample(series)
-        {
-            self.charge(SAMPLE_BYTES)?;
-            self.batch.push_float(time, value);
-            self.batch.end_unread_series(start..start + labels_end);
-            return Ok(());
-        }
         let labels_end = keys::labels_end(series);
         let (key, rest) = series.split_at(labels_end);
         if !key.is_empty()
@@ -281,24 +261,6 @@ impl<'d> Request<'d> {
         }
         Ok(())
     }
-}
-
-/// Where the sample at the end of `series` begins, its time and its value, if it looks like one of
-/// [`sole_sample`] that follows something else.
-#[inline]
-fn last_sample(series: &[u8]) -> Option<(usize, i64, f64)> {
-    const WITH_VALUE: usize = 18;
-    const WITHOUT_VALUE: usize = 9;
-    let (before, (time, value)) = series
-        .split_last_chunk::<WITH_VALUE>()
-        .and_then(|(before, last)| Some((before, sole_sample(last)?)))
-        .or_else(|| {
-            let (before, last) = series.split_last_chunk::<WITHOUT_VALUE>()?;
-            Some((before, sole_sample(last)?))
-        })?;
-    // Labels end with text, and another sample with its time.
-    let [time_key, _, _, _, _, _, _] = before.last_chunk()?;
-    (*time_key != TIME_KEY).then_some((before.len(), time, value))
 }
 
 /// The time and value of the one sample that `rest` is, if it stands there as Go's encoder writes
