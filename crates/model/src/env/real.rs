@@ -3,12 +3,12 @@
 //! Below the binary and the server this file and its folder alone may call them; `tests/style`
 //! holds that.
 
-mod crew;
+mod pool;
 
 use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;
 use crate::sync::lock;
-use crew::Crew;
+use pool::Pool;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -254,13 +254,13 @@ impl File for SystemFile {
 const BACKGROUND_NICENESS: i32 = 10;
 
 /// A pool that computes, and a thread each for the two kinds of work that may block. Those are
-/// plain threads: a pool's thread that waits for another pool would meanwhile begin some other job,
-/// inside the one that waits.
+/// plain threads: a thread of the pool that waits would meanwhile begin some other job inside the
+/// one that waits.
 struct Threads {
-    /// Those that compute, with whoever asks for it.
+    /// Threads that compute, a caller included.
     threads: usize,
-    crew: Crew,
-    /// Whoever has work done at the moment.
+    pool: Pool,
+    /// Calls of `for_each` under way.
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
@@ -276,7 +276,7 @@ impl Threads {
         Ok(Self {
             threads,
             // Callers help: a thread more than there are cores would take turns with them.
-            crew: Crew::new(threads.saturating_sub(1), STACK_BYTES)?,
+            pool: Pool::new(threads.saturating_sub(1), STACK_BYTES)?,
             callers: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
@@ -284,10 +284,10 @@ impl Threads {
     }
 }
 
-/// One of those whom a counter counts, as long as it lives.
+/// Counts in a counter as long as it lives.
 struct Counted<'a> {
     counter: &'a AtomicUsize,
-    /// How many there are with it.
+    /// The counter with this one.
     count: usize,
 }
 
@@ -333,13 +333,13 @@ impl Compute for Threads {
             .expect("a worker ends only after its sender was dropped");
     }
 
-    /// Tasks are begun in order, so that whoever joins their results in order has little to keep.
-    /// The caller begins at once and does not wait for a thread to wake up.
+    /// Tasks are begun in order, so that a caller that joins their results in order keeps few of
+    /// them. The caller begins at once; it waits for its helpers only at the end.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let callers = Counted::new(&self.callers);
         // Where there are as many callers as cores, a helper would only take turns with them.
         let idle = self.threads.saturating_sub(callers.count);
-        self.crew.for_each(tasks, idle, task);
+        self.pool.for_each(tasks, idle, task);
     }
 
     fn threads(&self) -> usize {
