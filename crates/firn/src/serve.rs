@@ -35,6 +35,7 @@ use firn_server::App;
 use firn_server::active::ActiveQueries;
 use firn_server::parts::Backend;
 use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
+use firn_wire::remote_write::KEY_FORMAT;
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -375,6 +376,7 @@ fn store_options(
 ) -> StoreOptions {
     let defaults = StoreOptions::new(&settings.data_dir);
     StoreOptions {
+        key_format: KEY_FORMAT,
         sync: match config.wal_sync {
             WalSync::Always => SyncMode::Always,
             WalSync::Interval => SyncMode::Interval,

@@ -5,7 +5,7 @@
 //! nanoseconds a sample from the body to the batch, the best of many rounds.
 
 use firn_ingest::client::Body;
-use firn_ingest::scrape::{JobSettings, Rehearsal};
+use firn_ingest::scrape::{BenchTarget, JobSettings};
 use firn_model::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -38,8 +38,8 @@ fn page(round: usize) -> Body {
     }
 }
 
-fn fresh() -> Result<Rehearsal, Error> {
-    Rehearsal::new(JobSettings::new("node"), ADDRESS, MEMORY_BYTES)
+fn fresh() -> Result<BenchTarget, Error> {
+    BenchTarget::new(JobSettings::new("node"), ADDRESS, MEMORY_BYTES)
 }
 
 /// The best time of a scrape over many rounds, for each sample.

@@ -1,7 +1,7 @@
 //! The HTTP client by which targets and discoveries are asked.
 //!
 //! ```text
-//! HttpClient (who we are, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
+//! HttpClient (credentials, redirects) -> Transport (TLS, files reread) -> Route (proxies) -> TCP
 //! ```
 //!
 //! Invariant: credentials go to the host that was asked for and to no other, whatever it redirects
@@ -12,6 +12,7 @@ mod auth;
 mod body;
 mod places;
 mod route;
+mod secret;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -27,13 +28,16 @@ pub use settings::{
 };
 
 use auth::Authorizer;
-use firn_model::error::{Error, ErrorKind};
+use firn_model::error::Error;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION};
 use hyper::http::uri::Parts;
 use hyper::{HeaderMap, Method, Request, Response, Uri};
 use transport::Transport;
+
+/// The `User-Agent` of every request: how servers know Firn.
+pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 
 /// Redirects that are followed for one request, as in Go.
 const REDIRECTS_MAX: usize = 10;
@@ -52,7 +56,7 @@ impl HttpClient {
         Self::within(Places::unlimited(), settings)
     }
 
-    /// The same, whose connections take `places`.
+    /// A client like that of [`HttpClient::new`] whose connections take `places`.
     pub fn within(places: Places, settings: HttpSettings) -> Self {
         let (tls, proxy) = (&settings.tls, &settings.proxy);
         Self {
@@ -63,7 +67,7 @@ impl HttpClient {
     }
 
     /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
-    /// Fails with [`ErrorKind::Unavailable`].
+    /// Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, Error> {
         let own = self.own_headers().await?;
         let mut at = uri.clone();
@@ -102,14 +106,15 @@ impl HttpClient {
         }
         for (name, values) in &self.settings.headers {
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| unavailable(format!("{name:?} is not the name of a header")))?;
+                .map_err(|_| Error::unavailable(format!("{name:?} is not the name of a header")))?;
             for value in values {
                 let text = match value {
                     HeaderValueSource::Plain(text) => text.clone(),
-                    HeaderValueSource::Secret(secret) => auth::reveal(secret, "header").await?,
+                    HeaderValueSource::Secret(secret) => secret::reveal(secret, "header").await?,
                 };
-                let value = HeaderValue::from_str(&text)
-                    .map_err(|_| unavailable(format!("header {name} has an invalid value")))?;
+                let value = HeaderValue::from_str(&text).map_err(|_| {
+                    Error::unavailable(format!("header {name} has an invalid value"))
+                })?;
                 headers.append(name.clone(), value);
             }
         }
@@ -180,9 +185,5 @@ fn without_dots(path: &str) -> String {
 }
 
 fn failed(uri: &Uri, message: &str) -> Error {
-    unavailable(format!("Get \"{uri}\": {message}"))
-}
-
-fn unavailable(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unavailable, message)
+    Error::unavailable(format!("Get \"{uri}\": {message}"))
 }

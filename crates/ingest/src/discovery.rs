@@ -14,14 +14,16 @@
 mod file;
 mod group;
 mod http;
+mod published;
 #[cfg(test)]
 mod tests;
 
-pub use group::Group;
+pub use group::{Group, ReadYaml};
 
 use crate::client::HttpSettings;
+use published::Published;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -49,9 +51,6 @@ pub enum DiscoverySettings {
     },
 }
 
-/// Reads target groups from YAML. The binary owns the reader of YAML and lends it.
-pub type ReadYaml = fn(&str) -> Result<Vec<Group>, String>;
-
 /// A discovery that runs until it is dropped.
 #[derive(Debug)]
 pub struct Discovery {
@@ -68,10 +67,7 @@ impl Discovery {
         bytes_max: u64,
         changed: Arc<Notify>,
     ) -> Self {
-        let published = Arc::new(Published {
-            groups: Mutex::default(),
-            changed,
-        });
+        let published = Arc::new(Published::new(changed));
         let to = published.clone();
         let task = match settings {
             DiscoverySettings::Static(groups) => {
@@ -96,7 +92,7 @@ impl Discovery {
 
     /// The newest list; `None` while there was none.
     pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
-        self.published.lock().clone()
+        self.published.groups()
     }
 }
 
@@ -105,27 +101,5 @@ impl Drop for Discovery {
         if let Some(task) = &self.task {
             task.abort();
         }
-    }
-}
-
-/// The list of a discovery, as its task knows it.
-#[derive(Debug)]
-struct Published {
-    groups: Mutex<Option<Arc<Vec<Group>>>>,
-    changed: Arc<Notify>,
-}
-
-impl Published {
-    /// Publishes `groups` if they are news.
-    fn publish(&self, groups: Vec<Group>) {
-        let mut known = self.lock();
-        if known.as_ref().is_none_or(|known| **known != groups) {
-            *known = Some(Arc::new(groups));
-            self.changed.notify_one();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Vec<Group>>>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

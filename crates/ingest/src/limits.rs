@@ -58,8 +58,8 @@ pub struct SpareLimits {
 }
 
 impl IngestLimits {
-    /// The caps for the share of writes. Nobody's honest request meets those of one request from
-    /// 3 GB of memory on; with less they say what fits.
+    /// The caps for the share of writes. With 3 GB of memory or more no ordinary request meets the
+    /// caps of one request; with less they say what fits.
     pub fn of(shares: &Shares) -> Self {
         let in_flight = shares.writes / 16 * 13;
         let large = large_bytes_max(in_flight);

@@ -1,6 +1,6 @@
 //! What ingestion counts.
 
-use crate::outcome::{DropReason, WriteOutcome};
+use crate::outcome::DropReason;
 use firn_model::budget::Budget;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
@@ -50,19 +50,11 @@ impl Metrics {
         }
     }
 
-    /// Counts samples that were dropped before they came to the store.
+    /// Counts dropped samples.
     pub(crate) fn count_dropped(&self, reason: DropReason, count: u64) {
         let all = DropReason::ALL.iter().zip(&self.samples_dropped);
         for (_, counter) in all.filter(|(known, _)| **known == reason) {
             counter.add(count);
-        }
-    }
-
-    /// Counts the samples of a write that is durable.
-    pub(crate) fn count_samples(&self, outcome: &WriteOutcome) {
-        self.samples_stored.add(outcome.stored_count as u64);
-        for dropped in &outcome.dropped {
-            self.count_dropped(dropped.reason, dropped.sample_count as u64);
         }
     }
 }

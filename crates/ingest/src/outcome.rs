@@ -1,6 +1,6 @@
 //! What became of the samples of a write.
 
-use firn_model::store::{Rejected, Rejection};
+use firn_model::store::{Appended, Rejected, Rejection};
 use firn_wire::remote_write::{Refusal, Refused};
 use std::fmt::Write;
 
@@ -107,6 +107,15 @@ pub struct WriteOutcome {
 }
 
 impl WriteOutcome {
+    /// What became of a write of which `dropped` did not come to the store, and the rest did.
+    pub(crate) fn new(mut dropped: Vec<Dropped>, appended: &Appended) -> Self {
+        dropped.extend(appended.rejected.iter().map(Dropped::from));
+        Self {
+            stored_count: appended.stored,
+            dropped,
+        }
+    }
+
     /// Samples dropped for any reason.
     pub fn dropped_count(&self) -> usize {
         self.dropped.iter().map(|d| d.sample_count).sum()

@@ -1,9 +1,12 @@
-//! The write pipeline: from a body to samples that are durable.
+//! The write pipeline: the way of all samples of this process into the store.
 //!
 //! ```text
-//! admit (room) -> prepare (room) -> decode (caps) -> append (bounds) -> ticket -> outcome, counted
-//!                                        ^-- labels of unknown series --'     and told in the log
+//! a push:   admit (room) -> prepare (room) -> decode (caps) -.
+//! a scrape: a batch of its own ------------------------------+-> store (bounds) -> ticket
+//! others:   `Append` of the pipeline ------------------------'    -> counted, told in the log
 //! ```
+//!
+//! The ledger counts each batch when its ticket resolves, whichever way it came.
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
 //! the memory of all requests together stays below one limit, up to where they are in the log. When
@@ -11,6 +14,7 @@
 //! answer by trying again; a limit that a single request breaks is [`ErrorKind::Limited`] or
 //! [`ErrorKind::Invalid`], which they do not.
 
+mod ledger;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -27,15 +31,16 @@ use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
+use ledger::{BatchEntry, Ledger};
 use room::Room;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 /// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
 const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -43,13 +48,11 @@ const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Takes in writes of all kinds. Shared by all connections.
 pub struct Pipeline {
     store: Arc<dyn Append>,
-    clock: Arc<dyn Clock>,
     limits: IngestLimits,
     room: Arc<Room>,
     spare_decoders: Mutex<Vec<Decoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
-    metrics: Arc<Metrics>,
-    refusals: Arc<Refusals>,
+    ledger: Arc<Ledger>,
 }
 
 impl Pipeline {
@@ -62,15 +65,18 @@ impl Pipeline {
     ) -> Self {
         let body_bytes_max = limits.wire.body_bytes_max;
         let room = Room::new(memory, limits.in_flight_bytes_max, body_bytes_max);
+        let ledger = Ledger {
+            clock,
+            metrics: Arc::new(Metrics::new(room.all.clone())),
+            refusals: Refusals::default(),
+        };
         Self {
             store,
-            clock,
             limits,
-            metrics: Arc::new(Metrics::new(room.all.clone())),
             room,
             spare_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
-            refusals: Arc::default(),
+            ledger: Arc::new(ledger),
         }
     }
 
@@ -81,7 +87,7 @@ impl Pipeline {
 
     /// What ingestion counts.
     pub fn metrics(&self) -> Arc<Metrics> {
-        self.metrics.clone()
+        self.ledger.metrics.clone()
     }
 
     /// Allows `bytes` of a body to be read, once there is room. Fails with [`ErrorKind::Limited`]
@@ -107,17 +113,18 @@ impl Pipeline {
             .as_ref()
             .is_err_and(|e| e.kind == ErrorKind::Unavailable)
         {
-            self.metrics.requests_turned_away.inc();
+            self.ledger.metrics.requests_turned_away.inc();
         }
         outcome
     }
 
     /// Counts a request that comes to nothing.
     fn count_refused<T>(&self, outcome: &Result<T, Error>) {
+        let metrics = &self.ledger.metrics;
         match outcome {
             Ok(_) => {}
-            Err(e) if e.kind == ErrorKind::Unavailable => self.metrics.requests_turned_away.inc(),
-            Err(_) => self.metrics.requests_invalid.inc(),
+            Err(e) if e.kind == ErrorKind::Unavailable => metrics.requests_turned_away.inc(),
+            Err(_) => metrics.requests_invalid.inc(),
         }
     }
 
@@ -140,12 +147,12 @@ impl Pipeline {
         body: &[u8],
         admission: Admission,
     ) -> Result<PendingWrite, Error> {
-        self.metrics.body_bytes.add(body.len() as u64);
+        self.ledger.metrics.body_bytes.add(body.len() as u64);
         let sender = Sender::Push {
             tenant: tenant.clone(),
             address,
         };
-        let pending = self.decode_and_append(tenant, sender, (body, admission));
+        let pending = self.decode_and_append(tenant, sender, body, admission);
         self.count_refused(&pending);
         pending
     }
@@ -154,114 +161,101 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         sender: Sender,
-        (body, mut admission): (&[u8], Admission),
+        body: &[u8],
+        mut admission: Admission,
     ) -> Result<PendingWrite, Error> {
-        let started = self.clock.monotonic();
+        let started = self.ledger.clock.monotonic();
         let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
         admission.prepare(message_bytes)?;
         let mut decoder = self.take_decoder();
         decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
-        let decoding = self.clock.monotonic().saturating_sub(started);
-        let mut pending = self.append_from(tenant, sender, &mut decoded);
-        if decoded.is_misread() {
-            // Nothing of it was stored.
-            drop(decoded);
-            admission.forget_batch(message_bytes);
-            decoded = decoder.decode_again(body, admission.work.as_mut())?;
-            let sender = pending.sender.clone();
-            pending = self.append_from(tenant, sender, &mut decoded);
-        }
-        let metrics = &self.metrics;
+        let decoding = self.ledger.clock.monotonic().saturating_sub(started);
+        let bounds = self.bounds();
+        let ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
+        let metrics = &self.ledger.metrics;
         metrics.decode_duration.observe(decoding);
         metrics.message_bytes.add(message_bytes as u64);
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
         metrics.metadata_ignored.add(decoded.metadata_count as u64);
-        pending.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
-        pending.is_request = true;
+        let dropped = decoded.finish()?.iter().map(Dropped::from).collect();
         self.put_decoder(decoder);
         admission.keep_for_log(message_bytes);
-        pending.admission = Some(admission);
-        Ok(pending)
+        Ok(PendingWrite {
+            ticket,
+            dropped,
+            sender,
+            time_max: bounds.time_max,
+            admission: Some(admission),
+            ledger: self.ledger.clone(),
+        })
     }
 
-    /// Hands a batch that was made here of what `sender` brought to the store.
-    pub fn append(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> PendingWrite {
-        self.append_from(tenant, sender, &mut batch)
+    /// Hands a batch that was made of what `sender` brought to the store.
+    pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
+        self.hand_over(tenant, sender, &mut batch, self.bounds())
+    }
+
+    /// Hands samples to the store; they are counted when the ticket resolves.
+    fn hand_over(
+        &self,
+        tenant: &TenantId,
+        sender: Sender,
+        source: &mut dyn Source,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        source.batch().assert_whole();
+        let entry = BatchEntry {
+            sender,
+            time_max: bounds.time_max,
+            started: self.ledger.clock.monotonic(),
+        };
+        let ledger = self.ledger.clone();
+        let ticket = self.store.append_from(tenant, source, bounds);
+        ticket.observed(move |outcome| ledger.close(&entry, outcome))
     }
 
     /// Counts, and tells in the log, what was dropped before it came to the store.
     pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
-        let count = dropped.sample_count as u64;
-        self.metrics.count_dropped(dropped.reason, count);
         let dropped = std::slice::from_ref(dropped);
-        let (bounds, now) = (self.bounds(), self.clock.monotonic());
-        self.refusals.note(sender, dropped, bounds.time_max, now);
+        let time_max = self.bounds().time_max;
+        self.ledger.count_dropped(sender, dropped, time_max);
     }
 
     /// Tells in the log what was refused, where that is due: to be called once a second or so.
     pub fn tick(&self) {
-        self.refusals.tick(self.clock.monotonic());
+        self.ledger.refusals.tick(self.ledger.clock.monotonic());
     }
 
     /// Tells in the log what was refused and not told yet: to be called when all writes ended.
     pub fn finish(&self) {
-        self.refusals.finish();
+        self.ledger.refusals.finish();
     }
 
     /// Hands a batch to the store of which it may refuse what it likes: that is neither told nor
     /// counted. It is durable when a batch that is appended after it is.
     pub fn append_if_welcome(&self, tenant: &TenantId, batch: &Batch) {
-        // Nobody waits for it: the log is written in order.
+        // No caller waits for it: the log is written in order.
         drop(self.store.append(tenant, batch, self.bounds()));
     }
 
     fn bounds(&self) -> AppendBounds {
-        let now = self.clock.now_ms();
+        let now = self.ledger.clock.now_ms();
         AppendBounds {
             time_max: now.saturating_add(self.limits.future_ms_max),
         }
     }
 
-    fn append_from(
-        &self,
-        tenant: &TenantId,
-        sender: Sender,
-        source: &mut dyn Source,
-    ) -> PendingWrite {
-        let bounds = self.bounds();
-        PendingWrite {
-            started: self.clock.monotonic(),
-            ticket: self.store.append_from(tenant, source, bounds),
-            dropped: Vec::new(),
-            is_request: false,
-            sender,
-            time_max: bounds.time_max,
-            admission: None,
-            clock: self.clock.clone(),
-            metrics: self.metrics.clone(),
-            refusals: self.refusals.clone(),
-        }
-    }
-
-    /// Whether exemplars are kept: a batch need not have them if not.
-    pub fn takes_exemplars(&self) -> bool {
-        self.store.takes_exemplars()
-    }
-
     /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
     /// bytes that come costs more than reading them.
     pub fn take_body(&self) -> Vec<u8> {
-        let spare = self.spare_bodies.lock();
-        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
-        spare.pop().unwrap_or_default()
+        lock(&self.spare_bodies).pop().unwrap_or_default()
     }
 
     /// Takes a body back that was stored.
     pub fn put_body(&self, mut body: Vec<u8>) {
         body.clear();
-        let spare = self.spare_bodies.lock();
-        let mut spare = spare.unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare_bodies);
         let limits = self.limits.spare;
         if spare.len() < limits.bodies && body.capacity() <= limits.body_bytes {
             spare.push(body);
@@ -269,24 +263,47 @@ impl Pipeline {
     }
 
     fn take_decoder(&self) -> Decoder {
-        let mut spare = self
-            .spare_decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        spare
-            .pop()
-            .unwrap_or_else(|| Decoder::new(self.limits.wire))
+        let spare = lock(&self.spare_decoders).pop();
+        spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
     }
 
     fn put_decoder(&self, decoder: Decoder) {
-        let mut spare = self
-            .spare_decoders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut spare = lock(&self.spare_decoders);
         let limits = self.limits.spare;
         if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
             spare.push(decoder);
         }
+    }
+}
+
+/// The way in for batches that other parts of this process make. They are counted, and told about
+/// in the log, as a push of their tenant without an address.
+impl Append for Pipeline {
+    fn append(&self, tenant: &TenantId, mut batch: &Batch, bounds: AppendBounds) -> Ticket {
+        self.append_from(tenant, &mut batch, bounds)
+    }
+
+    /// The stricter of `bounds` and the pipeline's own holds.
+    fn append_from(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        let sender = Sender::Push {
+            tenant: tenant.clone(),
+            address: None,
+        };
+        let time_max = bounds.time_max.min(self.bounds().time_max);
+        self.hand_over(tenant, sender, source, AppendBounds { time_max })
+    }
+
+    fn may_wait(&self) -> bool {
+        self.store.may_wait()
+    }
+
+    fn takes_exemplars(&self) -> bool {
+        self.store.takes_exemplars()
     }
 }
 
@@ -298,20 +315,17 @@ impl std::fmt::Debug for Pipeline {
     }
 }
 
-/// A write on its way to the disk: await it, or [`PendingWrite::wait`] on a thread that may block.
+/// A push on its way to the disk: await it, or [`PendingWrite::wait`] on a thread that may block.
 #[must_use = "samples are durable only when this says so"]
 pub struct PendingWrite {
     ticket: Ticket,
+    /// Samples that did not come to the store.
     dropped: Vec<Dropped>,
-    is_request: bool,
     sender: Sender,
     time_max: TimestampMs,
-    /// The room of the block until it is on the disk.
+    /// The room of the log record until it is on the disk.
     admission: Option<Admission>,
-    started: Duration,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
-    refusals: Arc<Refusals>,
+    ledger: Arc<Ledger>,
 }
 
 impl PendingWrite {
@@ -324,34 +338,17 @@ impl PendingWrite {
 
     fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
         self.admission = None;
-        let metrics = &self.metrics;
-        let now = self.clock.monotonic();
-        metrics
-            .write_duration
-            .observe(now.saturating_sub(self.started));
-        let outcome = appended.map(|appended| {
-            let mut dropped = std::mem::take(&mut self.dropped);
-            dropped.extend(appended.rejected.iter().map(Dropped::from));
-            WriteOutcome {
-                stored_count: appended.stored,
-                dropped,
-            }
-        });
-        if let Ok(outcome) = &outcome {
-            metrics.count_samples(outcome);
-            if !outcome.dropped.is_empty() {
-                self.refusals
-                    .note(&self.sender, &outcome.dropped, self.time_max, now);
-            }
+        let metrics = &self.ledger.metrics;
+        let appended = appended.inspect_err(|_| metrics.requests_failed.inc())?;
+        let dropped = std::mem::take(&mut self.dropped);
+        self.ledger
+            .count_dropped(&self.sender, &dropped, self.time_max);
+        let outcome = WriteOutcome::new(dropped, &appended);
+        match outcome.dropped.is_empty() {
+            true => metrics.requests_stored.inc(),
+            false => metrics.requests_partial.inc(),
         }
-        if self.is_request {
-            match &outcome {
-                Ok(outcome) if outcome.dropped.is_empty() => metrics.requests_stored.inc(),
-                Ok(_) => metrics.requests_partial.inc(),
-                Err(_) => metrics.requests_failed.inc(),
-            }
-        }
-        outcome
+        Ok(outcome)
     }
 }
 

@@ -6,7 +6,7 @@
 //!       none for a minute --> forgotten: the next one is a first one
 //! ```
 //!
-//! A kind is a reason and who sent the samples: the job of a scrape, the tenant and address of a
+//! A kind is a reason and a sender: the job of a scrape, the tenant and address of a
 //! push. Each has a line a minute at most, whatever comes, with all counts since the line before
 //! and one example.
 //!
@@ -15,10 +15,11 @@
 
 use crate::outcome::{DropReason, Dropped};
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::warn;
 
@@ -32,7 +33,7 @@ const KINDS_MAX: usize = 512;
 /// Bytes of an example: a series with thirty labels, and its time. Labels may have a MiB.
 const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 
-/// Who brought samples, for the log.
+/// Where samples come from, as the log tells it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sender {
     /// Scrapes of the job with this name.
@@ -62,7 +63,7 @@ struct Sum {
 #[derive(Debug, PartialEq)]
 struct Line {
     reason: DropReason,
-    /// `None` for all who are not told apart.
+    /// `None` for all senders that are not told apart.
     sender: Option<Sender>,
     sum: Sum,
 }
@@ -77,7 +78,7 @@ struct Known {
 #[derive(Debug, Default)]
 struct Kinds(BTreeMap<(DropReason, Option<Sender>), Known>);
 
-/// Adds up what was refused and writes the lines. Shared by all who write.
+/// Adds up what was refused and writes the lines. Shared by all writers.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Kinds>);
 
@@ -112,7 +113,7 @@ impl Refusals {
 
     /// Writes the lines that `collect` makes, once the lock is free.
     fn say(&self, collect: impl FnOnce(&mut Kinds) -> Vec<Line>) {
-        let lines = collect(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let lines = collect(&mut lock(&self.0));
         for line in &lines {
             line.write();
         }
@@ -332,7 +333,7 @@ mod tests {
                 "120s a out_of_order: 180 in 120, one of a at 60",
             ]
         );
-        // What nobody was told yet is told at the end, once.
+        // What no line told yet is told at the end, once.
         told.finish();
         told.finish();
         assert_eq!(

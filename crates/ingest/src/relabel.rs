@@ -259,7 +259,7 @@ impl PartialEq for Rule {
     }
 }
 
-/// What a rule made of a label set, for people who look for a mistake.
+/// What a rule made of a label set, to find a mistake in a config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The labels behind the rule; none once the set was dropped.

@@ -14,14 +14,16 @@
 //! target never overlap; whatever one target does, the memory left to the others suffices for
 //! ordinary scrapes.
 
+mod bench_target;
 mod cache;
 mod exemplars;
 mod failure_log;
+mod fetch;
 mod histograms;
 mod http;
 mod labelling;
+mod plan;
 mod pool;
-mod rehearsal;
 mod report;
 mod resources;
 mod runner;
@@ -34,72 +36,32 @@ mod tests;
 mod view;
 mod zeros;
 
-pub use rehearsal::Rehearsal;
-pub use settings::{JobSettings, ScrapeLimits, StartTimes};
+pub use bench_target::BenchTarget;
+pub use fetch::{Fetch, Fetching};
+pub use settings::{JobSettings, SELF_SCRAPE_INTERVAL, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub use target::{Target, check_address};
 pub use view::{ActiveTarget, PoolView};
 
-use crate::client::{Body, Places};
+use crate::client::Places;
 use crate::discovery::ReadYaml;
 use crate::pipeline::Pipeline;
+use fetch::Always;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
-use firn_model::error::Error;
 use firn_model::metrics::{Collect, Sink};
+use firn_model::sync::lock;
+use plan::Manner;
 use pool::Pool;
 use resources::Resources;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-/// How often Firn scrapes itself: often enough that a first look at the page shows a curve within a
-/// minute, at a cost of some hundred samples.
-pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How targets know who asks.
-pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
-
-/// A fetch under way.
-pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send + 'f>>;
-
-/// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
-/// what it returns; timeouts are the caller's, who drops the future.
-pub trait Fetch: Send + Sync {
-    /// Asks once.
-    fn fetch(&self) -> Fetching<'_>;
-}
-
-/// Makes what fetches the targets of one job.
-trait MakeFetch: Send + Sync {
-    fn make(&self, job: &JobSettings, target: &Target) -> Arc<dyn Fetch>;
-}
-
-/// How one target is scraped.
-struct Plan {
-    job: Arc<JobSettings>,
-    target: Arc<Target>,
-    fetch: Arc<dyn Fetch>,
-    /// Why it is not scraped, if it is not.
-    refusal: Option<String>,
-}
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All jobs.
 pub struct Scraping {
     resources: Arc<Resources>,
     read_yaml: ReadYaml,
     pools: Mutex<BTreeMap<String, Pool>>,
-}
-
-/// How a job begins and ends, and who fetches its targets.
-struct Manner {
-    maker: Arc<dyn MakeFetch>,
-    /// Whether targets are scraped at once when they are new.
-    begins_at_once: bool,
-    /// Whether the series of a server that ends are marked: nobody else would tell about them.
-    marks_at_stop: bool,
 }
 
 impl Scraping {
@@ -180,21 +142,12 @@ impl Scraping {
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pools)
     }
 }
 
 impl Collect for Scraping {
     fn collect(&self, sink: &mut dyn Sink) {
         self.resources.collect(sink);
-    }
-}
-
-/// The same fetch for every target.
-struct Always(Arc<dyn Fetch>);
-
-impl MakeFetch for Always {
-    fn make(&self, _: &JobSettings, _: &Target) -> Arc<dyn Fetch> {
-        self.0.clone()
     }
 }

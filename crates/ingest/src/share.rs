@@ -1,4 +1,4 @@
-//! A share of memory that many take from, none of whom can take it all.
+//! A share of memory that many holders take from; none of them can take it all.
 //!
 //! One holder may take as much again as is still free: a lone one gets half of the budget, and any
 //! number of greedy ones leave room for those that need little.

@@ -2,9 +2,9 @@
 //!
 //! It is built once (by remote write, a scrape, a rule) and consumed once. Label sets lie one
 //! behind the other in canonical form; samples lie in columns, each series owning a run of them.
-//! A decoder may leave the labels of a series as they came, as a [`crate::section`] of the message:
-//! whoever knows the series by that needs no more of them, and the others have them read through a
-//! [`Source`].
+//! A decoder may leave the labels of a series unread in its message. Their bytes there are the
+//! [key](crate::series_key) of the series: a store that knows the key needs no more of the labels,
+//! and has those of other series read through a [`Source`].
 //!
 //! ```text
 //! unread --read--> canonical
@@ -19,6 +19,7 @@ use crate::exemplar::{SeriesExemplars, TimedExemplar};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::sample::{START_UNKNOWN, TimestampMs};
+use crate::series_key::KeyFormat;
 use std::ops::Range;
 
 /// A native histogram with its times.
@@ -32,13 +33,11 @@ pub struct HistogramSample {
     pub histogram: Histogram,
 }
 
-/// What came of reading a section.
+/// What a decoder made of the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The labels stand, and are written as [`crate::section::push_section`] writes them.
-    Plain,
-    /// The labels stand. Nothing is said of how they were written.
-    Rewritten,
+    /// The labels stand; their canonical form is in the arena.
+    Stands,
     /// The labels cannot stand.
     Refused,
 }
@@ -75,8 +74,10 @@ struct Ends {
 /// Samples of many series, in columns. Reuse one with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// What unread labels lie in.
+    /// The message that unread labels lie in.
     message: Vec<u8>,
+    /// How unread labels are written.
+    key_format: Option<&'static dyn KeyFormat>,
     label_bytes: Vec<u8>,
     /// Where the labels of the series under way begin in the arena.
     labels_start: usize,
@@ -95,7 +96,7 @@ pub struct Batch {
 /// One series of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesSamples<'a> {
-    /// The label set; empty while it is not read, see [`Batch::section`].
+    /// The label set; empty while it is unread, see [`Batch::key`].
     pub labels: LabelsRef<'a>,
     /// Times of the float samples, in the order they arrived.
     pub times: &'a [TimestampMs],
@@ -142,6 +143,7 @@ impl Batch {
         self.histograms.clear();
         self.ends.clear();
         self.exemplars.clear();
+        self.key_format = None;
     }
 
     /// Adds a float sample to the series under way.
@@ -189,10 +191,21 @@ impl Batch {
         &mut self.label_bytes
     }
 
-    /// The message that unread labels lie in: a decoder puts its own there before the first series.
-    /// [`Batch::clear`] leaves it, so that no byte is written twice.
-    pub fn message(&mut self) -> &mut Vec<u8> {
-        &mut self.message
+    /// Takes out the memory of the message, to fill it: [`Batch::clear`] leaves it as it is, so
+    /// that no byte is written twice. The decoder must put it back with [`Batch::put_message`].
+    pub fn take_message(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.message)
+    }
+
+    /// Puts in the message that unread labels lie in, where `key_format` has written them.
+    pub fn put_message(&mut self, message: Vec<u8>, key_format: &'static dyn KeyFormat) {
+        let unread = self.labels.last().filter(|last| last.form == Form::Unread);
+        assert!(
+            unread.is_none_or(|last| last.end as usize <= message.len()),
+            "a series key ends behind its message"
+        );
+        self.message = message;
+        self.key_format = Some(key_format);
     }
 
     /// Ends the series under way: the label bytes and samples added since the last end are its own.
@@ -207,12 +220,12 @@ impl Batch {
         self.end_samples();
     }
 
-    /// Ends the series under way, whose labels are the bytes `section` of the message, unread.
+    /// Ends the series under way, whose labels are the bytes `key` of the message, unread.
     #[inline]
-    pub fn end_unread_series(&mut self, section: Range<usize>) {
+    pub fn end_unread_series(&mut self, key: Range<usize>) {
         self.labels.push(LabelSpan {
-            start: section.start as u32,
-            end: section.end as u32,
+            start: key.start as u32,
+            end: key.end as u32,
             form: Form::Unread,
         });
         self.end_samples();
@@ -237,25 +250,30 @@ impl Batch {
         self.exemplars.drop_last_of(self.ends.len() as u32);
     }
 
-    /// The labels of series `index` as they lie in the message, unless they have been read.
+    /// The key of series `index`, unless its labels are in the batch already.
     #[inline]
-    pub fn section(&self, index: usize) -> Option<&[u8]> {
+    pub fn key(&self, index: usize) -> Option<&[u8]> {
         let span = self.labels[index];
         (span.form == Form::Unread).then(|| &self.message[span.range()])
     }
 
-    /// Whether the labels of series `index` came in bytes that may be another section than that of
-    /// the label set.
+    /// Whether the keys of the batch, if it has any, are of `format`.
+    pub fn has_keys_of(&self, format: &dyn KeyFormat) -> bool {
+        self.key_format
+            .is_none_or(|own| own.name() == format.name())
+    }
+
+    /// Whether series `index` came with a key and its labels were read since. Its key may differ
+    /// from the one that the format makes of the labels.
     #[inline]
-    pub fn may_have_another_section(&self, index: usize) -> bool {
-        let form = self.labels[index].form;
-        !matches!(form, Form::Canonical | Form::Read(Reading::Plain))
+    pub fn came_with_key(&self, index: usize) -> bool {
+        matches!(self.labels[index].form, Form::Read(_))
     }
 
     /// Reads the labels of series `index` if they are unread, once no series is under way. `read`
-    /// gets them with the message from where they begin, appends the canonical form to the arena
-    /// and says what came of it.
-    pub fn read_section<E>(
+    /// gets the key, the message from where the key begins, and the arena, to which it appends the
+    /// canonical form; it says what came of it.
+    pub fn read_key<E>(
         &mut self,
         index: usize,
         read: impl FnOnce(&[u8], &[u8], &mut Vec<u8>) -> Result<Reading, E>,
@@ -265,9 +283,9 @@ impl Batch {
             return Ok(());
         }
         let start = self.label_bytes.len();
-        let section = &self.message[span.range()];
+        let key = &self.message[span.range()];
         let beyond = &self.message[span.start as usize..];
-        let reading = read(section, beyond, &mut self.label_bytes)?;
+        let reading = read(key, beyond, &mut self.label_bytes)?;
         if reading == Reading::Refused {
             self.label_bytes.truncate(start);
             let samples = self.series(index);
@@ -304,6 +322,26 @@ impl Batch {
     /// Whether there is no series.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// Panics if a series is under way or the columns do not fit each other. Costs a few
+    /// comparisons: the pipeline calls it for each batch.
+    pub fn assert_whole(&self) {
+        let ends = self.starts(self.ends.len());
+        let (floats, histograms) = (ends.floats as usize, ends.histograms as usize);
+        assert_eq!(self.labels.len(), self.ends.len(), "labels of each series");
+        assert_eq!(self.times.len(), floats, "times of whole series");
+        assert_eq!(self.values.len(), floats, "values of whole series");
+        assert_eq!(
+            self.histograms.len(),
+            histograms,
+            "histograms of whole series"
+        );
+        let starts = self.start_times.len();
+        assert!(
+            starts == 0 || starts == floats,
+            "start times of all samples"
+        );
     }
 
     /// Bytes of memory that the batch holds.

@@ -2,8 +2,8 @@
 //!
 //! Budgets form a tree: a query's budget is a child of the budget of all queries, which is a child
 //! of the process's. A reservation counts in the whole chain or fails and counts nowhere. A share
-//! that was set aside counts in the chain too, and nobody above can refuse it: shares are chosen so
-//! that together they are no more than the whole ([`crate::shares`]).
+//! that was set aside counts in the chain too, and no budget above can refuse it: together the
+//! shares are no more than the whole ([`crate::shares`]).
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Budget {
     }
 
     /// A budget inside this one of which what is used beyond `small_bytes` counts in `large` too:
-    /// if that has less than this one, some of it is always left for those who take little.
+    /// if that has less than this one, some of it is always left for small reservations.
     pub fn child_beyond(
         &self,
         name: &'static str,
@@ -230,8 +230,8 @@ impl Reservation {
         self.bytes -= surplus;
     }
 
-    /// Says that `bytes` are in use, which cannot be refused any more. While the limit is exceeded
-    /// by that, everyone who asks before is refused.
+    /// Sets how many `bytes` are in use, which cannot be refused any more. While the limit is
+    /// exceeded by that, every reservation is refused.
     pub fn set(&mut self, bytes: usize) {
         self.budget.count(bytes.saturating_sub(self.bytes));
         self.budget.give(self.bytes.saturating_sub(bytes));

@@ -32,7 +32,7 @@ impl Cancel {
             Reason::Canceled => 1,
             Reason::Timeout => 2,
         };
-        // Whoever comes second loses: the failed exchange is the wanted outcome.
+        // The first reason stays: the failed exchange of a second one is the wanted outcome.
         let _ = self
             .0
             .compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The columnar form of a read: sample columns of many series, timestamps shared where equal.
 //!
 //! Series of one scrape target have the same timestamps; they point at one time column, so that
-//! whoever computes on them does the work that depends on times alone once.
+//! work that depends on times alone is done once for all of them.
 //!
 //! Invariant: times strictly increase in a column; a series has as many values as its column has
 //! times. Where a sample is a histogram the value is [`HISTOGRAM_PLACEHOLDER`] and the histogram
@@ -82,6 +82,7 @@ impl SeriesBatch {
         histograms: impl IntoIterator<Item = (u32, Arc<Histogram>)>,
     ) {
         assert_eq!(times.len(), values.len());
+        assert!(start_times.is_empty() || start_times.len() == times.len());
         let time_column = self.time_column(times);
         let values_start = self.values.len();
         self.values.extend_from_slice(values);
@@ -97,8 +98,8 @@ impl SeriesBatch {
         });
     }
 
-    /// The column of values, for who appends those of a series of floats and then calls
-    /// [`SeriesBatch::end_floats`]: they need not be copied.
+    /// The column of values. The caller appends those of a series of floats, which need not be
+    /// copied then, and must call [`SeriesBatch::end_floats`].
     pub fn values_mut(&mut self) -> &mut Vec<f64> {
         &mut self.values
     }
@@ -126,10 +127,11 @@ impl SeriesBatch {
         kept
     }
 
-    /// The same for `appended` values whose times are those of the series before, of which `kept`
-    /// was said.
+    /// Like [`SeriesBatch::end_floats`], for `appended` values whose times are those of the series
+    /// before; `kept` is what `end_floats` returned for that series.
     #[inline]
     pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
+        assert!(kept.samples.end <= appended, "values for all times");
         let first = self.values.len() - appended;
         let values = first + kept.samples.start..first + kept.samples.end;
         self.values.truncate(values.end);
@@ -154,6 +156,7 @@ impl SeriesBatch {
         if let Some((known, _)) = newest.find(|(_, at)| is_it(at)) {
             return known;
         }
+        debug_assert!(times.is_sorted_by(|a, b| a < b), "times strictly increase");
         let start = self.times.len();
         self.times.extend_from_slice(times);
         self.time_columns.push(start..self.times.len());

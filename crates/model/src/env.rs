@@ -1,7 +1,7 @@
 //! The one door for time, randomness, files and threads.
 //!
-//! Everything below the rim takes an [`Env`]; nothing there calls the system. [`real`] is the
-//! system; [`sim`] is a disk in memory that loses, tears and reorders what was not synced, a clock
+//! Everything below the binary and the server takes an [`Env`]; nothing there calls the system.
+//! [`real`] is the system; [`sim`] is a disk in memory that loses, tears and reorders what was not synced, a clock
 //! that stands still until told, and compute that runs inline, so that a test replays by its seed.
 
 pub mod real;
@@ -66,10 +66,10 @@ pub enum OpenMode {
     Write,
     /// For reading and writing; it must not exist.
     CreateNew,
-    /// As [`OpenMode::Write`], for a file that is synced after every write: whole sectors go past
+    /// Like [`OpenMode::Write`], for a file that is synced after every write: whole sectors go past
     /// the system's cache, where the file system lets them.
     WriteDirect,
-    /// As [`OpenMode::CreateNew`], for such a file.
+    /// Like [`OpenMode::CreateNew`], for such a file.
     CreateNewDirect,
 }
 
@@ -104,7 +104,7 @@ pub trait Disk: Send + Sync {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
-/// What a piece of work is for that nobody waits for at once: decides the thread it runs on.
+/// What a piece of background work is for: decides the thread it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// Writes and syncs of the log: its own thread, may block on the disk.

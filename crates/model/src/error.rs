@@ -42,4 +42,9 @@ impl Error {
             message: message.into(),
         }
     }
+
+    /// An error of [`ErrorKind::Unavailable`] that tells the user `message`.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
 }

@@ -263,7 +263,8 @@ pub fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     push_prefixed(out, value);
 }
 
-fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a length and as many bytes.
+pub(crate) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut length = bytes.len();
     while length >= 0x80 {
         out.push((length & 0x7f) as u8 | 0x80);

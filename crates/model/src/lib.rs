@@ -5,7 +5,7 @@
 //! columnar [`batch::Batch`] of a write and [`columns::SeriesBatch`] of a read, error kinds,
 //! budgets and cancellation; the traits [`store::Append`], [`store::Select`] and
 //! [`log::DurableLog`]; and [`env::Env`], through which time, randomness, files and threads enter
-//! every room below the rim.
+//! every room below the server.
 //!
 //! Invariants: labels are sorted by name, names are unique and values non-empty; timestamps are
 //! milliseconds since the Unix epoch; a staleness marker is one NaN bit pattern. Nothing here
@@ -29,7 +29,7 @@ pub mod order;
 pub mod quote;
 pub mod regex;
 pub mod sample;
-pub mod section;
+pub mod series_key;
 pub mod series_limit;
 pub mod shares;
 pub mod store;

@@ -1,10 +1,11 @@
-//! What an answer lacks because bytes behind it are damaged: texts for whoever asked.
+//! What an answer lacks because bytes behind it are damaged, in texts for the user.
 //!
-//! Whoever reads samples says here what could not be read and goes on; whoever answers puts the
-//! texts beside the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
+//! A reader of samples adds what it could not read and goes on; the server puts the texts beside
+//! the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
 //! them, each of at most [`TEXT_BYTES_MAX`] bytes and a mark that it was cut.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::lock;
+use std::sync::{Arc, Mutex};
 
 /// Texts that are kept; the others are counted. With the text that says how many those are it is as
 /// many as an answer lists.
@@ -33,7 +34,7 @@ impl Losses {
     /// Says that something could not be read.
     pub fn add(&self, text: &str) {
         let text = cut(text);
-        let mut kept = self.lock();
+        let mut kept = lock(&self.0);
         if kept.texts.contains(&text) {
             return;
         }
@@ -57,30 +58,26 @@ impl Losses {
             return;
         }
         let (texts, more) = {
-            let other = other.lock();
+            let other = lock(&other.0);
             (other.texts.clone(), other.more)
         };
         texts.iter().for_each(|text| self.add(text));
-        self.lock().more += more;
+        lock(&self.0).more += more;
     }
 
     /// Whether nothing was lost.
     pub fn is_empty(&self) -> bool {
-        self.lock().texts.is_empty()
+        lock(&self.0).texts.is_empty()
     }
 
     /// The texts, in the order in which they came, and a last one about those that were left out.
     pub fn texts(&self) -> Vec<String> {
-        let kept = self.lock();
+        let kept = lock(&self.0);
         let mut texts = kept.texts.clone();
         if kept.more > 0 {
             texts.push(format!("damage: and {} more", kept.more));
         }
         texts
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +90,7 @@ fn cut(text: &str) -> String {
     format!("{}...", &text[..end])
 }
 
-/// FNV-1a: texts are few and nobody chooses them.
+/// FNV-1a: texts are few, and no user chooses them.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -102,13 +102,13 @@ impl Matcher {
         &self.0.value
     }
 
-    /// The same, for whoever keeps it longer than the matcher.
+    /// The value or pattern, to be kept longer than the matcher.
     pub fn shared_value(&self) -> &Arc<[u8]> {
         &self.0.value
     }
 
-    /// Whether `value` satisfies the matcher; an absent label has the empty value. Whoever asks
-    /// many values asks [`Matcher::ready`] before and behind them.
+    /// Whether `value` satisfies the matcher; an absent label has the empty value. A
+    /// caller that checks many values must call [`Matcher::ready`] before and after them.
     pub fn matches(&self, value: &[u8]) -> bool {
         let accepted = match &self.0.accepts {
             Accepts::Value(_) => *self.0.value == *value,
@@ -201,7 +201,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-/// The same as shown: what a pattern was compiled to would fill pages.
+/// Shows what `Display` shows: what a pattern was compiled to would fill pages.
 impl fmt::Debug for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

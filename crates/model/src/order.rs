@@ -1,7 +1,7 @@
 //! Sorting that can be stopped.
 //!
 //! Invariant: stable, as `slice::sort_by`. Runs are sorted one by one and merged pair by pair;
-//! whoever sorts is asked whether to go on between pieces that take well under a millisecond.
+//! between pieces, which take well under a millisecond, the caller is asked whether to go on.
 
 use std::cmp::Ordering;
 

@@ -38,8 +38,9 @@ pub use stepper::{State, Stepper};
 use crate::budget::{Budget, Reservation};
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind};
+use crate::sync::lock;
 use crate::value_set::ValueSet;
-use engine::{Bounds, lock};
+use engine::Bounds;
 use pike::Pike;
 use program::Program;
 use regex_automata::Input;
@@ -98,7 +99,7 @@ impl Regex {
         Ok(Self { strategy })
     }
 
-    /// Sets where an automaton reserves its memory and what stops it. The first who asks decides.
+    /// Sets where an automaton reserves its memory and what stops it. The first call decides.
     pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
         if let Some(automaton) = self.strategy.automaton() {
             automaton.bind(&Bounds {
@@ -110,7 +111,7 @@ impl Regex {
 
     /// Makes the automaton of a pattern that needs one, if there is none yet. Fails with
     /// [`ErrorKind::Limited`] if there is no memory for it, or with the reason if it was stopped
-    /// since: whoever asks many values asks this before and behind them.
+    /// since. A caller that matches many values must call this before and after them.
     pub fn ready(&self) -> Result<(), Error> {
         match self.strategy.automaton() {
             Some(automaton) => automaton.ready().map(drop),
@@ -174,8 +175,8 @@ impl CaptureRegex {
         Self::within(pattern, &budget, &cancel)
     }
 
-    /// The same for a pattern of a query: fails with [`ErrorKind::Limited`] if `budget` has no room
-    /// for it. While `cancel` is set nothing may match.
+    /// A pattern of a query. Like [`Self::new`], but fails with [`ErrorKind::Limited`] if `budget`
+    /// has no room for it. While `cancel` is set nothing may match.
     pub fn within(pattern: &[u8], budget: &Budget, cancel: &Cancel) -> Result<Self, Error> {
         let wrapped = [b"^(?s:", pattern, b")$"].concat();
         let _reading = budget.reserve(reading_bytes(&wrapped))?;

@@ -1,4 +1,4 @@
-//! How one limit of memory is divided: who may have how much, all in one table.
+//! How one limit of memory is divided between its users, all in one table.
 //!
 //! ```text
 //! memory limit (firn.memory_limit; by default 60 % of what the group or the machine has)
@@ -10,7 +10,7 @@
 //! of sockets) has what the limit leaves of the machine: 40 % by default.
 //!
 //! Invariant: the shares of a limit are never more than the limit together. Every other bound on
-//! bytes that are held for somebody outside derives from one of them.
+//! bytes that are held for a client or a target derives from one of them.
 
 /// Parts that the limit is divided into.
 const PARTS: usize = 64;

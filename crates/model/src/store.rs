@@ -1,8 +1,8 @@
-//! The seam between those who produce or query samples and those who keep them.
+//! The traits between the producers and readers of samples and the store that keeps them.
 //!
-//! Both traits hand back a handle at once and need no `async`: a [`Ticket`] is a plain future that
-//! the rim may await and a thread may wait for, and a [`Selection`] is read by whatever compute
-//! thread asks. The head, blocks, a bucket and a cluster implement the same two.
+//! Neither trait is `async`. An append returns a [`Ticket`] once the batch is on its way to the
+//! log: a plain future that the runtime may await and a thread may wait for. A [`Selection`] is read
+//! by any compute thread. Head, blocks, a bucket and a cluster implement these two traits.
 
 use crate::batch::{Batch, Source};
 use crate::budget::{Budget, Reservation};
@@ -15,11 +15,12 @@ use crate::losses::Losses;
 use crate::matcher::Matcher;
 use crate::sample::{TimeRange, TimestampMs};
 use crate::series_limit::SeriesLimit;
+use crate::sync::{lock, wait};
 use crate::tenant::TenantId;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// Why a sample was not stored although its request was sound.
@@ -72,19 +73,19 @@ pub trait Append: Send + Sync {
     /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
 
-    /// Whether an append could have to wait for a disk now, or nobody knows: whoever must not wait
-    /// appends on another thread then.
+    /// Whether an append could have to wait for a disk now, or that is not known. A caller that
+    /// must not wait must append on another thread then.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// Whether exemplars are kept: whoever makes batches need not read them if not.
+    /// Whether exemplars are kept: a batch need not have them if not.
     fn takes_exemplars(&self) -> bool {
         false
     }
 
-    /// The same as [`Append::append`] for samples whose labels may be unread; a store that finds
-    /// series without them leaves them unread.
+    /// Like [`Append::append`], for samples whose labels may be unread; a store that finds series
+    /// by their keys leaves them unread.
     fn append_from(
         &self,
         tenant: &TenantId,
@@ -144,7 +145,7 @@ pub struct ExemplarRequest<'a> {
 
 /// Answers look-ups.
 pub trait Select: Send + Sync {
-    /// The series that match, in the order in which they were born.
+    /// The series that match, in the order in which they were created.
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
     /// The names of labels on the series that match, sorted.
@@ -202,14 +203,27 @@ pub trait Selection: Send + Sync {
     }
 }
 
-#[derive(Debug, Default)]
+/// Sees the outcome of a ticket before the ticket resolves.
+type Observer = Box<dyn FnOnce(&Result<Appended, Error>) + Send>;
+
+#[derive(Default)]
 struct TicketState {
     outcome: Option<Result<Appended, Error>>,
     /// There was an outcome, which may have been taken: a second one is not told.
     is_settled: bool,
+    observer: Option<Observer>,
     waker: Option<Waker>,
-    /// Whether a thread sleeps: to signal a condition is a system call, whoever hears it.
+    /// Whether a thread sleeps: to signal a condition is a system call, even if no thread waits.
     is_awaited: bool,
+}
+
+impl std::fmt::Debug for TicketState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TicketState")
+            .field("outcome", &self.outcome)
+            .field("is_settled", &self.is_settled)
+            .finish_non_exhaustive()
+    }
 }
 
 type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
@@ -219,12 +233,12 @@ type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
 #[must_use = "a batch is durable only when its ticket says so"]
 pub struct Ticket(TicketCell);
 
-/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that nobody waits for ever.
+/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that no waiter waits for ever.
 #[derive(Debug)]
 pub struct TicketResolver(Option<TicketCell>);
 
 impl Ticket {
-    /// A ticket and the one who resolves it.
+    /// A ticket and its resolver.
     pub fn new() -> (Ticket, TicketResolver) {
         let cell: TicketCell = Arc::default();
         (Ticket(cell.clone()), TicketResolver(Some(cell)))
@@ -237,16 +251,33 @@ impl Ticket {
         ticket
     }
 
+    /// Calls `observe` once with the outcome, before the ticket resolves and whether or not the
+    /// ticket is still waited for; returns the ticket. `observe` runs on the thread that resolves
+    /// the ticket, or here if the outcome is there already, and must not block. A ticket has one
+    /// observer.
+    pub fn observed(
+        self,
+        observe: impl FnOnce(&Result<Appended, Error>) + Send + 'static,
+    ) -> Ticket {
+        let mut state = lock(&self.0.0);
+        match &state.outcome {
+            Some(outcome) => observe(outcome),
+            None => state.observer = Some(Box::new(observe)),
+        }
+        drop(state);
+        self
+    }
+
     /// Blocks the thread until the ticket resolves.
     pub fn wait(self) -> Result<Appended, Error> {
         let (state, changed) = &*self.0;
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(state);
         loop {
             if let Some(outcome) = state.outcome.take() {
                 return outcome;
             }
             state.is_awaited = true;
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(changed, state);
         }
     }
 }
@@ -255,7 +286,7 @@ impl Future for Ticket {
     type Output = Result<Appended, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0.0);
         if let Some(outcome) = state.outcome.take() {
             return Poll::Ready(outcome);
         }
@@ -270,15 +301,15 @@ impl TicketResolver {
         self.settle(outcome);
     }
 
-    /// Tells whoever waits that nothing can be promised now, while the batch may be stored yet:
-    /// what the resolver says later is not heard any more.
+    /// Fails the ticket: nothing can be promised now, while the batch may be stored yet. A later
+    /// outcome of the resolver is ignored.
     pub fn refuse_early(&self, refusal: Error) {
         if let Some(cell) = &self.0 {
             settle(cell, Err(refusal));
         }
     }
 
-    /// The same for whoever has not the resolver any more.
+    /// What can refuse the ticket early once the resolver was passed on.
     pub fn early(&self) -> EarlyRefusal {
         EarlyRefusal(self.0.clone())
     }
@@ -305,9 +336,14 @@ impl EarlyRefusal {
 
 fn settle(cell: &TicketCell, outcome: Result<Appended, Error>) {
     let (waker, is_awaited) = {
-        let mut state = cell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&cell.0);
         if std::mem::replace(&mut state.is_settled, true) {
             return;
+        }
+        while let Some(observe) = state.observer.take() {
+            drop(state);
+            observe(&outcome);
+            state = lock(&cell.0);
         }
         state.outcome = Some(outcome);
         (state.waker.take(), state.is_awaited)
@@ -327,5 +363,38 @@ impl Drop for TicketResolver {
             ErrorKind::Unavailable,
             "the write was given up before it was durable",
         )));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn ticket_calls_its_observer_once_before_it_resolves_and_also_if_it_was_dropped() {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let observe = || {
+            let seen = seen.clone();
+            move |outcome: &Result<Appended, Error>| {
+                assert!(outcome.is_ok());
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let (ticket, resolver) = Ticket::new();
+        drop(ticket.observed(observe()));
+        resolver.resolve(Ok(Appended::default()));
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+        let (ticket, resolver) = Ticket::new();
+        let ticket = ticket.observed(observe());
+        let early = resolver.early();
+        resolver.resolve(Ok(Appended::default()));
+        let refusal = Error::new(crate::error::ErrorKind::Unavailable, "too late");
+        early.refuse(refusal);
+        assert_eq!(seen.load(Ordering::Relaxed), 2);
+        assert_eq!(ticket.wait(), Ok(Appended::default()));
+        let ticket = Ticket::ready(Ok(Appended::default())).observed(observe());
+        assert_eq!(seen.load(Ordering::Relaxed), 3);
+        assert_eq!(ticket.wait(), Ok(Appended::default()));
     }
 }

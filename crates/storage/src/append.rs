@@ -5,9 +5,9 @@
 //! append, shard by shard, under one sequence number -> one log record -> durable -> complete
 //! ```
 //!
-//! A series is found by the fingerprint of its labels as they came, so the labels of a known one
-//! are never read. Labels that came in another form than the canonical section have another
-//! fingerprint, are read, and are looked up a second time.
+//! A series is found by the fingerprint of its key, so the labels of a known series are never read.
+//! A sender may write equal labels in another order or form: such a key has another fingerprint,
+//! its labels are read, and the key that the store's format makes of them is looked up.
 //!
 //! Births come in the order of the batch, so that series of a target get neighbouring slots. The
 //! birth is logged by the batch that stores the first sample of the series, which need not be the
@@ -36,6 +36,7 @@ use crate::sync::{Mutex, lock};
 use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
+use firn_model::error::Error;
 use firn_model::log::OnDurable;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
@@ -60,6 +61,15 @@ impl std::ops::Deref for Appender {
     }
 }
 
+impl Parts {
+    /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
+    fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
+        key.clear();
+        self.options.key_format.push_key(key, labels);
+        self.keys.fingerprint(key)
+    }
+}
+
 impl Appender {
     /// An appender to `parts`, which `maintenance` keeps small.
     pub(crate) fn new(parts: Arc<Parts>, maintenance: Arc<Maintenance>) -> Self {
@@ -78,6 +88,9 @@ impl Appender {
 
     pub(crate) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
         if let Err(e) = self.log.admit().and_then(|()| self.admit_behind_sealing()) {
+            return Ticket::ready(Err(e));
+        }
+        if let Err(e) = self.read_foreign_keys(source) {
             return Ticket::ready(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
@@ -114,6 +127,15 @@ impl Appender {
         drop(spare);
         self.maintenance.after_append();
         ticket
+    }
+
+    /// Has all labels read if the keys of the batch are of another format than those of the store.
+    fn read_foreign_keys(&self, source: &mut dyn Source) -> Result<(), Error> {
+        if source.batch().has_keys_of(self.options.key_format) {
+            return Ok(());
+        }
+        let all: Vec<u32> = (0..source.batch().series_count() as u32).collect();
+        source.read_labels(&all)
     }
 
     /// Finds the series of the batch; those that are not there stay unknown.

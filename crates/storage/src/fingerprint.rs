@@ -1,5 +1,5 @@
 //! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables. The
-//! bytes hashed are those of the set's [`firn_model::section`].
+//! bytes hashed for a label set are its [key](firn_model::series_key).
 //!
 //! A fingerprint stands for the labels it was made of: nobody compares them. Two label sets of up
 //! to 496 bytes, whoever chose them, have the same one with a probability of at most 2^-113. A
@@ -17,8 +17,6 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 use aes::AesKeys;
 use firn_model::env::Rng;
-use firn_model::labels::LabelsRef;
-use firn_model::section::push_section;
 use nh::NhKeys;
 
 /// What stands for a label set within one process.
@@ -53,14 +51,6 @@ impl HashKeys {
     /// Draws keys for what every processor has.
     fn portable(rng: &dyn Rng) -> Self {
         Self::Nh(NhKeys::draw(rng))
-    }
-
-    /// The fingerprint of a label set: that of its section, so that one which arrives as such need
-    /// not be looked into. `section` is memory for it.
-    pub(crate) fn of_labels(&self, labels: LabelsRef<'_>, section: &mut Vec<u8>) -> Fingerprint {
-        section.clear();
-        push_section(section, labels);
-        self.fingerprint(section)
     }
 
     /// The fingerprint of `bytes`.

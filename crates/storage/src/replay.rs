@@ -288,10 +288,12 @@ impl Replay<'_> {
     /// Reads the slots and fingerprints of series.
     fn read_series<'a>(&self, records: SeriesRecords<'a>) -> Payload<'a> {
         let mut series = Vec::new();
-        let read = records.clone().read(|slot, section| {
-            let print = self.store.keys.fingerprint(section);
-            series.push(Read { slot, print });
-        });
+        let read = records
+            .clone()
+            .read(self.store.options.key_format, |slot, key| {
+                let print = self.store.keys.fingerprint(key);
+                series.push(Read { slot, print });
+            });
         if let Err(e) = read {
             self.report(&e.to_string());
         }

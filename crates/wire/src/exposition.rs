@@ -24,8 +24,8 @@
 //! half a line may have lost the other half of its lines too.
 //!
 //! Invariant: a parser allocates no more than a small multiple of the body that it reads. Keys are
-//! comparable within one format only: whoever keeps them must forget them when a target's format
-//! changes.
+//! comparable within one format only: a caller that keeps keys must forget them when a target's
+//! format changes.
 
 mod convert;
 mod custom;
@@ -33,6 +33,7 @@ mod error;
 mod event;
 mod format;
 mod lex;
+mod lexer;
 mod media_type;
 mod number;
 mod openmetrics;
@@ -40,6 +41,8 @@ mod pairs;
 mod protobuf;
 mod series;
 mod sink;
+mod source;
+mod switches;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -49,41 +52,12 @@ pub use event::{Event, Field, Metadata, Sample, Value};
 pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
 pub use pairs::LabelPairs;
 pub use sink::{CONTENT_TYPE, TextSink};
+pub use switches::Switches;
 
-use convert::Converter;
+use event::Entry;
 use firn_model::exemplar::Exemplars;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use openmetrics::OpenMetricsParser;
-use protobuf::{Histograms, ProtobufParser};
-use text::TextParser;
-
-/// How a body is read beyond what its format says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// Whether a family's type and unit become the labels `__type__` and `__unit__`.
-    pub type_and_unit_labels: bool,
-    /// Whether samples tell since when they count. In OpenMetrics this takes out the samples that
-    /// say so, `name_created`.
-    pub start_times: bool,
-    /// Whether native histograms are read as such (`scrape_native_histograms`). If not, only their
-    /// classic buckets are.
-    pub native_histograms: bool,
-    /// Whether classic histograms become native ones with custom buckets
-    /// (`convert_classic_histograms_to_nhcb`).
-    pub convert_classic_histograms: bool,
-    /// Whether classic histograms are read even if they are native or converted too
-    /// (`always_scrape_classic_histograms`).
-    pub always_classic_histograms: bool,
-}
-
-/// What a format's parser has just read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
-    Sample,
-    Metadata,
-    /// Tells nothing, but ends a classic histogram.
-    Comment,
-}
+use source::Source;
 
 /// Reads a body from its beginning to its end.
 #[derive(Debug)]
@@ -94,41 +68,11 @@ pub struct Parser<'t> {
     start: Option<TimestampMs>,
 }
 
-/// The parser of the body's format.
-#[derive(Debug)]
-enum Source<'t> {
-    Text(TextParser<'t>),
-    OpenMetrics(Box<OpenMetricsParser<'t>>),
-    Protobuf(Box<ProtobufParser<'t>>),
-    Converted(Box<Converter<'t>>),
-}
-
 impl<'t> Parser<'t> {
     /// A parser at the start of `body`.
     pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
-        let is_labelled = switches.type_and_unit_labels;
-        let mut source = match format {
-            Format::Text => Source::Text(TextParser::new(body, is_labelled)),
-            Format::OpenMetrics => Source::OpenMetrics(Box::new(OpenMetricsParser::new(
-                body,
-                is_labelled,
-                switches.start_times,
-            ))),
-            Format::Protobuf => {
-                let histograms = Histograms {
-                    native: switches.native_histograms,
-                    converted: switches.convert_classic_histograms,
-                    classic: switches.always_classic_histograms,
-                };
-                Source::Protobuf(Box::new(ProtobufParser::new(body, is_labelled, histograms)))
-            }
-        };
-        if switches.convert_classic_histograms && format != Format::Protobuf {
-            let keeps_classic = switches.always_classic_histograms;
-            source = Source::Converted(Box::new(Converter::new(source, keeps_classic)));
-        }
         Self {
-            source,
+            source: Source::new(format, body, switches),
             switches,
             entry: Entry::Metadata,
             start: None,
@@ -181,64 +125,5 @@ impl<'t> Parser<'t> {
     pub fn exemplars(&self, out: &mut Exemplars) {
         out.clear();
         self.source.exemplars(out);
-    }
-}
-
-/// Every format's parser has the same methods.
-impl Source<'_> {
-    #[inline]
-    fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
-        match self {
-            Source::Text(source) => source.advance(expected),
-            Source::OpenMetrics(source) => source.advance(expected),
-            Source::Protobuf(source) => source.advance(expected),
-            Source::Converted(source) => source.advance(expected),
-        }
-    }
-
-    #[inline]
-    fn sample(&self) -> Sample<'_> {
-        match self {
-            Source::Text(source) => source.sample(),
-            Source::OpenMetrics(source) => source.sample(),
-            Source::Protobuf(source) => source.sample(),
-            Source::Converted(source) => source.sample(),
-        }
-    }
-
-    fn metadata(&self) -> Metadata<'_> {
-        match self {
-            Source::Text(source) => source.metadata(),
-            Source::OpenMetrics(source) => source.metadata(),
-            Source::Protobuf(source) => source.metadata(),
-            Source::Converted(source) => source.metadata(),
-        }
-    }
-
-    fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
-        match self {
-            Source::Text(source) => source.labels(out),
-            Source::OpenMetrics(source) => source.labels(out),
-            Source::Protobuf(source) => source.labels(out),
-            Source::Converted(source) => source.labels(out),
-        }
-    }
-
-    fn exemplars(&self, out: &mut Exemplars) {
-        match self {
-            Source::Text(_) => {}
-            Source::OpenMetrics(source) => source.exemplars(out),
-            Source::Protobuf(source) => source.exemplars(out),
-            Source::Converted(source) => source.exemplars(out),
-        }
-    }
-
-    fn start(&mut self) -> TimestampMs {
-        match self {
-            Source::Text(_) => START_UNKNOWN,
-            Source::OpenMetrics(source) => source.start(),
-            Source::Protobuf(source) => source.start(),
-            Source::Converted(source) => source.start(),
-        }
     }
 }

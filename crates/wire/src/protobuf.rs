@@ -1,7 +1,7 @@
 //! The protobuf wire format: a cursor over untrusted bytes, and the writer's few parts.
 //!
-//! The cursor hands out slices of its input and never copies. Whoever reads a message loops over
-//! [`Cursor::field`] and skips what it does not know, so that newer senders can be understood.
+//! The cursor hands out slices of its input and never copies. A reader of a message loops
+//! over [`Cursor::field`] and skips what it does not know, so that it understands newer senders.
 
 use crate::error::WireError;
 

@@ -10,20 +10,17 @@
 //! [`Decoded`] reads those that the store asks for: in the steady state none, which is half of the
 //! cost of decoding. Labels that stand elsewhere in a series are read at once.
 //!
-//! Nor are the lengths of labels followed to where they end: a series that ends with what looks
-//! like a sample is taken to be labels and that sample. A store that knows the labels by these very
-//! bytes has read them once, so the guess was right. Where they are read, it is made sure; if it
-//! was wrong, nothing of the batch may stand, and the request is read again without guessing.
-//!
 //! A series whose labels cannot stand is refused and reported, the others are decoded: what comes
 //! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
 //! (`storage/remote/write_handler.go`): labels may come in any order, those with an empty value
 //! do not count, fields that are not known are passed over, metadata is counted, and so are
-//! exemplars where nobody keeps them.
+//! exemplars where the store keeps none.
 
 mod encode;
 mod exemplar;
+mod field;
 mod histogram;
+mod keys;
 mod labels;
 mod plain;
 mod refusal;
@@ -32,6 +29,7 @@ mod request;
 mod tests;
 
 pub use encode::encode;
+pub use keys::KEY_FORMAT;
 pub use refusal::{Refusal, Refusals, Refused};
 
 use crate::error::WireError;
@@ -40,37 +38,13 @@ use crate::snappy;
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
-use firn_model::section::section_bytes;
-use request::{LabelEnds, Request};
-
-/// Numbers of the fields of `WriteRequest` and `TimeSeries`.
-mod field {
-    pub const REQUEST_SERIES: u32 = 1;
-    pub const REQUEST_METADATA: u32 = 3;
-    pub const SERIES_LABEL: u32 = 1;
-    pub const SERIES_SAMPLE: u32 = 2;
-    pub const SERIES_EXEMPLAR: u32 = 3;
-    pub const SERIES_HISTOGRAM: u32 = 4;
-    pub const SAMPLE_VALUE: u32 = 1;
-    pub const SAMPLE_TIME: u32 = 2;
-    pub const LABEL_NAME: u32 = 1;
-    pub const LABEL_VALUE: u32 = 2;
-    pub const EXEMPLAR_LABEL: u32 = 1;
-    pub const EXEMPLAR_VALUE: u32 = 2;
-    pub const EXEMPLAR_TIME: u32 = 3;
-}
-
-/// Requests that are read without guessing after one in which a guess was wrong: a sender of such
-/// requests pays a hundredth for being read twice.
-const CAREFUL_REQUESTS: u32 = 100;
+use request::Request;
 
 /// Reads requests one after the other and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
     keeps_exemplars: bool,
-    /// How many more requests are read without guessing.
-    careful_requests: u32,
     batch: Batch,
 }
 
@@ -89,15 +63,8 @@ pub struct Decoded<'d> {
     /// Bytes of the message.
     pub message_bytes: usize,
     limits: &'d WireLimits,
-    failure: Option<Failure>,
-}
-
-/// Why a batch cannot stand.
-#[derive(Clone, Debug)]
-enum Failure {
-    Message(WireError),
-    /// What was taken for labels is not only labels.
-    Guess,
+    /// Why the message as a whole is malformed, once labels showed it.
+    failure: Option<WireError>,
 }
 
 /// Bytes that `body` declares to unpack to; fails if that is over the limit.
@@ -122,66 +89,32 @@ impl Decoder {
     /// Reads a request's body, labels included. Fails if the message as a whole is malformed or
     /// over a limit.
     pub fn decode(&mut self, body: &[u8]) -> Result<Decoded<'_>, WireError> {
-        let mut decoded = self.decode_carefully(body, None)?;
+        let mut decoded = self.decode_within(body, None)?;
         for series in 0..decoded.batch.series_count() {
             decoded.read(series)?;
         }
         Ok(decoded)
     }
 
-    /// Does what [`Decoder::decode_within`] does of a request of which [`Decoded::is_misread`] was
-    /// true, and without its guess.
-    pub fn decode_again(
-        &mut self,
-        body: &[u8],
-        memory: Option<&mut Reservation>,
-    ) -> Result<Decoded<'_>, WireError> {
-        self.careful_requests = CAREFUL_REQUESTS;
-        self.decode_carefully(body, memory)
-    }
-
     /// Reads a request's body and leaves labels unread where it can. What the samples take in
     /// memory is reserved in `memory` before they take it. The message and the labels, which take
-    /// no more than the message, are the caller's to reserve. Once labels were asked for,
-    /// [`Decoded::is_misread`] must be.
+    /// no more than the message, are the caller's to reserve.
     pub fn decode_within(
         &mut self,
         body: &[u8],
         memory: Option<&mut Reservation>,
     ) -> Result<Decoded<'_>, WireError> {
-        if let Some(fewer) = self.careful_requests.checked_sub(1) {
-            self.careful_requests = fewer;
-            return self.decode_carefully(body, memory);
-        }
-        self.decode_by(body, memory, LabelEnds::Guessed)
-    }
-
-    fn decode_carefully(
-        &mut self,
-        body: &[u8],
-        memory: Option<&mut Reservation>,
-    ) -> Result<Decoded<'_>, WireError> {
-        self.decode_by(body, memory, LabelEnds::Walked)
-    }
-
-    fn decode_by(
-        &mut self,
-        body: &[u8],
-        memory: Option<&mut Reservation>,
-        label_ends: LabelEnds,
-    ) -> Result<Decoded<'_>, WireError> {
         self.batch.clear();
-        let mut message = std::mem::take(self.batch.message());
+        let mut message = self.batch.take_message();
         let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
         let read = unpacked.and_then(|()| {
             let mut request =
                 Request::new(&self.limits, &mut self.batch, memory, self.keeps_exemplars);
-            request.label_ends = label_ends;
             request.read(&message)?;
             Ok(request.counts)
         });
         let message_bytes = message.len();
-        *self.batch.message() = message;
+        self.batch.put_message(message, KEY_FORMAT);
         let counts = read?;
         Ok(Decoded {
             batch: &mut self.batch,
@@ -201,40 +134,26 @@ impl Decoder {
 }
 
 impl Decoded<'_> {
-    /// Whether labels that were asked for are not what they were taken for: nothing of the batch
-    /// may stand, and the request is to be decoded again, by [`Decoder::decode_again`].
-    pub fn is_misread(&self) -> bool {
-        matches!(self.failure, Some(Failure::Guess))
-    }
-
     /// What was refused, once the labels that were asked for have been read; or why one of them
     /// shows that the message as a whole is malformed.
     pub fn finish(self) -> Result<Refusals, WireError> {
         match self.failure {
             None => Ok(self.refused),
-            Some(failure) => Err(failure.into()),
+            Some(failure) => Err(failure),
         }
     }
 
-    fn read(&mut self, series: usize) -> Result<(), Failure> {
+    fn read(&mut self, series: usize) -> Result<(), WireError> {
         let samples = self.batch.series(series);
         let sample_count = samples.times.len() + samples.histograms.len();
         let message_bytes = self.message_bytes;
         let (limits, refused) = (self.limits, &mut self.refused);
-        self.batch.read_section(series, |section, beyond, arena| {
-            if let Some(plain) = plain::copy(section, beyond, limits, arena)
-                && plain.bytes == section.len()
-            {
-                return Ok(match plain.is_short {
-                    true => Reading::Plain,
-                    false => Reading::Rewritten,
-                });
+        self.batch.read_key(series, |key, beyond, arena| {
+            if plain::copy(key, beyond, limits, arena) == Some(key.len()) {
+                return Ok(Reading::Stands);
             }
-            if section_bytes(section) < section.len() {
-                return Err(Failure::Guess);
-            }
-            Ok(match labels::careful(section, limits, arena)? {
-                Ok(()) => Reading::Rewritten,
+            Ok(match labels::careful(key, limits, arena)? {
+                Ok(()) => Reading::Stands,
                 Err(offence) => {
                     let at = message_bytes - beyond.len();
                     refused.add(at, offence.refusal, sample_count, || offence.message);
@@ -242,21 +161,6 @@ impl Decoded<'_> {
                 }
             })
         })
-    }
-}
-
-impl From<WireError> for Failure {
-    fn from(error: WireError) -> Self {
-        Self::Message(error)
-    }
-}
-
-impl From<Failure> for WireError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Message(error) => error,
-            Failure::Guess => WireError::Protobuf("a series has more than labels and one sample"),
-        }
     }
 }
 
@@ -268,9 +172,8 @@ impl Source for Decoded<'_> {
     fn read_labels(&mut self, series: &[u32]) -> Result<(), Error> {
         for series in series {
             if let Err(failure) = self.read(*series as usize) {
-                let e = WireError::from(failure.clone()).into();
-                self.failure = Some(failure);
-                return Err(e);
+                self.failure = Some(failure.clone());
+                return Err(failure.into());
             }
         }
         Ok(())

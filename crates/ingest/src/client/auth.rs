@@ -1,9 +1,10 @@
-//! Who we are to a server: secrets and the headers made of them.
+//! Credentials: the headers that are made of secrets.
 
+use super::body::{self, Body, BodyLimit};
 use super::places::Places;
-use super::settings::{Auth, OAuth2Settings, Secret};
+use super::secret::reveal_optional;
+use super::settings::{Auth, OAuth2Settings};
 use super::transport::Transport;
-use super::{Body, BodyLimit, read_body, unavailable};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_model::error::Error;
@@ -35,36 +36,6 @@ pub fn form_encode(text: &str) -> String {
     utf8_percent_encode(text, FORM)
         .to_string()
         .replace("%20", "+")
-}
-
-/// Reads a secret as it is.
-pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
-    match secret {
-        Secret::Inline(text) => Ok(text.clone().into_bytes()),
-        Secret::File(path) => tokio::fs::read(path)
-            .await
-            .map_err(|e| format!("unable to read file {}: {e}", path.display())),
-    }
-}
-
-/// Reads a secret that is a text; the white space around that in a file does not count.
-pub(super) async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
-    let bytes = bytes_of(secret)
-        .await
-        .map_err(|e| unavailable(format!("unable to read {what}: {e}")))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| unavailable(format!("unable to read {what}: not UTF-8")))?;
-    Ok(match secret {
-        Secret::Inline(_) => text,
-        Secret::File(_) => text.trim().to_owned(),
-    })
-}
-
-async fn reveal_optional(secret: &Option<Secret>, what: &str) -> Result<String, Error> {
-    match secret {
-        Some(secret) => reveal(secret, what).await,
-        None => Ok(String::new()),
-    }
 }
 
 /// Makes the `Authorization` header.
@@ -108,7 +79,7 @@ impl Authorizer {
             },
         };
         let mut value = HeaderValue::from_str(text.trim_end())
-            .map_err(|_| unavailable("credentials are not fit for a header"))?;
+            .map_err(|_| Error::unavailable("credentials are not fit for a header"))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
@@ -177,7 +148,8 @@ impl Tokens {
             (status, _) if !status.is_success() => self.ask(settings, &secret, false).await?,
             answer => answer,
         };
-        let wrong = |what: String| unavailable(format!("oauth2: cannot fetch token: {what}"));
+        let wrong =
+            |what: String| Error::unavailable(format!("oauth2: cannot fetch token: {what}"));
         if !status.is_success() {
             return Err(wrong(format!("server returned HTTP status {status}")));
         }
@@ -211,7 +183,7 @@ impl Tokens {
         is_in_header: bool,
     ) -> Result<(StatusCode, Vec<u8>), Error> {
         let failed = |e: String| {
-            unavailable(format!(
+            Error::unavailable(format!(
                 "oauth2: cannot fetch token: Post \"{}\": {e}",
                 settings.token_url
             ))
@@ -241,7 +213,7 @@ impl Tokens {
             .map_err(|e| failed(e.to_string()))?;
         let response = self.transport.send(request).await.map_err(failed)?;
         let status = response.status();
-        let Body { bytes, .. } = read_body(response, BodyLimit::bytes(TOKEN_BYTES_MAX)).await?;
+        let Body { bytes, .. } = body::read(response, BodyLimit::bytes(TOKEN_BYTES_MAX)).await?;
         Ok((status, bytes))
     }
 }

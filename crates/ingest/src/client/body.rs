@@ -3,7 +3,6 @@
 //! Invariant: a body is refused at the first byte beyond what it may have, so that neither an
 //! endless answer nor a small one that unpacks to a large one takes more.
 
-use super::unavailable;
 use crate::share::Share;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
@@ -83,7 +82,7 @@ pub async fn read(response: Response<Incoming>, limit: BodyLimit) -> Result<Body
     };
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| unavailable(format!("read body: {}", reason(&e))))?;
+        let frame = frame.map_err(|e| Error::unavailable(format!("read body: {}", reason(&e))))?;
         if let Some(data) = frame.data_ref() {
             unpacker.push(data)?;
         }
@@ -126,7 +125,7 @@ impl Unpacker {
             Unpacker::Gzip(mut decoder) => match decoder.try_finish() {
                 Ok(()) => decoder
                     .finish()
-                    .map_err(|e| unavailable(format!("gzip: {e}"))),
+                    .map_err(|e| Error::unavailable(format!("gzip: {e}"))),
                 Err(e) => Err(decoder.get_mut().explain(&e)),
             },
         }
@@ -144,7 +143,7 @@ impl Sink {
     /// Why writing failed: the limit, or bytes that are not gzip.
     fn explain(&mut self, error: &io::Error) -> Error {
         let refusal = self.refusal.take();
-        refusal.unwrap_or_else(|| unavailable(format!("gzip: {error}")))
+        refusal.unwrap_or_else(|| Error::unavailable(format!("gzip: {error}")))
     }
 }
 

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A connection has its place from before it is made until it is closed. While none is left
-//! requests ask that theirs be closed after the answer. Whoever finds no place has the connection
-//! closed that has been silent for longest since it was last read from, and waits: the caller's
-//! deadline bounds that. So a few places serve many targets, each of which is connected to anew
-//! then, and with as many places as targets all connections are kept.
+//! requests ask that theirs be closed after the answer. A request that finds no place closes the
+//! connection that has been silent for longest since it was last read from, and waits: the
+//! caller's deadline bounds that. So a few places serve many targets, each of which is connected
+//! to anew then, and with as many places as targets all connections are kept.
 
+use firn_model::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -67,7 +68,7 @@ impl Places {
         }))
     }
 
-    /// As many as anybody wants.
+    /// Places without a limit.
     pub fn unlimited() -> Self {
         Self::new(Semaphore::MAX_PERMITS)
     }
@@ -198,8 +199,4 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -140,7 +140,7 @@ impl Service<Uri> for Route {
         Box::pin(async move {
             let place = places.take().await;
             let (stream, is_proxied) = route.stream_to(uri).await?;
-            // Who wanted it may have got another one meanwhile.
+            // The request that wanted it may have got another connection meanwhile.
             place.has_read();
             Ok(Routed {
                 stream,
@@ -178,7 +178,7 @@ impl Read for Routed {
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if self.place.is_closing(cx.waker()) {
-            // As if the other side had closed an idle connection.
+            // To the caller the other side has closed an idle connection.
             return Poll::Ready(Ok(()));
         }
         let this = self.get_mut();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A text that nobody may read back, in the config or in a file that is read at each use.
+/// A text that must not be shown, in the config or in a file that is read at each use.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// In the config.
@@ -27,7 +27,7 @@ impl fmt::Debug for Secret {
 /// How HTTP servers are reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// Who we are.
+    /// The credentials.
     pub auth: Auth,
     /// `tls_config`
     pub tls: TlsSettings,
@@ -63,7 +63,7 @@ pub enum HeaderValueSource {
     Secret(Secret),
 }
 
-/// How a client says who it is.
+/// How a client authenticates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Auth {
     /// Not at all.
@@ -118,7 +118,7 @@ pub enum TlsVersion {
 /// `tls_config`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsSettings {
-    /// `ca` or `ca_file`: whom to trust, instead of the system's authorities.
+    /// `ca` or `ca_file`: the authorities to trust, instead of the system's.
     pub ca: Option<Secret>,
     /// `cert` or `cert_file`
     pub cert: Option<Secret>,

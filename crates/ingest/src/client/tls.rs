@@ -1,6 +1,6 @@
 //! TLS as a config asks for it, by rustls.
 
-use super::auth::bytes_of;
+use super::secret::bytes_of;
 use super::settings::{TlsSettings, TlsVersion};
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, ResolveServerName};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -39,7 +39,7 @@ impl Material {
     }
 }
 
-/// Who must be proven to be at the other end.
+/// The names that the certificate of the other end must prove.
 pub(super) fn server_names(
     settings: &TlsSettings,
 ) -> Result<Arc<dyn ResolveServerName + Send + Sync>, String> {
@@ -97,7 +97,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Whom to trust: the given authorities, or the system's, which are read once.
+/// The authorities to trust: the given ones, or the system's, which are read once.
 fn roots(material: &Material) -> Result<Arc<RootCertStore>, String> {
     static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let Some(ca) = &material.ca else {

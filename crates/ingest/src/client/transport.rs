@@ -4,6 +4,7 @@ use super::places::Places;
 use super::route::Route;
 use super::settings::{ProxySettings, TlsSettings};
 use super::tls::{self, Material};
+use firn_model::sync::lock;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderValue, PROXY_AUTHORIZATION};
@@ -13,7 +14,7 @@ use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::error::Error as _;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long a connection waits for the next request: longer than nearly all scrape intervals.
@@ -71,7 +72,7 @@ impl Transport {
     /// The pool, made anew if a file changed. Old connections end when they are idle.
     async fn pool(&self) -> Result<Pool, String> {
         let material = Material::read(&self.tls).await?;
-        let mut held = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.pool);
         match &*held {
             Some((old, pool)) if *old == material => Ok(pool.clone()),
             _ => {

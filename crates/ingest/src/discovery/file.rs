@@ -3,7 +3,8 @@
 //! Files are looked at often and read only if their time or length changed; that finds changes on
 //! any file system, network shares and mounted config maps included, where notifications are lost.
 
-use super::{Group, Published, ReadYaml};
+use super::group::{Group, ReadYaml};
+use super::published::Published;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-/// How often files are looked at: soon enough for whoever waits for a target to appear, at a few
+/// How often files are looked at: a new target appears within seconds, and a look costs a few
 /// system calls.
 const LOOK: Duration = Duration::from_secs(3);
 

@@ -23,3 +23,6 @@ where
 {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
+
+/// Reads target groups from YAML. The binary owns the reader of YAML and lends it.
+pub type ReadYaml = fn(&str) -> Result<Vec<Group>, String>;

@@ -1,8 +1,8 @@
 //! Targets from an HTTP server that answers with a JSON list of groups.
 
-use super::{Group, Published};
-use crate::client::{BodyLimit, HttpClient, HttpSettings, read_body};
-use crate::scrape::USER_AGENT;
+use super::group::Group;
+use super::published::Published;
+use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
 use firn_model::error::{Error, ErrorKind};
 use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AGENT};
 use hyper::{StatusCode, Uri};

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! A request that needs much is *large* and takes from a part, so that ordinary ones go on beside
-//! any number of large ones. Who finds no room waits for some to be given back, for a bounded time
-//! and before the next step; then it is turned away as [`ErrorKind::Unavailable`]. What no room
-//! would ever suffice for is [`ErrorKind::Limited`].
+//! any number of large ones. A request that finds no room waits before its next step until some is
+//! given back, for a bounded time; then it is turned away as [`ErrorKind::Unavailable`]. A request
+//! that no room would ever suffice for is [`ErrorKind::Limited`].
 //!
-//! Invariant: who waits holds a body at most, and all bodies leave room for one to be worked on:
-//! so there is always somebody who gives room back.
+//! Invariant: a request that waits holds a body at most, and all bodies leave room for one to be
+//! worked on. So some request can always go on and give room back.
 
 use crate::limits::{WORK_MESSAGES, large_bodies_bytes_max, large_bytes_max};
 use firn_model::budget::{Budget, Reservation};
@@ -161,13 +161,6 @@ impl Admission {
             self.work = Some(self.room.wait_for(budget, needed).await?);
         }
         Ok(())
-    }
-
-    /// Gives back what a batch took that nobody keeps.
-    pub(super) fn forget_batch(&mut self, message_bytes: usize) {
-        if let Some(work) = &mut self.work {
-            work.shrink_to(message_bytes.saturating_mul(WORK_MESSAGES));
-        }
     }
 
     /// Keeps what a block takes on its way to the disk and gives back the rest.

@@ -238,7 +238,7 @@ async fn large_requests_of_any_number_leave_room_for_ordinary_ones() {
         assert!(!large.is_empty(), "{mib} MiB");
         let mut ordinary = Vec::new();
         for _ in 0..2 {
-            // As Prometheus sends 2,000 samples.
+            // The size that Prometheus sends 2,000 samples in.
             let mut admission = pipeline.admit(100 << 10).await.unwrap();
             let message = declaring(200 << 10);
             let prepared = pipeline.prepare(&mut admission, &message).await;
@@ -270,11 +270,49 @@ fn append_accepts_ten_minutes_ahead_of_the_clock() {
     let memory = Budget::new("process", 1 << 30);
     let limits = IngestLimits::of(&Shares::of(1 << 30));
     let pipeline = Pipeline::new(store.clone(), clock, limits, &memory);
-    let pending = pipeline.append(
-        &TenantId::anonymous(),
-        Sender::Job("j".into()),
-        &Batch::default(),
-    );
-    assert_eq!(pending.wait().unwrap(), WriteOutcome::default());
+    let tenant = TenantId::anonymous();
+    let ticket = pipeline.append_of(&tenant, Sender::Job("j".into()), &Batch::default());
+    assert_eq!(ticket.wait().unwrap(), Appended::default());
     assert_eq!(*store.time_max.lock().unwrap(), 601_000);
+    for (asked, holds) in [(500, 500), (i64::MAX, 601_000)] {
+        let bounds = AppendBounds { time_max: asked };
+        let ticket = pipeline.append(&tenant, &Batch::default(), bounds);
+        assert_eq!(ticket.wait().unwrap(), Appended::default());
+        assert_eq!(*store.time_max.lock().unwrap(), holds);
+    }
+}
+
+#[tokio::test]
+async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
+    let rejected = Rejected {
+        rejection: Rejection::OutOfOrder,
+        count: 2,
+        first_labels: Labels::from_pairs([("__name__", "m")]),
+        first_time: 5,
+    };
+    let answer = Appended {
+        stored: 0,
+        rejected: vec![rejected],
+    };
+    let mut batch = Batch::default();
+    for i in 0..10 {
+        let labels = Labels::from_pairs([("__name__", i.to_string())]);
+        batch.push_series(labels.as_ref(), &[(5, 1.0)]);
+    }
+    let pushed = pipeline(Ok(answer.clone()), 1024);
+    let pending = write(&pushed, &remote_write::encode(&batch)).await.unwrap();
+    assert_eq!(pending.wait().unwrap().stored_count, 8);
+    let appended = pipeline(Ok(answer), 1024);
+    let door: &dyn Append = &appended;
+    let bounds = AppendBounds { time_max: i64::MAX };
+    // The ticket is dropped, and the batch is counted all the same.
+    drop(door.append(&TenantId::anonymous(), &batch, bounds));
+    let samples = ["samples_total  8", "samples_dropped_total out_of_order 2"];
+    assert_eq!(counts(&pushed)[1..], samples);
+    assert_eq!(counts(&appended), samples);
+    let durations = |pipeline: &Pipeline| {
+        let counts = pipeline.metrics().write_duration.bucket_counts();
+        counts.iter().sum::<u64>()
+    };
+    assert_eq!((durations(&pushed), durations(&appended)), (1, 1));
 }

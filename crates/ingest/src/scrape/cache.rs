@@ -202,13 +202,18 @@ impl SeriesCache {
             entry.is_stored = true;
         }
         self.good_count = self.len();
+        assert!(
+            self.by_key.len() <= self.good_count,
+            "a key without an entry"
+        );
+        assert!(self.good_count > 0 || self.bytes == 0, "memory of no entry");
     }
 
     /// Ends a scrape without a good body. What such scrapes saw first was not stored; it is
     /// forgotten if it is much, or if its memory is needed.
     pub(super) fn end_failed(&mut self, needs_memory: bool) {
         for entry in self.entries.iter_mut().flatten() {
-            // Zeros of this scrape were not stored; others are refused by whoever has them.
+            // Zeros of this scrape were not stored; the store refuses those that it has.
             entry.zero_made = START_UNKNOWN;
         }
         if needs_memory || self.len() > 2 * self.good_count + SPARE_ENTRIES {

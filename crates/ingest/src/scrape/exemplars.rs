@@ -6,8 +6,8 @@ use firn_model::sample::TimestampMs;
 use firn_wire::exposition::{Sample, Value};
 
 /// Adds the exemplars of `sample`, taken at `time`, in the order in which a store takes most of
-/// them. As upstream, one of a native histogram needs a time of its own: without, nobody could tell
-/// whether it was seen before.
+/// them. An exemplar of a native histogram needs a time of its own, as upstream: without it one
+/// could not tell whether it was seen before.
 pub(super) fn push(
     exemplars: &Exemplars,
     sample: &Sample<'_>,

@@ -1,6 +1,6 @@
 //! `scrape_failure_log_file`: one line of JSON for each scrape that could not be fetched.
 
-use super::Plan;
+use super::plan::Plan;
 use firn_model::sample::TimestampMs;
 use serde::Serialize;
 use std::fs::OpenOptions;

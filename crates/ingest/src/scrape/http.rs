@@ -1,17 +1,18 @@
 //! Targets over HTTP.
 
+use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
-use super::{Fetch, Fetching, MakeFetch, USER_AGENT};
-use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, read_body};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body};
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::sync::lock;
 use firn_wire::exposition::{Format, ScrapeProtocol, accept_header};
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AGENT,
 };
 use hyper::{StatusCode, Uri};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
@@ -34,7 +35,7 @@ impl HttpFetches {
 
     /// The client that behaves as `settings` say.
     fn client(&self, settings: &HttpSettings) -> Arc<HttpClient> {
-        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.client);
         if held.0 != *settings {
             let client = HttpClient::within(self.places.clone(), settings.clone());
             *held = (settings.clone(), Arc::new(client));

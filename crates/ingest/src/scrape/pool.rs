@@ -7,12 +7,12 @@
 //! Invariant: of each target (its labels and URL) there is one runner, the one that is leaving
 //! included: a target that comes back soon takes it up again.
 
+use super::plan::{Manner, Plan};
 use super::resources::Resources;
 use super::runner::{Runner, Wanted};
 use super::settings::JobSettings;
 use super::target::{Found, Target, populate};
 use super::view::{ActiveTarget, PoolView};
-use super::{Manner, Plan};
 use crate::discovery::{Discovery, DiscoverySettings, Group, ReadYaml};
 use firn_model::labels::Labels;
 use std::collections::HashMap;

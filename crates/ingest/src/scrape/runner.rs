@@ -10,16 +10,18 @@
 //! Invariant: scrapes of one target never overlap; a fetch that a change of mind ends leaves no
 //! samples, but what is being stored is waited for, so that staleness markers come after it.
 
-use super::Plan;
 use super::failure_log;
+use super::plan::Plan;
 use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};
 use crate::client::Body;
+use crate::outcome::WriteOutcome;
 use crate::refusals::Sender;
 use crate::share::Share;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
+use firn_model::store::Append;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -132,7 +134,7 @@ impl Scraping {
                 changed = self.wanted.changed() => {
                     let wanted = match changed {
                         Ok(()) => self.wanted.borrow_and_update().clone(),
-                        // Whoever forgot about the task cannot want more of it.
+                        // The runner is gone: nothing more can be wanted of the task.
                         Err(_) => Wanted::EndSilently,
                     };
                     match wanted {
@@ -200,7 +202,7 @@ impl Scraping {
             None => {
                 let mut wanted = self.wanted.clone();
                 let stopped = async {
-                    // An error means that nobody is left who could want it.
+                    // An error means that the runner is gone.
                     let stops = |wanted: &Wanted| !matches!(wanted, Wanted::Run(_));
                     let _ = wanted.wait_for(stops).await;
                 };
@@ -290,7 +292,7 @@ impl Scraping {
             if !state.zeros().is_empty() {
                 pipeline.append_if_welcome(&tenant, state.zeros());
             }
-            let write = pipeline.append(&tenant, sender, state.batch());
+            let write = pipeline.append_of(&tenant, sender, state.batch());
             (made, write, state)
         });
         let (made, write, state) = match appending.await {
@@ -304,8 +306,8 @@ impl Scraping {
         self.state = Some(state);
         self.status.set_warning(String::new());
         match write.await {
-            Ok(outcome) => {
-                if let Some(complaint) = outcome.complaint() {
+            Ok(appended) => {
+                if let Some(complaint) = WriteOutcome::new(Vec::new(), &appended).complaint() {
                     self.warn(complaint);
                 }
             }

@@ -2,7 +2,6 @@
 //!
 //! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero is no limit.
 
-use super::SELF_SCRAPE_INTERVAL;
 use crate::client::HttpSettings;
 use crate::discovery::{DiscoverySettings, Group};
 use crate::relabel::{NameScheme, Rule};
@@ -10,6 +9,10 @@ use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How often Firn scrapes itself: often enough that a first look at the page shows a curve within a
+/// minute, at a cost of some hundred samples.
+pub const SELF_SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Bounds on what one scrape, or one job, may bring.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

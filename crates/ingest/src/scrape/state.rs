@@ -11,7 +11,7 @@
 //!
 //! Invariant: a series gets at most one staleness marker after its last sample, later than that
 //! sample; series with times of their own in the exposition get none unless the job asks for it,
-//! because nobody knows when they end.
+//! because it is not known when they end.
 
 use super::cache::{SeriesCache, Slot};
 use super::exemplars;
@@ -61,7 +61,7 @@ pub(super) struct ScrapeState {
     batch: Batch,
     /// Zeros that begin series, to be stored before the batch.
     zeros: Batch,
-    /// Exemplars of one sample, or `None` if nobody keeps them.
+    /// Exemplars of one sample, or `None` if the store keeps none.
     exemplars: Option<Exemplars>,
 }
 
@@ -109,7 +109,7 @@ impl ScrapeState {
             cache: SeriesCache::default(),
             memory,
             format: None,
-            // The scrape before the first, which nobody tracked.
+            // The scrape before the first, which tracked no series.
             scrape: 1,
             newest: None,
             batch: Batch::default(),
@@ -188,7 +188,7 @@ impl ScrapeState {
                 let gone = self.cache.all_vanished(before, self.scrape);
                 self.mark_stale(&gone, time);
                 self.cache.end_failed(reading.needs_memory);
-                // A scrape that nobody tracked: what is marked cannot go stale again.
+                // A scrape that tracks no series: what is marked cannot go stale again.
                 self.scrape += 1;
             }
         }

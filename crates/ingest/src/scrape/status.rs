@@ -1,9 +1,10 @@
-//! What is known about a target, for whoever asks: its health and the metadata of its metrics.
+//! What the API tells about a target: its health and the metadata of its metrics.
 
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Scrapes for which metadata is kept after its metric has gone. Prometheus's number.
@@ -162,8 +163,4 @@ impl TargetStatus {
     pub(super) fn metadata(&self) -> MutexGuard<'_, MetadataTable> {
         lock(&self.metadata)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,8 @@ use super::settings::JobSettings;
 use super::status::TargetStatus;
 use super::target::Target;
 use firn_model::labels::Labels;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use firn_model::sync::lock;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A target that is scraped.
 #[derive(Clone, Debug)]
@@ -71,6 +72,6 @@ impl PoolView {
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 }

@@ -2,7 +2,7 @@
 //! `--enable-feature=created-timestamp-zero-ingestion` asks.
 //!
 //! They are a batch of their own, stored before that of their scrape: what the store refuses of
-//! them, because it has newer samples or they are too old, is nobody's loss. Follows upstream's
+//! them, because it has newer samples or they are too old, is no loss. Follows upstream's
 //! `tsdb/head_append_v2.go`.
 
 use super::cache::Entry;

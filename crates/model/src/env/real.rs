@@ -1,12 +1,14 @@
 //! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
 //!
-//! This file and its folder alone may call them below the rim; `tests/style` holds that.
+//! Below the binary and the server this file and its folder alone may call them; `tests/style`
+//! holds that.
 
-mod crew;
+mod pool;
 
 use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;
-use crew::Crew;
+use crate::sync::lock;
+use pool::Pool;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
@@ -15,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The system, with as many compute threads as the process may use cores.
@@ -192,7 +194,7 @@ impl DirectFile {
     }
 
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut memory = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.aligned);
         let room = bytes.len() + Self::SECTOR_BYTES_MAX;
         if memory.len() < room {
             memory.resize(room, 0);
@@ -247,18 +249,18 @@ impl File for SystemFile {
     }
 }
 
-/// Sealing may wait for whoever waits for an answer: where cores are busy, background work gets a
-/// tenth of what others get. It holds locks for some 50 us at a time.
+/// Requests come before sealing: where cores are busy, background work gets a tenth of what other
+/// threads get. It holds locks for some 50 us at a time.
 const BACKGROUND_NICENESS: i32 = 10;
 
 /// A pool that computes, and a thread each for the two kinds of work that may block. Those are
-/// plain threads: a pool's thread that waits for another pool would meanwhile begin some other job,
-/// inside the one that waits.
+/// plain threads: a thread of the pool that waits would meanwhile begin some other job inside the
+/// one that waits.
 struct Threads {
-    /// Those that compute, with whoever asks for it.
+    /// Threads that compute, a caller included.
     threads: usize,
-    crew: Crew,
-    /// Whoever has work done at the moment.
+    pool: Pool,
+    /// Calls of `for_each` under way.
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
@@ -274,7 +276,7 @@ impl Threads {
         Ok(Self {
             threads,
             // Callers help: a thread more than there are cores would take turns with them.
-            crew: Crew::new(threads.saturating_sub(1), STACK_BYTES)?,
+            pool: Pool::new(threads.saturating_sub(1), STACK_BYTES)?,
             callers: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
@@ -282,10 +284,10 @@ impl Threads {
     }
 }
 
-/// One of those whom a counter counts, as long as it lives.
+/// Counts in a counter as long as it lives.
 struct Counted<'a> {
     counter: &'a AtomicUsize,
-    /// How many there are with it.
+    /// The counter with this one.
     count: usize,
 }
 
@@ -331,13 +333,13 @@ impl Compute for Threads {
             .expect("a worker ends only after its sender was dropped");
     }
 
-    /// Tasks are begun in order, so that whoever joins their results in order has little to keep.
-    /// The caller begins at once and does not wait for a thread to wake up.
+    /// Tasks are begun in order, so that a caller that joins their results in order keeps few of
+    /// them. The caller begins at once; it waits for its helpers only at the end.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let callers = Counted::new(&self.callers);
         // Where there are as many callers as cores, a helper would only take turns with them.
         let idle = self.threads.saturating_sub(callers.count);
-        self.crew.for_each(tasks, idle, task);
+        self.pool.for_each(tasks, idle, task);
     }
 
     fn threads(&self) -> usize {

@@ -9,9 +9,10 @@ pub use disk::{Operation, SimDisk};
 
 use super::{Clock, Compute, Env, Job, Rng, Work};
 use crate::sample::TimestampMs;
+use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A simulated world and the handles by which a test moves it.
@@ -153,13 +154,13 @@ impl Deferred {
     }
 
     fn pop(&self) -> Option<Job> {
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.0);
         let of_log = jobs.iter().position(|(work, _)| *work == Work::Log);
         jobs.remove(of_log.unwrap_or(0)).map(|(_, job)| job)
     }
 
     fn pop_of(&self, only: Work) -> Option<Job> {
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.0);
         let at = jobs.iter().position(|(work, _)| *work == only)?;
         jobs.remove(at).map(|(_, job)| job)
     }
@@ -167,7 +168,7 @@ impl Deferred {
 
 impl Compute for Deferred {
     fn spawn(&self, work: Work, job: Job) {
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.0);
         jobs.push_back((work, job));
     }
 

@@ -15,8 +15,9 @@ use super::walker::{self, Walker};
 use crate::budget::{Budget, Reservation};
 use crate::cancel::Cancel;
 use crate::error::Error;
+use crate::sync::lock;
 use regex_automata::meta;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Bytes that the states of an automaton may take: ten thousand characters of alternatives, or ten
 /// letters of any script.
@@ -43,7 +44,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// No bounds: for patterns of whoever runs the server.
+    /// No bounds: for patterns of the config.
     pub fn none() -> Self {
         Self {
             budget: Budget::new("pattern", usize::MAX),
@@ -120,9 +121,4 @@ pub(super) fn automaton_bytes_max(tree: &Node, len: u64) -> Option<usize> {
     let each = (len as usize + ranges) * EACH_BYTES;
     let most = 2 * AUTOMATON_BYTES_MAX;
     Some(LEAST_BYTES + each.min(most) + 2 * REMEMBERED_BYTES_MAX)
-}
-
-/// Whoever holds the lock does not panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

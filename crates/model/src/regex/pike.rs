@@ -82,7 +82,7 @@ impl Pike {
         self.follow(0, (Side::Edge, side_of(value)), 0);
         std::mem::swap(&mut self.now, &mut self.next);
         while let Some((c, length)) = first_char(&value[at..]) {
-            // Whoever asks looks at the flag too.
+            // The caller looks at the flag too.
             if self.now.places.is_empty() || self.cancel.reason().is_some() {
                 return None;
             }

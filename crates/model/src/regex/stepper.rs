@@ -1,7 +1,7 @@
 //! An automaton that is led through values byte by byte.
 //!
-//! Sorted values share their beginnings. Whoever keeps the states of the value before begins where
-//! the next one differs, and passes over all that begin as one did that can match no more.
+//! Sorted values share their beginnings. A stepper keeps the states of the value before and begins
+//! where the next one differs; it passes over all values that begin as one that can match no more.
 
 use super::compile;
 use super::engine::Bounds;

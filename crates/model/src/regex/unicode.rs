@@ -2,9 +2,10 @@
 //! the ASCII sets of Perl and POSIX.
 
 use super::class::folded;
+use crate::sync::lock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A named set, of which there is one in the process.
 pub(super) type Table = Arc<ClassUnicode>;
@@ -31,7 +32,7 @@ const SHORT_SCRIPTS: &str = "ahom cham han kawi lao lisu miao modi mro newa nko 
 /// `None` if there is none of that name.
 pub(super) fn named(name: &str, fold_case: bool) -> Option<Table> {
     let name = canonical(name)?;
-    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tables = lock(&TABLES);
     let tables = tables.get_or_insert_default();
     if let Some(known) = tables.get(&(name.clone(), fold_case)) {
         return Some(known.clone());

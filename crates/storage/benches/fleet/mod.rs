@@ -4,7 +4,7 @@
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::section::push_section;
+use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::store::{Append, AppendBounds, Ticket};
 use firn_model::tenant::TenantId;
 use firn_storage::store::Store;
@@ -115,7 +115,7 @@ impl<'f> Request<'f> {
     pub fn fill(&mut self, members: &'f [Member], first: usize, round: usize) {
         self.members = members;
         self.batch.clear();
-        let mut message = std::mem::take(self.batch.message());
+        let mut message = self.batch.take_message();
         message.clear();
         let time = START_MS + round as i64 * INTERVAL_MS;
         for (i, member) in members.iter().enumerate() {
@@ -123,12 +123,12 @@ impl<'f> Request<'f> {
             // Each target has its own moment, late by a few milliseconds now and then.
             let late = (series / SERIES_OF_POD * 37 % 15_000 + round * 7 % 3) as i64;
             let start = message.len();
-            push_section(&mut message, member.labels.as_ref());
+            CanonicalKeys.push_key(&mut message, member.labels.as_ref());
             self.batch
                 .push_float(time + late, value(member, series, round));
             self.batch.end_unread_series(start..message.len());
         }
-        *self.batch.message() = message;
+        self.batch.put_message(message, &CanonicalKeys);
     }
 
     /// Appends the batch.
@@ -147,9 +147,9 @@ impl Source for Request<'_> {
         for i in series {
             let i = *i as usize;
             let labels = self.members[i].labels.as_bytes();
-            self.batch.read_section::<Error>(i, |_, _, arena| {
+            self.batch.read_key::<Error>(i, |_, _, arena| {
                 arena.extend_from_slice(labels);
-                Ok(Reading::Plain)
+                Ok(Reading::Stands)
             })?;
         }
         Ok(())

@@ -55,11 +55,11 @@ impl Appender {
         let batch = source.batch();
         let mut is_another = false;
         for i in &scratch.wanted {
-            if !batch.may_have_another_section(*i as usize) {
+            if !batch.came_with_key(*i as usize) {
                 continue;
             }
             let labels = batch.series(*i as usize).labels;
-            let print = self.keys.of_labels(labels, &mut scratch.section);
+            let print = self.fingerprint_of(labels, &mut scratch.key);
             let known = &mut scratch.prints[*i as usize];
             is_another |= *known != print;
             *known = print;

@@ -47,8 +47,8 @@ pub(super) struct Scratch {
     unborn_ends: Vec<u32>,
     /// Memory to bring numbers into order.
     marks: Vec<bool>,
-    /// Memory for a section.
-    pub(super) section: Vec<u8>,
+    /// Memory for a series key.
+    pub(super) key: Vec<u8>,
     /// What became of each float sample and each histogram, in the order of the batch's columns.
     pub(super) floats: Vec<Outcome>,
     pub(super) histograms: Vec<Verdict>,
@@ -66,12 +66,9 @@ impl Scratch {
         self.marker = Marker::default();
         let series = batch.series_count();
         for i in 0..series {
-            self.prints.push(match batch.section(i) {
-                Some(section) => parts.keys.fingerprint(section),
-                None => {
-                    let labels = batch.series(i).labels;
-                    parts.keys.of_labels(labels, &mut self.section)
-                }
+            self.prints.push(match batch.key(i) {
+                Some(key) => parts.keys.fingerprint(key),
+                None => parts.fingerprint_of(batch.series(i).labels, &mut self.key),
             });
         }
         let (floats, histograms) = batch.offsets(series);
@@ -177,7 +174,7 @@ impl Scratch {
         let samples = batch.series(i);
         let slot = self.slots[i];
         let (floats, histograms) = batch.offsets(i);
-        let labels = || match batch.section(i) {
+        let labels = || match batch.key(i) {
             Some(_) => parts.index.series_labels(slot),
             None => samples.labels.to_owned(),
         };

@@ -11,10 +11,9 @@
 pub(crate) mod steps;
 
 use super::cursor::Cursor;
-use super::varint::uvarint_len;
 use super::{Malformed, push_prefixed};
-use firn_model::labels::{LabelsRef, push_pair};
-use firn_model::section::push_label;
+use firn_model::labels::LabelsRef;
+use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use std::ops::Range;
 use steps::{Before, Step};
 
@@ -91,16 +90,6 @@ impl Counted {
     }
 }
 
-/// What a decoded set looks like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Form {
-    /// Canonical label bytes.
-    #[default]
-    Canonical,
-    /// The section that stands for them: see [`firn_model::section`].
-    Section,
-}
-
 /// Where a pair lies.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
@@ -119,37 +108,40 @@ struct Set {
 
 /// Decodes one set after the other. Of a pair that was in the set before nothing is checked again
 /// but that it stands in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LabelsDecoder {
-    form: Form,
+    /// How the sets that it gives are written.
+    keys: &'static dyn KeyFormat,
     set: Set,
     before: Set,
 }
 
+impl Default for LabelsDecoder {
+    /// A decoder of label sets in canonical form.
+    fn default() -> Self {
+        Self::of_keys(&CanonicalKeys)
+    }
+}
+
 impl LabelsDecoder {
-    /// One that gives sections.
-    pub(crate) fn of_sections() -> Self {
+    /// A decoder that gives sets as their keys of the format `keys`.
+    pub(crate) fn of_keys(keys: &'static dyn KeyFormat) -> Self {
         Self {
-            form: Form::Section,
-            ..Self::default()
+            keys,
+            set: Set::default(),
+            before: Set::default(),
         }
     }
 
-    /// Reads the next set; its section, if the decoder is one of sections.
-    pub(crate) fn read_section(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
-        debug_assert_eq!(self.form, Form::Section);
-        self.read_set(cursor)
-    }
-
-    /// Reads the next set, in canonical form.
+    /// Reads the next set, if the decoder gives canonical ones.
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<LabelsRef<'_>, Malformed> {
-        debug_assert_eq!(self.form, Form::Canonical);
-        Ok(LabelsRef::from_canonical(self.read_set(cursor)?))
+        Ok(LabelsRef::from_canonical(self.read_key(cursor)?))
     }
 
-    fn read_set(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
+    /// Reads the next set as its key.
+    pub(crate) fn read_key(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
         std::mem::swap(&mut self.set, &mut self.before);
-        let Self { form, set, before } = self;
+        let Self { keys, set, before } = self;
         set.bytes.clear();
         set.pairs.clear();
         let mut at = 0;
@@ -160,13 +152,13 @@ impl LabelsDecoder {
                 (END, 0) => break,
                 (END, _) => set.copy(before, at..at + count)?,
                 (SKIP, 1..) => {}
-                (VALUE, 0) => set.add(*form, before.name(at)?, cursor.prefixed()?)?,
+                (VALUE, 0) => set.add(*keys, before.name(at)?, cursor.prefixed()?)?,
                 (PAIR, 0) => {
                     let name = cursor.prefixed()?;
                     if std::str::from_utf8(name).is_err() {
                         return Err(NOT_CANONICAL);
                     }
-                    set.add(*form, name, cursor.prefixed()?)?;
+                    set.add(*keys, name, cursor.prefixed()?)?;
                     continue;
                 }
                 _ => return Err(UNKNOWN),
@@ -214,30 +206,18 @@ impl Set {
     }
 
     /// Adds a pair whose name is text.
-    fn add(&mut self, form: Form, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    fn add(&mut self, keys: &dyn KeyFormat, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
         self.check(name)?;
         if value.is_empty() {
             return Err(NOT_CANONICAL);
         }
         let start = self.bytes.len();
-        // Before the value stand its length and, in a section, its key.
-        let key_bytes = match form {
-            Form::Canonical => {
-                push_pair(&mut self.bytes, name, value);
-                0
-            }
-            Form::Section => {
-                push_label(&mut self.bytes, name, value);
-                1
-            }
-        };
-        let end = self.bytes.len();
-        let name_end = end - value.len() - uvarint_len(value.len() as u64) - key_bytes;
+        let name_start = start + keys.push_label(&mut self.bytes, name, value);
         self.pairs.push(Pair {
             start: start as u32,
-            name_start: (name_end - name.len()) as u32,
-            name_end: name_end as u32,
-            end: end as u32,
+            name_start: name_start as u32,
+            name_end: (name_start + name.len()) as u32,
+            end: self.bytes.len() as u32,
         });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a [`crate::store::Store`] is told when it is opened.
 
 use crate::log;
+use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,6 +89,9 @@ pub struct StoreOptions {
     pub dir: PathBuf,
     /// Whose samples they are: the store takes and gives no others.
     pub tenant: TenantId,
+    /// The format of series keys under which the store finds series without their labels. The
+    /// labels of samples that come with keys of another format are always read.
+    pub key_format: &'static dyn KeyFormat,
     /// Shards of the head: more let more writers work at once. With one shard series are born in
     /// the order of their batch and everything is deterministic.
     pub shards: usize,
@@ -136,6 +140,7 @@ impl StoreOptions {
             shards: 8,
             sync: SyncMode::default(),
             tenant: TenantId::anonymous(),
+            key_format: &CanonicalKeys,
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
             series_max: usize::MAX,

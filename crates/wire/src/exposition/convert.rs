@@ -11,10 +11,10 @@
 
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
-use super::event::{Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Sample, Value};
 use super::number::parse_any_notation;
 use super::pairs::LabelPairs;
-use super::{Entry, Source};
+use super::source::Source;
 use firn_model::exemplar::Exemplars;
 use firn_model::histogram::Histogram;
 use firn_model::labels::METRIC_NAME;
@@ -226,7 +226,7 @@ impl<'t> Converter<'t> {
         if let Ok(histogram) = &converted
             && histogram.validate().is_err()
         {
-            // As upstream, which goes on collecting.
+            // Upstream goes on collecting, too.
             return false;
         }
         let is_converted = converted.is_ok();
@@ -261,7 +261,7 @@ impl<'t> Converter<'t> {
             (State::Telling, Some(histogram)) => Sample {
                 key: &self.told.key,
                 is_expected: false,
-                // As upstream: that of the sample after it, if there is one.
+                // Upstream takes that of the sample after it, if there is one.
                 time: self.time,
                 start: None,
                 value: Value::Histogram(histogram),

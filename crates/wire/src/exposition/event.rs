@@ -57,3 +57,12 @@ pub enum Field<'p> {
     /// The unit of its values.
     Unit(&'p [u8]),
 }
+
+/// What a format's parser has just read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Sample,
+    Metadata,
+    /// Tells nothing, but ends a classic histogram.
+    Comment,
+}

@@ -1,6 +1,6 @@
-//! What the lexers of the two text formats share: tokens, classes of characters, quoted strings.
+//! What the lexer of the text formats is made of: tokens, classes of characters, quoted strings.
 //!
-//! Both lexers follow upstream's generated ones (`model/textparse/promlex.l`, `openmetricslex.l`)
+//! The lexer follows upstream's generated ones (`model/textparse/promlex.l`, `openmetricslex.l`)
 //! to the character at which they stop, because error messages show it.
 
 use std::borrow::Cow;
@@ -13,7 +13,6 @@ pub(super) enum Token {
     Invalid,
     Eof,
     Linebreak,
-    Whitespace,
     Help,
     Type,
     Unit,
@@ -39,7 +38,6 @@ impl Token {
             Token::Invalid => "INVALID",
             Token::Eof => "EOF",
             Token::Linebreak => "LINEBREAK",
-            Token::Whitespace => "WHITESPACE",
             Token::Help => "HELP",
             Token::Type => "TYPE",
             Token::Unit => "UNIT",
@@ -200,15 +198,6 @@ impl<'t> Scanner<'t> {
     pub fn span(&self) -> Range<usize> {
         self.start..self.at
     }
-}
-
-/// A lexer as the code that both formats share sees it.
-pub(super) trait Lex<'t> {
-    /// The next token that means something.
-    fn next(&mut self) -> Token;
-
-    /// Where the lexer stands.
-    fn scanner(&self) -> &Scanner<'t>;
 }
 
 /// Characters that may begin the name of a metric.

@@ -9,23 +9,18 @@
 //! Follows upstream's `model/textparse/openmetricsparse.go` in what it accepts and says. Start
 //! times stand in samples of their own, `name_created`; [`start`] finds them.
 
-mod lexer;
 mod line;
 mod start;
 
-use super::Entry;
 use super::error::ParseError;
-use super::event::{Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Sample, Value};
 use super::pairs::LabelPairs;
 use super::series::{Family, unescape, write_labels};
 use firn_model::exemplar::Exemplars;
 use firn_model::labels::LabelsBuilder;
 use firn_model::metadata::MetricType;
 use line::Line;
-use start::Starts;
-
-/// What the name of a sample ends with whose value is a start time.
-const CREATED: &[u8] = b"_created";
+use start::{CREATED, Starts};
 
 /// Reads a text line by line.
 #[derive(Clone, Debug)]

@@ -9,10 +9,9 @@
 mod message;
 mod native;
 
-use super::Entry;
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
-use super::event::{Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Sample, Value};
 use super::number::open_metrics_float;
 use super::pairs::LabelPairs;
 use super::series;

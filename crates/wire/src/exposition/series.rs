@@ -1,7 +1,8 @@
 //! The series part of a line of text: `name{label="value",...}` or `{"name",label="value",...}`.
 
 use super::error::{ParseError, shown, unexpected, while_parsing};
-use super::lex::{Lex, Token};
+use super::lex::Token;
+use super::lexer::Lexer;
 use super::number::{open_metrics_float, parse_any_notation};
 use super::pairs::LabelPairs;
 use firn_model::labels::METRIC_NAME;
@@ -41,8 +42,8 @@ pub(super) enum Style {
 }
 
 /// Reads labels after an opening brace, up to the closing one. `line` is where the line began.
-pub(super) fn read_labels<'t, L: Lex<'t>>(
-    lexer: &mut L,
+pub(super) fn read_labels(
+    lexer: &mut Lexer<'_>,
     line: usize,
     style: Style,
     into: &mut Offsets,
@@ -107,7 +108,7 @@ pub(super) fn read_labels<'t, L: Lex<'t>>(
 }
 
 /// Reads a label's value and returns where it lies between its quotes.
-fn read_value<'t, L: Lex<'t>>(lexer: &mut L, line: usize) -> Result<Range<usize>, ParseError> {
+fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseError> {
     let token = lexer.next();
     if token != Token::LabelValue {
         return Err(unexpected(

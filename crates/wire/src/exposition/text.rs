@@ -9,19 +9,16 @@
 //! is refused with its words, and what is odd in it (a name takes in the blanks before it, a label
 //! needs no comma after it) is odd here too.
 
-mod lexer;
-
-use super::Entry;
 use super::error::{ParseError, unexpected, while_parsing};
-use super::event::{Field, Metadata, Sample, Value};
-use super::lex::{BLANK, Lex, Token, is};
+use super::event::{Entry, Field, Metadata, Sample, Value};
+use super::lex::{BLANK, Token, is};
+use super::lexer::{Lexer, Syntax};
 use super::number::{parse_milliseconds, parse_value};
 use super::pairs::LabelPairs;
 use super::series::{Family, Offsets, Style, read_labels, unescape_help, write_labels};
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
-use lexer::Lexer;
 use std::ops::Range;
 
 /// Reads a text line by line.
@@ -52,7 +49,7 @@ struct Meta {
 impl<'t> TextParser<'t> {
     pub fn new(text: &'t [u8], is_labelled: bool) -> Self {
         Self {
-            lexer: Lexer::new(text),
+            lexer: Lexer::new(text, Syntax::Prometheus),
             line: 0,
             key: 0..0,
             is_expected: false,

@@ -8,37 +8,25 @@
 //!
 //! Invariant: what is copied whole is canonical, within the limits, and has a metric name.
 
+use super::keys::{LABEL_KEY, NAME_KEY, VALUE_KEY};
 use super::labels::name_and_value;
 use crate::limits::WireLimits;
 use crate::protobuf::Cursor;
 use firn_model::labels::METRIC_NAME;
 
-/// The key of a label in a series, and those of the name and the value in a label.
-const LABEL_KEY: u8 = 0x0a;
-const NAME_KEY: u8 = 0x0a;
-const VALUE_KEY: u8 = 0x12;
-
 /// Bytes of a move of fixed size: names and values of this length at most are nearly all. Half of
 /// it sends the names of metrics and nodes to `memcpy`, which costs 6 ns a sample.
 const MOVE_BYTES: usize = 64;
 
-/// Labels that were copied.
-pub(super) struct Copied {
-    /// How many bytes of the series they take.
-    pub(super) bytes: usize,
-    /// Whether each takes less than 128: such labels can be written in one way only.
-    pub(super) is_short: bool,
-}
-
-/// Copies the labels at the start of `series` to the end of the arena; `None`, and nothing copied,
-/// if they are not plain. `beyond` is the request
+/// Copies the labels at the start of `series` to the end of the arena and returns how many bytes of
+/// the series they take; `None`, and nothing copied, if they are not plain. `beyond` is the request
 /// from the start of the series on: moves of fixed size may read past the end of the series.
 pub(super) fn copy(
     series: &[u8],
     beyond: &[u8],
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Option<Copied> {
+) -> Option<usize> {
     let start = arena.len();
     // Canonical labels take fewer bytes than they do in the message.
     arena.resize(start + series.len() + MOVE_BYTES, 0);
@@ -49,14 +37,11 @@ pub(super) fn copy(
         previous_head: 0,
         previous: &[],
         has_metric_name: false,
-        has_long: false,
     };
     let read = labels.copy_all(series, beyond, limits);
     let written = read.map_or(0, |_| labels.written);
-    let is_short = !labels.has_long;
     arena.truncate(start + written);
-    let bytes = read?;
-    Some(Copied { bytes, is_short })
+    read
 }
 
 struct Labels<'m, 'o> {
@@ -67,7 +52,6 @@ struct Labels<'m, 'o> {
     previous_head: u64,
     previous: &'m [u8],
     has_metric_name: bool,
-    has_long: bool,
 }
 
 impl<'m> Labels<'m, '_> {
@@ -105,7 +89,7 @@ impl<'m> Labels<'m, '_> {
         Some(2 + label_bytes)
     }
 
-    /// The same for a label of 128 bytes or more.
+    /// Copies a label of 128 bytes or more.
     fn long_label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         let after_key = rest.get(1..limit)?;
         let mut cursor = Cursor::new(after_key);
@@ -113,7 +97,6 @@ impl<'m> Labels<'m, '_> {
         if !fits(name.len(), value.len(), limits) {
             return None;
         }
-        self.has_long = true;
         self.follow(name, name.len())?;
         self.put_long(name)?;
         self.put_long(value)?;

@@ -1,7 +1,7 @@
 //! The walk through an unpacked request: from `WriteRequest` to the series of a batch.
 
 use super::refusal::{Refusal, Refusals};
-use super::{exemplar, field, histogram, labels, plain};
+use super::{exemplar, field, histogram, keys, labels, plain};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
@@ -9,7 +9,6 @@ use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use firn_model::section::section_bytes;
 
 /// What a series costs in a batch besides its labels and samples.
 const SERIES_BYTES: usize = 20;
@@ -39,6 +38,8 @@ pub(super) struct Counts {
 /// What a series has besides the labels at its start.
 #[derive(Default)]
 struct Parts {
+    /// Samples that are in the batch.
+    samples: usize,
     /// Whether there are labels among the samples, too.
     has_label: bool,
     /// Whether there are exemplars that are kept. A sender sends them in series of their own.
@@ -47,23 +48,12 @@ struct Parts {
     lost: Option<(Error, usize)>,
 }
 
-/// How it is known where the labels of a series end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LabelEnds {
-    /// By their lengths.
-    Walked,
-    /// Where what looks like a sample at the end of the series begins: whoever reads the labels
-    /// must make sure.
-    Guessed,
-}
-
 /// A request that is being read into a batch.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
     memory: Option<&'d mut Reservation>,
     keeps_exemplars: bool,
-    pub(super) label_ends: LabelEnds,
     batch_bytes: usize,
     reserved_bytes: usize,
     series_count: usize,
@@ -82,7 +72,6 @@ impl<'d> Request<'d> {
             batch,
             memory,
             keeps_exemplars,
-            label_ends: LabelEnds::Walked,
             batch_bytes: 0,
             reserved_bytes: 0,
             series_count: 0,
@@ -121,17 +110,9 @@ impl<'d> Request<'d> {
         }
         self.series_count += 1;
         self.charge(SERIES_BYTES)?;
-        if self.label_ends == LabelEnds::Guessed
-            && let Some((labels_end, time, value)) = last_sample(series)
-        {
-            self.charge(SAMPLE_BYTES)?;
-            self.batch.push_float(time, value);
-            self.batch.end_unread_series(start..start + labels_end);
-            return Ok(());
-        }
-        let labels_end = section_bytes(series);
-        let (section, rest) = series.split_at(labels_end);
-        if !section.is_empty()
+        let labels_end = keys::labels_end(series);
+        let (key, rest) = series.split_at(labels_end);
+        if !key.is_empty()
             && let Some((time, value)) = sole_sample(rest)
         {
             self.charge(SAMPLE_BYTES)?;
@@ -139,15 +120,13 @@ impl<'d> Request<'d> {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        let samples_before = self.batch.sample_count();
         let parts = self.parts(rest)?;
-        let samples = self.batch.sample_count() - samples_before;
-        let may_wait = !section.is_empty() && !parts.has_label && parts.lost.is_none();
-        if may_wait && (samples > 0 || parts.has_exemplar) {
+        let may_wait = !key.is_empty() && !parts.has_label && parts.lost.is_none();
+        if may_wait && (parts.samples > 0 || parts.has_exemplar) {
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
         }
-        self.read_at_once(message, start, series, (parts, samples))
+        self.read_at_once(message, start, series, parts)
     }
 
     /// Ends or refuses a series whose labels cannot wait; its samples are in the batch already.
@@ -157,7 +136,7 @@ impl<'d> Request<'d> {
         message: &[u8],
         start: usize,
         series: &[u8],
-        (parts, samples): (Parts, usize),
+        parts: Parts,
     ) -> Result<(), WireError> {
         let arena = self.batch.label_bytes();
         let labels_start = arena.len();
@@ -177,10 +156,10 @@ impl<'d> Request<'d> {
             });
         }
         if let Err(offence) = labels {
-            let lost = samples + parts.lost.as_ref().map_or(0, |(_, count)| *count);
+            let lost = parts.samples + parts.lost.as_ref().map_or(0, |(_, count)| *count);
             refused.add(start, offence.refusal, lost, || offence.message);
             self.batch.drop_series();
-        } else if samples == 0 && !parts.has_exemplar {
+        } else if parts.samples == 0 && !parts.has_exemplar {
             self.batch.drop_series();
         } else {
             self.batch.end_series();
@@ -191,6 +170,7 @@ impl<'d> Request<'d> {
     /// Reads what a series has besides labels into the batch.
     fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
         let mut parts = Parts::default();
+        let before = self.batch.sample_count();
         let mut cursor = Cursor::new(message);
         while let Some((number, wire_type)) = cursor.field()? {
             if !(field::SERIES_LABEL..=field::SERIES_HISTOGRAM).contains(&number) {
@@ -215,6 +195,7 @@ impl<'d> Request<'d> {
                 }
             }
         }
+        parts.samples = self.batch.sample_count() - before;
         Ok(parts)
     }
 
@@ -280,24 +261,6 @@ impl<'d> Request<'d> {
         }
         Ok(())
     }
-}
-
-/// Where the sample at the end of `series` begins, its time and its value, if it looks like one of
-/// [`sole_sample`] that follows something else.
-#[inline]
-fn last_sample(series: &[u8]) -> Option<(usize, i64, f64)> {
-    const WITH_VALUE: usize = 18;
-    const WITHOUT_VALUE: usize = 9;
-    let (before, (time, value)) = series
-        .split_last_chunk::<WITH_VALUE>()
-        .and_then(|(before, last)| Some((before, sole_sample(last)?)))
-        .or_else(|| {
-            let (before, last) = series.split_last_chunk::<WITHOUT_VALUE>()?;
-            Some((before, sole_sample(last)?))
-        })?;
-    // Labels end with text, and another sample with its time.
-    let [time_key, _, _, _, _, _, _] = before.last_chunk()?;
-    (*time_key != TIME_KEY).then_some((before.len(), time, value))
 }
 
 /// The time and value of the one sample that `rest` is, if it stands there as Go's encoder writes

@@ -1,4 +1,4 @@
-//! Requests as senders write them, as they could write them, and as nobody should.
+//! Requests as senders write them, as they could write them, and malformed ones.
 
 mod unread;
 

@@ -6,9 +6,9 @@ use crate::discovery::{DiscoverySettings, Group};
 use crate::limits::IngestLimits;
 use crate::pipeline::Pipeline;
 use crate::relabel::{Action, NameScheme, RuleSettings};
-use crate::scrape::{
-    Fetch, Fetching, Health, JobSettings, MakeFetch, Manner, PoolView, Scraping, Target,
-};
+use crate::scrape::fetch::MakeFetch;
+use crate::scrape::plan::Manner;
+use crate::scrape::{Fetch, Fetching, Health, JobSettings, PoolView, Scraping, Target};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;

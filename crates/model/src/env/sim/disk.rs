@@ -16,8 +16,9 @@ mod state;
 pub use state::Operation;
 
 use crate::env::{DirLock, Disk, File, OpenMode};
+use crate::sync::lock;
 use file::{SimFile, SimLock};
-use state::{FileState, Mercy, NameChange, Power, State, disk_fails, lock, rename};
+use state::{FileState, Mercy, NameChange, Power, State, disk_fails, rename};
 use std::io::{ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
 //! Series as log and catalogue hold them: how far each slot is from the one before, and the labels.
 //!
-//! They are read twice at a start: in parallel for their sections, and one after the other for the
+//! They are read twice at a start: in parallel for their keys, and one after the other for the
 //! steps between them. Invariant: the second reading follows a first one that accepted them.
 
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::labels::{LabelsDecoder, StepReader};
+use firn_model::series_key::KeyFormat;
 
 /// Series that are still to be read.
 #[derive(Clone, Debug)]
@@ -39,11 +40,15 @@ impl<'a> SeriesRecords<'a> {
         Ok(Some(slot))
     }
 
-    /// Calls `each` for the series, with their labels as sections.
-    pub(crate) fn read(&mut self, mut each: impl FnMut(u32, &[u8])) -> Result<(), Malformed> {
-        let mut labels = LabelsDecoder::of_sections();
+    /// Calls `each` for the series, with their keys of the format `keys`.
+    pub(crate) fn read(
+        &mut self,
+        keys: &'static dyn KeyFormat,
+        mut each: impl FnMut(u32, &[u8]),
+    ) -> Result<(), Malformed> {
+        let mut labels = LabelsDecoder::of_keys(keys);
         while let Some(slot) = self.next_slot()? {
-            each(slot, labels.read_section(&mut self.cursor)?);
+            each(slot, labels.read_key(&mut self.cursor)?);
         }
         Ok(())
     }

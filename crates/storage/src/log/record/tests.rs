@@ -10,7 +10,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, ResetHint};
 use firn_model::labels::Labels;
 use firn_model::sample::stale_nan;
-use firn_model::section::push_section;
+use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
 type Births = Vec<(u32, Labels)>;
 
@@ -227,23 +227,38 @@ fn record_golden_bytes_stay() {
     assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
 }
 
+/// A format that marks each label of a key.
+#[derive(Debug)]
+struct MarkedKeys;
+
+impl KeyFormat for MarkedKeys {
+    fn name(&self) -> &'static str {
+        "marked"
+    }
+
+    fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize {
+        key.push(b'#');
+        1 + CanonicalKeys.push_label(key, name, value)
+    }
+}
+
 #[test]
-fn births_of_random_sets_read_as_sections_and_as_steps_are_the_labels() {
+fn births_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
     for seed in 0..300 {
         let rng = SimRng::new(seed);
         let births = random_births(&rng);
         let bytes = encode(&births, &[], &[]);
         let records = RecordReader::new(&bytes).unwrap().created_series();
-        let mut sections = Vec::new();
-        let each = |slot, section: &[u8]| sections.push((slot, section.to_vec()));
-        records.clone().read(each).unwrap();
+        let mut keys = Vec::new();
+        let each = |slot, key: &[u8]| keys.push((slot, key.to_vec()));
+        records.clone().read(&MarkedKeys, each).unwrap();
         let index = Index::new(Arc::new(HashKeys::new(&rng)));
         let (mut steps, mut interning) = (records, index.births());
-        assert_eq!(sections.len(), births.len(), "seed {seed}");
-        for ((slot, labels), (read, section)) in births.iter().zip(&sections) {
+        assert_eq!(keys.len(), births.len(), "seed {seed}");
+        for ((slot, labels), (read, key)) in births.iter().zip(&keys) {
             let mut expected = Vec::new();
-            push_section(&mut expected, labels.as_ref());
-            assert_eq!((read, section), (slot, &expected), "seed {seed}");
+            MarkedKeys.push_key(&mut expected, labels.as_ref());
+            assert_eq!((read, key), (slot, &expected), "seed {seed}");
             let terms = interning.intern_steps(steps.steps()).unwrap().to_vec();
             assert_eq!(
                 terms,

@@ -3,9 +3,9 @@
 use super::*;
 use firn_model::batch::{Reading, Source};
 use firn_model::error::Error;
-use firn_model::section::push_section;
+use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
-/// A source that notes what it is asked for. Its sections may have their labels in any order.
+/// A source that notes what it is asked for. Its keys may have their labels in any order.
 struct Noting {
     batch: Batch,
     asked: Vec<u32>,
@@ -24,15 +24,15 @@ fn unread(series: &[(&str, i64, bool)]) -> Noting {
         if *is_reversed {
             let pairs: Vec<_> = labels.iter().collect();
             for (name, value) in pairs.into_iter().rev() {
-                push_section(&mut message, Labels::from_pairs([(name, value)]).as_ref());
+                CanonicalKeys.push_key(&mut message, Labels::from_pairs([(name, value)]).as_ref());
             }
         } else {
-            push_section(&mut message, labels.as_ref());
+            CanonicalKeys.push_key(&mut message, labels.as_ref());
         }
         batch.push_float(*time, *time as f64);
         batch.end_unread_series(start..message.len());
     }
-    *batch.message() = message;
+    batch.put_message(message, &CanonicalKeys);
     Noting {
         batch,
         asked: Vec::new(),
@@ -41,13 +41,13 @@ fn unread(series: &[(&str, i64, bool)]) -> Noting {
     }
 }
 
-/// The labels of a section whose lengths are all short.
-fn parse(section: &[u8]) -> Labels {
+/// The labels of a key whose lengths are all short.
+fn parse(key: &[u8]) -> Labels {
     let mut pairs = Vec::new();
-    let mut rest = section;
-    while let [_, _, _, name_bytes, after @ ..] = rest {
+    let mut rest = key;
+    while let [name_bytes, after @ ..] = rest {
         let (name, after) = after.split_at(usize::from(*name_bytes));
-        let (value, after) = after[2..].split_at(usize::from(after[1]));
+        let (value, after) = after[1..].split_at(usize::from(after[0]));
         pairs.push((String::from_utf8(name.to_vec()).unwrap(), value.to_vec()));
         rest = after;
     }
@@ -66,11 +66,11 @@ impl Source for Noting {
         for i in series {
             let is_refused = self.refuses.contains(i);
             self.asked.push(*i);
-            self.batch.read_section(*i as usize, |section, _, arena| {
-                arena.extend_from_slice(parse(section).as_bytes());
+            self.batch.read_key(*i as usize, |key, _, arena| {
+                arena.extend_from_slice(parse(key).as_bytes());
                 Ok::<_, Error>(match is_refused {
                     true => Reading::Refused,
-                    false => Reading::Rewritten,
+                    false => Reading::Stands,
                 })
             })?;
         }
@@ -159,4 +159,37 @@ fn batch_with_unreadable_labels_leaves_no_trace() {
     assert!(store.parts.shards.iter().all(|s| lock(s).appending == 0));
     let seen = contents(&store, TimeRange::ALL);
     assert_eq!(seen, [("a".to_owned(), vec![(1, 1.0)])]);
+}
+
+/// Keys that are written as the store's are, in a format that it does not know.
+#[derive(Debug)]
+struct ForeignKeys;
+
+impl KeyFormat for ForeignKeys {
+    fn name(&self) -> &'static str {
+        "foreign"
+    }
+
+    fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize {
+        CanonicalKeys.push_label(key, name, value)
+    }
+}
+
+#[test]
+fn keys_of_another_format_are_not_looked_up_and_their_labels_are_read() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    let rounds: [(i64, &'static dyn KeyFormat, usize); 3] = [
+        (1, &CanonicalKeys, 2),
+        (2, &ForeignKeys, 2),
+        (3, &CanonicalKeys, 0),
+    ];
+    for (time, format, asked) in rounds {
+        let mut source = unread(&[("a", time, false), ("b", time, false)]);
+        let message = source.batch.take_message();
+        source.batch.put_message(message, format);
+        let (appended, got) = send(&store, source);
+        assert_eq!((appended.unwrap().stored, got.len()), (2, asked), "{time}");
+    }
+    assert_eq!(contents(&store, TimeRange::ALL).len(), 2);
 }

@@ -1,11 +1,11 @@
 //! One line of OpenMetrics after the other.
 
-use super::super::Entry;
 use super::super::error::{ParseError, unexpected, while_parsing};
-use super::super::lex::{Lex, Token};
+use super::super::event::Entry;
+use super::super::lex::Token;
+use super::super::lexer::{Lexer, Syntax};
 use super::super::number::{parse_value, whole};
 use super::super::series::{Offsets, Style, read_labels};
-use super::lexer::Lexer;
 use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
@@ -55,7 +55,7 @@ pub(super) struct Line<'t> {
 impl<'t> Line<'t> {
     pub fn new(text: &'t [u8]) -> Self {
         Self {
-            lexer: Lexer::new(text),
+            lexer: Lexer::new(text, Syntax::OpenMetrics),
             start: 0,
             key: 0..0,
             offsets: Offsets::default(),

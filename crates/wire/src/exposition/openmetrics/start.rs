@@ -4,11 +4,13 @@
 //! the way to it would find the same, so that here it is looked for once: time is linear in the
 //! body, whatever the order of its samples.
 
-use super::super::Entry;
+use super::super::event::Entry;
 use super::super::number::whole;
-use super::CREATED;
 use super::line::Line;
 use firn_model::metadata::MetricType;
+
+/// What the name of a sample ends with whose value is a start time.
+pub(super) const CREATED: &[u8] = b"_created";
 
 /// What was found by reading ahead.
 #[derive(Clone, Debug)]

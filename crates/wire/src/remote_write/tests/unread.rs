@@ -219,15 +219,10 @@ fn random_message(random: &SimRng) -> Vec<u8> {
 /// many series were unread.
 type Whole = (String, usize, usize, Refusals, usize);
 
-enum Read {
-    Whole(Box<Whole>),
-    Again,
-}
-
-fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Read, Error> {
+fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole, Error> {
     let count = decoded.batch.series_count() as u32;
     let unread = (0..count)
-        .filter(|i| decoded.batch.section(*i as usize).is_some())
+        .filter(|i| decoded.batch.key(*i as usize).is_some())
         .count();
     // Twice: what is read stays read.
     let mut order: Vec<u32> = (0..count).chain(0..count).collect();
@@ -236,16 +231,12 @@ fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Read, 
         order.swap(i, other);
     }
     for series in order {
-        match decoded.read_labels(&[series]) {
-            Err(_) if decoded.is_misread() => return Ok(Read::Again),
-            read => read?,
-        }
+        decoded.read_labels(&[series])?;
     }
     let text = bits(decoded.batch);
     let samples = decoded.batch.sample_count();
     let exemplars = decoded.exemplar_count;
-    let whole = (text, samples, exemplars, decoded.finish()?, unread);
-    Ok(Read::Whole(Box::new(whole)))
+    Ok((text, samples, exemplars, decoded.finish()?, unread))
 }
 
 #[test]
@@ -257,33 +248,19 @@ fn decode_of_random_requests_equals_reading_everything_at_once() {
         ..WireLimits::default()
     };
     let mut decoder = Decoder::new(limits);
-    let (mut refused, mut unread, mut again) = (0, 0, 0);
+    let (mut refused, mut unread) = (0, 0);
     for seed in 1..=5_000 {
         let random = SimRng::new(seed);
         let message = random_message(&random);
         let expected = plain_decode(&message, &limits);
         let body = snappy::compress(&message);
-        let mut outcome = decoder
+        let outcome = decoder
             .decode_within(&body, None)
             .map_err(Error::from)
             .and_then(|decoded| read_in_any_order(decoded, &random));
-        if matches!(outcome, Ok(Read::Again)) {
-            again += 1;
-            outcome = decoder
-                .decode_again(&body, None)
-                .map_err(Error::from)
-                .and_then(|decoded| read_in_any_order(decoded, &random));
-            // So that the next one is guessed again.
-            decoder.careful_requests = 0;
-        }
-        let outcome = outcome.map(|read| match read {
-            Read::Whole(whole) => *whole,
-            Read::Again => panic!("seed {seed}: misread without guessing"),
-        });
         match (outcome, expected) {
-            (Ok(whole), Ok(plain)) => {
-                let (text, samples, exemplars, refusals, guessed) = whole;
-                unread += guessed;
+            (Ok((text, samples, exemplars, refusals, left)), Ok(plain)) => {
+                unread += left;
                 assert_eq!(text, bits(&plain.batch), "seed {seed}");
                 assert_eq!(samples, plain.batch.sample_count(), "seed {seed}");
                 assert_eq!(exemplars, plain.exemplars, "seed {seed}");
@@ -293,10 +270,7 @@ fn decode_of_random_requests_equals_reading_everything_at_once() {
             (outcome, expected) => assert_eq!(outcome.is_err(), expected.is_err(), "seed {seed}"),
         }
     }
-    assert!(
-        refused > 500 && unread > 5_000 && again > 100,
-        "{refused} {unread} {again}"
-    );
+    assert!(refused > 500 && unread > 5_000, "{refused} {unread}");
 }
 
 #[test]
@@ -310,69 +284,14 @@ fn decode_leaves_the_labels_of_plain_series_as_they_came() {
     ] {
         batch.push_series(labels.as_ref(), &[(time, value)]);
     }
-    let mut section = Vec::new();
-    firn_model::section::push_section(&mut section, labels.as_ref());
+    let mut key = Vec::new();
+    KEY_FORMAT.push_key(&mut key, labels.as_ref());
     let body = encode(&batch);
     let mut decoder = Decoder::new(WireLimits::default());
     let decoded = decoder.decode_within(&body, None).unwrap();
     for (i, series) in batch.iter().enumerate() {
-        assert_eq!(decoded.batch.section(i), Some(&section[..]));
+        assert_eq!(decoded.batch.key(i), Some(&key[..]));
         assert_eq!(decoded.batch.series(i).times, series.times);
         assert_eq!(decoded.batch.series(i).values, series.values);
-    }
-}
-
-#[test]
-fn decode_of_series_that_only_end_like_a_sample_is_done_again() {
-    let labels = label(b"__name__", b"m");
-    let with = |parts: &[(u32, &[u8])]| {
-        let mut series = Vec::new();
-        put_bytes(&mut series, field::SERIES_LABEL, &labels);
-        for (number, part) in parts {
-            put_bytes(&mut series, *number, part);
-        }
-        let mut message = Vec::new();
-        put_bytes(&mut message, field::REQUEST_SERIES, &series);
-        snappy::compress(&message)
-    };
-    let now = sample(1_700_000_000_000, 1.0);
-    let early = sample(7, 2.0);
-    let (sampled, labelled) = (field::SERIES_SAMPLE, field::SERIES_LABEL);
-    let mut hidden = label(b"a", b"");
-    put_bytes(&mut hidden, 2, &now);
-    let cases: [(&str, Vec<u8>, bool); 6] = [
-        ("one", with(&[(sampled, &now)]), false),
-        // Seen before it is guessed.
-        (
-            "two alike",
-            with(&[(sampled, &now), (sampled, &now)]),
-            false,
-        ),
-        ("two", with(&[(sampled, &early), (sampled, &now)]), true),
-        (
-            "label behind",
-            with(&[(sampled, &early), (labelled, &labels), (sampled, &now)]),
-            true,
-        ),
-        (
-            "histogram",
-            with(&[(field::SERIES_HISTOGRAM, b""), (sampled, &now)]),
-            true,
-        ),
-        ("in a label", with(&[(labelled, &hidden)]), true),
-    ];
-    for (what, body, is_misread) in cases {
-        let mut decoder = Decoder::new(WireLimits::default());
-        let mut decoded = decoder.decode_within(&body, None).unwrap();
-        let all: Vec<u32> = (0..decoded.batch.series_count() as u32).collect();
-        let read = decoded.read_labels(&all);
-        assert_eq!(decoded.is_misread(), is_misread, "{what}");
-        assert_eq!(read.is_err(), is_misread, "{what}");
-        drop(decoded);
-        let mut again = decoder.decode_again(&body, None).unwrap();
-        let all: Vec<u32> = (0..again.batch.series_count() as u32).collect();
-        again.read_labels(&all).unwrap();
-        let again = bits(again.batch);
-        assert_eq!(again, bits(decoder.decode(&body).unwrap().batch), "{what}");
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A handle dies with the process that opened it: after a crash or a kill every call fails.
 
-use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails, lock};
+use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails};
 use crate::env::{DirLock, File};
+use crate::sync::lock;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::PathBuf;

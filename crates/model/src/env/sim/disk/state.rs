@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The unit that a disk writes whole.
 const SECTOR_BYTES: u64 = 512;
@@ -325,9 +324,4 @@ impl NameChange {
             }
         }
     }
-}
-
-/// The state, whatever a panicking test left of it.
-pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// A target whose bodies are at hand.
 #[derive(Debug)]
-pub struct Rehearsal(ScrapeState);
+pub struct BenchTarget(ScrapeState);
 
-impl Rehearsal {
+impl BenchTarget {
     /// The target at `address` of a job, of which nothing is known yet; its series may take
     /// `memory_bytes`.
     pub fn new(job: JobSettings, address: &str, memory_bytes: usize) -> Result<Self, Error> {
@@ -33,7 +33,10 @@ impl Rehearsal {
             &target,
             Arc::new(TargetStatus::default()),
             WireLimits::default(),
-            Share::new(&Budget::new("rehearsal", memory_bytes), "cache of series")?,
+            Share::new(
+                &Budget::new("bench target", memory_bytes),
+                "cache of series",
+            )?,
         )))
     }
 
