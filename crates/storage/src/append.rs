@@ -61,15 +61,6 @@ impl std::ops::Deref for Appender {
     }
 }
 
-impl Parts {
-    /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
-    fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
-        key.clear();
-        self.options.key_format.push_key(key, labels);
-        self.keys.fingerprint(key)
-    }
-}
-
 impl Appender {
     /// An appender to `parts`, which `maintenance` keeps small.
     pub(crate) fn new(parts: Arc<Parts>, maintenance: Arc<Maintenance>) -> Self {

@@ -20,6 +20,7 @@ use crate::sync::atomic::{AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use firn_model::env::Env;
 use firn_model::error::Error;
+use firn_model::labels::LabelsRef;
 use firn_model::log::DurableLog;
 use firn_model::losses::Losses;
 use firn_model::metrics::Gauge;
@@ -60,6 +61,13 @@ impl Parts {
     pub(crate) fn cutoff(&self) -> TimestampMs {
         self.newest()
             .map_or(i64::MIN, |n| n.saturating_sub(self.options.retention_ms))
+    }
+
+    /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
+    pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
+        key.clear();
+        self.options.key_format.push_key(key, labels);
+        self.keys.fingerprint(key)
     }
 
     /// The shard of a fingerprint: its high bits, scaled.

@@ -14,6 +14,7 @@ use crate::file::append_only::FileKind;
 use crate::manifest::{Known, Manifest};
 use firn_model::env::Env;
 use firn_model::log::Position;
+use firn_model::series_key::CanonicalKeys;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -56,7 +57,9 @@ pub(crate) fn read_catalogue(
             let mut slots = std::mem::take(&mut part.named);
             let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
                 let payload = Payload::read(payload)?;
-                payload.records().read(|slot, _| slots.add(slot))?;
+                payload
+                    .records()
+                    .read(&CanonicalKeys, |slot, _| slots.add(slot))?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())
@@ -103,7 +106,9 @@ fn durable_bytes(known: Known, number: Position) -> u64 {
 pub(crate) fn check_payload(kind: DamageKind, payload: &[u8]) -> Result<(), Malformed> {
     match kind {
         DamageKind::Exemplars => count_payload(payload).map(|_| ()),
-        _ => Payload::read(payload)?.records().read(|_, _| ()),
+        _ => Payload::read(payload)?
+            .records()
+            .read(&CanonicalKeys, |_, _| ()),
     }
 }
 

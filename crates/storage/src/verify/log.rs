@@ -16,6 +16,7 @@ use firn_model::env::{Env, OpenMode};
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
+use firn_model::series_key::CanonicalKeys;
 use std::collections::BTreeMap;
 
 /// What a segment says, and how far it goes.
@@ -159,7 +160,7 @@ fn read_block(
     if block.creates_series() {
         block
             .created_series()
-            .read(|slot, _| part.named.add(slot))?;
+            .read(&CanonicalKeys, |slot, _| part.named.add(slot))?;
     }
     if block.has_exemplars() {
         let mut exemplars = SeriesExemplars::default();
