@@ -6,9 +6,9 @@
 use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
 };
-use crate::eval::grid::seconds;
+use crate::grid::seconds;
+use crate::math::log_exp;
 use crate::parser::DURATION_SECONDS_MAX;
-use crate::powers;
 use crate::value::QueryError;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -104,7 +104,7 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
                 BinaryOp::Mul => left * right,
                 BinaryOp::Div => left / right,
                 BinaryOp::Mod => left % right,
-                BinaryOp::Pow => powers::pow(left, right),
+                BinaryOp::Pow => log_exp::pow(left, right),
                 // The parser builds arithmetic only.
                 _ => return refuse(expr, "duration expression has an unknown operator"),
             }

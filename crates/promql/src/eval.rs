@@ -9,54 +9,25 @@
 //!
 //! Rows are columnar over steps; series are split into parts over the compute threads and merged in
 //! a fixed order, so that the answer does not depend on their number.
+//!
+//! Each room imports only those above it in this list: [`account`] and [`annotations`], [`rows`],
+//! [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`].
 
 pub(crate) mod account;
-pub(crate) mod aggregate;
 pub(crate) mod annotations;
-pub(crate) mod binary;
-pub(crate) mod buckets;
-pub(crate) mod calls;
-pub(crate) mod count_values;
-pub(crate) mod counter_names;
-pub(crate) mod dates;
-pub(crate) mod edges;
-pub(crate) mod elementwise;
-pub(crate) mod evaluator;
-pub(crate) mod frame;
-pub(crate) mod go_format;
-pub(crate) mod go_math;
-pub(crate) mod grid;
-pub(crate) mod grouping;
-pub(crate) mod heads;
-pub(crate) mod histogram_remarks;
-pub(crate) mod info;
-pub(crate) mod integers;
-pub(crate) mod kahan;
-pub(crate) mod kinds;
-pub(crate) mod label_functions;
-pub(crate) mod label_sets;
-pub(crate) mod leaf;
-pub(crate) mod mixed;
-pub(crate) mod natural_order;
-pub(crate) mod order;
-pub(crate) mod over_time;
-pub(crate) mod quantiles;
-pub(crate) mod quotient;
-pub(crate) mod ranges;
-pub(crate) mod ranked;
-pub(crate) mod rate;
-pub(crate) mod reads;
-pub(crate) mod result;
-pub(crate) mod reuse;
-pub(crate) mod source;
-pub(crate) mod statistics;
-pub(crate) mod stream;
-pub(crate) mod window;
+mod evaluator;
+pub(crate) mod kernels;
+pub(crate) mod operators;
+mod result;
+pub(crate) mod rows;
+pub(crate) mod run;
 
 use crate::ast::{Expr, ValueType};
 use crate::durations::{self, DurationContext};
 use crate::eval::account::Account;
+use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::Evaluator;
+use crate::eval::run::Run;
 use crate::parser::parse_within;
 use crate::plan::{Node, QueryTimes, plan};
 use crate::value::{QueryError, QueryResult};
@@ -119,9 +90,14 @@ fn run(
     let is_range = matches!(time, EvalTime::Range { .. });
     let account = Account::new(ctx.budget, ctx.cancel, options);
     account.check()?;
-    let mut evaluator = Evaluator::new(ctx, &account, options);
+    let mut evaluator = Evaluator::new(Run {
+        ctx,
+        account: &account,
+        options,
+        notes: Annotations::default(),
+    });
     let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
-    let (remarks, infos) = evaluator.notes.render(text);
+    let (remarks, infos) = evaluator.run.notes.render(text);
     // First: an answer lists so many warnings only.
     let mut warnings = account.losses().texts();
     warnings.extend(remarks);

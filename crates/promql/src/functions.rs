@@ -1,9 +1,16 @@
-//! The function table: one row a function, read by the parser, the type checker, the evaluator and
-//! the documentation.
+//! The function table: one row a function says all that the crate knows of it. The parser, the type
+//! checker, the planner and the evaluator read it, and so may a front end.
 //!
 //! Invariant: rows are sorted by name, and every [`FunctionId`] has exactly one row.
 
-use crate::ast::ValueType;
+mod range;
+mod table;
+
+pub(crate) use range::{Extrapolation, RangeFunction};
+pub use table::FUNCTIONS;
+
+use crate::ast::{Edges, ValueType};
+use firn_model::histogram::Histogram;
 
 /// Identifies a function to the evaluator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,124 +108,113 @@ pub enum FunctionId {
     Year,
 }
 
+/// How the evaluator computes a function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Evaluation {
+    /// A function of each float; histograms have no result.
+    Float(fn(f64) -> f64),
+    /// A function of each histogram; floats have no result.
+    OfHistogram(fn(&Histogram) -> f64),
+    /// A function of two scalars.
+    OfScalars(fn(f64, f64) -> f64),
+    /// A function of the window of each series.
+    Range(RangeFunction),
+    /// A number that the times of the query fix.
+    QueryTime,
+    /// An operation on the row of each series with further arguments.
+    RowOp,
+    /// An operator of its own, chosen by [`FunctionId`].
+    Operator,
+}
+
+/// What a function needs of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Samples without which there is no result.
+    pub samples_min: usize,
+    /// Whether the result is extrapolated to the edges of the window.
+    pub extrapolates: bool,
+    /// Whether start timestamps change the result.
+    pub reads_start_times: bool,
+    /// Whether the selector may be `anchored`, which adds the sample before the window.
+    pub anchored: bool,
+    /// Whether the selector may be `smoothed`, which interpolates at both edges.
+    pub smoothed: bool,
+}
+
+/// What a function does to native histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfHistograms {
+    /// They have no result.
+    Ignored,
+    /// They have a result like floats, or one of their own.
+    Used,
+    /// The function reads count and sum alone.
+    CountAndSum,
+    /// The function reads all buckets.
+    Buckets,
+}
+
+/// What a function does to the metric name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfMetricName {
+    /// The result is another metric.
+    Dropped,
+    /// The result is the same metric.
+    Kept,
+    /// The arguments decide.
+    Set,
+}
+
+/// How a function takes the rows of its vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// It changes each row by itself.
+    Each,
+    /// It reads one row after the other and keeps none.
+    Scanned,
+    /// It needs all rows at once.
+    All,
+}
+
 /// A row of the table.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Function {
     /// The name in PromQL.
     pub name: &'static str,
-    /// Who it is for the evaluator.
+    /// The name in code.
     pub id: FunctionId,
     /// Types of the arguments; with `variadic` the last may be left out or repeated.
     pub args: &'static [ValueType],
-    /// As upstream: 0 fixed, n up to n more than all arguments but the last, -1 any number.
+    /// 0: as many arguments as `args`; n: up to n more than all but the last; -1: any number.
     pub variadic: i32,
     /// The type of the result.
     pub returns: ValueType,
-    /// Needs `promql-experimental-functions`.
+    /// Whether the function needs `promql-experimental-functions`.
     pub experimental: bool,
+    /// What a function of a range vector needs of its window.
+    pub window: Option<Window>,
+    /// What becomes of native histograms.
+    pub histograms: OfHistograms,
+    /// What becomes of the metric name.
+    pub metric_name: OfMetricName,
+    /// Whether the value changes with the evaluation time although the arguments do not.
+    pub changes_with_time: bool,
+    /// What the function computes, in a line.
+    pub doc: &'static str,
+    /// A call that has a result.
+    pub example: &'static str,
+    pub(crate) evaluation: Evaluation,
+    pub(crate) rows: Rows,
 }
 
-const S: ValueType = ValueType::Scalar;
-const T: ValueType = ValueType::String;
-const V: ValueType = ValueType::Vector;
-const M: ValueType = ValueType::Matrix;
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
 
-/// All functions of Prometheus 3.14, sorted by name.
-#[rustfmt::skip]
-pub static FUNCTIONS: [Function; 90] = [
-    row("abs", FunctionId::Abs, &[V], V),
-    row("absent", FunctionId::Absent, &[V], V),
-    row("absent_over_time", FunctionId::AbsentOverTime, &[M], V),
-    row("acos", FunctionId::Acos, &[V], V),
-    row("acosh", FunctionId::Acosh, &[V], V),
-    row("asin", FunctionId::Asin, &[V], V),
-    row("asinh", FunctionId::Asinh, &[V], V),
-    row("atan", FunctionId::Atan, &[V], V),
-    row("atanh", FunctionId::Atanh, &[V], V),
-    row("avg_over_time", FunctionId::AvgOverTime, &[M], V),
-    row("ceil", FunctionId::Ceil, &[V], V),
-    row("changes", FunctionId::Changes, &[M], V),
-    row("clamp", FunctionId::Clamp, &[V, S, S], V),
-    row("clamp_max", FunctionId::ClampMax, &[V, S], V),
-    row("clamp_min", FunctionId::ClampMin, &[V, S], V),
-    row("cos", FunctionId::Cos, &[V], V),
-    row("cosh", FunctionId::Cosh, &[V], V),
-    row("count_over_time", FunctionId::CountOverTime, &[M], V),
-    row("day_of_month", FunctionId::DayOfMonth, &[V], V).variadic(1),
-    row("day_of_week", FunctionId::DayOfWeek, &[V], V).variadic(1),
-    row("day_of_year", FunctionId::DayOfYear, &[V], V).variadic(1),
-    row("days_in_month", FunctionId::DaysInMonth, &[V], V).variadic(1),
-    row("deg", FunctionId::Deg, &[V], V),
-    row("delta", FunctionId::Delta, &[M], V),
-    row("deriv", FunctionId::Deriv, &[M], V),
-    row("double_exponential_smoothing", FunctionId::DoubleExponentialSmoothing,
-        &[M, S, S], V).experimental(),
-    row("end", FunctionId::End, &[], S).experimental(),
-    row("exp", FunctionId::Exp, &[V], V),
-    row("first_over_time", FunctionId::FirstOverTime, &[M], V),
-    row("floor", FunctionId::Floor, &[V], V),
-    row("histogram_avg", FunctionId::HistogramAvg, &[V], V),
-    row("histogram_count", FunctionId::HistogramCount, &[V], V),
-    row("histogram_fraction", FunctionId::HistogramFraction, &[S, S, V], V),
-    row("histogram_quantile", FunctionId::HistogramQuantile, &[S, V], V),
-    row("histogram_quantiles", FunctionId::HistogramQuantiles,
-        &[V, T, S, S], V).variadic(9).experimental(),
-    row("histogram_stddev", FunctionId::HistogramStddev, &[V], V),
-    row("histogram_stdvar", FunctionId::HistogramStdvar, &[V], V),
-    row("histogram_sum", FunctionId::HistogramSum, &[V], V),
-    row("hour", FunctionId::Hour, &[V], V).variadic(1),
-    row("idelta", FunctionId::Idelta, &[M], V),
-    row("increase", FunctionId::Increase, &[M], V),
-    row("info", FunctionId::Info, &[V, V], V).variadic(1).experimental(),
-    row("irate", FunctionId::Irate, &[M], V),
-    row("label_join", FunctionId::LabelJoin, &[V, T, T, T], V).variadic(-1),
-    row("label_replace", FunctionId::LabelReplace, &[V, T, T, T, T], V),
-    row("last_over_time", FunctionId::LastOverTime, &[M], V),
-    row("ln", FunctionId::Ln, &[V], V),
-    row("log10", FunctionId::Log10, &[V], V),
-    row("log2", FunctionId::Log2, &[V], V),
-    row("mad_over_time", FunctionId::MadOverTime, &[M], V).experimental(),
-    row("max_of", FunctionId::MaxOf, &[S, S], S).experimental(),
-    row("max_over_time", FunctionId::MaxOverTime, &[M], V),
-    row("min_of", FunctionId::MinOf, &[S, S], S).experimental(),
-    row("min_over_time", FunctionId::MinOverTime, &[M], V),
-    row("minute", FunctionId::Minute, &[V], V).variadic(1),
-    row("month", FunctionId::Month, &[V], V).variadic(1),
-    row("pi", FunctionId::Pi, &[], S),
-    row("predict_linear", FunctionId::PredictLinear, &[M, S], V),
-    row("present_over_time", FunctionId::PresentOverTime, &[M], V),
-    row("quantile_over_time", FunctionId::QuantileOverTime, &[S, M], V),
-    row("rad", FunctionId::Rad, &[V], V),
-    row("range", FunctionId::Range, &[], S).experimental(),
-    row("rate", FunctionId::Rate, &[M], V),
-    row("resets", FunctionId::Resets, &[M], V),
-    row("round", FunctionId::Round, &[V, S], V).variadic(1),
-    row("scalar", FunctionId::Scalar, &[V], S),
-    row("sgn", FunctionId::Sgn, &[V], V),
-    row("sin", FunctionId::Sin, &[V], V),
-    row("sinh", FunctionId::Sinh, &[V], V),
-    row("sort", FunctionId::Sort, &[V], V),
-    row("sort_by_label", FunctionId::SortByLabel, &[V, T], V).variadic(-1).experimental(),
-    row("sort_by_label_desc", FunctionId::SortByLabelDesc, &[V, T], V).variadic(-1).experimental(),
-    row("sort_desc", FunctionId::SortDesc, &[V], V),
-    row("sqrt", FunctionId::Sqrt, &[V], V),
-    row("start", FunctionId::Start, &[], S).experimental(),
-    row("start_timestamp", FunctionId::StartTimestamp, &[V], V).experimental(),
-    row("stddev_over_time", FunctionId::StddevOverTime, &[M], V),
-    row("stdvar_over_time", FunctionId::StdvarOverTime, &[M], V),
-    row("step", FunctionId::Step, &[], S).experimental(),
-    row("sum_over_time", FunctionId::SumOverTime, &[M], V),
-    row("tan", FunctionId::Tan, &[V], V),
-    row("tanh", FunctionId::Tanh, &[V], V),
-    row("time", FunctionId::Time, &[], S),
-    row("timestamp", FunctionId::Timestamp, &[V], V),
-    row("ts_of_first_over_time", FunctionId::TsOfFirstOverTime, &[M], V).experimental(),
-    row("ts_of_last_over_time", FunctionId::TsOfLastOverTime, &[M], V).experimental(),
-    row("ts_of_max_over_time", FunctionId::TsOfMaxOverTime, &[M], V).experimental(),
-    row("ts_of_min_over_time", FunctionId::TsOfMinOverTime, &[M], V).experimental(),
-    row("vector", FunctionId::Vector, &[S], V),
-    row("year", FunctionId::Year, &[V], V).variadic(1),
-];
+impl Eq for Function {}
 
 /// The function called `name`; names are case-sensitive.
 pub fn lookup(name: &str) -> Option<&'static Function> {
@@ -226,12 +222,28 @@ pub fn lookup(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(found)
 }
 
+/// A row with what mostly follows from how the function is evaluated.
 const fn row(
     name: &'static str,
     id: FunctionId,
     args: &'static [ValueType],
     returns: ValueType,
+    evaluation: Evaluation,
 ) -> Function {
+    let window = match evaluation {
+        Evaluation::Range(_) => Some(Window {
+            samples_min: 1,
+            extrapolates: false,
+            reads_start_times: false,
+            anchored: false,
+            smoothed: false,
+        }),
+        _ => None,
+    };
+    let rows = match evaluation {
+        Evaluation::Float(_) | Evaluation::OfHistogram(_) | Evaluation::RowOp => Rows::Each,
+        _ => Rows::All,
+    };
     Function {
         name,
         id,
@@ -239,7 +251,60 @@ const fn row(
         variadic: 0,
         returns,
         experimental: false,
+        window,
+        histograms: OfHistograms::Ignored,
+        metric_name: OfMetricName::Dropped,
+        changes_with_time: false,
+        doc: "",
+        example: "",
+        evaluation,
+        rows,
     }
+}
+
+/// Defines methods that change one field of a row.
+macro_rules! columns {
+    ($($method:ident: $($field:ident).+ = $value:expr;)*) => {
+        impl Function {
+            $(const fn $method(mut self) -> Self {
+                self.$($field).+ = $value;
+                self
+            })*
+        }
+    };
+}
+
+columns! {
+    experimental: experimental = true;
+    changes_with_time: changes_with_time = true;
+    scanned: rows = Rows::Scanned;
+    uses_histograms: histograms = OfHistograms::Used;
+    reads_count_and_sum: histograms = OfHistograms::CountAndSum;
+    reads_buckets: histograms = OfHistograms::Buckets;
+    keeps_name: metric_name = OfMetricName::Kept;
+    sets_labels: metric_name = OfMetricName::Set;
+}
+
+/// Defines methods that change one field of the window of a row.
+macro_rules! window_columns {
+    ($($method:ident: $field:ident = $value:expr;)*) => {
+        impl Function {
+            $(const fn $method(mut self) -> Self {
+                if let Some(window) = &mut self.window {
+                    window.$field = $value;
+                }
+                self
+            })*
+        }
+    };
+}
+
+window_columns! {
+    needs_two_samples: samples_min = 2;
+    extrapolates: extrapolates = true;
+    reads_start_times: reads_start_times = true;
+    anchored: anchored = true;
+    smoothed: smoothed = true;
 }
 
 impl Function {
@@ -248,9 +313,24 @@ impl Function {
         self
     }
 
-    const fn experimental(mut self) -> Self {
-        self.experimental = true;
+    const fn says(mut self, doc: &'static str, example: &'static str) -> Self {
+        self.doc = doc;
+        self.example = example;
         self
+    }
+
+    /// Whether a selector of the function's window may have these edges.
+    pub(crate) fn takes_edges(&self, edges: Edges) -> bool {
+        self.window.is_some_and(|window| match edges {
+            Edges::Plain => true,
+            Edges::Anchored => window.anchored,
+            Edges::Smoothed => window.smoothed,
+        })
+    }
+
+    /// Whether the value changes with the evaluation time or with the times of the query.
+    pub(crate) fn reads_time(&self) -> bool {
+        self.changes_with_time || matches!(self.evaluation, Evaluation::QueryTime)
     }
 }
 
@@ -264,6 +344,21 @@ mod tests {
         assert!(FUNCTIONS.windows(2).all(|w| w[0].name < w[1].name));
         let ids: HashSet<_> = FUNCTIONS.iter().map(|f| f.id).collect();
         assert_eq!(ids.len(), FUNCTIONS.len());
+    }
+
+    #[test]
+    fn functions_have_a_window_where_they_take_a_range_vector_and_all_are_documented() {
+        for function in &FUNCTIONS {
+            let takes_range = function.args.contains(&ValueType::Matrix);
+            let is_absence = function.id == FunctionId::AbsentOverTime;
+            assert_eq!(
+                function.window.is_some(),
+                takes_range && !is_absence,
+                "{function:?}"
+            );
+            assert!(function.doc.ends_with('.'), "{}", function.name);
+            assert!(function.example.contains(&format!("{}(", function.name)));
+        }
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Count, sum and schema alone, as upstream reads a histogram that nobody asks for buckets.
+    /// Count, sum and schema alone, the form in which upstream reads a histogram without its
+    /// buckets.
     pub(crate) fn statistics_of(stored: &Histogram) -> Histogram {
         let (count, _) = totals(stored);
         Histogram {
@@ -243,8 +244,8 @@ impl FloatHistogram {
             && self.negative.is_equal(&other.negative)
     }
 
-    /// As [`FloatHistogram::is_equal`], but an empty bucket may be spelled out or left out: within
-    /// one series that says nothing about the observations.
+    /// Like [`FloatHistogram::is_equal`], but an empty bucket may be spelled out or left out:
+    /// within one series that says nothing about the observations.
     pub(crate) fn holds_the_same(&self, other: &Self) -> bool {
         let compacted = |side: &Side| {
             let mut side = side.clone();

@@ -5,19 +5,20 @@
 //! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP,
 //! JSON or a store's inside: samples come through [`firn_model::store::Select`].
 
-mod arcs;
 pub mod ast;
 pub mod depth;
 pub mod durations;
 mod eval;
 pub mod functions;
+mod go_format;
+mod grid;
 mod histogram;
 mod lexer;
+mod math;
 #[cfg(test)]
 mod mutation;
 pub mod parser;
 mod plan;
-mod powers;
 pub mod printer;
 mod quote;
 pub mod script;

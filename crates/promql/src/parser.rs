@@ -57,7 +57,7 @@ pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
     parse_within(text, features, &mut unlimited())
 }
 
-/// As [`parse`]; what the tree and its plan take is added to `memory`. Fails with
+/// Like [`parse`], and adds the bytes of the tree and its plan to `memory`. Fails with
 /// [`QueryError::Limited`] if there is not so much.
 pub fn parse_within(
     text: &str,
@@ -77,7 +77,7 @@ pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
     parse_selector_within(text, &mut unlimited())
 }
 
-/// As [`parse_selector`], with memory as [`parse_within`].
+/// Like [`parse_selector`], and adds the bytes of the tree to `memory`.
 pub fn parse_selector_within(
     text: &str,
     memory: &mut Reservation,
@@ -129,7 +129,7 @@ fn parse_with<'a, T>(
     })
 }
 
-/// For texts of whoever runs the server.
+/// For texts of the operator of the server.
 fn unlimited() -> Reservation {
     Budget::new("expression", usize::MAX).hold()
 }

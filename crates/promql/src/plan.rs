@@ -18,10 +18,9 @@ use crate::ast::{
 };
 use crate::depth::deeper;
 use crate::durations::seconds_of_nanos;
-use crate::eval::elementwise::of_scalars;
-use crate::eval::go_math;
-use crate::eval::grid::{Grid, seconds};
-use crate::functions::{Function, FunctionId};
+use crate::functions::{Evaluation, Function, FunctionId};
+use crate::grid::{Grid, seconds};
+use crate::math::operators::of_scalars;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
 
@@ -193,7 +192,7 @@ pub(crate) struct QueryTimes {
     pub(crate) end: TimestampMs,
     /// The step; zero in an instant query.
     pub(crate) step_ms: i64,
-    /// The same in nanoseconds, less than a millisecond more.
+    /// The step in nanoseconds; its whole milliseconds are `step_ms`.
     pub(crate) step_ns: i64,
 }
 
@@ -229,7 +228,7 @@ pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
     node
 }
 
-/// The same with every place by itself, whatever is equal.
+/// Like [`plan`], but evaluates equal parts at each of their places.
 pub(crate) fn plan_apart(expr: &Expr, times: &QueryTimes) -> Node {
     let mut node = plan_node(expr, times);
     statistics::mark(&mut node);
@@ -350,8 +349,10 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
     let args: Vec<Node> = call.args.iter().map(|arg| plan_node(arg, times)).collect();
     let folded = match (call.function.id, &args[..]) {
         (FunctionId::Pi, _) => Some(std::f64::consts::PI),
-        (FunctionId::MaxOf, [a, b]) => of_numbers(a, b, go_math::max),
-        (FunctionId::MinOf, [a, b]) => of_numbers(a, b, go_math::min),
+        (_, [a, b]) => match call.function.evaluation {
+            Evaluation::OfScalars(f) => of_numbers(a, b, f),
+            _ => None,
+        },
         _ => None,
     };
     if let Some(number) = folded {
@@ -361,7 +362,7 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
     let is_invariant = match call.function.id {
         // The time of a sample is fixed only if the sample is.
         FunctionId::Timestamp => pinned && matches!(args[0].kind, NodeKind::Vector(_)),
-        id => pinned && !depends_on_time(id),
+        _ => pinned && !call.function.changes_with_time,
     };
     (NodeKind::Call(call.function, args), is_invariant)
 }
@@ -372,25 +373,6 @@ fn of_numbers(left: &Node, right: &Node, f: impl Fn(f64, f64) -> f64) -> Option<
         (NodeKind::Number(left), NodeKind::Number(right)) => Some(f(*left, *right)),
         _ => None,
     }
-}
-
-/// Whether a function's value changes with the evaluation time although its arguments do not.
-fn depends_on_time(function: FunctionId) -> bool {
-    use FunctionId as F;
-    matches!(
-        function,
-        F::DaysInMonth
-            | F::DayOfMonth
-            | F::DayOfWeek
-            | F::DayOfYear
-            | F::Hour
-            | F::Minute
-            | F::Month
-            | F::Year
-            | F::PredictLinear
-            | F::Time
-            | F::Timestamp
-    )
 }
 
 fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, bool) {

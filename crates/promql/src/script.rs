@@ -9,7 +9,7 @@
 //!   {a="b"} 22
 //! ```
 //!
-//! The runner knows no store: whoever has one implements [`ScriptStore`]. Every `eval instant` is
+//! The runner knows no store: the caller implements [`ScriptStore`]. Every `eval instant` is
 //! evaluated in several more ways that must agree ([`check`] says which). A failure does not end a
 //! script, and one `eval` counts once, however many ways it was evaluated in.
 //!
@@ -23,6 +23,7 @@ mod command;
 mod compare;
 mod expectation;
 mod histogram;
+mod report;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -34,11 +35,11 @@ use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
-use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::sample::START_UNKNOWN;
 use firn_model::store::Select;
-use sequence::SampleValue;
+pub use report::{Failure, FileReport, ScriptReport};
 pub use sequence::StartTimes;
-use std::fmt;
+use sequence::{LoadSample, SampleValue};
 
 /// The engine settings that scripts expect.
 pub const OPTIONS: Options = Options {
@@ -60,82 +61,6 @@ pub trait ScriptStore {
 
     /// What is stored.
     fn select(&self) -> &dyn Select;
-}
-
-/// What became of an evaluation that failed, or of a line that could not be read or done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The line of the command, from one.
-    pub line: usize,
-    /// The expression, or the command's line.
-    pub text: String,
-    /// Why.
-    pub why: String,
-}
-
-impl Failure {
-    fn is_eval(&self) -> bool {
-        let command = self.text.get(..4);
-        command.is_some_and(|word| word.eq_ignore_ascii_case("eval"))
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}\n    {}", self.line, self.text, self.why)
-    }
-}
-
-/// What became of a script.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileReport {
-    /// The script's name.
-    pub name: String,
-    /// `eval` commands that held.
-    pub passed: usize,
-    /// `eval` commands that did not, or could not be read.
-    pub failed: Vec<Failure>,
-    /// Other commands that could not be read or done.
-    pub broken: Vec<Failure>,
-}
-
-/// What became of several scripts. Shown, it ends with `N passed, N failed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScriptReport {
-    /// One report a script, in the order in which they ran.
-    pub files: Vec<FileReport>,
-}
-
-impl ScriptReport {
-    /// Whether every evaluation of every script held and every command could be done.
-    pub fn is_success(&self) -> bool {
-        self.files
-            .iter()
-            .all(|f| f.failed.is_empty() && f.broken.is_empty())
-    }
-}
-
-impl fmt::Display for FileReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let total = self.passed + self.failed.len();
-        writeln!(f, "{}: {}/{total}", self.name, self.passed)?;
-        for failure in self.broken.iter().chain(&self.failed) {
-            writeln!(f, "  {failure}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for ScriptReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut passed, mut failed) = (0, 0);
-        for file in &self.files {
-            write!(f, "{file}")?;
-            passed += file.passed;
-            failed += file.failed.len();
-        }
-        write!(f, "{passed} passed, {failed} failed")
-    }
 }
 
 /// The values of a series, one a position; `None` where nothing stands.
@@ -226,14 +151,6 @@ fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {
         }
     }
     store.append(&batch).map_err(|e| e.message)
-}
-
-/// A sample to load.
-#[derive(Clone, Debug, PartialEq)]
-struct LoadSample {
-    time: TimestampMs,
-    start_time: TimestampMs,
-    value: SampleValue,
 }
 
 /// Adds a series in runs of floats and runs of histograms: in one place of a batch the order

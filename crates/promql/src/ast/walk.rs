@@ -66,7 +66,7 @@ impl Expr {
         });
     }
 
-    /// As [`Expr::for_each_child`], for changing the children.
+    /// Like [`Expr::for_each_child`], but the children may be changed.
     pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         deeper(|| match &mut self.kind {
             ExprKind::Number(_)

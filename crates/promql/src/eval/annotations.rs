@@ -1,10 +1,10 @@
-//! What an evaluation has to say beside its value: warnings and infos with upstream's texts.
+//! The annotations of an evaluation: warnings and infos with upstream's texts.
 //!
 //! Annotations of equal text are one. The position of the last one stays, as upstream; of those
 //! that add up to something that of the first. They keep the order in which they first arose.
 
 use crate::ast::Span;
-use crate::eval::go_format::{format_g, format_rfc3339};
+use crate::go_format::{format_g, format_rfc3339};
 use crate::histogram::NanRemark;
 use crate::parser;
 use crate::quote::quote;
@@ -346,7 +346,7 @@ impl Annotations {
         }
     }
 
-    /// The same where places are numbers of entries in `places`.
+    /// Replaces positions, which are indexes into `places`, by its entries.
     pub(crate) fn moved(mut self, places: &[u32]) -> Self {
         for annotation in &mut self.0 {
             if let Some(place) = places.get(annotation.position as usize) {

@@ -2,17 +2,19 @@
 
 use crate::ast::ValueType;
 use crate::eval::account::{Account, grow};
-use crate::eval::edges::{self, Overhang};
-use crate::eval::evaluator::{Evaluator, scalar_frame};
-use crate::eval::frame::{Frame, histogram_bytes, is_absent};
-use crate::eval::grid::Grid;
-use crate::eval::label_sets::without_metadata;
-use crate::eval::order::ordered;
-use crate::eval::over_time::Floats;
-use crate::eval::ranges::{SERIES_PER_PART, in_parts};
-use crate::eval::reads::ReadBuffer;
-use crate::eval::source::Source;
-use crate::eval::stream::{Collision, merge_equal};
+use crate::eval::evaluator::Evaluator;
+use crate::eval::kernels::edges;
+use crate::eval::kernels::edges::Overhang;
+use crate::eval::kernels::over_time::Floats;
+use crate::eval::operators::stream::{Collision, merge_equal};
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::label_sets::without_metadata;
+use crate::eval::rows::order::ordered;
+use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
+use crate::eval::rows::reads::ReadBuffer;
+use crate::eval::rows::row::{histogram_bytes, is_absent};
+use crate::eval::rows::source::Source;
+use crate::grid::Grid;
 use crate::plan::{Node, NodeKind, QueryTimes};
 use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
 use firn_model::budget::Reservation;
@@ -30,7 +32,7 @@ pub(crate) fn value_of(
     is_range: bool,
 ) -> Result<(Value, Reservation), QueryError> {
     let grid = times.grid();
-    let account = evaluator.account;
+    let account = evaluator.run.account;
     match (node.value_type, &node.kind) {
         (ValueType::String, NodeKind::Text(text)) => {
             let memory = account.reserve(text.len())?;
@@ -43,7 +45,7 @@ pub(crate) fn value_of(
                 (false, Some(value)) => {
                     Ok((Value::Scalar(times.start, *value), account.reserve(0)?))
                 }
-                _ => matrix_of(evaluator, &scalar_frame(&values), &grid),
+                _ => matrix_of(evaluator, &Frame::of_scalars(&values), &grid),
             }
         }
         (ValueType::Matrix, _) => {
@@ -66,19 +68,19 @@ fn without_names(
     node: &Node,
     grid: Grid,
 ) -> Result<Arc<Frame>, QueryError> {
-    if !evaluator.delays_names() {
+    if !evaluator.run.delays_names() {
         return evaluator.frame_of_kinds(node, grid);
     }
     let mut frame = evaluator.own_frame(node, grid)?;
-    let mut memory = evaluator.account.reserve(0)?;
-    let heads = frame.heads_mut(evaluator.account, &mut memory)?;
-    for head in heads.iter_mut().filter(|h| h.drops_name) {
-        evaluator.account.check()?;
-        grow(&mut memory, head.labels.as_bytes().len())?;
-        head.labels = without_metadata(head.labels.as_ref());
+    let mut memory = evaluator.run.account.reserve(0)?;
+    let all = frame.row_labels_mut(evaluator.run.account, &mut memory)?;
+    for row_labels in all.iter_mut().filter(|l| l.drops_name) {
+        evaluator.run.account.check()?;
+        grow(&mut memory, row_labels.labels.as_bytes().len())?;
+        row_labels.labels = without_metadata(row_labels.labels.as_ref());
     }
     frame.keep(memory);
-    merge_equal(frame, Collision::MergedByKind, evaluator.account).map(Arc::new)
+    merge_equal(frame, Collision::MergedByKind, evaluator.run.account).map(Arc::new)
 }
 
 fn vector_of(
@@ -150,7 +152,10 @@ fn matrix_of(
         (series, bytes)
     };
     let (all, memory) = in_order(evaluator, frame.len(), series)?;
-    Ok((Value::Matrix(by_labels(all, evaluator.account)?), memory))
+    Ok((
+        Value::Matrix(by_labels(all, evaluator.run.account)?),
+        memory,
+    ))
 }
 
 /// What `make` makes of all series, made at once and in order, and the memory that it takes,
@@ -160,7 +165,7 @@ fn in_order<T: Send>(
     series: usize,
     make: impl Fn(usize) -> (T, usize) + Sync,
 ) -> Result<(Vec<T>, Reservation), QueryError> {
-    let account = evaluator.account;
+    let account = evaluator.run.account;
     let mut memory = account.reserve(0)?;
     let mut out = Vec::with_capacity(series);
     let task = |part: Range<usize>| {
@@ -179,7 +184,13 @@ fn in_order<T: Send>(
         out.extend(part);
         Ok(())
     };
-    in_parts(evaluator.ctx.compute, series, SERIES_PER_PART, task, merge)?;
+    in_parts(
+        evaluator.run.ctx.compute,
+        series,
+        SERIES_PER_PART,
+        task,
+        merge,
+    )?;
     Ok((out, memory))
 }
 
@@ -193,7 +204,7 @@ fn range_vector(
     let newest = reach.end(grid.start);
     let oldest = newest.saturating_sub(reach.range_ms);
     let range = overhang.map(|overhang| (overhang, overhang.range_at(&reach, grid.start)));
-    let account = evaluator.account;
+    let account = evaluator.run.account;
     let mut memory = account.reserve(0)?;
     let mut out = Vec::new();
     let all = 0..source.len();
@@ -249,7 +260,7 @@ fn bytes_of(series: &MatrixSeries) -> usize {
 
 fn labels_of(evaluator: &Evaluator<'_>, source: &dyn Source, series: usize) -> Labels {
     let labels = source.labels(series);
-    match evaluator.delays_names() && source.drops_name(series) {
+    match evaluator.run.delays_names() && source.drops_name(series) {
         true => without_metadata(labels.as_ref()),
         false => labels,
     }

@@ -3,7 +3,7 @@
 use super::bounds::bound;
 use super::side::Side;
 use super::{FloatHistogram, Lost};
-use crate::eval::kahan::Kahan;
+use crate::math::kahan::Kahan;
 use firn_model::histogram::ResetHint;
 use firn_model::histogram::bounds::upper_bound;
 use std::cmp::Ordering;

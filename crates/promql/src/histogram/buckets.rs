@@ -3,7 +3,7 @@
 use super::FloatHistogram;
 use super::bounds::bound;
 use super::side::Side;
-use crate::powers::log2;
+use crate::math::log_exp::log2;
 
 /// A bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

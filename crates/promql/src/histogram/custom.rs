@@ -2,7 +2,7 @@
 
 use super::FloatHistogram;
 use super::side::Side;
-use crate::eval::kahan::Kahan;
+use crate::math::kahan::Kahan;
 
 impl FloatHistogram {
     /// Adds the buckets of `other`, or subtracts them, on the bounds that both have.

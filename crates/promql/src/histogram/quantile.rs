@@ -5,7 +5,7 @@
 //! bucket; they stand above all others.
 
 use super::{Bucket, FloatHistogram};
-use crate::powers::{exp2, log2};
+use crate::math::log_exp::{exp2, log2};
 
 /// What observations of NaN did to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! A compensated side keeps in a third column what rounding lost of each count; the column is empty
 //! in any other side.
 
-use crate::eval::kahan::Kahan;
+use crate::math::kahan::Kahan;
 use firn_model::histogram::Span;
 
 /// Buckets of one side.

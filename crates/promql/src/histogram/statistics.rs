@@ -1,7 +1,7 @@
 //! Mean and variance.
 
 use super::FloatHistogram;
-use crate::eval::kahan::Kahan;
+use crate::math::kahan::Kahan;
 
 impl FloatHistogram {
     /// The variance, every observation taken to be in the middle of its bucket: the arithmetic one

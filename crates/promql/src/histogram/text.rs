@@ -1,7 +1,7 @@
 //! The form in which `count_values` writes a histogram into a label.
 
 use super::{Bucket, FloatHistogram};
-use crate::eval::go_format::format_g;
+use crate::go_format::format_g;
 use std::fmt;
 
 impl fmt::Display for FloatHistogram {

@@ -4,7 +4,7 @@
 use super::bounds::bound;
 use super::side::Side;
 use super::{FloatHistogram, Lost};
-use crate::eval::kahan::Kahan;
+use crate::math::kahan::Kahan;
 
 impl FloatHistogram {
     /// What the zero bucket would hold if it reached to `threshold`, which is not less than its

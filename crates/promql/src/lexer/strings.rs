@@ -15,7 +15,7 @@ impl Lexer<'_> {
                 None if is_raw => return self.fail("unterminated raw string"),
                 None => return self.fail("unterminated quoted string"),
                 Some(c) if c == quote => return self.emit(TokenKind::String),
-                // Whoever decoded bytes that are not UTF-8 has put this character there.
+                // The caller has replaced bytes that are not UTF-8 by this character.
                 Some(REPLACEMENT) => return self.fail("invalid UTF-8 rune"),
                 Some('\n') if !is_raw => return self.fail("unterminated quoted string"),
                 Some('\\') if !is_raw => self.escape(quote)?,

@@ -223,7 +223,7 @@ impl Parser<'_> {
         })
     }
 
-    /// As [`Parser::built_on`]: nobody writes durations as high as expressions are.
+    /// Like [`Parser::built_on`], with a lower limit: durations are never as high as expressions.
     fn duration_built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
         if height >= NESTING_MAX {
             return fail(

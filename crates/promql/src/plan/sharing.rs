@@ -16,13 +16,12 @@
 //! below a marked node are numbers, and every mark has the list of the places that they mean there.
 //!
 //! Invariant: nodes of one class have the same value on the same grid, remarks included; the grid
-//! is part of the class as far as the text decides it, and whoever evaluates compares it again.
+//! is part of the class as far as the text decides it, and the evaluator compares it again.
 
 use super::{Node, NodeKind, Selector};
 use crate::ast::{AggregateOp, BinaryOp, Grouping, Matching, Span, ValueType};
 use crate::depth::deeper;
-use crate::eval::elementwise::float_function;
-use crate::functions::FunctionId;
+use crate::functions::{FunctionId, Rows};
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -199,12 +198,12 @@ fn pairs(matching: &Matching) -> Pairs<'_> {
     }
 }
 
-/// Who takes the rows of a node.
+/// How the parent takes the rows of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Consumer {
-    /// One that needs all at once.
+    /// All at once.
     Rows,
-    /// One that needs one after the other.
+    /// One after the other.
     Scan,
 }
 
@@ -274,12 +273,12 @@ impl Drop for Part<'_> {
     }
 }
 
-/// Who takes the rows of a child, if `consumer` takes those of its parent.
+/// How a node takes the rows of a child, if its own rows go to `consumer`.
 fn consumer_of(parent: &Node, child: usize, consumer: Consumer) -> Consumer {
     match &parent.kind {
         NodeKind::Aggregate(aggregate) if aggregate.op.param_type().is_none() => Consumer::Scan,
-        NodeKind::Call(function, _) => match function.id {
-            FunctionId::Absent | FunctionId::Scalar => Consumer::Scan,
+        NodeKind::Call(function, _) => match function.rows {
+            Rows::Scanned => Consumer::Scan,
             _ if works_on_rows(parent) && child == 0 => consumer,
             _ => Consumer::Rows,
         },
@@ -320,19 +319,13 @@ fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
 
 /// Whether a node changes each row of its only vector by itself.
 fn works_on_rows(node: &Node) -> bool {
-    use FunctionId as F;
     match &node.kind {
         NodeKind::Negate(_) | NodeKind::Same(_) => true,
         NodeKind::Binary(binary) => {
             let sides = [binary.left.value_type, binary.right.value_type];
             sides.contains(&ValueType::Scalar)
         }
-        NodeKind::Call(function, _) => match function.id {
-            F::Round | F::Clamp | F::ClampMin | F::ClampMax | F::Timestamp => true,
-            F::HistogramCount | F::HistogramSum | F::HistogramAvg => true,
-            F::HistogramStddev | F::HistogramStdvar => true,
-            id => float_function(id).is_some(),
-        },
+        NodeKind::Call(function, _) => function.rows == Rows::Each,
         _ => false,
     }
 }

@@ -1,13 +1,13 @@
 //! Which selectors are read without the buckets of histograms, because only count and sum matter.
 //!
 //! This is no matter of speed alone: without buckets there are no bounds that differ, and what a
-//! counter lost shows in hints that are found out while reading. So remarks are upstream's only if
+//! counter lost shows in hints that are worked out while reading. So remarks are upstream's only if
 //! the same selectors are chosen (`detectHistogramStatsDecoding`).
 
 use super::{Node, NodeKind};
 use crate::ast::BinaryOp;
 use crate::depth::deeper;
-use crate::functions::FunctionId;
+use crate::functions::OfHistograms;
 
 /// Marks the selectors under `node`.
 pub(super) fn mark(node: &mut Node) {
@@ -28,15 +28,8 @@ fn walk_here(node: &mut Node, counted: bool, needs_buckets: bool) {
         }
         NodeKind::Subquery(subquery) => walk(&mut subquery.inner, counted, true),
         NodeKind::Call(function, args) => {
-            let (counts, needs) = match function.id {
-                FunctionId::HistogramCount
-                | FunctionId::HistogramSum
-                | FunctionId::HistogramAvg => (true, false),
-                FunctionId::HistogramQuantile
-                | FunctionId::HistogramQuantiles
-                | FunctionId::HistogramFraction => (false, true),
-                _ => (false, false),
-            };
+            let counts = function.histograms == OfHistograms::CountAndSum;
+            let needs = function.histograms == OfHistograms::Buckets;
             for arg in args {
                 walk(arg, counted || counts, needs_buckets || needs);
             }

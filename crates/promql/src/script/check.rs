@@ -9,7 +9,6 @@ use super::OPTIONS;
 use super::command::{Eval, Expected};
 use super::compare::{Times, check_sorted, column, compare};
 use crate::ast::{At, Expr, ExprKind};
-use crate::functions::FunctionId;
 use crate::parser::parse;
 use crate::value::{PointValue, QueryError, QueryResult, Value};
 use crate::{Context, EvalTime, query, query_expr};
@@ -183,24 +182,7 @@ fn depends_on_time(expr: &Expr) -> bool {
     let mut depends = false;
     expr.visit(&mut |node| {
         if let ExprKind::Call(call) = &node.kind {
-            depends |= matches!(
-                call.function.id,
-                FunctionId::DaysInMonth
-                    | FunctionId::DayOfMonth
-                    | FunctionId::DayOfWeek
-                    | FunctionId::DayOfYear
-                    | FunctionId::End
-                    | FunctionId::Hour
-                    | FunctionId::Minute
-                    | FunctionId::Month
-                    | FunctionId::PredictLinear
-                    | FunctionId::Range
-                    | FunctionId::Start
-                    | FunctionId::Step
-                    | FunctionId::Time
-                    | FunctionId::Timestamp
-                    | FunctionId::Year
-            );
+            depends |= call.function.reads_time();
         }
     });
     depends

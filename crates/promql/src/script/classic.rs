@@ -3,9 +3,8 @@
 //! Series whose names end in `_bucket`, `_count` and `_sum` are put together by the name without
 //! the ending and the labels without `le`; each timestamp makes one histogram.
 
-use super::LoadSample;
 use super::histogram::{ScriptHistogram, one_span};
-use super::sequence::SampleValue;
+use super::sequence::{LoadSample, SampleValue};
 use crate::parser::parse_number;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};

@@ -4,10 +4,10 @@
 //! counts as empty. What cannot be read fails alone: the commands around it still run.
 
 use super::expectation::{Expectations, Wanted};
+use super::report::Failure;
 use super::sequence::{
-    SampleValue, Sequence, StartTimes, parse_scalar, parse_series, parse_start_times,
+    LoadSample, SampleValue, Sequence, StartTimes, parse_scalar, parse_series, parse_start_times,
 };
-use super::{Failure, LoadSample};
 use crate::ast::ExprKind;
 use crate::parser::{parse, parse_duration_ms};
 use crate::{EvalTime, Features};

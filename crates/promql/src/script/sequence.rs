@@ -7,7 +7,7 @@ use super::histogram::{ScriptHistogram, parse_histogram};
 use crate::lexer::{Lexer, TokenKind, unquote};
 use crate::parser::{parse_duration_ms, parse_number};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
-use firn_model::sample::stale_nan;
+use firn_model::sample::{TimestampMs, stale_nan};
 
 /// The most positions of one series: twenty times those of the longest script known, and few enough
 /// for as many histograms.
@@ -311,4 +311,12 @@ fn take_duration(text: &str) -> Result<(i64, &str), String> {
     let rest = unit.trim_start_matches(|c: char| c.is_ascii_alphabetic() && c != 'x');
     let ms = parse_duration_ms(&unsigned[..unsigned.len() - rest.len()])?;
     Ok((if text.starts_with('-') { -ms } else { ms }, rest))
+}
+
+/// A sample to load.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LoadSample {
+    pub(super) time: TimestampMs,
+    pub(super) start_time: TimestampMs,
+    pub(super) value: SampleValue,
 }

@@ -1,5 +1,6 @@
 //! The format's forms one by one, and whole scripts on a store in memory.
 
+mod examples;
 mod memory;
 
 use super::command::{Command, Eval, Expected, read};

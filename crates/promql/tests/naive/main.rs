@@ -88,7 +88,7 @@ fn points(result: &QueryResult) -> Points {
     series.iter().map(of).collect()
 }
 
-/// The same steps by the naive evaluator; `None` if it fails at one.
+/// Evaluates the steps with the naive evaluator; `None` if it fails at one.
 fn naive_points(naive: &Naive<'_>, text: &str) -> Option<Points> {
     let expr = parser::parse(text, OPTIONS.features).expect("random queries are valid");
     let mut out = Points::new();

@@ -1,0 +1,86 @@
+//! Names and types of series of which `rate` and `increase` are asked.
+
+use crate::ast::Span;
+use crate::eval::account::Account;
+use crate::eval::annotations::Annotation;
+use crate::eval::rows::source::Source;
+use crate::value::QueryError;
+use firn_model::labels::METRIC_NAME;
+
+/// Which series do not look like counters, and the remarks on them.
+#[derive(Debug, Default)]
+pub(crate) struct CounterNames {
+    /// For each series the number of its remark plus one, or zero; empty if no series needs one.
+    remarks_of: Vec<u32>,
+    /// The remarks.
+    remarks: Vec<Annotation>,
+}
+
+impl CounterNames {
+    /// Looks at the names, or with `by_type` at the type labels, of all series of `source`.
+    pub(crate) fn check(
+        source: &dyn Source,
+        by_type: bool,
+        span: Span,
+        account: &Account<'_>,
+    ) -> Result<Self, QueryError> {
+        let mut passing = account.reserve(0)?;
+        let names = source.label_column(METRIC_NAME, account, &mut passing)?;
+        let kinds = match by_type {
+            true => Some(source.label_column("__type__", account, &mut passing)?),
+            false => None,
+        };
+        let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
+        if kinds.is_none() && !plain.contains(&true) {
+            return Ok(Self::default());
+        }
+        let mut out = Self::default();
+        let mut known = rustc_hash::FxHashMap::default();
+        for (series, name_id) in names.ids.iter().enumerate() {
+            account.check()?;
+            let name = &names.values[*name_id as usize];
+            let kind = kinds.as_ref().map(|k| (k.ids[series], k));
+            let questionable = match kind {
+                _ if name.is_empty() => false,
+                None => plain[*name_id as usize],
+                Some((id, column)) => {
+                    !matches!(&*column.values[id as usize], b"counter" | b"histogram")
+                }
+            };
+            let remark = questionable.then(|| {
+                *known
+                    .entry((*name_id, kind.map(|(id, _)| id)))
+                    .or_insert_with(|| {
+                        out.remarks.push(match kind {
+                            None => Annotation::possible_non_counter(span, name),
+                            Some((id, column)) => Annotation::possible_non_counter_type(
+                                span,
+                                name,
+                                &column.values[id as usize],
+                            ),
+                        });
+                        out.remarks.len() as u32
+                    })
+            });
+            out.remarks_of.push(remark.unwrap_or(0));
+        }
+        Ok(out)
+    }
+
+    /// How many different remarks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.remarks.len()
+    }
+
+    /// The remark on a series, and its number.
+    pub(crate) fn remark(&self, series: usize) -> Option<(usize, &Annotation)> {
+        let number = self.remarks_of.get(series).copied().unwrap_or(0);
+        let index = (number as usize).checked_sub(1)?;
+        Some((index, &self.remarks[index]))
+    }
+}
+
+fn is_counter_name(name: &[u8]) -> bool {
+    let endings: [&[u8]; 4] = [b"_total", b"_sum", b"_count", b"_bucket"];
+    name.is_empty() || endings.iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,267 @@
+//! Operations on one place of a row at a time: functions of floats and arithmetic with scalars.
+//!
+//! They need no labels and no other series, so they run on a row while it is in the cache, one
+//! after the other, before a consumer takes the row.
+
+use crate::ast::{BinaryOp, Span};
+use crate::eval::annotations::Annotations;
+use crate::eval::kernels::kinds::{Combined, combine, incompatible};
+use crate::eval::rows::row::{ABSENT, HistogramPoint, Operand, RowBuffer, is_absent};
+use crate::grid::Grid;
+use crate::histogram::FloatHistogram;
+use crate::math::float;
+use crate::math::operators::{ArithmeticLoop, compare, with_arithmetic};
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::histogram::Histogram;
+use std::sync::Arc;
+
+/// An operation on a row.
+#[derive(Debug)]
+pub(crate) enum RowOp {
+    /// A function of a float.
+    Map(fn(f64) -> f64),
+    /// A binary operator with a scalar.
+    Scalar(ScalarOp),
+    /// `round(v, to)`: one nearest value a step.
+    Round(Vec<f64>),
+    /// `clamp`: lower and upper bounds, one of each a step.
+    Clamp(Vec<f64>, Vec<f64>),
+    /// The evaluation time wherever there is a value.
+    Time(Grid),
+    /// Change of sign.
+    Negate,
+    /// A function of a histogram; floats have no result.
+    OfHistogram(fn(&Histogram) -> f64),
+}
+
+/// A binary operator of which one side is a scalar.
+#[derive(Debug)]
+pub(crate) struct ScalarOp {
+    /// The operator.
+    pub(crate) op: BinaryOp,
+    /// One value a step.
+    pub(crate) scalars: Vec<f64>,
+    /// Whether the scalar stands on the left.
+    pub(crate) scalar_left: bool,
+    /// `bool`.
+    pub(crate) returns_bool: bool,
+    /// Where the operation stands.
+    pub(crate) span: Span,
+    /// What the scalars take.
+    pub(crate) _memory: Reservation,
+}
+
+impl RowOp {
+    /// Whether the result is another metric.
+    pub(crate) fn drops_name(&self) -> bool {
+        match self {
+            RowOp::Scalar(op) => op.returns_bool || op.op.is_arithmetic(),
+            _ => true,
+        }
+    }
+
+    /// Changes the row in place.
+    pub(crate) fn apply(
+        &self,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        match self {
+            RowOp::Map(f) => {
+                row.histograms.clear();
+                map(&mut row.values, f);
+            }
+            RowOp::Scalar(op) => return op.apply(row, notes),
+            RowOp::Round(nearest) => {
+                row.histograms.clear();
+                zip(&mut row.values, nearest, |value, to| {
+                    let inverse = 1.0 / to;
+                    (value * inverse + 0.5).floor() / inverse
+                });
+            }
+            RowOp::Clamp(lower, upper) => clamp(row, lower, upper),
+            RowOp::Time(grid) => {
+                for (step, value) in row.values.iter_mut().enumerate() {
+                    if !is_absent(*value) {
+                        *value = grid.time(step) as f64 / 1000.0;
+                    }
+                }
+                for (step, _) in row.histograms.drain(..) {
+                    row.values[step as usize] = grid.time(step as usize) as f64 / 1000.0;
+                }
+            }
+            RowOp::Negate => {
+                map(&mut row.values, |value| -value);
+                for (_, histogram) in &mut row.histograms {
+                    let mut negated = FloatHistogram::from(&**histogram);
+                    negated.multiply(-1.0);
+                    *histogram = Arc::new(negated.into());
+                }
+            }
+            RowOp::OfHistogram(f) => {
+                row.values.fill(ABSENT);
+                for (step, histogram) in row.histograms.drain(..) {
+                    row.values[step as usize] = f(&histogram);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn map(values: &mut [f64], f: impl Fn(f64) -> f64) {
+    for value in values {
+        if !is_absent(*value) {
+            *value = f(*value);
+        }
+    }
+}
+
+fn zip(values: &mut [f64], others: &[f64], f: impl Fn(f64, f64) -> f64) {
+    for (value, other) in values.iter_mut().zip(others) {
+        *value = if is_absent(*value) {
+            ABSENT
+        } else {
+            f(*value, *other)
+        };
+    }
+}
+
+fn clamp(row: &mut RowBuffer, lower: &[f64], upper: &[f64]) {
+    row.histograms.clear();
+    for (value, (lower, upper)) in row.values.iter_mut().zip(lower.iter().zip(upper)) {
+        if upper < lower {
+            *value = ABSENT;
+        } else if !is_absent(*value) {
+            *value = float::max(*lower, float::min(*upper, *value));
+        }
+    }
+}
+
+struct ScalarLoop<'a> {
+    values: &'a mut [f64],
+    scalars: &'a [f64],
+    scalar_left: bool,
+}
+
+impl ArithmeticLoop<()> for ScalarLoop<'_> {
+    fn run(self, op: impl Fn(f64, f64) -> f64) {
+        if self.scalar_left {
+            zip(self.values, self.scalars, |value, scalar| op(scalar, value));
+        } else {
+            zip(self.values, self.scalars, op);
+        }
+    }
+}
+
+impl ScalarOp {
+    fn apply(&self, row: &mut RowBuffer, notes: &mut Annotations) -> Result<(), QueryError> {
+        let combined: Vec<HistogramPoint> = std::mem::take(&mut row.histograms)
+            .into_iter()
+            .filter_map(|(step, histogram)| {
+                Some((step, self.of_histogram(step, histogram, notes)?))
+            })
+            .collect();
+        row.histograms = combined;
+        if self.op.is_comparison() {
+            self.compare(&mut row.values);
+            return Ok(());
+        }
+        let arithmetic = ScalarLoop {
+            values: &mut row.values,
+            scalars: &self.scalars,
+            scalar_left: self.scalar_left,
+        };
+        if with_arithmetic(self.op, arithmetic).is_none() {
+            if row.row().has_floats() {
+                notes.add(incompatible(self.op, self.span, (false, false)));
+            }
+            row.values.fill(ABSENT);
+        }
+        Ok(())
+    }
+
+    fn of_histogram(
+        &self,
+        step: u32,
+        histogram: Arc<Histogram>,
+        notes: &mut Annotations,
+    ) -> Option<Arc<Histogram>> {
+        let scalar = Operand::Float(self.scalars[step as usize]);
+        let histogram = Operand::Histogram(&histogram);
+        let combined = match self.scalar_left {
+            true => combine(self.op, self.span, scalar, histogram),
+            false => combine(self.op, self.span, histogram, scalar),
+        };
+        match combined {
+            Combined::Histogram(result, _) => Some(result),
+            Combined::Refused(remark) => {
+                notes.add(remark);
+                None
+            }
+            // A histogram and a float are not compared.
+            Combined::Compared(_) => None,
+        }
+    }
+
+    fn compare(&self, values: &mut [f64]) {
+        let (op, left, returns_bool) = (self.op, self.scalar_left, self.returns_bool);
+        zip(values, &self.scalars, |value, scalar| {
+            let holds = match left {
+                true => compare(op, scalar, value),
+                false => compare(op, value, scalar),
+            };
+            match (returns_bool, holds) {
+                (true, _) => f64::from(u8::from(holds)),
+                (false, true) => value,
+                (false, false) => ABSENT,
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(op: RowOp, values: &[f64], want: &[f64]) {
+        let mut row = RowBuffer {
+            values: values.to_vec(),
+            ..RowBuffer::default()
+        };
+        op.apply(&mut row, &mut Annotations::default()).unwrap();
+        let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&row.values), bits(want), "{op:?} {:?}", row.values);
+    }
+
+    fn scalar(op: BinaryOp, scalar: f64, scalar_left: bool, returns_bool: bool) -> RowOp {
+        RowOp::Scalar(ScalarOp {
+            op,
+            scalars: vec![scalar; 3],
+            scalar_left,
+            returns_bool,
+            span: Span::default(),
+            _memory: firn_model::budget::Budget::new("test", usize::MAX).hold(),
+        })
+    }
+
+    #[test]
+    fn row_operations_change_values_and_leave_gaps() {
+        let row = [1.5, ABSENT, -3.0];
+        check(RowOp::Negate, &row, &[-1.5, ABSENT, 3.0]);
+        check(RowOp::Map(f64::abs), &row, &[1.5, ABSENT, 3.0]);
+        check(RowOp::Round(vec![1.0; 3]), &row, &[2.0, ABSENT, -3.0]);
+        let clamp = RowOp::Clamp(vec![0.0, 0.0, 5.0], vec![1.0, 1.0, 4.0]);
+        check(clamp, &row, &[1.0, ABSENT, ABSENT]);
+        check(
+            scalar(BinaryOp::Sub, 1.0, true, false),
+            &row,
+            &[-0.5, ABSENT, 4.0],
+        );
+        let less = |left, bool| scalar(BinaryOp::Less, 0.0, left, bool);
+        check(less(false, false), &row, &[ABSENT, ABSENT, -3.0]);
+        check(less(true, false), &row, &[1.5, ABSENT, ABSENT]);
+        check(less(false, true), &row, &[0.0, ABSENT, 1.0]);
+    }
+}

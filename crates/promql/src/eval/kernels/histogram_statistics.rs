@@ -1,0 +1,143 @@
+//! Histograms without their buckets, for functions that ask only for count and sum.
+//!
+//! Resets that buckets show are found before the buckets go: a histogram is compared with the one
+//! that was read before it. Which one that is depends on the steps, because samples between two
+//! windows are passed over, and with them the sample before.
+//!
+//! Follows upstream's `HistogramStatsIterator` below its `BufferedSeriesIterator` and
+//! `MemoizedSeriesIterator`.
+
+use crate::grid::{Grid, Reach};
+use crate::histogram::FloatHistogram;
+use firn_model::columns::SeriesColumns;
+use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::sample::{TimestampMs, is_stale};
+use std::sync::Arc;
+
+/// How the samples of a series are read, step by step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'a> {
+    /// The steps.
+    pub(crate) grid: &'a Grid,
+    /// What a step sees.
+    pub(crate) reach: &'a Reach,
+    /// Samples further behind the end of a step's window are passed over.
+    pub(crate) behind_ms: i64,
+    /// Like `behind_ms`, for the steps after the first one that saw a sample.
+    pub(crate) later_behind_ms: i64,
+}
+
+impl Reading<'_> {
+    /// The histograms of a series that is read so, without buckets.
+    pub(crate) fn statistics(&self, columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
+        let leaps = self.leaps(columns);
+        let mut leaps = leaps.iter().peekable();
+        let mut before: Option<FloatHistogram> = None;
+        let mut out = Vec::with_capacity(columns.histograms.len());
+        for (index, histogram) in columns.histograms {
+            while leaps.next_if(|leap| **leap <= *index as usize).is_some() {
+                before = None;
+            }
+            let mut plain = FloatHistogram::statistics_of(histogram);
+            if !histogram.is_stale() {
+                let whole = FloatHistogram::from(&**histogram);
+                if let Some(before) = before.filter(|_| plain.reset_hint == ResetHint::Unknown) {
+                    plain.reset_hint = match whole.is_reset_after(&before) {
+                        true => ResetHint::Reset,
+                        false => ResetHint::NotReset,
+                    };
+                }
+                before = Some(whole);
+            }
+            out.push((*index, Arc::new(plain)));
+        }
+        out
+    }
+
+    /// The samples at which reading begins, at first and after each time that it passes over some.
+    fn leaps(&self, columns: &SeriesColumns<'_>) -> Vec<usize> {
+        let times = columns.times;
+        let oldest = self
+            .reach
+            .end(self.grid.start)
+            .saturating_sub(self.reach.range_ms);
+        let mut next = times.partition_point(|t| *t <= oldest);
+        let mut leaps = vec![next];
+        let (mut seen_up_to, mut behind_ms) = (TimestampMs::MIN, self.behind_ms);
+        for time in self.grid.times() {
+            let end = self.reach.end(time);
+            let oldest = end.saturating_sub(behind_ms);
+            if next < times.len() && oldest > seen_up_to {
+                if oldest > times[next] {
+                    next += times[next..].partition_point(|t| *t < oldest);
+                    leaps.push(next);
+                }
+                seen_up_to = times.get(next).copied().unwrap_or(seen_up_to);
+            }
+            while next < times.len() && seen_up_to < end {
+                next += 1;
+                seen_up_to = times.get(next).copied().unwrap_or(seen_up_to);
+            }
+            if behind_ms != self.later_behind_ms && self.sees_a_sample(columns, end) {
+                behind_ms = self.later_behind_ms;
+            }
+        }
+        leaps
+    }
+
+    /// Whether the window that ends at `end` holds a sample that is no staleness marker.
+    fn sees_a_sample(&self, columns: &SeriesColumns<'_>, end: TimestampMs) -> bool {
+        let start = end.saturating_sub(self.reach.range_ms);
+        let from = columns.times.partition_point(|t| *t <= start);
+        let to = columns.times.partition_point(|t| *t <= end);
+        (from..to).any(|at| {
+            let place = |(index, _): &(u32, _)| *index as usize;
+            match columns.histograms.binary_search_by_key(&at, place) {
+                Ok(found) => !columns.histograms[found].1.is_stale(),
+                Err(_) => !is_stale(columns.values[at]),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples every 10 s; `behind` in seconds, at first and later.
+    fn check(step_s: i64, range_s: i64, behind: (i64, i64), leaps: &[usize]) {
+        let times: Vec<TimestampMs> = (0..20).map(|i| i * 10_000).collect();
+        let columns = SeriesColumns {
+            time_column: 0,
+            times: &times,
+            values: &[0.0; 20],
+            start_times: &[],
+            histograms: &[],
+        };
+        let reading = Reading {
+            grid: &Grid::between(30_000, 190_000, step_s * 1000),
+            reach: &Reach {
+                range_ms: range_s * 1000,
+                offset_ms: 0,
+                at: None,
+            },
+            behind_ms: behind.0 * 1000,
+            later_behind_ms: behind.1 * 1000,
+        };
+        let context = format!("step {step_s}, range {range_s}, {behind:?}");
+        assert_eq!(reading.leaps(&columns), leaps, "{context}");
+    }
+
+    #[test]
+    fn reading_passes_over_samples_between_windows_only() {
+        // Windows that overlap, touch, and leave gaps.
+        check(10, 30, (30, 10), &[1]);
+        check(20, 30, (30, 20), &[1]);
+        check(30, 30, (30, 30), &[1]);
+        check(40, 30, (30, 30), &[1, 4, 8, 12, 16]);
+        check(50, 15, (15, 15), &[2, 7, 12, 17]);
+        // What is looked back on beyond the step is in the window already.
+        check(20, 60, (60, 20), &[0]);
+        check(80, 20, (i64::MAX / 2000, i64::MAX / 2000), &[2]);
+    }
+}

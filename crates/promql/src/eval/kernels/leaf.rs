@@ -1,0 +1,497 @@
+//! The leaves of a plan: series read from a source and turned into rows, a part at a time.
+//!
+//! A leaf keeps nothing of a series but its row. Plans are shared by the series of a part that
+//! share a time column; a series with staleness markers or histograms in a range has a column of
+//! its own.
+
+use crate::ast::Span;
+use crate::eval::account::Account;
+use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::kernels::edges::rows;
+use crate::eval::kernels::histogram_statistics::Reading;
+use crate::eval::kernels::mixed;
+use crate::eval::kernels::over_time;
+use crate::eval::kernels::over_time::Floats;
+use crate::eval::kernels::range_call::RangeCall;
+use crate::eval::kernels::rate::{RatePlan, Started, rises};
+use crate::eval::kernels::window::{Newest, Plans, Windows};
+use crate::eval::rows::reads::ReadBuffer;
+use crate::eval::rows::row::{ABSENT, Known, Row, RowBuffer, count_absent};
+use crate::eval::rows::source::Source;
+use crate::functions::Extrapolation;
+use crate::functions::RangeFunction;
+use crate::grid::{Grid, Reach};
+use crate::value::QueryError;
+use firn_model::columns::SeriesColumns;
+use firn_model::labels::METRIC_NAME;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is computed from the samples of a series.
+#[derive(Debug)]
+pub(crate) enum LeafKind {
+    /// The newest sample.
+    Newest,
+    /// The time of the newest sample, in seconds.
+    NewestTime,
+    /// The start timestamp of the newest sample, in seconds.
+    NewestStart,
+    /// The sample at the step or the line between its neighbours; where the selector stands.
+    Smoothed(Span),
+    /// A function of a window.
+    Range(RangeCall),
+}
+
+/// Series of a source and what is computed from each.
+pub(crate) struct Leaf {
+    /// The series.
+    pub(crate) source: Arc<dyn Source>,
+    /// What is computed.
+    pub(crate) kind: LeafKind,
+    /// The steps.
+    pub(crate) grid: Grid,
+    /// What a step sees.
+    pub(crate) reach: Reach,
+    /// Whether of histograms nothing matters but count and sum.
+    pub(crate) statistics_only: bool,
+    /// Memory of parts that are done.
+    pub(crate) idle: Mutex<Vec<Scratch>>,
+}
+
+/// What is done with the row of a series, which it may change.
+pub(crate) type Each<'a> =
+    dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
+
+/// The working memory of a part.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    buffer: ReadBuffer,
+    row: RowBuffer,
+    plans: ColumnPlans,
+    compacted: Compacted,
+}
+
+/// What is planned for the time columns of a batch.
+#[derive(Debug, Default)]
+struct ColumnPlans {
+    newest: Plans<Newest>,
+    windows: Plans<Windows>,
+    rates: Plans<RatePlan>,
+}
+
+impl ColumnPlans {
+    /// Another batch has other columns.
+    fn reset(&mut self) {
+        self.newest.reset();
+        self.windows.reset();
+        self.rates.reset();
+    }
+}
+
+/// The samples of a series that are no staleness markers.
+#[derive(Debug, Default)]
+struct Compacted {
+    times: Vec<TimestampMs>,
+    values: Vec<f64>,
+    starts: Vec<TimestampMs>,
+}
+
+/// What a part counted.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Samples that were read.
+    read: u64,
+    /// Samples in the largest window.
+    window_max: u64,
+}
+
+impl Leaf {
+    /// Hands the row of every series of `part` to `each`, in order.
+    pub(crate) fn scan(
+        &self,
+        part: Range<usize>,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), QueryError> {
+        let mut scratch = self.lock_idle().pop().unwrap_or_default();
+        let outcome = self.scan_with(&mut scratch, part, account, notes, each);
+        self.lock_idle().push(scratch);
+        outcome
+    }
+
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn scan_with(
+        &self,
+        scratch: &mut Scratch,
+        part: Range<usize>,
+        account: &Account<'_>,
+        notes: &mut Annotations,
+        each: &mut Each<'_>,
+    ) -> Result<(), QueryError> {
+        let Scratch {
+            buffer,
+            row,
+            plans,
+            compacted,
+        } = scratch;
+        let mut noted = vec![false; self.remarks()];
+        let mut counts = Counts::default();
+        let mut memory = account.reserve(0)?;
+        let steps = self.grid.count;
+        buffer.read(&*self.source, part, steps, account, |stretch, batch| {
+            plans.reset();
+            let mut worker = Worker {
+                leaf: self,
+                series: stretch.start,
+                plans,
+                compacted,
+                counts: &mut counts,
+            };
+            for (at, series) in stretch.enumerate() {
+                row.begin(steps);
+                worker.series = series;
+                let columns = batch.series(at);
+                match self.statistics_only && !columns.histograms.is_empty() {
+                    false => worker.fill(&columns, row, notes)?,
+                    true => {
+                        let histograms = self.reading().statistics(&columns);
+                        let columns = SeriesColumns {
+                            histograms: &histograms,
+                            ..columns
+                        };
+                        worker.fill(&columns, row, notes)?;
+                    }
+                }
+                account.check()?;
+                if !row.histograms.is_empty() {
+                    let bytes = row.row().histogram_bytes();
+                    memory
+                        .grow(bytes.saturating_sub(memory.bytes()))
+                        .map_err(|e| QueryError::Limited(e.message))?;
+                }
+                self.remark(series, row.row(), &mut noted, notes);
+                each(series, row, notes)?;
+            }
+            Ok(())
+        })?;
+        account.count_read(counts.read);
+        account.glimpse(counts.window_max)
+    }
+
+    /// How upstream walks the samples of a series for the steps.
+    fn reading(&self) -> Reading<'_> {
+        let range_ms = self.reach.range_ms;
+        let (behind_ms, later_behind_ms) = match &self.kind {
+            // All is kept that is read once.
+            LeafKind::Smoothed(_) => (i64::MAX, i64::MAX),
+            LeafKind::Range(_) => (range_ms, range_ms.min(self.grid.step_ms)),
+            LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => (range_ms, range_ms),
+        };
+        Reading {
+            grid: &self.grid,
+            reach: &self.reach,
+            behind_ms,
+            later_behind_ms,
+        }
+    }
+
+    fn remarks(&self) -> usize {
+        match &self.kind {
+            LeafKind::Range(call) => call.counters.len(),
+            _ => 0,
+        }
+    }
+
+    /// Says once a part that a rate of this series is questionable.
+    fn remark(&self, series: usize, row: Row<'_>, noted: &mut [bool], notes: &mut Annotations) {
+        let LeafKind::Range(call) = &self.kind else {
+            return;
+        };
+        let Some((index, remark)) = call.counters.remark(series) else {
+            return;
+        };
+        if !noted[index] && row.has_floats() {
+            noted[index] = true;
+            notes.add(remark.clone());
+        }
+    }
+}
+
+/// Computes one row.
+struct Worker<'a> {
+    leaf: &'a Leaf,
+    series: usize,
+    plans: &'a mut ColumnPlans,
+    compacted: &'a mut Compacted,
+    counts: &'a mut Counts,
+}
+
+impl Worker<'_> {
+    /// The name of the metric at hand.
+    fn name(&self) -> Vec<u8> {
+        let labels = self.leaf.source.labels(self.series);
+        labels.get(METRIC_NAME).to_vec()
+    }
+
+    /// Whether [`fill_floats`] is asked, which writes every step.
+    fn fills_floats(&self, columns: &SeriesColumns<'_>) -> bool {
+        let has_floats = !columns.times.is_empty() && columns.histograms.is_empty();
+        has_floats && matches!(&self.leaf.kind, LeafKind::Range(call) if call.overhang.is_none())
+    }
+
+    /// Writes every step of a row that has begun.
+    fn fill(
+        &mut self,
+        columns: &SeriesColumns<'_>,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        let (times, values) = (columns.times, columns.values);
+        assert_eq!(times.len(), values.len(), "each sample has a time");
+        assert!(times.first() <= times.last(), "times ascend");
+        if !self.fills_floats(columns) {
+            row.values.fill(ABSENT);
+        }
+        if columns.times.is_empty() {
+            return Ok(());
+        }
+        match &self.leaf.kind {
+            LeafKind::Range(call) => self.fill_range(call, columns, row, notes),
+            LeafKind::Smoothed(span) => {
+                let (leaf, name) = (self.leaf, || self.name());
+                let around = (&leaf.grid, &leaf.reach);
+                rows::fill_smoothed(columns, around, (*span, &name), row, notes)
+            }
+            _ => {
+                self.fill_newest(columns, row);
+                Ok(())
+            }
+        }
+    }
+
+    fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
+        let leaf = self.leaf;
+        let plan = self.plans.newest.of(columns.time_column, |plan| {
+            plan.fill(columns.times, &leaf.grid, &leaf.reach);
+        });
+        let plain = columns.histograms.is_empty();
+        if plain && matches!(leaf.kind, LeafKind::Newest) {
+            plan.gather(columns.values, &mut row.values);
+            self.counts.read += row.row().samples();
+            return;
+        }
+        for (step, index) in plan.iter() {
+            let histogram = histogram_at(columns, index);
+            let stale = match histogram {
+                Some(h) => h.is_stale(),
+                None => is_stale(columns.values[index]),
+            };
+            if stale {
+                continue;
+            }
+            match (&leaf.kind, histogram) {
+                (LeafKind::NewestTime, _) => {
+                    row.values[step] = columns.times[index] as f64 / 1000.0;
+                }
+                (LeafKind::NewestStart, _) => {
+                    let start = columns.start_times.get(index).copied();
+                    row.values[step] = start.unwrap_or(START_UNKNOWN) as f64 / 1000.0;
+                }
+                (_, Some(h)) => row.histograms.push((step as u32, h.clone())),
+                (_, None) => row.values[step] = columns.values[index],
+            }
+        }
+        self.counts.read += row.row().samples();
+    }
+
+    fn fill_range(
+        &mut self,
+        call: &RangeCall,
+        columns: &SeriesColumns<'_>,
+        row: &mut RowBuffer,
+        notes: &mut Annotations,
+    ) -> Result<(), QueryError> {
+        let name = || self.name();
+        if let Some(overhang) = call.overhang {
+            let view = rows::View {
+                call,
+                overhang,
+                grid: &self.leaf.grid,
+                wide: &self.leaf.reach,
+                name: &name,
+            };
+            self.counts.read += view.fill(columns, row, notes)?;
+            return Ok(());
+        }
+        if !columns.histograms.is_empty() {
+            let view = mixed::View {
+                call,
+                grid: &self.leaf.grid,
+                reach: &self.leaf.reach,
+                name: &name,
+            };
+            self.counts.read += mixed::fill(&view, columns, row, notes)?;
+            return Ok(());
+        }
+        let starts = match call.uses_starts {
+            true => columns.start_times,
+            false => &[],
+        };
+        // A rising series holds no NaN, and so no staleness marker.
+        let rising = call.function.is_growth() && rises(columns.values);
+        // A staleness marker has the bits of a place without a float.
+        let is_compacted = !rising && count_absent(columns.values) > 0;
+        let mut own;
+        let (series, plans) = match is_compacted {
+            true => {
+                own = ColumnPlans::default();
+                (self.compacted.of(columns, starts), &mut own)
+            }
+            false => {
+                let samples = Floats {
+                    times: columns.times,
+                    values: columns.values,
+                    starts,
+                };
+                let series = FloatSeries {
+                    samples,
+                    rising,
+                    column: columns.time_column,
+                };
+                (series, &mut *self.plans)
+            }
+        };
+        let into = (row, &mut *notes);
+        let overlaps = fill_floats(self.leaf, call, &series, plans, into, self.counts)?;
+        self.remark_overlaps(overlaps, call, notes);
+        Ok(())
+    }
+
+    /// Says in how many windows start timestamps overlap samples, if in any.
+    fn remark_overlaps(&self, overlaps: usize, call: &RangeCall, notes: &mut Annotations) {
+        if overlaps > 0 {
+            let (span, name) = (call.span, self.name());
+            notes.add(Annotation::start_time_overlap(span, &name, overlaps));
+        }
+    }
+}
+
+impl Compacted {
+    /// The series without its staleness markers; its times are in no column of the
+    /// batch.
+    fn of(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) -> FloatSeries<'_> {
+        self.times.clear();
+        self.values.clear();
+        self.starts.clear();
+        for (at, value) in columns.values.iter().enumerate() {
+            if !is_stale(*value) {
+                self.times.push(columns.times[at]);
+                self.values.push(*value);
+                self.starts.extend(starts.get(at));
+            }
+        }
+        FloatSeries {
+            samples: Floats {
+                times: &self.times,
+                values: &self.values,
+                starts: &self.starts,
+            },
+            rising: rises(&self.values),
+            column: 0,
+        }
+    }
+}
+
+/// A series of floats alone.
+struct FloatSeries<'a> {
+    samples: Floats<'a>,
+    /// Of a counter: whether no value is less than the one before.
+    rising: bool,
+    /// The number of its time column among those that are planned for.
+    column: usize,
+}
+
+/// Computes the row of a series of floats; returns in how many windows start timestamps overlap
+/// samples.
+fn fill_floats(
+    leaf: &Leaf,
+    call: &RangeCall,
+    series: &FloatSeries<'_>,
+    plans: &mut ColumnPlans,
+    (row, notes): (&mut RowBuffer, &mut Annotations),
+    counts: &mut Counts,
+) -> Result<usize, QueryError> {
+    let (grid, reach) = (&leaf.grid, &leaf.reach);
+    let (samples, column) = (&series.samples, series.column);
+    let mut overlaps = 0;
+    let windows = if let RangeFunction::Extrapolated(how) = call.function {
+        let fill = |plan: &mut RatePlan| plan.fill(samples.times, grid, reach, how);
+        let plan = plans.rates.of(column, fill);
+        overlaps = fill_extrapolated(how, plan, series, (grid, reach), row);
+        plan.windows()
+    } else {
+        let fill = |plan: &mut Windows| plan.fill(samples.times, grid, reach);
+        let plan = plans.windows.of(column, fill);
+        let out = &mut row.values;
+        match plan.samples_min() > 0 && call.is_of_every_window() {
+            true => row.known = Known::Full,
+            false => out.fill(ABSENT),
+        }
+        let arguments = |step| call.arguments(grid, step);
+        over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);
+        plan
+    };
+    call.check(windows.iter().map(|(step, ..)| step), notes)?;
+    counts.read += windows.samples();
+    counts.window_max = counts.window_max.max(windows.samples_max());
+    Ok(overlaps)
+}
+
+/// Computes a row of rates; returns in how many windows start timestamps overlap samples.
+fn fill_extrapolated(
+    how: Extrapolation,
+    plan: &RatePlan,
+    FloatSeries {
+        samples, rising, ..
+    }: &FloatSeries<'_>,
+    (grid, reach): (&Grid, &Reach),
+    row: &mut RowBuffer,
+) -> usize {
+    let has_starts = how.counter && !samples.starts.is_empty();
+    let is_full = plan.is_full() && !has_starts;
+    if !is_full {
+        row.values.fill(ABSENT);
+    }
+    if has_starts {
+        let started = Started {
+            times: samples.times,
+            values: samples.values,
+            starts: samples.starts,
+        };
+        let out = &mut row.values;
+        return how.fill_with_starts(plan, &started, grid, reach, out).len();
+    }
+    let are_zeros = how.fill(plan, (samples.values, *rising), &mut row.values);
+    row.known = match (is_full, are_zeros) {
+        (false, _) => Known::Nothing,
+        (true, false) => Known::Full,
+        (true, true) => Known::Zeros,
+    };
+    0
+}
+
+/// The histogram at an index of a series, if the sample there is one.
+fn histogram_at<'a>(
+    columns: &SeriesColumns<'a>,
+    index: usize,
+) -> Option<&'a Arc<firn_model::histogram::Histogram>> {
+    let at = columns
+        .histograms
+        .binary_search_by_key(&index, |(i, _)| *i as usize);
+    at.ok().map(|i| &columns.histograms[i].1)
+}

@@ -1,0 +1,434 @@
+//! Range functions of a series that has native histograms, alone or among floats.
+//!
+//! Functions of floats pass over the histograms and say so; functions that take either kind refuse
+//! a window with both. A series' histograms are made ready to calculate with once, and its resets
+//! found once, for all windows.
+
+mod growth;
+
+use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
+use crate::eval::kernels::histogram_remarks::Remarks;
+use crate::eval::kernels::over_time;
+use crate::eval::kernels::over_time::Floats;
+use crate::eval::kernels::range_call::RangeCall;
+use crate::eval::kernels::rate::{RatePlan, Started, rises};
+use crate::eval::kernels::window::Windows;
+use crate::eval::rows::row::{ABSENT, RowBuffer, samples_of};
+use crate::functions::RangeFunction;
+use crate::grid::{Grid, Reach};
+use crate::histogram::{Accumulator, FloatHistogram, Of};
+use crate::value::QueryError;
+use firn_model::columns::SeriesColumns;
+use firn_model::histogram::Histogram;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
+use std::sync::Arc;
+
+/// The function and the windows of a row.
+pub(crate) struct View<'a> {
+    /// The function.
+    pub(crate) call: &'a RangeCall,
+    /// The steps.
+    pub(crate) grid: &'a Grid,
+    /// What a step sees.
+    pub(crate) reach: &'a Reach,
+    /// The metric's name.
+    pub(crate) name: &'a dyn Fn() -> Vec<u8>,
+}
+
+/// The samples of a series by kind, without staleness markers.
+#[derive(Default)]
+pub(crate) struct Kinds<'a> {
+    /// Times of floats.
+    pub(crate) times: Vec<TimestampMs>,
+    values: Vec<f64>,
+    starts: Vec<TimestampMs>,
+    /// Times of histograms.
+    pub(crate) histogram_times: Vec<TimestampMs>,
+    histogram_starts: Vec<TimestampMs>,
+    /// The histograms.
+    pub(crate) histograms: Vec<&'a Arc<Histogram>>,
+}
+
+impl<'a> Kinds<'a> {
+    /// Those of a series; with `uses_starts` with the start times of floats.
+    pub(crate) fn of(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
+        let mut kinds = Self::default();
+        let mut histograms = columns.histograms.iter().peekable();
+        for (at, time) in columns.times.iter().enumerate() {
+            match histograms.next_if(|(index, _)| *index as usize == at) {
+                Some((_, histogram)) if !histogram.is_stale() => {
+                    kinds.histogram_times.push(*time);
+                    let start = columns.start_times.get(at).filter(|_| uses_starts);
+                    kinds
+                        .histogram_starts
+                        .push(start.copied().unwrap_or(START_UNKNOWN));
+                    kinds.histograms.push(histogram);
+                }
+                Some(_) => {}
+                None if is_stale(columns.values[at]) => {}
+                None => {
+                    kinds.times.push(*time);
+                    kinds.values.push(columns.values[at]);
+                    if uses_starts {
+                        kinds.starts.extend(columns.start_times.get(at));
+                    }
+                }
+            }
+        }
+        kinds
+    }
+
+    fn started(&self) -> Started<'_> {
+        Started {
+            times: &self.histogram_times,
+            values: &[],
+            starts: &self.histogram_starts,
+        }
+    }
+
+    /// The histograms, ready to calculate with.
+    pub(crate) fn ready(&self) -> Vec<FloatHistogram> {
+        let stored = self.histograms.iter();
+        stored.map(|h| FloatHistogram::from(&***h)).collect()
+    }
+
+    /// The floats.
+    pub(crate) fn floats(&self) -> Floats<'_> {
+        Floats {
+            times: &self.times,
+            values: &self.values,
+            starts: &self.starts,
+        }
+    }
+}
+
+/// The histograms of a series, ready to calculate with; empty if the function does not.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    /// The histograms.
+    pub(crate) histograms: Vec<FloatHistogram>,
+    /// For each histogram whether the counter was reset since the one before, or for `changes`
+    /// whether it differs from that.
+    pub(crate) events: Vec<bool>,
+}
+
+impl Prepared {
+    /// Those that `function` needs.
+    pub(crate) fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
+        use RangeFunction as F;
+        if !matches!(
+            function,
+            F::Extrapolated(_) | F::LastChange { .. } | F::Mean | F::Sum | F::Resets | F::Changes
+        ) {
+            return Self::default();
+        }
+        let histograms = kinds.ready();
+        let resets_matter = match function {
+            F::Extrapolated(how) => how.counter,
+            F::LastChange { counter } => counter,
+            function => function == F::Resets,
+        };
+        let started = kinds.started();
+        let event = |at: usize| match at.checked_sub(1) {
+            None => false,
+            Some(before) if resets_matter => {
+                started.restarted(at) || histograms[at].is_reset_after(&histograms[before])
+            }
+            Some(before) => {
+                function == F::Changes && !histograms[at].holds_the_same(&histograms[before])
+            }
+        };
+        Self {
+            events: (0..histograms.len()).map(event).collect(),
+            histograms,
+        }
+    }
+}
+
+/// The window of a step by kind.
+struct Window<'a> {
+    floats: Floats<'a>,
+    /// Times and start times of the histograms.
+    times: Started<'a>,
+    histograms: &'a [&'a Arc<Histogram>],
+    ready: &'a [FloatHistogram],
+    events: &'a [bool],
+    /// Where it ends.
+    edge: TimestampMs,
+    range_ms: i64,
+}
+
+/// The kinds of the samples at these times, in time order; `true` is a histogram.
+fn kinds(
+    floats: &[TimestampMs],
+    histograms: &[TimestampMs],
+) -> impl DoubleEndedIterator<Item = bool> {
+    let floats = floats.iter().map(|t| (*t, false));
+    let histograms = histograms.iter().map(|t| (*t, true));
+    let mut all: Vec<(TimestampMs, bool)> = floats.chain(histograms).collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, is_histogram)| is_histogram)
+}
+
+/// What a step gets.
+enum Outcome {
+    /// What the floats alone gave.
+    OfFloats,
+    /// Another float.
+    Float(f64),
+    /// A histogram.
+    Histogram(Arc<Histogram>),
+    /// Nothing, because both kinds are there.
+    Mixed,
+    /// What the floats alone gave, and a remark that histograms were ignored.
+    Ignored,
+}
+
+impl Outcome {
+    /// A histogram that was calculated, or nothing.
+    fn calculated(histogram: Option<FloatHistogram>) -> Self {
+        match histogram {
+            Some(histogram) => Outcome::Histogram(Arc::new(histogram.into())),
+            None => Outcome::Float(ABSENT),
+        }
+    }
+}
+
+/// Computes the row; returns how many samples were read.
+pub(crate) fn fill(
+    view: &View<'_>,
+    columns: &SeriesColumns<'_>,
+    row: &mut RowBuffer,
+    notes: &mut Annotations,
+) -> Result<u64, QueryError> {
+    let kinds = Kinds::of(columns, view.call.uses_starts);
+    let mut of_floats = Windows::default();
+    of_floats.fill(&kinds.times, view.grid, view.reach);
+    let mut of_histograms = Windows::default();
+    of_histograms.fill(&kinds.histogram_times, view.grid, view.reach);
+    let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
+    let mut overlaps = fill_from_floats(view, &kinds, &of_floats, row);
+    // A window with both kinds has that remark alone.
+    overlaps.retain(|step| !filled(&of_histograms, *step));
+    if !overlaps.is_empty() {
+        let (span, name) = (view.call.span, (view.name)());
+        notes.add(Annotation::start_time_overlap(span, &name, overlaps.len()));
+    }
+    let mut read = of_floats.samples();
+    let function = view.call.function;
+    // A wrong smoothing factor is an error for histograms, too.
+    let checked = |step: &usize| {
+        filled(&of_floats, *step)
+            || (function == RangeFunction::Smoothing && filled(&of_histograms, *step))
+    };
+    view.call
+        .check((0..view.grid.count).filter(checked), notes)?;
+    let prepared = Prepared::of(&kinds, function);
+    for (step, start, end) in of_histograms.iter() {
+        // The caller of a cancelled query reads no row.
+        if view.call.cancel.reason().is_some() {
+            break;
+        }
+        let (float_start, float_end) = of_floats.at(step);
+        let window = Window {
+            floats: kinds.floats().slice(float_start, float_end),
+            times: kinds.started().slice(start, end),
+            histograms: &kinds.histograms[start..end],
+            ready: prepared.histograms.get(start..end).unwrap_or(&[]),
+            events: prepared.events.get(start..end).unwrap_or(&[]),
+            edge: view.reach.end(view.grid.time(step)),
+            range_ms: view.reach.range_ms,
+        };
+        read += window.histograms.iter().map(|h| samples_of(h)).sum::<u64>();
+        let mut remarks = Remarks::new(view.call.span, view.name);
+        let outcome = outcome(function, &window, &mut remarks);
+        remarks.say(notes);
+        settle(view, step, outcome, row, notes);
+    }
+    Ok(read)
+}
+
+/// What the floats alone give; returns the steps in whose window start times overlap samples.
+fn fill_from_floats(
+    view: &View<'_>,
+    kinds: &Kinds<'_>,
+    windows: &Windows,
+    row: &mut RowBuffer,
+) -> Vec<usize> {
+    let floats = kinds.floats();
+    let function = view.call.function;
+    let RangeFunction::Extrapolated(how) = function else {
+        let arguments = |step| view.call.arguments(view.grid, step);
+        let cancel = &view.call.cancel;
+        over_time::fill(
+            function,
+            windows,
+            &floats,
+            arguments,
+            cancel,
+            &mut row.values,
+        );
+        return Vec::new();
+    };
+    let mut plan = RatePlan::default();
+    plan.fill(floats.times, view.grid, view.reach, how);
+    match floats.started().filter(|_| how.counter) {
+        Some(started) => {
+            how.fill_with_starts(&plan, &started, view.grid, view.reach, &mut row.values)
+        }
+        None => {
+            let values = (floats.values, rises(floats.values));
+            how.fill(&plan, values, &mut row.values);
+            Vec::new()
+        }
+    }
+}
+
+fn settle(
+    view: &View<'_>,
+    step: usize,
+    outcome: Outcome,
+    row: &mut RowBuffer,
+    notes: &mut Annotations,
+) {
+    match outcome {
+        Outcome::OfFloats => {}
+        Outcome::Float(value) => row.values[step] = value,
+        Outcome::Histogram(histogram) => {
+            row.values[step] = ABSENT;
+            row.histograms.push((step as u32, histogram));
+        }
+        Outcome::Mixed => {
+            row.values[step] = ABSENT;
+            notes.add(Annotation::mixed_range(view.call.span, &(view.name)()));
+        }
+        Outcome::Ignored => {
+            notes.add(Annotation::ignored_in_range(view.call.span, &(view.name)()));
+        }
+    }
+}
+
+/// What becomes of a window that holds at least one histogram.
+fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Outcome {
+    use RangeFunction as F;
+    let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
+    match function {
+        F::Extrapolated(_) | F::Mean | F::Sum if floats > 0 => Outcome::Mixed,
+        F::Extrapolated(how) => Outcome::calculated(window.extrapolated(how, remarks)),
+        F::Mean => Outcome::calculated(accumulated(Of::Mean, window, remarks)),
+        F::Sum => Outcome::calculated(accumulated(Of::Sum, window, remarks)),
+        F::LastChange { counter } => {
+            let mut last = kinds(window.floats.times, window.times.times).rev();
+            match (last.next(), last.next()) {
+                (Some(false), Some(false)) => Outcome::OfFloats,
+                (Some(true), Some(true)) => {
+                    Outcome::calculated(window.last_change(counter, remarks))
+                }
+                (Some(_), Some(_)) => Outcome::Mixed,
+                _ => Outcome::OfFloats,
+            }
+        }
+        F::Resets | F::Changes => Outcome::Float(events(
+            function,
+            &window.floats,
+            (window.times.times, window.events),
+        )),
+        F::Count => Outcome::Float((floats + histograms) as f64),
+        F::Present => Outcome::Float(1.0),
+        F::First | F::Last | F::FirstTime | F::LastTime => edge(function, window),
+        F::Slope
+        | F::Prediction
+        | F::Smoothing
+        | F::Min
+        | F::Max
+        | F::MinTime
+        | F::MaxTime
+        | F::Deviation
+        | F::Variance
+        | F::Quantile
+        | F::MedianDeviation => match floats {
+            0 => Outcome::OfFloats,
+            _ => Outcome::Ignored,
+        },
+    }
+}
+
+/// Resets or changes among floats and histograms, whose times and events are given: a change of
+/// kind is one.
+pub(crate) fn events(
+    function: RangeFunction,
+    floats: &Floats<'_>,
+    (times, histogram_events): (&[TimestampMs], &[bool]),
+) -> f64 {
+    let (mut next_float, mut next_histogram) = (0, 0);
+    let (mut events, mut before) = (0.0, None);
+    for is_histogram in kinds(floats.times, times) {
+        let next = match is_histogram {
+            true => &mut next_histogram,
+            false => &mut next_float,
+        };
+        let at = *next;
+        *next += 1;
+        events += match before {
+            None => 0.0,
+            Some(was_histogram) if was_histogram != is_histogram => 1.0,
+            Some(true) => f64::from(u8::from(histogram_events[at])),
+            Some(false) => over_time::events(function, &floats.slice(at - 1, at + 1)),
+        };
+        before = Some(is_histogram);
+    }
+    events
+}
+
+/// The sum or the mean of a window of histograms.
+fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
+    let (first, rest) = window.ready.split_first()?;
+    let mut total = Accumulator::of(of, first.clone());
+    let mut reconciled = false;
+    for histogram in rest {
+        match total.add(histogram) {
+            Ok(joined) => reconciled |= joined.bounds_reconciled,
+            Err(_) => {
+                remarks.mixed_schemas();
+                return None;
+            }
+        }
+    }
+    if total.hints_conflict() {
+        remarks.conflicting_resets(HistogramOperation::Aggregation);
+    }
+    if reconciled {
+        remarks.reconciled(HistogramOperation::Aggregation);
+    }
+    Some(total.finish())
+}
+
+/// The first or the last sample, or its time.
+fn edge(function: RangeFunction, window: &Window<'_>) -> Outcome {
+    let float_times = window.floats.times;
+    let first = matches!(function, RangeFunction::First | RangeFunction::FirstTime);
+    let (float, histogram) = match first {
+        true => (float_times.first(), window.times.times.first()),
+        false => (float_times.last(), window.times.times.last()),
+    };
+    let of_histogram = match (float, histogram) {
+        (Some(float), Some(histogram)) if first => histogram < float,
+        (Some(float), Some(histogram)) => histogram > float,
+        (float, _) => float.is_none(),
+    };
+    let time = if of_histogram { histogram } else { float };
+    match function {
+        RangeFunction::FirstTime | RangeFunction::LastTime => {
+            time.map_or(Outcome::OfFloats, |t| Outcome::Float(*t as f64 / 1000.0))
+        }
+        _ if !of_histogram => Outcome::OfFloats,
+        _ => {
+            let at = if first {
+                0
+            } else {
+                window.histograms.len() - 1
+            };
+            Outcome::Histogram(window.histograms[at].clone())
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `rate`, `increase`, `delta`, `irate`, `idelta` of histograms.
+//!
+//! Counters and gauges are told apart by hints alone: a gauge is differentiated as if it were a
+//! counter, and the other way round, with a remark.
+
+use super::Window;
+use crate::eval::annotations::HistogramOperation;
+use crate::eval::kernels::histogram_remarks::Remarks;
+use crate::functions::Extrapolation;
+use crate::histogram::FloatHistogram;
+use firn_model::histogram::ResetHint;
+
+impl Window<'_> {
+    /// The change over the window, extrapolated to its edges.
+    pub(super) fn extrapolated(
+        &self,
+        how: Extrapolation,
+        remarks: &mut Remarks<'_>,
+    ) -> Option<FloatHistogram> {
+        let mut change = match self.ready.len() {
+            1 => None,
+            _ => Some(self.growth(how.counter, remarks)?),
+        };
+        let first = self.ready.first()?;
+        let from_start = how.counter && self.times.starts_within(self.edge, self.range_ms);
+        if from_start {
+            match &mut change {
+                None => change = Some(first.clone()),
+                Some(change) => remarks.add(change, first)?,
+            }
+        }
+        let mut change = change?;
+        let grown = (first.count, change.count);
+        change.multiply(how.factor(&self.times, from_start, grown, self.edge, self.range_ms));
+        Some(change)
+    }
+
+    /// The difference of the last and the first histogram; of a counter with what was lost at each
+    /// reset.
+    fn growth(&self, counter: bool, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
+        let (first, last) = (self.ready.first()?, self.ready.last()?);
+        let is_gauge = |histogram: &FloatHistogram| histogram.hint == ResetHint::Gauge;
+        if counter && (is_gauge(first) || is_gauge(last)) {
+            remarks.not_a_counter();
+        }
+        // A first histogram before a reset is skipped, so that its layout does not matter.
+        let nothing = FloatHistogram::empty_like(&self.ready[1]);
+        let restarts_at_once = counter && self.events[1];
+        let first_counted = if restarts_at_once { &nothing } else { first };
+        if last.is_custom() != first_counted.is_custom() {
+            remarks.mixed_schemas();
+            return None;
+        }
+        let mut schema = last.schema.min(first_counted.schema);
+        if counter {
+            for between in &self.ready[1..self.ready.len() - 1] {
+                if is_gauge(between) {
+                    remarks.not_a_counter();
+                }
+                schema = schema.min(between.schema);
+                if between.is_custom() != last.is_custom() {
+                    remarks.only_mixed_schemas();
+                    return None;
+                }
+            }
+        }
+        let mut out = last.clone();
+        out.coarsen_to(schema);
+        let joined = out.subtract(first_counted).ok()?;
+        if joined.bounds_reconciled {
+            remarks.reconciled(HistogramOperation::Subtraction);
+        }
+        if counter {
+            self.add_lost(&mut out, first_counted, restarts_at_once, remarks)?;
+        } else if !is_gauge(first) || !is_gauge(last) {
+            remarks.not_a_gauge();
+        }
+        out.hint = ResetHint::Gauge;
+        out.compact();
+        Some(out)
+    }
+
+    /// Adds what the counter had reached before each reset.
+    fn add_lost(
+        &self,
+        out: &mut FloatHistogram,
+        first_counted: &FloatHistogram,
+        restarts_at_once: bool,
+        remarks: &mut Remarks<'_>,
+    ) -> Option<()> {
+        if self.times.overlaps() {
+            remarks.start_times_overlap();
+        }
+        for at in 1..self.ready.len() {
+            let (before, was_reset) = match at {
+                1 if restarts_at_once => (
+                    first_counted,
+                    self.times.restarted(1) || self.ready[1].is_reset_after(first_counted),
+                ),
+                _ => (&self.ready[at - 1], self.events[at]),
+            };
+            if !was_reset {
+                continue;
+            }
+            let Ok(joined) = out.add(before) else {
+                remarks.only_mixed_schemas();
+                return None;
+            };
+            if joined.bounds_reconciled {
+                remarks.reconciled(HistogramOperation::Addition);
+            }
+        }
+        Some(())
+    }
+
+    /// The change from the last but one histogram to the last; of a counter per second.
+    pub(super) fn last_change(
+        &self,
+        counter: bool,
+        remarks: &mut Remarks<'_>,
+    ) -> Option<FloatHistogram> {
+        let at = self.ready.len().checked_sub(1)?;
+        let (before, last) = (&self.ready[at.checked_sub(1)?], &self.ready[at]);
+        let gauges = [before, last].map(|histogram| histogram.hint == ResetHint::Gauge);
+        if counter && gauges.contains(&true) {
+            remarks.not_a_counter();
+        }
+        if !counter && gauges.contains(&false) {
+            remarks.not_a_gauge();
+        }
+        let mut out = last.clone();
+        if !(counter && self.events[at]) {
+            remarks.subtract(&mut out, before)?;
+        }
+        out.hint = ResetHint::Gauge;
+        out.compact();
+        if counter {
+            out.divide((self.times.times[at] - self.times.times[at - 1]) as f64 / 1000.0);
+        }
+        Some(out)
+    }
+}

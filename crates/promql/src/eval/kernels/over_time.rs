@@ -1,0 +1,263 @@
+//! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and their kin.
+//!
+//! Each window has the result of upstream's operations in upstream's order, from its first sample
+//! to its last, so that results agree bit for bit. Windows overlap, so what they share is done once
+//! where that makes no difference to the bits: counts, and those of [`sums`] and [`extremes`].
+
+mod abreast;
+mod extremes;
+mod pace;
+mod sums;
+#[cfg(test)]
+mod tests;
+
+use crate::eval::kernels::rate::Started;
+use crate::eval::kernels::window::Windows;
+use crate::eval::rows::row::ABSENT;
+use crate::functions::RangeFunction;
+use crate::math::float::{Rank, quantile};
+use crate::math::kahan::Kahan;
+use firn_model::cancel::Cancel;
+use firn_model::sample::TimestampMs;
+use pace::Pace;
+
+/// The samples of a series, without staleness markers and histograms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floats<'a> {
+    /// Timestamps.
+    pub(crate) times: &'a [TimestampMs],
+    /// Values.
+    pub(crate) values: &'a [f64],
+    /// Start timestamps, as many as values, or none.
+    pub(crate) starts: &'a [TimestampMs],
+}
+
+impl<'a> Floats<'a> {
+    /// The samples `start..end`.
+    pub(crate) fn slice(&self, start: usize, end: usize) -> Floats<'a> {
+        Floats {
+            times: &self.times[start..end],
+            values: &self.values[start..end],
+            starts: self.starts.get(start..end).unwrap_or(&[]),
+        }
+    }
+
+    /// The samples with their start timestamps, if those are known.
+    pub(crate) fn started(&self) -> Option<Started<'a>> {
+        (!self.starts.is_empty()).then_some(Started {
+            times: self.times,
+            values: self.values,
+            starts: self.starts,
+        })
+    }
+}
+
+/// What a function is computed from beside the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StepArguments {
+    /// The evaluation time.
+    pub(crate) time: TimestampMs,
+    /// The scalar arguments, in order.
+    pub(crate) scalars: [f64; 2],
+}
+
+/// Computes all steps whose window holds samples; `arguments` gives those of a step. Stops early
+/// once `cancel` is set, which the caller then has to look at.
+pub(crate) fn fill(
+    function: RangeFunction,
+    windows: &Windows,
+    samples: &Floats<'_>,
+    arguments: impl Fn(usize) -> StepArguments,
+    cancel: &Cancel,
+    out: &mut [f64],
+) {
+    use RangeFunction as F;
+    let mut pace = Pace::new(cancel);
+    let values = samples.values;
+    let mut sums = |of, out| sums::fill(of, windows, values, &mut pace, out);
+    match function {
+        F::Sum => return sums(sums::Of::Sum, out),
+        F::Mean => return sums(sums::Of::Mean, out),
+        F::Variance => return sums(sums::Of::Variance, out),
+        F::Deviation => return sums(sums::Of::Deviation, out),
+        F::Min => return extremes::fill(extremes::Of::Least, windows, values, &mut pace, out),
+        F::Max => return extremes::fill(extremes::Of::Greatest, windows, values, &mut pace, out),
+        F::Resets | F::Changes => return fill_events(function, windows, samples, &mut pace, out),
+        _ => {}
+    }
+    let mut scratch = Vec::new();
+    for (step, start, end) in windows.iter() {
+        out[step] = match function {
+            F::Count => (end - start) as f64,
+            F::Present => 1.0,
+            F::First => values[start],
+            F::Last => values[end - 1],
+            _ => {
+                if pace.is_stopped(end - start) {
+                    return;
+                }
+                let window = samples.slice(start, end);
+                of_samples(function, &window, arguments(step), &mut scratch)
+            }
+        };
+    }
+}
+
+/// A function that needs more than the values.
+fn of_samples(
+    function: RangeFunction,
+    window: &Floats<'_>,
+    arguments: StepArguments,
+    scratch: &mut Vec<Rank>,
+) -> f64 {
+    use RangeFunction as F;
+    let values = window.values;
+    let seconds = |time: TimestampMs| time as f64 / 1000.0;
+    match function {
+        F::LastChange { counter } => last_change(window, counter),
+        F::Slope if values.len() < 2 => ABSENT,
+        F::Slope => regression(window, window.times[0]).0,
+        F::Prediction if values.len() < 2 => ABSENT,
+        F::Prediction => {
+            let (slope, intercept) = regression(window, arguments.time);
+            slope * arguments.scalars[0] + intercept
+        }
+        F::Smoothing => smoothing(values, arguments.scalars[0], arguments.scalars[1]),
+        F::Quantile => quantile_of(arguments.scalars[0], values.iter().copied(), scratch),
+        F::MedianDeviation => median_deviation(values, scratch),
+        F::FirstTime => seconds(window.times[0]),
+        F::LastTime => seconds(window.times[window.times.len() - 1]),
+        F::MinTime => seconds(time_of(window, |value, best| value <= best)),
+        F::MaxTime => seconds(time_of(window, |value, best| value >= best)),
+        _ => ABSENT,
+    }
+}
+
+fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
+    let (mut best, mut at) = (window.values[0], window.times[0]);
+    for (value, time) in window.values.iter().zip(window.times) {
+        if better(*value, best) || best.is_nan() {
+            (best, at) = (*value, *time);
+        }
+    }
+    at
+}
+
+/// Resets or changes among the samples of a window.
+pub(crate) fn events(function: RangeFunction, window: &Floats<'_>) -> f64 {
+    let places = 1..window.values.len();
+    places.filter(|at| is_event(function, window, *at)).count() as f64
+}
+
+/// Whether a sample is a reset or a change since the one before.
+fn is_event(function: RangeFunction, samples: &Floats<'_>, at: usize) -> bool {
+    let (before, now) = (samples.values[at - 1], samples.values[at]);
+    match function {
+        RangeFunction::Resets => now < before || samples.started().is_some_and(|s| s.restarted(at)),
+        _ => before != now && !(before.is_nan() && now.is_nan()),
+    }
+}
+
+/// Resets or changes of all windows: differences of how many there are from the first sample on.
+fn fill_events(
+    function: RangeFunction,
+    windows: &Windows,
+    samples: &Floats<'_>,
+    pace: &mut Pace<'_>,
+    out: &mut [f64],
+) {
+    if pace.is_stopped(samples.values.len()) {
+        return;
+    }
+    let mut count = 0u32;
+    let up_to = |at| {
+        count += u32::from(at > 0 && is_event(function, samples, at));
+        count
+    };
+    let counts: Vec<u32> = (0..samples.values.len()).map(up_to).collect();
+    for (step, start, end) in windows.iter() {
+        // The first sample of a window is none of its events.
+        out[step] = f64::from(counts[end - 1] - counts[start]);
+    }
+}
+
+/// The change from the last but one sample to the last; of a counter per second.
+fn last_change(window: &Floats<'_>, counter: bool) -> f64 {
+    let count = window.values.len();
+    if count < 2 {
+        return ABSENT;
+    }
+    let (before, last) = (window.values[count - 2], window.values[count - 1]);
+    let restarted = window.started().is_some_and(|s| s.restarted(count - 1));
+    let change = if counter && (last < before || restarted) {
+        last
+    } else {
+        last - before
+    };
+    if counter {
+        change / ((window.times[count - 1] - window.times[count - 2]) as f64 / 1000.0)
+    } else {
+        change
+    }
+}
+
+/// The median of the distances from the median.
+fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
+    if values.iter().any(|v| v.is_nan()) {
+        return f64::NAN;
+    }
+    let median = quantile_of(0.5, values.iter().copied(), scratch);
+    quantile_of(
+        0.5,
+        values.iter().map(|value| (value - median).abs()),
+        scratch,
+    )
+}
+
+/// A quantile of values, which are ranked in `scratch`.
+fn quantile_of(q: f64, values: impl Iterator<Item = f64>, scratch: &mut Vec<Rank>) -> f64 {
+    scratch.clear();
+    scratch.extend(values.map(Rank::of));
+    quantile(q, scratch)
+}
+
+/// Slope, and value at `origin`, of the line of least squares.
+fn regression(window: &Floats<'_>, origin: TimestampMs) -> (f64, f64) {
+    let first = window.values[0];
+    if window.values[1..].iter().all(|v| *v == first) {
+        return match first.is_infinite() {
+            true => (f64::NAN, f64::NAN),
+            false => (0.0, first),
+        };
+    }
+    let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [Kahan::default(); 4];
+    for (time, y) in window.times.iter().zip(window.values) {
+        let x = (time - origin) as f64 / 1e3;
+        x_sum = x_sum.add(x);
+        y_sum = y_sum.add(*y);
+        xy_sum = xy_sum.add(x * y);
+        xx_sum = xx_sum.add(x * x);
+    }
+    let count = window.values.len() as f64;
+    let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(Kahan::total);
+    let slope = (xy - x * y / count) / (xx - x * x / count);
+    (slope, y / count - slope * x / count)
+}
+
+/// Holt's double exponential smoothing.
+fn smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
+    if values.len() < 2 {
+        return ABSENT;
+    }
+    let (mut before, mut smoothed) = (0.0, values[0]);
+    let mut trend = values[1] - values[0];
+    for (at, value) in values.iter().enumerate().skip(1) {
+        let scaled = factor * value;
+        if at > 1 {
+            trend = trend_factor * (smoothed - before) + (1.0 - trend_factor) * trend;
+        }
+        let carried = (1.0 - factor) * (smoothed + trend);
+        (before, smoothed) = (smoothed, scaled + carried);
+    }
+    smoothed
+}

@@ -1,0 +1,74 @@
+//! Windows that are computed side by side, a lane each: the processor works on several at once, and
+//! each keeps its own order of operations.
+
+use crate::eval::kernels::window::Windows;
+
+/// How many.
+pub(super) const LANES: usize = 8;
+
+/// Windows that follow each other; none of them is empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Abreast {
+    /// Their steps. If there are not enough the last one is there several times.
+    pub(super) steps: [usize; LANES],
+    starts: [usize; LANES],
+    ends: [usize; LANES],
+}
+
+impl Abreast {
+    /// All windows that hold samples, in order.
+    pub(super) fn all(windows: &Windows) -> impl Iterator<Item = Abreast> {
+        let mut rest = windows.iter();
+        std::iter::from_fn(move || {
+            let mut window = rest.next()?;
+            let mut abreast = Abreast::default();
+            for lane in 0..LANES {
+                let (step, start, end) = window;
+                abreast.steps[lane] = step;
+                abreast.starts[lane] = start;
+                abreast.ends[lane] = end;
+                if lane + 1 < LANES {
+                    window = rest.next().unwrap_or(window);
+                }
+            }
+            Some(abreast)
+        })
+    }
+
+    /// Samples of all windows together.
+    pub(super) fn samples(&self) -> usize {
+        let counts = self.starts.iter().zip(&self.ends);
+        counts.map(|(start, end)| end - start).sum()
+    }
+
+    /// The samples of a lane.
+    pub(super) fn window<'a>(&self, lane: usize, values: &'a [f64]) -> &'a [f64] {
+        &values[self.starts[lane]..self.ends[lane]]
+    }
+
+    /// How many samples every lane has.
+    pub(super) fn shortest(&self) -> usize {
+        let counts = self.starts.iter().zip(&self.ends);
+        counts.map(|(start, end)| end - start).min().unwrap_or(0)
+    }
+
+    /// Hands the first samples of all lanes to `each`, then the second ones, as long as every lane
+    /// has one.
+    #[inline(always)]
+    pub(super) fn scan(&self, values: &[f64], mut each: impl FnMut([f64; LANES])) {
+        let (first, count) = (self.starts[0], self.shortest());
+        let follows = |(lane, start): (usize, &usize)| *start == first + lane;
+        if self.starts.iter().enumerate().all(follows) {
+            // Loads of neighbours.
+            let reached = &values[first..first + count + LANES - 1];
+            for abreast in reached.array_windows() {
+                each(*abreast);
+            }
+            return;
+        }
+        let lanes = self.starts.map(|start| &values[start..start + count]);
+        for at in 0..count {
+            each(lanes.map(|lane| lane[at]));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! `sum_over_time`, `avg_over_time`, `stddev_over_time`, `stdvar_over_time`.
+//!
+//! Upstream adds a window up from its first sample to its last, compensated. Two ways here are
+//! shorter and give the same bits. Where all values are integers whose sums are integers that a
+//! float holds, nothing is ever rounded and nothing lost, so that the sum of a window is the
+//! difference of two. Elsewhere windows are added up side by side, each in its own order.
+
+use super::abreast::{Abreast, LANES};
+use super::pace::Pace;
+use crate::eval::kernels::window::Windows;
+use crate::math::integers::{SMALL, float_of, nearest, rounded};
+use crate::math::kahan::{Kahan, Mean};
+use crate::math::quotient::{Divisor, by_inverse, plainly};
+use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
+
+/// What is made of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Its sum.
+    Sum,
+    /// Its mean.
+    Mean,
+    /// Its variance.
+    Variance,
+    /// The root of that.
+    Deviation,
+}
+
+/// Computes all windows that hold samples.
+pub(super) fn fill(
+    of: Of,
+    windows: &Windows,
+    values: &[f64],
+    pace: &mut Pace<'_>,
+    out: &mut [f64],
+) {
+    let is_sum = matches!(of, Of::Sum | Of::Mean);
+    let longest = windows.samples_max() as f64;
+    if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= SMALL as f64) {
+        return of_integers(of, windows, values, pace, out);
+    }
+    for abreast in Abreast::all(windows) {
+        if pace.is_stopped(abreast.samples()) {
+            return;
+        }
+        match of {
+            Of::Sum | Of::Mean => of_sums(of, &abreast, values, out),
+            Of::Variance | Of::Deviation => of_squares(of, &abreast, values, out),
+        }
+    }
+}
+
+/// A variance in the making, by Welford's way with compensation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Squares {
+    count: f64,
+    mean: Kahan,
+    squares: Kahan,
+}
+
+impl Squares {
+    #[inline(always)]
+    fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        let delta = value - self.mean.total();
+        self.mean = self.mean.add(delta / self.count);
+        self.squares = self.squares.add(delta * (value - self.mean.total()));
+    }
+}
+
+impl Of {
+    /// Of one window, which is not empty, as upstream computes it.
+    pub(super) fn window(self, values: &[f64]) -> f64 {
+        match self {
+            Of::Sum => self.sum(total(Kahan::default(), values), values.len()),
+            Of::Mean => {
+                let mut mean = Mean::of(values[0]);
+                values[1..].iter().for_each(|value| mean.add(*value));
+                mean.value()
+            }
+            Of::Variance | Of::Deviation => {
+                let mut squares = Squares::default();
+                values.iter().for_each(|value| squares.add(*value));
+                self.squares(&squares)
+            }
+        }
+    }
+
+    /// Of a window of so many samples with this sum, which of a mean did not overflow.
+    fn sum(self, sum: Kahan, count: usize) -> f64 {
+        match self {
+            Of::Mean => sum.sum / count as f64 + sum.lost / count as f64,
+            _ if sum.sum.is_infinite() => sum.sum,
+            _ => sum.total(),
+        }
+    }
+
+    fn squares(self, squares: &Squares) -> f64 {
+        let variance = squares.squares.total() / squares.count;
+        match self {
+            Of::Deviation => variance.sqrt(),
+            _ => variance,
+        }
+    }
+}
+
+fn total(sum: Kahan, values: &[f64]) -> Kahan {
+    values.iter().fold(sum, |sum, value| sum.add(*value))
+}
+
+/// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
+/// ones beyond 2^51, and the negative zero.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn greatest_integer(values: &[f64]) -> Option<f64> {
+    greatest_integer_plainly(values)
+}
+
+#[inline(always)]
+fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
+    let (mut greatest, mut differs) = (0, 0);
+    for value in values {
+        differs |= rounded(*value).to_bits() ^ value.to_bits();
+        // Magnitudes are in the order of their bits.
+        greatest = i64::max(greatest, value.abs().to_bits() as i64);
+    }
+    let greatest = f64::from_bits(greatest as u64);
+    (differs == 0 && greatest.is_finite()).then_some(greatest)
+}
+
+/// Sums and means of integers: differences of sums from the first sample on. Those may wrap around,
+/// and their differences come back.
+fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, out: &mut [f64]) {
+    if pace.is_stopped(values.len()) {
+        return;
+    }
+    let mut sum = 0i64;
+    let mut sums = Vec::with_capacity(values.len() + 1);
+    sums.push(sum);
+    sums.extend(values.iter().map(|value| {
+        sum = sum.wrapping_add(nearest(*value));
+        sum
+    }));
+    for stretch in windows.stretches() {
+        let ends = &sums[stretch.behind_start(stretch.samples())];
+        let starts = &sums[stretch.behind_start(0)];
+        let divisor = match of {
+            Of::Mean => stretch.samples() as f64,
+            _ => 1.0,
+        };
+        let divisor = Divisor::new(divisor);
+        divide_differences(ends, starts, divisor, &mut out[stretch.steps()]);
+    }
+}
+
+/// Writes what the first of each pair is more than the second, divided.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+fn divide_differences(ends: &[i64], starts: &[i64], divisor: Divisor, out: &mut [f64]) {
+    match target_cfg_f!(target_feature = "fma") {
+        true => divide_differences_with(by_inverse, ends, starts, divisor, out),
+        false => divide_differences_with(plainly, ends, starts, divisor, out),
+    }
+}
+
+#[inline(always)]
+fn divide_differences_with(
+    divide: impl Fn(f64, Divisor) -> f64,
+    ends: &[i64],
+    starts: &[i64],
+    divisor: Divisor,
+    out: &mut [f64],
+) {
+    for (out, (end, start)) in out.iter_mut().zip(ends.iter().zip(starts)) {
+        *out = divide(float_of(end.wrapping_sub(*start)), divisor);
+    }
+}
+
+/// Sums or means of windows side by side.
+fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
+    let sums = add_up(values, abreast);
+    for (lane, sum) in sums.into_iter().enumerate() {
+        let window = abreast.window(lane, values);
+        let sum = total(sum, &window[abreast.shortest()..]);
+        out[abreast.steps[lane]] = match of {
+            // From where the sum overflows the mean is computed in another way.
+            Of::Mean if !sum.sum.is_finite() => of.window(window),
+            _ => of.sum(sum, window.len()),
+        };
+    }
+}
+
+/// The sums of as many samples as all windows have.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
+    add_up_plainly(values, abreast)
+}
+
+#[inline(always)]
+fn add_up_plainly(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
+    let mut sums = [Kahan::default(); LANES];
+    abreast.scan(values, |values| {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum = sum.add(value);
+        }
+    });
+    sums
+}
+
+/// Variances of windows side by side.
+fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
+    let squares = add_squares(values, abreast);
+    for (lane, mut squares) in squares.into_iter().enumerate() {
+        let rest = &abreast.window(lane, values)[abreast.shortest()..];
+        rest.iter().for_each(|value| squares.add(*value));
+        out[abreast.steps[lane]] = of.squares(&squares);
+    }
+}
+
+/// The squares of as many samples as all windows have.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
+    add_squares_plainly(values, abreast)
+}
+
+#[inline(always)]
+fn add_squares_plainly(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
+    let mut squares = [Squares::default(); LANES];
+    abreast.scan(values, |values| {
+        for (squares, value) in squares.iter_mut().zip(values) {
+            squares.add(value);
+        }
+    });
+    squares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::{Grid, Reach};
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn sums_means_and_variances_are_compensated() {
+        assert_eq!(Of::Mean.window(&[1e100, 1.0, -1e100]), 1.0 / 3.0);
+        assert_eq!(Of::Mean.window(&[f64::MAX, f64::MAX]), f64::MAX);
+        assert_eq!(Of::Sum.window(&[f64::INFINITY, 1.0]), f64::INFINITY);
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert_eq!(Of::Variance.window(&values), 4.0);
+        assert_eq!(Of::Deviation.window(&values), 2.0);
+    }
+
+    #[test]
+    fn greatest_integer_is_found_among_integers_alone() {
+        let large = (1u64 << 53) as f64;
+        for (values, want) in [
+            (vec![], Some(0.0)),
+            (vec![3.0, -7.0, 0.0], Some(7.0)),
+            (vec![large / 4.0 - 1.0], Some(large / 4.0 - 1.0)),
+            (vec![large / 4.0 + 1.0], None),
+            (vec![1.0, 0.5], None),
+            (vec![large / 8.0 + 0.5], None),
+            (vec![-0.0], None),
+            (vec![f64::NAN, 1.0], None),
+            (vec![f64::INFINITY], None),
+        ] {
+            assert_eq!(greatest_integer(&values), want, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn loops_of_this_processor_give_the_bits_of_the_portable_ones() {
+        for seed in 0..500 {
+            let rng = SimRng::new(seed);
+            let any = |_| match rng.below(8) {
+                0 => f64::from_bits(rng.next_u64() >> 2),
+                1 => -(rng.below(1 << 40) as f64) / 10.0,
+                _ => rng.below(1000) as f64,
+            };
+            let values: Vec<f64> = (0..rng.below(60)).map(any).collect();
+            let greatest = [greatest_integer(&values), greatest_integer_plainly(&values)];
+            assert_eq!(greatest[0], greatest[1], "seed {seed}");
+            let integers: Vec<i64> = (0..values.len())
+                .map(|_| rng.next_u64() as i64 >> 14)
+                .collect();
+            let len = integers.len() / 2;
+            let count = 1 + rng.below(1 << rng.below(20));
+            let mut quotients = vec![0.0; len];
+            let divisor = Divisor::new(count as f64);
+            divide_differences(&integers, &integers[len..], divisor, &mut quotients);
+            for (i, quotient) in quotients.iter().enumerate() {
+                let difference = integers[i] - integers[len + i];
+                assert_eq!(*quotient, difference as f64 / count as f64, "seed {seed}");
+            }
+            let times: Vec<i64> = (0..values.len() as i64).collect();
+            let grid = Grid::between(0, 70, 1 + rng.below(3) as i64);
+            let reach = Reach {
+                range_ms: 1 + rng.below(40) as i64,
+                offset_ms: 0,
+                at: None,
+            };
+            let mut windows = Windows::default();
+            windows.fill(&times, &grid, &reach);
+            for abreast in Abreast::all(&windows) {
+                let sums = add_up(&values, &abreast);
+                assert_eq!(sums, add_up_plainly(&values, &abreast), "seed {seed}");
+                let squares = add_squares(&values, &abreast);
+                let plain = add_squares_plainly(&values, &abreast);
+                assert_eq!(squares, plain, "seed {seed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Operators: streams of rows become other streams of rows.
+//!
+//! An operator takes evaluated inputs and never evaluates a node of the plan itself: that is left
+//! to [`evaluator`](crate::eval::evaluator).
+
+pub(crate) mod aggregate;
+pub(crate) mod binary;
+pub(crate) mod buckets;
+pub(crate) mod count_values;
+pub(crate) mod grouping;
+pub(crate) mod info;
+pub(crate) mod label_functions;
+mod natural_order;
+pub(crate) mod quantiles;
+pub(crate) mod stream;
+pub(crate) mod topk;

@@ -1,0 +1,594 @@
+//! The running values of an aggregation: a dense row of cells for each group that was seen.
+//!
+//! A cell without a value holds [`ABSENT`] in its first column. Cells of consecutive series are
+//! merged in order, so that the result depends on how series are split, but not on which thread
+//! computes which split.
+
+mod rows;
+
+use super::histograms::{HistogramCells, Outcome, Remarks};
+use crate::eval::rows::parts::{SERIES_PER_PART, series_per_part};
+use crate::eval::rows::row::{ABSENT, Known, Row, is_absent};
+use crate::histogram::Of;
+use crate::math::kahan::Kahan;
+use rows::{
+    any_infinite, count, dense_stretch, extreme, greatest, joined, least, merge_sums, overlap, sum,
+    sum_full, variance,
+};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// How values are folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fold {
+    /// Sum.
+    Sum,
+    /// Mean.
+    Mean,
+    /// How many.
+    Count,
+    /// Whether any.
+    Group,
+    /// Least.
+    Min,
+    /// Greatest.
+    Max,
+    /// Variance, or its root.
+    Variance {
+        /// Whether the result is the standard deviation.
+        root: bool,
+    },
+}
+
+impl Fold {
+    /// Whether histograms are passed over with a remark.
+    pub(crate) fn ignores_histograms(self) -> bool {
+        matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
+    }
+
+    /// Series that are folded one after the other before they are merged with others.
+    pub(crate) fn series_per_part(self, series: usize, steps: usize) -> usize {
+        match self {
+            // Merged variances differ in their last digits from those of one pass, as upstream's.
+            Fold::Variance { .. } => SERIES_PER_PART,
+            _ => series_per_part(series, steps),
+        }
+    }
+
+    /// Columns beside the first.
+    fn columns(self) -> usize {
+        match self {
+            Fold::Sum => 1,
+            Fold::Mean | Fold::Variance { .. } => 2,
+            Fold::Count | Fold::Group | Fold::Min | Fold::Max => 0,
+        }
+    }
+}
+
+/// Cells for which there is room from the first group on, and at most: 8 kB and 256 kB. A part sees
+/// few of many groups.
+const CELLS_AT_FIRST: Range<usize> = 1 << 10..1 << 15;
+
+/// Cells for which there is room at most before the groups of other parts are there: a megabyte.
+const CELLS_AHEAD: usize = 1 << 17;
+
+/// The place of a group.
+#[derive(Clone, Debug)]
+struct Slot {
+    group: u32,
+    /// The first series with a value.
+    first: u32,
+    drops_name: bool,
+    /// Steps all of which have a value; there may be others.
+    full: Range<usize>,
+    /// Whether zeros that are added to its sums change nothing: all steps have one, and none is a
+    /// negative zero. No value makes one of others.
+    absorbs_zeros: bool,
+}
+
+/// The cells of the groups that were seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    fold: Fold,
+    steps: usize,
+    /// Groups that there may be.
+    groups: usize,
+    /// The slots of groups by number: a part sees few of all groups, so this is no table.
+    slot_of: FxHashMap<u32, u32>,
+    /// The group that was asked for last, and its slot.
+    newest: Option<(u32, u32)>,
+    slots: Vec<Slot>,
+    /// Sum, count, extreme; or the sum of squares for a variance.
+    first: Vec<f64>,
+    /// What the sum lost; or the mean for a variance.
+    second: Vec<f64>,
+    /// How many values.
+    third: Vec<f64>,
+    overflowed: bool,
+    /// Sums and means of histograms.
+    histograms: HistogramCells,
+}
+
+impl Cells {
+    /// No cells yet; `groups` is how many there may be.
+    pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
+        Self {
+            fold,
+            steps,
+            groups,
+            slot_of: FxHashMap::default(),
+            newest: None,
+            slots: Vec::new(),
+            first: Vec::new(),
+            second: Vec::new(),
+            third: Vec::new(),
+            overflowed: false,
+            histograms: HistogramCells::new(match fold {
+                Fold::Mean => Of::Mean,
+                _ => Of::Sum,
+            }),
+        }
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        let cells = self.first.len() + self.second.len() + self.third.len();
+        let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
+        cells * size_of::<f64>() + self.slots.len() * slot_bytes + self.histograms.bytes()
+    }
+
+    /// How many steps.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Whether the sum of a mean became infinite somewhere.
+    pub(crate) fn overflowed(&self) -> bool {
+        self.overflowed && self.fold == Fold::Mean
+    }
+
+    /// Folds the row of a series in; returns how many samples it has.
+    pub(crate) fn add(&mut self, group: u32, series: u32, row: Row<'_>, drops_name: bool) -> u64 {
+        assert_eq!(row.values.len(), self.steps, "a row has one place a step");
+        let floats = row.floats();
+        if floats == 0 && row.histograms.is_empty() {
+            return 0;
+        }
+        let counted = !self.fold.ignores_histograms();
+        if floats > 0 || counted {
+            let seen = self.slots.len();
+            let slot = self.slot(group, series, drops_name);
+            match slot == seen {
+                true => self.begin_row(slot, row.values, floats),
+                false if self.absorbs(slot, row.known) => {}
+                false => self.fold_row(slot, row.values, floats),
+            }
+            self.slots[slot].absorbs_zeros |= row.known == Known::Zeros;
+            if counted && !row.histograms.is_empty() {
+                self.add_histograms(slot, series, row);
+            }
+        }
+        (floats + row.histograms.len()) as u64
+    }
+
+    fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
+        let slot = self.slots.len();
+        // Neighbours are mostly of one group.
+        let known = match self.newest {
+            Some((same, known)) if same == group => known as usize,
+            _ => *self.slot_of.entry(group).or_insert(slot as u32) as usize,
+        };
+        self.newest = Some((group, known as u32));
+        if let Some(known_slot) = self.slots.get_mut(known) {
+            known_slot.first = known_slot.first.min(series);
+            known_slot.drops_name |= drops_name;
+            return known;
+        }
+        self.slots.push(Slot {
+            group,
+            first: series,
+            drops_name,
+            full: 0..0,
+            absorbs_zeros: false,
+        });
+        if self.first.capacity() == 0 {
+            let cells = self.groups.saturating_mul(self.steps);
+            let room = cells.clamp(CELLS_AT_FIRST.start, CELLS_AT_FIRST.end);
+            self.make_room(room.max(self.steps));
+        }
+        self.first.resize(self.first.len() + self.steps, ABSENT);
+        if self.fold.columns() > 0 {
+            self.second.resize(self.first.len(), 0.0);
+        }
+        if self.fold.columns() > 1 {
+            self.third.resize(self.first.len(), 0.0);
+        }
+        slot
+    }
+
+    /// Makes room for the groups of other parts, if there are `groups` in all.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        let more = groups.saturating_sub(self.slots.len());
+        self.make_room(more.saturating_mul(self.steps).min(CELLS_AHEAD));
+    }
+
+    fn make_room(&mut self, cells: usize) {
+        self.first.reserve(cells);
+        if self.fold.columns() > 0 {
+            self.second.reserve(cells);
+        }
+        if self.fold.columns() > 1 {
+            self.third.reserve(cells);
+        }
+    }
+
+    /// Folds the first row of a group in.
+    fn begin_row(&mut self, slot: usize, row: &[f64], floats: usize) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        match self.fold {
+            Fold::Mean => {
+                count(&mut self.third[range.clone()], row);
+                self.overflowed |= any_infinite(row);
+            }
+            Fold::Sum | Fold::Min | Fold::Max => {}
+            _ => return self.fold_row(slot, row, floats),
+        }
+        // Places without a value are the same in both.
+        self.first[range].copy_from_slice(row);
+        self.slots[slot].full = dense_stretch(row, floats);
+    }
+
+    /// Whether a row changes nothing.
+    fn absorbs(&self, slot: usize, row: Known) -> bool {
+        row == Known::Zeros && self.fold == Fold::Sum && self.slots[slot].absorbs_zeros
+    }
+
+    /// Folds a row with so many values in.
+    fn fold_row(&mut self, slot: usize, row: &[f64], floats: usize) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        let first = &mut self.first[range.clone()];
+        let full = &mut self.slots[slot].full;
+        if self.fold == Fold::Sum && floats == self.steps && *full == (0..self.steps) {
+            return sum_full(first, &mut self.second[range], row);
+        }
+        let dense = dense_stretch(row, floats);
+        let both = overlap(&dense, full);
+        match self.fold {
+            Fold::Sum => sum(first, &mut self.second[range], row, both),
+            Fold::Mean => {
+                count(&mut self.third[range.clone()], row);
+                sum(first, &mut self.second[range], row, both);
+                self.overflowed |= any_infinite(first);
+            }
+            Fold::Count => extreme(first, row, |known, _| known + 1.0, |_| 1.0),
+            Fold::Group => extreme(first, row, |known, _| known, |_| 1.0),
+            Fold::Min => extreme(first, row, least, |value| value),
+            Fold::Max => extreme(first, row, greatest, |value| value),
+            Fold::Variance { .. } => {
+                let (second, third) = (&mut self.second[range.clone()], &mut self.third[range]);
+                variance(first, second, third, row);
+            }
+        }
+        *full = joined(full.clone(), dense);
+    }
+
+    fn add_histograms(&mut self, slot: usize, series: u32, row: Row<'_>) {
+        let cells = &mut self.first[slot * self.steps..];
+        for (step, histogram) in row.histograms {
+            let cell = &mut cells[*step as usize];
+            match self.fold {
+                Fold::Group => *cell = 1.0,
+                Fold::Count if is_absent(*cell) => *cell = 1.0,
+                Fold::Count => *cell += 1.0,
+                _ => {
+                    let place = (slot as u32, *step);
+                    let has_float = !is_absent(*cell);
+                    self.histograms.add(place, series, histogram, has_float);
+                }
+            }
+        }
+    }
+
+    /// Folds the cells of the series that follow in.
+    pub(crate) fn merge(&mut self, mut other: Cells) {
+        self.overflowed |= other.overflowed;
+        let mut histograms = std::mem::take(&mut other.histograms);
+        for (from, known) in other.slots.iter().enumerate() {
+            let seen = self.slots.len();
+            let slot = self.slot(known.group, known.first, known.drops_name);
+            let own = &self.first[slot * self.steps..];
+            let has_float = |step: u32| !is_absent(own[step as usize]);
+            self.histograms
+                .merge_slot(slot as u32, &mut histograms, from as u32, has_float);
+            match slot == seen {
+                true => self.adopt_row(slot, &other, from),
+                false => self.merge_row(slot, &other, from),
+            }
+            let own = &mut self.slots[slot];
+            own.full = joined(own.full.clone(), known.full.clone());
+            own.absorbs_zeros |= known.absorbs_zeros;
+        }
+        self.histograms.merge_remarks(histograms);
+    }
+
+    /// Takes the cells of a group over that was not seen before.
+    fn adopt_row(&mut self, slot: usize, other: &Cells, from: usize) {
+        let to = slot * self.steps..(slot + 1) * self.steps;
+        let from = from * self.steps..(from + 1) * self.steps;
+        self.first[to.clone()].copy_from_slice(&other.first[from.clone()]);
+        if self.fold.columns() > 0 {
+            self.second[to.clone()].copy_from_slice(&other.second[from.clone()]);
+        }
+        if self.fold.columns() > 1 {
+            self.third[to].copy_from_slice(&other.third[from]);
+        }
+    }
+
+    fn merge_row(&mut self, slot: usize, other: &Cells, from: usize) {
+        let both = match self.fold {
+            Fold::Sum | Fold::Mean => overlap(&self.slots[slot].full, &other.slots[from].full),
+            _ => 0..0,
+        };
+        let (to, from) = (slot * self.steps, from * self.steps);
+        for step in (0..both.start).chain(both.end..self.steps) {
+            self.merge_cell(to + step, other, from + step);
+        }
+        if both.is_empty() {
+            return;
+        }
+        let own = to + both.start..to + both.end;
+        let more = from + both.start..from + both.end;
+        let (sums, lost) = (&mut self.first[own.clone()], &mut self.second[own.clone()]);
+        let more_lost = &other.second[more.clone()];
+        merge_sums(sums, lost, &other.first[more.clone()], more_lost);
+        if self.fold == Fold::Mean {
+            self.overflowed |= any_infinite(sums);
+            let counts = self.third[own].iter_mut().zip(&other.third[more]);
+            counts.for_each(|(count, more)| *count += more);
+        }
+    }
+
+    fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
+        let value = other.first[from];
+        if is_absent(value) {
+            return;
+        }
+        if is_absent(self.first[to]) {
+            self.first[to] = value;
+            if self.fold.columns() > 0 {
+                self.second[to] = other.second[from];
+            }
+            if self.fold.columns() > 1 {
+                self.third[to] = other.third[from];
+            }
+            return;
+        }
+        match self.fold {
+            Fold::Sum | Fold::Mean => {
+                let of = |cells: &Cells, at: usize| Kahan {
+                    sum: cells.first[at],
+                    lost: cells.second[at],
+                };
+                let sum = of(self, to).merge(of(other, from));
+                self.first[to] = sum.sum;
+                self.second[to] = sum.lost;
+                if self.fold == Fold::Mean {
+                    self.third[to] += other.third[from];
+                    self.overflowed |= sum.sum.is_infinite();
+                }
+            }
+            Fold::Count => self.first[to] += value,
+            Fold::Group => {}
+            Fold::Min => self.first[to] = least(self.first[to], value),
+            Fold::Max => self.first[to] = greatest(self.first[to], value),
+            Fold::Variance { .. } => self.merge_variance(to, other, from),
+        }
+    }
+
+    /// Joins two variances (Chan, Golub, LeVeque 1979).
+    fn merge_variance(&mut self, to: usize, other: &Cells, from: usize) {
+        let (count, more) = (self.third[to], other.third[from]);
+        let total = count + more;
+        let delta = other.second[from] - self.second[to];
+        self.first[to] += other.first[from] + delta * delta * count * more / total;
+        self.second[to] += delta * more / total;
+        self.third[to] = total;
+    }
+
+    /// The slots, by the first series of their groups.
+    pub(crate) fn slots_in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
+        order.sort_unstable_by_key(|slot| self.slots[*slot].first);
+        order
+    }
+
+    /// The group of a slot.
+    pub(crate) fn group(&self, slot: usize) -> u32 {
+        self.slots[slot].group
+    }
+
+    /// Whether the group loses its name at the end of the evaluation.
+    pub(crate) fn drops_name(&self, slot: usize) -> bool {
+        self.slots[slot].drops_name
+    }
+
+    /// What became of the histograms of a group, by step.
+    pub(crate) fn take_histograms(&mut self, slot: usize) -> Vec<(usize, Outcome)> {
+        self.histograms.take(slot as u32)
+    }
+
+    /// The remarks on the histograms; none are left.
+    pub(crate) fn take_remarks(&mut self) -> Remarks {
+        self.histograms.take_remarks()
+    }
+
+    /// Replaces means by those that `of` gives for a group and a step.
+    pub(crate) fn set_means(&mut self, of: impl Fn(u32, usize) -> Option<f64>) {
+        for (slot, known) in self.slots.iter().enumerate() {
+            for step in 0..self.steps {
+                let at = slot * self.steps + step;
+                self.first[at] = of(known.group, step).unwrap_or(ABSENT);
+                self.second[at] = 0.0;
+                self.third[at] = 1.0;
+            }
+        }
+    }
+
+    /// Writes the results of a slot.
+    pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
+        let range = slot * self.steps..(slot + 1) * self.steps;
+        out.clear();
+        out.extend_from_slice(&self.first[range.clone()]);
+        for (value, at) in out.iter_mut().zip(range) {
+            if is_absent(*value) {
+                continue;
+            }
+            *value = match self.fold {
+                Fold::Sum => *value + self.second[at],
+                Fold::Mean => *value / self.third[at] + self.second[at] / self.third[at],
+                Fold::Variance { root: false } => *value / self.third[at],
+                Fold::Variance { root: true } => (*value / self.third[at]).sqrt(),
+                Fold::Count | Fold::Group | Fold::Min | Fold::Max => *value,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+
+    const GAP: f64 = ABSENT;
+
+    fn row(values: &[f64]) -> Row<'_> {
+        Row::of_floats(values)
+    }
+
+    /// Folds rows of one group, in one go and split in two.
+    fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
+        for split in 0..=rows.len() {
+            let (mut cells, mut rest) = (Cells::new(fold, 3, 2), Cells::new(fold, 3, 2));
+            for (series, values) in rows.iter().enumerate() {
+                let part = if series < split {
+                    &mut cells
+                } else {
+                    &mut rest
+                };
+                part.add(0, series as u32, row(values), false);
+            }
+            cells.merge(rest);
+            let mut got = Vec::new();
+            cells.finish(0, &mut got);
+            for (got, want) in got.iter().zip(want) {
+                let equal = got == want || got.to_bits() == want.to_bits();
+                assert!(equal, "{fold:?} split at {split}: {got}, expected {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn cells_fold_rows_with_gaps() {
+        let rows: [&[f64]; 3] = [&[1.0, GAP, GAP], &[3.0, 5.0, GAP], &[8.0, 7.0, GAP]];
+        check(Fold::Sum, &rows, &[12.0, 12.0, GAP]);
+        check(Fold::Mean, &rows, &[4.0, 6.0, GAP]);
+        check(Fold::Count, &rows, &[3.0, 2.0, GAP]);
+        check(Fold::Group, &rows, &[1.0, 1.0, GAP]);
+        check(Fold::Min, &rows, &[1.0, 5.0, GAP]);
+        check(Fold::Max, &rows, &[8.0, 7.0, GAP]);
+        let variance = Fold::Variance { root: false };
+        check(
+            variance,
+            &[&[2.0, 1.0, GAP], &[4.0, 1.0, GAP]],
+            &[1.0, 0.0, GAP],
+        );
+        check(
+            Fold::Sum,
+            &[&[1e100; 3], &[1.0; 3], &[-1e100; 3]],
+            &[1.0; 3],
+        );
+        check(Fold::Max, &[&[f64::NAN; 3], &[-1.0; 3]], &[-1.0; 3]);
+    }
+
+    #[test]
+    fn cells_merged_from_random_parts_equal_cells_merged_step_by_step() {
+        const STEPS: usize = 9;
+        for seed in 0..1_000 {
+            let rng = SimRng::new(seed);
+            let fold = [Fold::Sum, Fold::Mean][seed as usize % 2];
+            let part = || {
+                let mut cells = Cells::new(fold, STEPS, 1);
+                for series in 0..rng.below(6) {
+                    let gap = rng.below(2 * STEPS as u64) as usize;
+                    let value = |step: usize| match step == gap {
+                        true => GAP,
+                        false if rng.one_in(200) => f64::MAX,
+                        false => 1e17 / (1 + rng.below(1 << 40)) as f64,
+                    };
+                    let values: Vec<f64> = (0..STEPS).map(value).collect();
+                    cells.add(rng.below(3) as u32, series as u32, row(&values), false);
+                }
+                cells
+            };
+            let (mut cells, other) = (part(), part());
+            let mut plain = cells.clone();
+            for slot in 0..other.slots.len() {
+                let to = plain.slot(other.group(slot), 0, false) * STEPS;
+                (0..STEPS)
+                    .for_each(|step| plain.merge_cell(to + step, &other, slot * STEPS + step));
+            }
+            cells.merge(other);
+            let bits = |column: &[f64]| column.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
+            assert_eq!(bits(&cells.first), bits(&plain.first), "seed {seed}");
+            assert_eq!(bits(&cells.second), bits(&plain.second), "seed {seed}");
+            assert_eq!(cells.third, plain.third, "seed {seed}");
+            assert_eq!(cells.overflowed, plain.overflowed, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn cells_of_rows_known_as_full_or_zero_equal_those_of_rows_that_are_looked_at() {
+        const STEPS: usize = 5;
+        for seed in 0..1_000 {
+            let rng = SimRng::new(seed);
+            let fold = [Fold::Sum, Fold::Mean, Fold::Count, Fold::Max][seed as usize % 4];
+            let fresh = || Cells::new(fold, STEPS, 1);
+            let (mut told, mut seen) = ([fresh(), fresh()], [fresh(), fresh()]);
+            for series in 0..8 {
+                let value: f64 = [0.0, -0.0, 0.1, -0.1][rng.below(4) as usize];
+                let known = match value.to_bits() {
+                    0 => Known::Zeros,
+                    _ => Known::Full,
+                };
+                let mut values = [value; STEPS];
+                let mut row = row(&values);
+                if rng.one_in(4) {
+                    values[rng.below(STEPS as u64) as usize] = GAP;
+                    row = Row::of_floats(&values);
+                } else {
+                    row.known = known;
+                }
+                let (part, group) = (series / 4, rng.below(2) as u32);
+                told[part].add(group, series as u32, row, false);
+                seen[part].add(group, series as u32, Row::of_floats(row.values), false);
+            }
+            let merged = |[mut cells, rest]: [Cells; 2]| {
+                cells.merge(rest);
+                let columns = [cells.first, cells.second, cells.third]
+                    .into_iter()
+                    .flatten();
+                columns.map(f64::to_bits).collect::<Vec<u64>>()
+            };
+            assert_eq!(merged(told), merged(seen), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn cells_of_means_note_an_infinite_sum() {
+        let mut cells = Cells::new(Fold::Mean, 1, 1);
+        cells.add(0, 0, row(&[f64::MAX]), false);
+        assert!(!cells.overflowed());
+        cells.add(0, 1, row(&[f64::MAX]), false);
+        assert!(cells.overflowed());
+    }
+}

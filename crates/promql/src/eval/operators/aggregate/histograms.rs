@@ -1,0 +1,287 @@
+//! Sums and means of the histograms of groups, beside the dense cells of floats.
+//!
+//! A group that has floats and histograms at a step has no value there, and neither has one whose
+//! histograms do not add up. Later histograms of such a group are skipped.
+
+use crate::histogram::{Accumulator, FloatHistogram, Joined, Of};
+use firn_model::histogram::Histogram;
+use std::collections::BTreeMap;
+
+/// What a cell takes beside its histogram.
+const CELL_BYTES: usize = size_of::<(u32, Cell)>() + size_of::<Accumulator>();
+
+/// The histograms of a group at a step.
+#[derive(Clone, Debug)]
+enum Cell {
+    /// What they add up to, and the first series that has one.
+    Total(Box<Accumulator>, u32),
+    /// A float came first, so there is nothing to add up.
+    AfterFloat,
+    /// Exponential and custom buckets met.
+    Incompatible {
+        /// Whether there was a float before.
+        has_float: bool,
+    },
+}
+
+/// What became of the histograms of a group at a step.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// They add up, unless there are floats.
+    Total(Box<Accumulator>),
+    /// There is no value.
+    Nothing {
+        /// Because there are floats, too.
+        is_mix: bool,
+    },
+}
+
+/// The remarks on histograms that were added.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remarks {
+    /// Whether custom bounds were reconciled.
+    pub(crate) reconciled: bool,
+    /// Series whose buckets did not fit those before.
+    pub(crate) incompatible: Vec<u32>,
+}
+
+/// The histograms of the groups that were seen.
+#[derive(Clone, Debug)]
+pub(crate) struct HistogramCells {
+    of: Of,
+    /// By slot and step.
+    cells: Vec<BTreeMap<u32, Cell>>,
+    bytes: usize,
+    remarks: Remarks,
+}
+
+impl Default for HistogramCells {
+    fn default() -> Self {
+        Self::new(Of::Sum)
+    }
+}
+
+impl HistogramCells {
+    /// No histograms yet.
+    pub(crate) fn new(of: Of) -> Self {
+        Self {
+            of,
+            cells: Vec::new(),
+            bytes: 0,
+            remarks: Remarks::default(),
+        }
+    }
+
+    /// Memory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds the histogram of a series.
+    pub(crate) fn add(
+        &mut self,
+        (slot, step): (u32, u32),
+        series: u32,
+        histogram: &Histogram,
+        has_float: bool,
+    ) {
+        let of = self.of;
+        let cells = self.of_slot(slot);
+        let Some(cell) = cells.get_mut(&step) else {
+            let cell = match has_float {
+                true => Cell::AfterFloat,
+                false => {
+                    let total = Accumulator::of(of, histogram.into());
+                    Cell::Total(Box::new(total), series)
+                }
+            };
+            let bytes = cell.bytes();
+            cells.insert(step, cell);
+            self.bytes += bytes;
+            return;
+        };
+        let before = cell.bytes();
+        let Cell::Total(total, _) = cell else {
+            return;
+        };
+        let added = total.add(&FloatHistogram::from(histogram));
+        if added.is_err() {
+            *cell = Cell::Incompatible { has_float };
+        }
+        let after = cell.bytes();
+        self.bytes = self.bytes - before + after;
+        match added {
+            Ok(joined) => self.remarks.reconciled |= joined.bounds_reconciled,
+            Err(_) => self.remarks.incompatible.push(series),
+        }
+    }
+
+    fn of_slot(&mut self, slot: u32) -> &mut BTreeMap<u32, Cell> {
+        let slot = slot as usize;
+        if self.cells.len() <= slot {
+            self.cells.resize_with(slot + 1, BTreeMap::new);
+        }
+        &mut self.cells[slot]
+    }
+
+    /// Takes over a slot of the cells of series that follow. `has_float` says where this slot has
+    /// a float.
+    pub(crate) fn merge_slot(
+        &mut self,
+        slot: u32,
+        other: &mut HistogramCells,
+        from: u32,
+        has_float: impl Fn(u32) -> bool,
+    ) {
+        for (step, later) in other.take_cells(from) {
+            let has_float = has_float(step);
+            let own = self.of_slot(slot).remove(&step);
+            self.bytes -= own.as_ref().map_or(0, Cell::bytes);
+            let cell = match (own, later) {
+                (None, _) if has_float => Cell::AfterFloat,
+                (None, later) => later,
+                (Some(Cell::Total(total, first)), Cell::Total(later, series)) => {
+                    self.merged((total, first), (later, series), has_float)
+                }
+                (
+                    Some(Cell::Total(..)),
+                    Cell::Incompatible {
+                        has_float: before, ..
+                    },
+                ) => Cell::Incompatible {
+                    has_float: has_float || before,
+                },
+                (Some(cell), _) => cell,
+            };
+            self.bytes += cell.bytes();
+            self.of_slot(slot).insert(step, cell);
+        }
+    }
+
+    fn merged(
+        &mut self,
+        (mut total, first): (Box<Accumulator>, u32),
+        (later, series): (Box<Accumulator>, u32),
+        has_float: bool,
+    ) -> Cell {
+        match total.merge(*later) {
+            Ok(Joined {
+                bounds_reconciled, ..
+            }) => {
+                self.remarks.reconciled |= bounds_reconciled;
+                Cell::Total(total, first)
+            }
+            Err(_) => {
+                self.remarks.incompatible.push(series);
+                Cell::Incompatible { has_float }
+            }
+        }
+    }
+
+    /// Takes over the remarks on the histograms of later series.
+    pub(crate) fn merge_remarks(&mut self, other: HistogramCells) {
+        self.remarks.reconciled |= other.remarks.reconciled;
+        self.remarks.incompatible.extend(other.remarks.incompatible);
+    }
+
+    fn take_cells(&mut self, slot: u32) -> BTreeMap<u32, Cell> {
+        let cells = self.cells.get_mut(slot as usize);
+        cells.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What became of the histograms of a slot, by step.
+    pub(crate) fn take(&mut self, slot: u32) -> Vec<(usize, Outcome)> {
+        let outcome = |cell| match cell {
+            Cell::Total(total, _) => Outcome::Total(total),
+            Cell::AfterFloat => Outcome::Nothing { is_mix: true },
+            Cell::Incompatible { has_float } => Outcome::Nothing { is_mix: has_float },
+        };
+        let cells = self.take_cells(slot).into_iter();
+        cells
+            .map(|(step, cell)| (step as usize, outcome(cell)))
+            .collect()
+    }
+
+    /// The remarks; none are left.
+    pub(crate) fn take_remarks(&mut self) -> Remarks {
+        std::mem::take(&mut self.remarks)
+    }
+}
+
+impl Cell {
+    fn bytes(&self) -> usize {
+        CELL_BYTES
+            + match self {
+                Cell::Total(total, _) => total.heap_bytes(),
+                Cell::AfterFloat | Cell::Incompatible { .. } => 0,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+
+    fn histogram(schema: i32, count: f64) -> Histogram {
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema,
+            zero_threshold: 0.0,
+            sum: count,
+            counts: Counts::Float {
+                count,
+                zero_count: 0.0,
+                positive: vec![count],
+                negative: Vec::new(),
+            },
+            positive_spans: vec![Span {
+                offset: 0,
+                length: 1,
+            }],
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }
+    }
+
+    /// What is left of series that have a histogram, or a float if none, in one go and split in
+    /// two: the count, or whether floats are in the way.
+    fn check(of: Of, series: &[Option<Histogram>], want: Result<f64, bool>) {
+        for split in 0..=series.len() {
+            let mut floats = [false; 2];
+            let mut cells = [HistogramCells::new(of), HistogramCells::new(of)];
+            for (number, histogram) in series.iter().enumerate() {
+                let part = usize::from(number >= split);
+                match histogram {
+                    None => floats[part] = true,
+                    Some(h) => cells[part].add((0, 7), number as u32, h, floats[part]),
+                }
+            }
+            let [mut cells, mut later] = cells;
+            cells.merge_slot(0, &mut later, 0, |_| floats[0]);
+            let found = match cells.take(0).pop() {
+                Some((7, Outcome::Total(total))) => Ok(total.finish().count),
+                Some((7, Outcome::Nothing { is_mix })) => Err(is_mix),
+                _ => panic!("nothing at the step, split at {split}"),
+            };
+            let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+            let alike = match (found, want) {
+                (Ok(found), Ok(want)) => near(found, want),
+                (found, want) => found == want,
+            };
+            assert!(alike, "{found:?} instead of {want:?}, split at {split}");
+        }
+    }
+
+    #[test]
+    fn histogram_cells_of_parts_are_those_of_the_whole() {
+        let exponential = |count| Some(histogram(0, count));
+        let custom = |count| Some(histogram(CUSTOM_BUCKETS_SCHEMA, count));
+        let counts = [1e100, 3.0, -1e100, 4.0].map(exponential);
+        check(Of::Sum, &counts, Ok(7.0));
+        check(Of::Mean, &counts, Ok(1.75));
+        check(Of::Mean, &[f64::MAX; 3].map(exponential), Ok(f64::MAX));
+        check(Of::Sum, &[custom(1.0), exponential(1.0)], Err(false));
+        check(Of::Sum, &[None, custom(1.0), exponential(1.0)], Err(true));
+    }
+}

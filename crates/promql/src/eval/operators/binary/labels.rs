@@ -1,0 +1,302 @@
+//! Which labels decide about pairs, and which ones results have.
+//!
+//! With `on` the labels that decide are read as columns of numbers, and those of results are made
+//! from both sides when they are asked for: a join that is aggregated makes no label set at all.
+
+use crate::ast::{Cardinality, Matching};
+use crate::eval::account::{Account, grow};
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::label_sets::{
+    ByteStrings, Dictionary, is_metadata, retain, retain_into, without_metadata,
+};
+use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
+use crate::eval::rows::row_labels::{Origin, gather, no_label};
+use crate::eval::run::Run;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::LabelColumn;
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// For each series of both sides the number of its signature.
+pub(super) struct Signatures {
+    /// Those of the left side.
+    pub(super) left: Vec<u32>,
+    /// Those of the right side.
+    pub(super) right: Vec<u32>,
+    /// How many there are.
+    pub(super) count: usize,
+    /// Whether a signature may hold a label that an operation may drop.
+    pub(super) hold_metadata: bool,
+    _memory: Reservation,
+}
+
+/// Two numbers and their own, in a map that may have room for twice as many.
+const REFINED_BYTES: usize = 32;
+
+impl Signatures {
+    /// Numbers the signatures of all series.
+    pub(super) fn of(
+        left: &Frame,
+        right: &Frame,
+        matching: &Matching,
+        run: &Run<'_>,
+    ) -> Result<Self, QueryError> {
+        match matching.on {
+            true => Self::of_columns(left, right, &matching.labels, run.account),
+            false => Self::of_sets(left, right, matching, run),
+        }
+    }
+
+    fn of_columns(
+        left: &Frame,
+        right: &Frame,
+        names: &[String],
+        account: &Account<'_>,
+    ) -> Result<Self, QueryError> {
+        let series_count = left.len() + right.len();
+        let memory = account.reserve(series_count * size_of::<u32>())?;
+        let mut ids = vec![0; left.len() + right.len()];
+        let mut count = usize::from(!ids.is_empty());
+        for name in names {
+            let mut values = Dictionary::default();
+            let mut refined: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+            let mut series = ids.iter_mut();
+            let _refined = account.reserve(series_count * REFINED_BYTES)?;
+            let mut values_memory = account.reserve(0)?;
+            for side in [left, right] {
+                let mut passing = account.reserve(0)?;
+                let column = side.label_column(name, account, &mut passing)?;
+                grow(&mut passing, column.values.len() * size_of::<u32>())?;
+                // At once, and not for each: all threads count in the same place.
+                let entries = column.values.iter().map(|v| Dictionary::entry_bytes(v));
+                grow(&mut values_memory, entries.sum())?;
+                let mut shared = Vec::with_capacity(column.values.len());
+                for value in &column.values {
+                    account.check()?;
+                    shared.push(values.intern(value).0);
+                }
+                // The column first: a zip takes from its first side once too often.
+                for (value, id) in column.ids.iter().zip(series.by_ref()) {
+                    account.check()?;
+                    let next = refined.len() as u32;
+                    let key = (*id, shared[*value as usize]);
+                    *id = *refined.entry(key).or_insert(next);
+                }
+            }
+            count = refined.len();
+        }
+        let right = ids.split_off(left.len());
+        Ok(Self {
+            left: ids,
+            right,
+            count,
+            hold_metadata: names.iter().any(|name| is_metadata(name)),
+            _memory: memory,
+        })
+    }
+
+    fn of_sets(
+        left: &Frame,
+        right: &Frame,
+        matching: &Matching,
+        run: &Run<'_>,
+    ) -> Result<Self, QueryError> {
+        let account = run.account;
+        let memory = account.reserve((left.len() + right.len()) * size_of::<u32>())?;
+        let mut passing = account.reserve(0)?;
+        let mut known = Dictionary::default();
+        let mut hold_metadata = false;
+        let mut number = |frame: &Frame| {
+            let task = |part: Range<usize>| matched_sets(frame, part, matching, account);
+            let mut ids = Vec::with_capacity(frame.len());
+            let merge = |(sets, hold, _memory): MatchedSets| {
+                hold_metadata |= hold;
+                for set in sets.iter() {
+                    let (id, is_new) = known.intern(set);
+                    if is_new {
+                        grow(&mut passing, Dictionary::entry_bytes(set))?;
+                    }
+                    ids.push(id);
+                }
+                Ok(())
+            };
+            let compute = run.ctx.compute;
+            in_parts(compute, frame.len(), SERIES_PER_PART, task, merge)?;
+            Ok::<_, QueryError>(ids)
+        };
+        let (left, right) = (number(left)?, number(right)?);
+        Ok(Self {
+            left,
+            right,
+            count: known.len(),
+            hold_metadata,
+            _memory: memory,
+        })
+    }
+}
+
+/// The labels that decide, of each series of a part, whether one of them is metadata, and their
+/// memory.
+type MatchedSets = (ByteStrings, bool, Reservation);
+
+fn matched_sets(
+    frame: &Frame,
+    part: Range<usize>,
+    matching: &Matching,
+    account: &Account<'_>,
+) -> Result<MatchedSets, QueryError> {
+    let mut memory = account.reserve(0)?;
+    let (mut sets, mut bytes, mut hold_metadata) = (ByteStrings::default(), Vec::new(), false);
+    for series in part {
+        account.check()?;
+        let keeps = |name: &str| {
+            let kept = is_matched(name, matching);
+            hold_metadata |= kept && is_metadata(name);
+            kept
+        };
+        retain_into(frame.labels(series).as_ref(), keeps, &mut bytes);
+        grow(&mut memory, Dictionary::entry_bytes(&bytes))?;
+        sets.push(&bytes);
+    }
+    Ok((sets, hold_metadata, memory))
+}
+
+/// Whether elements are paired by this label.
+pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
+    let named = matching.labels.iter().any(|label| label == name);
+    match matching.on {
+        true => named,
+        false => !named && name != METRIC_NAME,
+    }
+}
+
+/// Which labels the result of two series has.
+#[derive(Clone)]
+pub(super) struct LabelRule {
+    /// How elements are paired.
+    pub(super) matching: Matching,
+    /// Whether those that name the metric go.
+    pub(super) drops: bool,
+}
+
+impl LabelRule {
+    fn is_one_to_one(&self) -> bool {
+        self.matching.cardinality == Cardinality::OneToOne
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.matching.labels.iter().any(|label| label == name)
+    }
+
+    /// Whether a result has this label of the side that may have several series of a signature.
+    fn keeps(&self, name: &str) -> bool {
+        let goes = self.drops && is_metadata(name);
+        !goes && (!self.is_one_to_one() || self.is_named(name) == self.matching.on)
+    }
+
+    /// The labels of a result.
+    pub(super) fn labels(&self, many: &Labels, one: &Labels) -> Labels {
+        let Matching {
+            labels,
+            include,
+            on,
+            ..
+        } = &self.matching;
+        if self.drops && labels.is_empty() && include.is_empty() && !on {
+            return without_metadata(many.as_ref());
+        }
+        let kept = retain(many.as_ref(), |name| self.keeps(name));
+        if include.is_empty() {
+            return kept;
+        }
+        let mut builder = LabelsBuilder::from_labels(kept.as_ref());
+        for name in include {
+            builder.set(name, one.get(name));
+        }
+        builder.build()
+    }
+
+    /// Whether results of distinct series of one side are distinct for certain: nothing of their
+    /// labels goes but what they all have alike, and what is added they have not.
+    pub(super) fn keeps_apart(
+        &self,
+        many: &Frame,
+        account: &Account<'_>,
+    ) -> Result<bool, QueryError> {
+        if self.is_one_to_one() {
+            return Ok(false);
+        }
+        let lost = match self.drops {
+            true => &["__name__", "__type__", "__unit__"][..],
+            false => &[],
+        };
+        for name in lost {
+            let mut memory = account.reserve(0)?;
+            let LabelColumn { ids, .. } = many.label_column(name, account, &mut memory)?;
+            // The list of values may hold some that no series here has.
+            if ids.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Ok(false);
+            }
+        }
+        for name in &self.matching.include {
+            let mut memory = account.reserve(0)?;
+            let LabelColumn { ids, values } = many.label_column(name, account, &mut memory)?;
+            if ids.iter().any(|id| !values[*id as usize].is_empty()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Members of another origin.
+pub(super) type Side = (Arc<dyn Origin>, Vec<u32>);
+
+/// Whose rows the results of pairs are.
+pub(super) struct Paired {
+    /// The side that may have several series of a signature: one entry a pair.
+    pub(super) many: Side,
+    /// The other side.
+    pub(super) one: Side,
+    /// What becomes of their labels.
+    pub(super) rule: LabelRule,
+    /// Whether names go at the end of the evaluation.
+    pub(super) drops_name: bool,
+}
+
+impl Origin for Paired {
+    fn len(&self) -> usize {
+        self.many.1.len()
+    }
+
+    fn labels(&self, pair: usize) -> Labels {
+        let of = |(origin, members): &Side| origin.labels(members[pair] as usize);
+        self.rule.labels(&of(&self.many), &of(&self.one))
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        let is_included = self.rule.matching.include.iter().any(|label| label == name);
+        let (origin, members) = match (is_included, self.rule.keeps(name)) {
+            (true, _) => &self.one,
+            (false, true) => &self.many,
+            (false, false) => return no_label(self.len(), memory),
+        };
+        gather((&**origin, &members[..]), name, account, memory)
+    }
+
+    fn drops_name(&self, _pair: usize) -> bool {
+        self.drops_name
+    }
+
+    fn depth(&self) -> u32 {
+        1 + self.many.0.depth().max(self.one.0.depth())
+    }
+}

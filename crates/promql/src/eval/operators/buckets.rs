@@ -1,0 +1,369 @@
+//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic and native
+//! histograms.
+//!
+//! Series that differ only in `le` are the buckets of one classic histogram. Bounds are parsed and
+//! sorted once; each step then takes the buckets that have a value. Where a native histogram has
+//! the labels of a classic one, neither has a result.
+
+mod classic;
+mod native;
+mod repair_log;
+
+use crate::ast::Span;
+use crate::eval::account::Account;
+use crate::eval::annotations::{Annotation, Repairs};
+use crate::eval::operators::label_functions::by_values;
+use crate::eval::operators::stream::{Collision, merge_equal};
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::label_sets::{Dictionary, is_metadata, retain};
+use crate::eval::rows::parts::in_parts;
+use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use crate::eval::rows::row_labels::RowLabels;
+use crate::eval::run::Run;
+use crate::functions::{Function, FunctionId};
+use crate::go_format::format_g;
+use crate::grid::Grid;
+use crate::plan::{Node, NodeKind};
+use crate::value::QueryError;
+use classic::{Bucket, fraction, quantile};
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use native::Native;
+use repair_log::RepairLog;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The label of a bucket's upper bound.
+const BOUND: &str = "le";
+
+/// Histograms in a part.
+const HISTOGRAMS_PER_PART: usize = 32;
+
+/// What is asked of a histogram at each step.
+enum Question {
+    /// A quantile.
+    Quantile(Vec<f64>),
+    /// The share of observations between two values.
+    Fraction(Vec<f64>, Vec<f64>),
+}
+
+/// The value of a call, given those of its scalars and of its vector.
+pub(crate) fn frame(
+    run: &mut Run<'_>,
+    function: &'static Function,
+    args: &[Node],
+    (mut scalars, input): (Vec<Vec<f64>>, Arc<Frame>),
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let frame = match function.id {
+        FunctionId::HistogramQuantile => {
+            let quantiles = scalars.remove(0);
+            let histograms = Histograms::read(run, (&args[1], input), grid)?;
+            remark_quantiles(run, &args[0], &quantiles);
+            let question = Question::Quantile(quantiles);
+            let (frame, log) = histograms.answer(run, &question, args[0].span)?;
+            log.remark(args[1].span, &mut run.notes);
+            frame
+        }
+        FunctionId::HistogramFraction => {
+            let lower = scalars.remove(0);
+            let histograms = Histograms::read(run, (&args[2], input), grid)?;
+            let question = Question::Fraction(lower, scalars.remove(0));
+            histograms.answer(run, &question, args[0].span)?.0
+        }
+        _ => many_quantiles(run, args, (scalars, input), grid)?,
+    };
+    if run.delays_names() && grid.is_instant() {
+        // Upstream looks for equal labels at the end of the evaluation then.
+        return Ok(frame);
+    }
+    merge_equal(frame, Collision::Merged, run.account)
+}
+
+/// Remarks on quantiles outside of 0 to 1; the remarks of the arguments come first.
+fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
+    for quantile in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
+        let remark = Annotation::invalid_quantile(arg.span, *quantile);
+        run.notes.add(remark);
+    }
+}
+
+/// `histogram_quantiles(v, label, q...)`
+fn many_quantiles(
+    run: &mut Run<'_>,
+    args: &[Node],
+    (asked, input): (Vec<Vec<f64>>, Arc<Frame>),
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let label = match &args[1].kind {
+        NodeKind::Text(name) => String::from_utf8_lossy(name).into_owned(),
+        _ => {
+            return Err(QueryError::Execution(
+                "histogram_quantiles: no label".into(),
+            ));
+        }
+    };
+    let histograms = Histograms::read(run, (&args[0], input), grid)?;
+    for (arg, quantiles) in args[2..].iter().zip(&asked) {
+        remark_quantiles(run, arg, quantiles);
+    }
+    let (mut out, mut log) = (Frame::new(grid.count), RepairLog::default());
+    for quantiles in asked {
+        let names: Vec<String> = quantiles.iter().map(|q| open_metrics_float(*q)).collect();
+        let question = Question::Quantile(quantiles);
+        let (answers, repairs) = histograms.answer(run, &question, args[0].span)?;
+        log.merge_same(repairs);
+        let mut distinct = names.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        // Each step has one name, but every name has rows of all steps.
+        let row_bytes = grid.count * size_of::<f64>() + size_of::<RowLabels>() + label.len();
+        for name in distinct {
+            out.keep(run.account.reserve(answers.len() * row_bytes)?);
+            let account = run.account;
+            append_named(&mut out, &answers, &label, (&name[..], &names[..]), account)?;
+        }
+    }
+    log.remark(args[0].span, &mut run.notes);
+    Ok(out)
+}
+
+/// Adds the answers of the steps whose quantile is called `name`, with that label.
+fn append_named(
+    out: &mut Frame,
+    answers: &Frame,
+    label: &str,
+    (name, names): (&str, &[String]),
+    account: &Account<'_>,
+) -> Result<(), QueryError> {
+    for series in 0..answers.len() {
+        account.check()?;
+        let row = answers.row(series);
+        let values: Vec<f64> = row
+            .values
+            .iter()
+            .zip(names)
+            .map(|(value, of)| if of == name { *value } else { ABSENT })
+            .collect();
+        let mut row_labels = answers.row_labels(series);
+        let mut labels = LabelsBuilder::from_labels(row_labels.labels.as_ref());
+        row_labels.labels = labels.set(label, name.as_bytes()).build();
+        let row = Row::of_floats(&values);
+        out.push(row_labels, row);
+    }
+    Ok(())
+}
+
+/// A float as OpenMetrics writes it: never without a dot or an exponent.
+fn open_metrics_float(value: f64) -> String {
+    // Zero has no sign there.
+    let text = format_g(if value == 0.0 { 0.0 } else { value }, None);
+    if !value.is_finite() || text.contains(['e', '.']) {
+        text
+    } else {
+        text + ".0"
+    }
+}
+
+/// The histograms of a vector.
+struct Histograms {
+    frame: Arc<Frame>,
+    grid: Grid,
+    histograms: Vec<Member>,
+    natives: Vec<Native>,
+    delayed: bool,
+}
+
+/// One histogram.
+struct Member {
+    labels: Labels,
+    name: Vec<u8>,
+    /// Upper bounds, ascending, NaN last, and the series that counts below each.
+    buckets: Vec<(f64, u32)>,
+    /// Steps at which a native histogram has the same labels.
+    conflicts: Vec<usize>,
+}
+
+impl Histograms {
+    fn read(
+        run: &mut Run<'_>,
+        (arg, frame): (&Node, Arc<Frame>),
+        grid: Grid,
+    ) -> Result<Self, QueryError> {
+        let delayed = run.delays_names();
+        let mut known = Dictionary::default();
+        let mut histograms: Vec<Member> = Vec::new();
+        for series in 0..frame.len() {
+            run.account.check()?;
+            if !frame.row(series).has_floats() {
+                continue;
+            }
+            let labels = &frame.labels(series);
+            let name = labels.get(METRIC_NAME);
+            let Some(bound) = parse_bound(labels.get(BOUND)) else {
+                let shown: &[u8] = if delayed { name } else { b"" };
+                run.notes.add(Annotation::bad_bucket_label(
+                    arg.span,
+                    shown,
+                    labels.get(BOUND),
+                ));
+                continue;
+            };
+            let rest = retain(labels.as_ref(), |label| label != BOUND);
+            let (id, is_new) = known.intern(rest.as_bytes());
+            if is_new {
+                histograms.push(Member {
+                    labels: retain(rest.as_ref(), |label| delayed || !is_metadata(label)),
+                    name: name.to_vec(),
+                    buckets: Vec::new(),
+                    conflicts: Vec::new(),
+                });
+            }
+            histograms[id as usize].buckets.push((bound, series as u32));
+        }
+        for histogram in &mut histograms {
+            histogram
+                .buckets
+                .sort_by(|(a, _), (b, _)| by_values(*a, *b));
+        }
+        let mut out = Self {
+            frame,
+            grid,
+            histograms,
+            natives: Vec::new(),
+            delayed,
+        };
+        out.find_natives(known, arg.span, run)?;
+        Ok(out)
+    }
+
+    /// The name that remarks show: there is none when names are dropped at once.
+    fn shown_name<'m>(&self, member: &'m Member) -> &'m [u8] {
+        if self.delayed { &member.name } else { b"" }
+    }
+
+    /// The answer of every histogram, and what had to be repaired for it. Remarks on native
+    /// histograms stand at `span`.
+    fn answer(
+        &self,
+        run: &mut Run<'_>,
+        question: &Question,
+        span: Span,
+    ) -> Result<(Frame, RepairLog), QueryError> {
+        let mut out = self.answer_natives(run, question, span)?;
+        let account = run.account;
+        let task = |part: Range<usize>| {
+            let memory = account.reserve(part.len() * self.row_bytes())?;
+            let (mut frame, log) = self.answer_part(&self.histograms[part], question, account)?;
+            frame.keep(memory);
+            Ok((frame, log))
+        };
+        let mut log = RepairLog::default();
+        let merge = |(frame, repairs): (Frame, RepairLog)| {
+            out.append(frame);
+            log.merge(repairs);
+            Ok(())
+        };
+        let (compute, count) = (run.ctx.compute, self.histograms.len());
+        in_parts(compute, count, HISTOGRAMS_PER_PART, task, merge)?;
+        Ok((out, log))
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.frame.steps() * size_of::<f64>() + size_of::<RowLabels>()
+    }
+
+    fn answer_part(
+        &self,
+        part: &[Member],
+        question: &Question,
+        account: &Account<'_>,
+    ) -> Result<(Frame, RepairLog), QueryError> {
+        let steps = self.frame.steps();
+        let (mut frame, mut log) = (Frame::new(steps), RepairLog::default());
+        let (mut values, mut buckets) = (Vec::new(), Vec::new());
+        for member in part {
+            account.check()?;
+            values.clear();
+            for step in 0..steps {
+                self.gather(member, step, &mut buckets);
+                let (value, repairs) = ask(question, step, &mut buckets);
+                values.push(value);
+                if let Some(mut repairs) = repairs {
+                    let time = self.grid.time(step);
+                    repairs.times = (time, time);
+                    log.add(self.shown_name(member), steps, step, repairs);
+                }
+            }
+            let row_labels = RowLabels {
+                labels: member.labels.clone(),
+                drops_name: true,
+            };
+            let row = Row::of_floats(&values);
+            frame.push(row_labels, row);
+        }
+        Ok((frame, log))
+    }
+
+    /// The buckets that have a value at a step.
+    fn gather(&self, member: &Member, step: usize, into: &mut Vec<Bucket>) {
+        into.clear();
+        if member.conflicts.contains(&step) {
+            return;
+        }
+        for (bound, series) in &member.buckets {
+            let count = self.frame.row(*series as usize).values[step];
+            if !is_absent(count) {
+                into.push(Bucket {
+                    bound: *bound,
+                    count,
+                });
+            }
+        }
+    }
+}
+
+fn ask(question: &Question, step: usize, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
+    if buckets.is_empty() {
+        return (ABSENT, None);
+    }
+    match question {
+        Question::Quantile(quantiles) => quantile(quantiles[step], buckets),
+        Question::Fraction(lower, upper) => (fraction(lower[step], upper[step], buckets), None),
+    }
+}
+
+/// A bound as Go's `strconv.ParseFloat` reads it: a number too large is none.
+fn parse_bound(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bound: f64 = text.parse().ok()?;
+    let overflow = bound.is_infinite() && text.bytes().any(|b| b.is_ascii_digit());
+    (!overflow).then_some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parse_bound_reads_what_go_reads() {
+        assert_eq!(parse_bound(b"+Inf"), Some(f64::INFINITY));
+        assert_eq!(parse_bound(b"0.5"), Some(0.5));
+        for bad in [&b""[..], b"1e999", b"x", b"\xff"] {
+            assert_eq!(parse_bound(bad), None);
+        }
+    }
+
+    #[test]
+    fn open_metrics_float_has_a_dot_or_an_exponent() {
+        for (value, want) in [
+            (1.0, "1.0"),
+            (0.0, "0.0"),
+            (-0.0, "0.0"),
+            (-1.0, "-1.0"),
+            (0.99, "0.99"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(open_metrics_float(value), want);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which group each series of an aggregation belongs to.
+//!
+//! `by` reads only the columns of the labels it names, as numbers; label sets are made once a
+//! group. `without` needs whole label sets.
+
+use crate::ast::Grouping;
+use crate::eval::account::{Account, grow};
+use crate::eval::operators::stream::Stream;
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::label_sets::{Dictionary, retain_into};
+use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
+use crate::eval::run::Run;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::LabelColumn;
+use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a group takes beside the bytes of its labels, in lists with room for twice as many.
+const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
+
+/// A pair of numbers and its own, in a map that may have room for twice as many.
+const REFINED_BYTES: usize = 32;
+
+/// The groups of a stream's series.
+pub(crate) struct Groups {
+    /// For each series its group.
+    pub(crate) of_series: Vec<u32>,
+    /// The labels of each group.
+    pub(crate) labels: Vec<Labels>,
+    /// Of all that.
+    _memory: Reservation,
+}
+
+impl Groups {
+    /// Groups the series of `stream`.
+    pub(crate) fn of(
+        stream: &Stream,
+        grouping: &Grouping,
+        run: &Run<'_>,
+    ) -> Result<Self, QueryError> {
+        match grouping {
+            Grouping::By(names) => Self::by(stream, names, run.account),
+            Grouping::Without(names) => Self::without(stream, names, run),
+        }
+    }
+
+    /// Groups the series of a frame.
+    pub(crate) fn of_frame(
+        frame: &Arc<Frame>,
+        grouping: &Grouping,
+        run: &Run<'_>,
+    ) -> Result<Self, QueryError> {
+        Self::of(&frame.clone().into(), grouping, run)
+    }
+
+    /// How many groups.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Bytes that [`Groups::members`] takes at most: lists that grew have room for twice as many.
+    pub(crate) fn members_bytes(&self) -> usize {
+        self.len() * size_of::<Vec<u32>>() + 2 * size_of_val(&self.of_series[..])
+    }
+
+    /// The series of each group.
+    pub(crate) fn members(&self) -> Vec<Vec<u32>> {
+        let mut members = vec![Vec::new(); self.len()];
+        for (series, group) in self.of_series.iter().enumerate() {
+            members[*group as usize].push(series as u32);
+        }
+        members
+    }
+
+    fn by(stream: &Stream, names: &[String], account: &Account<'_>) -> Result<Self, QueryError> {
+        let ids_bytes = stream.len() * size_of::<u32>();
+        let mut memory = account.reserve(ids_bytes)?;
+        let mut passing = account.reserve(0)?;
+        let mut columns: Vec<(&String, LabelColumn)> = Vec::with_capacity(names.len());
+        for name in names {
+            account.check()?;
+            columns.push((name, stream.label_column(name, account, &mut passing)?));
+        }
+        let mut of_series = vec![0u32; stream.len()];
+        let mut count = usize::from(stream.len() > 0);
+        for (_, column) in columns.iter().filter(|(_, c)| c.values.len() > 1) {
+            account.check()?;
+            let pairs = stream.len().min(count.saturating_mul(column.values.len()));
+            let _known = account.reserve(pairs * REFINED_BYTES)?;
+            count = refine(&mut of_series, &column.ids, account)?;
+        }
+        grow(&mut passing, count * size_of::<usize>())?;
+        grow(&mut memory, count * GROUP_BYTES)?;
+        let mut first = vec![usize::MAX; count];
+        for (series, group) in of_series.iter().enumerate() {
+            let first = &mut first[*group as usize];
+            *first = (*first).min(series);
+        }
+        let mut labels = Vec::with_capacity(count);
+        for series in first {
+            account.check()?;
+            let value = |column: &LabelColumn| {
+                let id = column.ids.get(series).copied().unwrap_or(0);
+                column.values.get(id as usize).cloned().unwrap_or_default()
+            };
+            let pairs = columns.iter().map(|(name, column)| (*name, value(column)));
+            let of_group = Labels::from_pairs(pairs);
+            grow(&mut memory, of_group.as_bytes().len())?;
+            labels.push(of_group);
+        }
+        Ok(Self {
+            of_series,
+            labels,
+            _memory: memory,
+        })
+    }
+
+    /// Parts of the series find their own groups at once; then those of all parts are numbered.
+    fn without(stream: &Stream, names: &[String], run: &Run<'_>) -> Result<Self, QueryError> {
+        let account = run.account;
+        let keeps = |name: &str| name != METRIC_NAME && !names.iter().any(|n| n == name);
+        let task = |part: Range<usize>| {
+            let mut memory = account.reserve(part.len() * size_of::<u32>())?;
+            let mut known = Dictionary::default();
+            let (mut ids, mut labels) = (Vec::with_capacity(part.len()), Vec::new());
+            let mut rest = Vec::new();
+            for series in part {
+                account.check()?;
+                retain_into(stream.labels(series).as_ref(), keeps, &mut rest);
+                let (id, is_new) = known.intern(&rest);
+                ids.push(id);
+                if is_new {
+                    grow(&mut memory, GROUP_BYTES + Dictionary::entry_bytes(&rest))?;
+                    labels.push(LabelsRef::from_canonical(&rest).to_owned());
+                }
+            }
+            Ok((ids, labels, memory))
+        };
+        let mut memory = account.reserve(stream.len() * size_of::<u32>())?;
+        let mut known = Dictionary::default();
+        let mut of_series = Vec::with_capacity(stream.len());
+        let mut labels = Vec::new();
+        let merge = |(ids, part_labels, _of_part): (Vec<u32>, Vec<Labels>, Reservation)| {
+            let mut numbers = Vec::with_capacity(part_labels.len());
+            for part_label in part_labels {
+                let bytes = part_label.as_bytes();
+                let (id, is_new) = known.intern(bytes);
+                if is_new {
+                    let label_bytes = GROUP_BYTES + bytes.len();
+                    grow(&mut memory, label_bytes + Dictionary::entry_bytes(bytes))?;
+                    labels.push(part_label);
+                }
+                numbers.push(id);
+            }
+            of_series.extend(ids.into_iter().map(|id| numbers[id as usize]));
+            Ok(())
+        };
+        in_parts(run.ctx.compute, stream.len(), SERIES_PER_PART, task, merge)?;
+        Ok(Self {
+            of_series,
+            labels,
+            _memory: memory,
+        })
+    }
+}
+
+/// Splits groups by one more label; returns how many there are now.
+fn refine(of_series: &mut [u32], ids: &[u32], account: &Account<'_>) -> Result<usize, QueryError> {
+    let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut before = None;
+    for (group, id) in of_series.iter_mut().zip(ids) {
+        account.check()?;
+        let key = (*group, *id);
+        // Neighbours are mostly of one group.
+        *group = match before {
+            Some((same, number)) if same == key => number,
+            _ => {
+                let next = known.len() as u32;
+                *known.entry(key).or_insert(next)
+            }
+        };
+        before = Some((key, *group));
+    }
+    Ok(known.len())
+}

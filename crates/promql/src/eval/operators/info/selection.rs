@@ -1,0 +1,252 @@
+//! Which info series `info` looks for, and when their samples were written.
+
+use crate::eval::account::{Account, grow, storage_error};
+use crate::eval::kernels::window::Newest;
+use crate::eval::operators::info::IDENTIFYING;
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::reads::ReadBuffer;
+use crate::eval::rows::row_labels::ALLOCATION_BYTES;
+use crate::eval::rows::source::{Selected, Source};
+use crate::eval::run::Run;
+use crate::grid::{Grid, Reach};
+use crate::plan::{Node, NodeKind};
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesColumns};
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::{TimeRange, TimestampMs, is_stale};
+use firn_model::store::SelectRequest;
+use std::ops::Range;
+
+/// The info metric if no other is asked for.
+const TARGET_INFO: &[u8] = b"target_info";
+
+/// What a name must look like if it is only said what it is not.
+const ANY_INFO: &[u8] = b".+_info";
+
+/// Stands for no sample.
+const NEVER: TimestampMs = TimestampMs::MIN;
+
+/// Whether this is no time of a sample.
+pub(crate) fn never_seen(time: TimestampMs) -> bool {
+    time == NEVER
+}
+
+/// An info series.
+pub(crate) struct InfoSeries {
+    /// Its labels.
+    pub(crate) labels: Labels,
+    /// For each step when its newest sample was written, or [`never_seen`].
+    pub(crate) times: Vec<TimestampMs>,
+}
+
+/// What the second argument asks for.
+pub(crate) struct Wanted {
+    names: Vec<Matcher>,
+    data: Vec<Matcher>,
+}
+
+impl Wanted {
+    /// Reads the selector, if there is one.
+    pub(crate) fn of(selector: Option<&Node>) -> Self {
+        let matchers = match selector.map(|node| &node.kind) {
+            Some(NodeKind::Vector(selector)) => selector.matchers.clone(),
+            _ => Vec::new(),
+        };
+        let is_name = |m: &Matcher| m.name() == METRIC_NAME;
+        let (mut names, data): (Vec<Matcher>, Vec<Matcher>) =
+            matchers.into_iter().partition(is_name);
+        if names.is_empty() {
+            names.extend(Matcher::new(METRIC_NAME, MatchOp::Equal, TARGET_INFO));
+        } else if names.iter().all(|m| m.op().is_negative()) {
+            let any = Matcher::new(METRIC_NAME, MatchOp::Regex, ANY_INFO);
+            names.splice(0..0, any);
+        }
+        Self { names, data }
+    }
+
+    /// Whether a metric of this name is an info metric that is asked for.
+    pub(crate) fn names_match(&self, name: &[u8]) -> bool {
+        self.names.iter().all(|m| m.matches(name))
+    }
+
+    /// Whether a label of an info series is added.
+    pub(crate) fn takes(&self, label: &str) -> bool {
+        self.data.is_empty() || self.data.iter().any(|m| m.name() == label)
+    }
+
+    /// Whether a series without a partner may stay.
+    pub(crate) fn data_may_be_empty(&self) -> bool {
+        self.data.iter().all(Matcher::matches_empty)
+    }
+}
+
+/// The info series that may belong to series of `base` that are not ignored.
+pub(crate) fn select(
+    run: &Run<'_>,
+    arg: &Node,
+    (base, ignored): (&Frame, &[bool]),
+    wanted: &Wanted,
+    (grid, memory): (Grid, &mut Reservation),
+) -> Result<Vec<InfoSeries>, QueryError> {
+    let mut passing = run.account.reserve(0)?;
+    let mut matchers = identifying_matchers((base, ignored), run.account, &mut passing)?;
+    if matchers.is_empty() {
+        return Ok(Vec::new());
+    }
+    matchers.extend(wanted.data.iter().chain(&wanted.names).cloned());
+    let lookback_ms = run.options.lookback_ms;
+    let range = time_range(arg, lookback_ms, grid);
+    let request = SelectRequest {
+        tenant: run.ctx.tenant,
+        matchers: &matchers,
+        range,
+        newest_only: false,
+        cancel: run.ctx.cancel,
+        budget: run.ctx.budget,
+        series: run.account.series(),
+    };
+    let selection = run.ctx.store.select(request).map_err(storage_error)?;
+    run.account.reads_from(&*selection);
+    let source = Selected::new(selection, &matchers);
+    let reach = Reach {
+        range_ms: lookback_ms,
+        offset_ms: 0,
+        at: None,
+    };
+    read(run, &source, range, (&grid, &reach), memory)
+}
+
+/// One matcher for each identifying label that some series has, on all of its values.
+fn identifying_matchers(
+    (base, ignored): (&Frame, &[bool]),
+    account: &Account<'_>,
+    memory: &mut Reservation,
+) -> Result<Vec<Matcher>, QueryError> {
+    // Once in the column, twice as it is written in the pattern, and once in what that is read to.
+    const COPIES: usize = 4;
+    let mut matchers = Vec::new();
+    for name in IDENTIFYING {
+        let LabelColumn { ids, values } = base.label_column(name, account, memory)?;
+        let mut is_asked = vec![false; values.len()];
+        for (id, _) in ids.iter().zip(ignored).filter(|(_, ignored)| !**ignored) {
+            is_asked[*id as usize] = true;
+        }
+        let asked = values
+            .iter()
+            .zip(is_asked)
+            .filter(|(_, is_asked)| *is_asked);
+        let mut literals = Vec::new();
+        for (value, _) in asked.filter(|(value, _)| !value.is_empty()) {
+            account.check()?;
+            grow(memory, COPIES * (value.len() + COLUMN_VALUE_BYTES))?;
+            literals.push(literal(value));
+        }
+        if !literals.is_empty() {
+            let pattern = literals.join(&b'|');
+            matchers.extend(Matcher::new(name, MatchOp::Regex, &pattern));
+        }
+    }
+    Ok(matchers)
+}
+
+/// The pattern that only `value` matches.
+fn literal(value: &[u8]) -> Vec<u8> {
+    let mut pattern = Vec::with_capacity(value.len());
+    for byte in value {
+        if br"\.+*?()|[]{}^$".contains(byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    pattern
+}
+
+/// The data times that are read: what the first selector of the argument sees, as upstream,
+/// although info series are evaluated without its offset and `@`.
+fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
+    let (at, offset_ms) = first_selector(arg).unwrap_or((None, 0));
+    let start = at.unwrap_or(grid.start).saturating_sub(offset_ms);
+    let end = at.unwrap_or(grid.end).saturating_sub(offset_ms);
+    let start = start.saturating_sub(lookback_ms).saturating_add(1);
+    TimeRange::new(start, end.max(start))
+}
+
+/// `@` and offset of the first selector. A subquery is one: upstream has put its samples in its
+/// place by then.
+fn first_selector(node: &Node) -> Option<(Option<TimestampMs>, i64)> {
+    match &node.kind {
+        NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {
+            Some((selector.at, selector.offset_ms))
+        }
+        NodeKind::Subquery(subquery) => Some((subquery.at, subquery.offset_ms)),
+        NodeKind::Call(_, args) => args.iter().find_map(first_selector),
+        NodeKind::Aggregate(aggregate) => {
+            let param = || aggregate.param.as_ref().and_then(first_selector);
+            first_selector(&aggregate.input).or_else(param)
+        }
+        NodeKind::Binary(binary) => {
+            first_selector(&binary.left).or_else(|| first_selector(&binary.right))
+        }
+        NodeKind::Negate(inner) | NodeKind::Same(inner) => first_selector(inner),
+        NodeKind::Number(_) | NodeKind::Text(_) => None,
+    }
+}
+
+fn read(
+    run: &Run<'_>,
+    source: &dyn Source,
+    range: TimeRange,
+    (grid, reach): (&Grid, &Reach),
+    memory: &mut Reservation,
+) -> Result<Vec<InfoSeries>, QueryError> {
+    let account = run.account;
+    let mut plan = Newest::default();
+    let mut infos = Vec::new();
+    let all = 0..source.len();
+    // The list may have room for twice as many.
+    let info_bytes = grid.count * size_of::<TimestampMs>() + 2 * size_of::<InfoSeries>();
+    ReadBuffer::default().read(source, all, grid.count, account, |stretch, batch| {
+        for (at, series) in stretch.enumerate() {
+            account.check()?;
+            grow(memory, info_bytes)?;
+            let columns = batch.series(at);
+            let Range { start, end } = range.indexes(columns.times);
+            plan.fill(&columns.times[start..end], grid, reach);
+            let mut times = vec![NEVER; grid.count];
+            let mut seen = 0;
+            for (step, index) in plan.iter() {
+                if let Some(time) = written(&columns, start + index, || source.labels(series))? {
+                    times[step] = time;
+                    seen += 1;
+                }
+            }
+            account.count_read(seen);
+            if seen > 0 {
+                let labels = source.labels(series);
+                grow(memory, labels.as_bytes().len() + ALLOCATION_BYTES)?;
+                infos.push(InfoSeries { labels, times });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(infos)
+}
+
+/// When a sample was written; none of a staleness marker.
+fn written(
+    columns: &SeriesColumns<'_>,
+    index: usize,
+    labels: impl Fn() -> Labels,
+) -> Result<Option<TimestampMs>, QueryError> {
+    let place = |(at, _): &(u32, _)| *at as usize;
+    match columns.histograms.binary_search_by_key(&index, place) {
+        Ok(at) if columns.histograms[at].1.is_stale() => Ok(None),
+        Ok(_) => Err(QueryError::Execution(format!(
+            "this should be an info metric, with float samples: {}",
+            labels()
+        ))),
+        Err(_) => Ok(Some(columns.times[index]).filter(|_| !is_stale(columns.values[index]))),
+    }
+}

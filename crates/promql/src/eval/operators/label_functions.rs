@@ -1,0 +1,225 @@
+//! Functions that change labels or the order of elements, and leave values alone.
+
+use crate::eval::account::{Account, grow};
+use crate::eval::annotations::Annotation;
+use crate::eval::operators::natural_order::compare;
+use crate::eval::operators::stream::{Collision, merge_equal};
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::order::ordered;
+use crate::eval::rows::row_labels::ALLOCATION_BYTES;
+use crate::eval::run::Run;
+use crate::functions::FunctionId;
+use crate::grid::Grid;
+use crate::plan::{Node, NodeKind};
+use crate::value::QueryError;
+use firn_model::error::ErrorKind;
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_model::regex::CaptureRegex;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The longest label value that a function makes.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// A label that a function sets, and the value that it writes for a label set; the function leaves
+/// the series alone if it says `false`.
+pub(crate) struct LabelSetter<'a> {
+    destination: &'a str,
+    make: MakeValue<'a>,
+}
+
+type MakeValue<'a> = Box<dyn FnMut(&Labels, &mut Vec<u8>) -> Result<bool, QueryError> + 'a>;
+
+impl<'a> LabelSetter<'a> {
+    /// `label_replace(v, dst, replacement, src, regex)`
+    pub(crate) fn replace(run: &Run<'_>, args: &'a [Node]) -> Result<Self, QueryError> {
+        let [destination, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(args, at));
+        let regex = CaptureRegex::within(pattern, run.ctx.budget, run.account.cancel());
+        let regex = regex.map_err(|e| match e.kind {
+            ErrorKind::Limited => QueryError::Limited(e.message),
+            _ => refused("invalid regular expression in label_replace()", pattern),
+        })?;
+        let what = "invalid destination label name in label_replace()";
+        let destination = label_name(destination).ok_or_else(|| refused(what, destination))?;
+        let source = String::from_utf8_lossy(source);
+        let replacement = String::from_utf8_lossy(replacement);
+        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, QueryError> {
+            let Some(captures) = regex.captures(labels.get(&source)) else {
+                return Ok(false);
+            };
+            check_len(captures.expanded_len(&replacement))?;
+            captures.expand(&replacement, value);
+            Ok(true)
+        };
+        Ok(Self {
+            destination,
+            make: Box::new(make),
+        })
+    }
+
+    /// `label_join(v, dst, separator, src...)`
+    pub(crate) fn join(args: &'a [Node]) -> Result<Self, QueryError> {
+        let (destination, separator) = (text(args, 1), text(args, 2));
+        let mut sources = Vec::new();
+        for at in 3..args.len() {
+            let source = text(args, at);
+            let name = label_name(source)
+                .ok_or_else(|| refused("invalid source label name in label_join()", source))?;
+            sources.push(name);
+        }
+        let what = "invalid destination label name in label_join()";
+        let destination = label_name(destination).ok_or_else(|| refused(what, destination))?;
+        let make = move |labels: &Labels, value: &mut Vec<u8>| -> Result<bool, QueryError> {
+            let values: Vec<&[u8]> = sources.iter().map(|name| labels.get(name)).collect();
+            let separators = separator
+                .len()
+                .saturating_mul(values.len().saturating_sub(1));
+            let lens = values.iter().map(|value| value.len());
+            check_len(lens.fold(separators, usize::saturating_add))?;
+            *value = values.join(separator);
+            Ok(true)
+        };
+        Ok(Self {
+            destination,
+            make: Box::new(make),
+        })
+    }
+
+    /// Sets the label of every series.
+    pub(crate) fn apply(mut self, run: &Run<'_>, mut frame: Frame) -> Result<Frame, QueryError> {
+        set_label(run.account, &mut frame, self.destination, &mut self.make)?;
+        merge_equal(frame, Collision::MergedByKind, run.account)
+    }
+}
+
+/// Sets a label of every series for which `make` says so to the value that it writes.
+fn set_label(
+    account: &Account<'_>,
+    frame: &mut Frame,
+    name: &str,
+    make: &mut MakeValue<'_>,
+) -> Result<(), QueryError> {
+    let mut memory = account.reserve(0)?;
+    let mut value = Vec::new();
+    for row_labels in frame.row_labels_mut(account, &mut memory)? {
+        account.check()?;
+        value.clear();
+        if !make(&row_labels.labels, &mut value)? {
+            continue;
+        }
+        // The labels before may be another's too, so these are all new.
+        let bytes = row_labels.labels.as_bytes().len() + name.len() + value.len();
+        grow(&mut memory, bytes + ALLOCATION_BYTES)?;
+        let mut builder = LabelsBuilder::from_labels(row_labels.labels.as_ref());
+        row_labels.labels = builder.set(name, &value).build();
+        row_labels.drops_name &= name != METRIC_NAME;
+    }
+    // A pattern matches nothing once the query is stopped.
+    account.check()?;
+    frame.keep(memory);
+    Ok(())
+}
+
+/// Refuses a label value that is too long: one that is made of itself twice doubles with each call.
+fn check_len(len: usize) -> Result<(), QueryError> {
+    match len <= VALUE_BYTES_MAX {
+        true => Ok(()),
+        false => Err(QueryError::Execution(format!(
+            "label value too long: {len} bytes, limit {VALUE_BYTES_MAX}"
+        ))),
+    }
+}
+
+fn text(args: &[Node], at: usize) -> &[u8] {
+    match args.get(at).map(|arg| &arg.kind) {
+        Some(NodeKind::Text(text)) => text,
+        _ => &[],
+    }
+}
+
+/// The name that the bytes are, if labels may be called so.
+fn label_name(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|name| !name.is_empty())
+}
+
+fn refused(what: &str, text: &[u8]) -> QueryError {
+    QueryError::Execution(format!("{what}: {}", String::from_utf8_lossy(text)))
+}
+
+/// `sort`, `sort_desc`, `sort_by_label`, `sort_by_label_desc`. A range query has its own order.
+pub(crate) fn sort(
+    run: &mut Run<'_>,
+    node: &Node,
+    function: FunctionId,
+    args: &[Node],
+    frame: Arc<Frame>,
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    // A range of which one step is left is one still.
+    if grid.start != grid.end {
+        run.notes
+            .add(Annotation::sort_in_range_query(node.own_span()));
+    }
+    let by_value = matches!(function, FunctionId::Sort | FunctionId::SortDesc);
+    let has_floats = |series: &usize| !by_value || frame.row(*series).has_floats();
+    let account = run.account;
+    let _order = account.reserve(frame.len() * size_of::<usize>())?;
+    let mut order: Vec<usize> = (0..frame.len()).filter(has_floats).collect();
+    if grid.count == 1 {
+        let names: Vec<&str> = (1..args.len())
+            .map(|at| std::str::from_utf8(text(args, at)).unwrap_or(""))
+            .collect();
+        let value = |series: usize| frame.row(series).values[0];
+        match function {
+            FunctionId::Sort => ordered(&mut order, account, |a, b| by_values(value(a), value(b))),
+            FunctionId::SortDesc => ordered(&mut order, account, |a, b| {
+                let (a, b) = (value(a), value(b));
+                a.is_nan().cmp(&b.is_nan()).then(by_values(b, a))
+            }),
+            FunctionId::SortByLabel => {
+                ordered(&mut order, account, |a, b| by_labels(&frame, &names, a, b))
+            }
+            _ => ordered(&mut order, account, |a, b| by_labels(&frame, &names, b, a)),
+        }?;
+    }
+    let _copied = account.reserve(frame.bytes())?;
+    let mut sorted = frame.select(order, account)?;
+    if by_value {
+        sorted = sorted.floats_only(account)?;
+    }
+    sorted.replace(frame, run.account)?;
+    Ok(sorted)
+}
+
+/// Upwards; NaN last.
+pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
+    let nan_last = a.is_nan().cmp(&b.is_nan());
+    nan_last.then_with(|| a.partial_cmp(&b).unwrap_or(Ordering::Equal))
+}
+
+/// By the named labels in turn, then by all.
+fn by_labels(frame: &Frame, names: &[&str], a: usize, b: usize) -> Ordering {
+    let (a, b) = (&frame.labels(a), &frame.labels(b));
+    for name in names {
+        let order = compare(a.get(name), b.get(name));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    a.cmp(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_values_puts_nan_last() {
+        let mut values = [f64::NAN, 2.0, f64::NEG_INFINITY, 1.0];
+        values.sort_by(|a, b| by_values(*a, *b));
+        assert_eq!(values[..3], [f64::NEG_INFINITY, 1.0, 2.0]);
+        assert!(values[3].is_nan());
+    }
+}

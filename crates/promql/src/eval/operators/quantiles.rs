@@ -1,0 +1,168 @@
+//! `quantile`: needs all values of a group at a step at once.
+
+use crate::eval::account::Account;
+use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::operators::grouping::Groups;
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::parts::in_parts;
+use crate::eval::rows::row::{ABSENT, Row, is_absent};
+use crate::eval::rows::row_labels::RowLabels;
+use crate::eval::run::Run;
+use crate::grid::Grid;
+use crate::math::float;
+use crate::math::float::{Rank, quantile};
+use crate::plan::Aggregate;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Steps in a part: their values of one series share a cache line.
+const STEPS_PER_PART: usize = 8;
+
+/// The extremes of a parameter over all steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extremes {
+    /// The least; NaN if there is a NaN.
+    pub(crate) min: f64,
+    /// The greatest; NaN if there is a NaN.
+    pub(crate) max: f64,
+    /// Whether there is a NaN.
+    pub(crate) any_nan: bool,
+}
+
+impl Extremes {
+    /// Of the values of all steps.
+    pub(crate) fn of(values: &[f64]) -> Self {
+        Self {
+            min: values.iter().copied().fold(f64::MAX, float::min),
+            max: values.iter().copied().fold(-f64::MAX, float::max),
+            any_nan: values.iter().any(|v| v.is_nan()),
+        }
+    }
+}
+
+/// The value of the aggregation with the parameter of each step.
+pub(crate) fn frame(
+    run: &mut Run<'_>,
+    node: &Aggregate,
+    (params, input): (Vec<f64>, Arc<Frame>),
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let groups = Groups::of_frame(&input, &node.grouping, run)?;
+    let (compute, account) = (run.ctx.compute, run.account);
+    remark(run, node, &params, &input);
+    let _members = account.reserve(groups.members_bytes())?;
+    let members = groups.members();
+    let choice = Choice {
+        input: &input,
+        members: &members,
+        params: &params,
+        account,
+    };
+    // All rows, and their copies in the result, which may have room for as many again.
+    let memory = account.reserve(3 * groups.len() * grid.count * size_of::<f64>())?;
+    let mut rows = vec![ABSENT; groups.len() * grid.count];
+    let merge = |part: Part| {
+        for (row, values) in rows.chunks_mut(grid.count).zip(part.of_groups()) {
+            row[part.steps.clone()].copy_from_slice(values);
+        }
+        Ok(())
+    };
+    let task = |steps| choice.of_steps(steps);
+    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    let mut out = Frame::new(grid.count);
+    out.keep(memory);
+    for (group, values) in rows.chunks(grid.count).enumerate() {
+        account.check()?;
+        let drops_name = |series: &u32| input.drops_name(*series as usize);
+        let row_labels = RowLabels {
+            labels: groups.labels[group].clone(),
+            drops_name: members[group].iter().any(drops_name),
+        };
+        let row = Row::of_floats(values);
+        out.push(row_labels, row);
+    }
+    Ok(out)
+}
+
+fn remark(run: &mut Run<'_>, node: &Aggregate, params: &[f64], input: &Frame) {
+    let extremes = Extremes::of(params);
+    let notes: &mut Annotations = &mut run.notes;
+    let span = node.param.as_ref().map_or(node.input.span, |p| p.span);
+    if input.len() > 0 || !params.is_empty() {
+        if extremes.any_nan {
+            notes.add(Annotation::invalid_quantile(span, f64::NAN));
+        }
+        if extremes.max > 1.0 {
+            notes.add(Annotation::invalid_quantile(span, extremes.max));
+        }
+        if extremes.min < 0.0 {
+            notes.add(Annotation::invalid_quantile(span, extremes.min));
+        }
+    }
+    if input.has_histograms() {
+        let name = node.op.as_str();
+        notes.add(Annotation::ignored_in_aggregation(node.input.span, name));
+    }
+}
+
+/// What quantiles are of.
+struct Choice<'a> {
+    input: &'a Frame,
+    members: &'a [Vec<u32>],
+    params: &'a [f64],
+    account: &'a Account<'a>,
+}
+
+/// The quantiles of all groups at some steps.
+struct Part {
+    steps: Range<usize>,
+    /// By group, and within by step.
+    values: Vec<f64>,
+    _memory: Reservation,
+}
+
+impl Part {
+    fn of_groups(&self) -> impl Iterator<Item = &[f64]> {
+        self.values.chunks(self.steps.len())
+    }
+}
+
+impl Choice<'_> {
+    /// Reads each member once for all of the steps.
+    fn of_steps(&self, steps: Range<usize>) -> Result<Part, QueryError> {
+        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        let columns_bytes = steps.len() * largest * size_of::<Rank>();
+        let _columns = self.account.reserve(columns_bytes)?;
+        let values_bytes = self.members.len() * steps.len() * size_of::<f64>();
+        let memory = self.account.reserve(values_bytes)?;
+        let column = |_| Vec::with_capacity(largest);
+        let mut columns: Vec<Vec<Rank>> = steps.clone().map(column).collect();
+        let mut values = Vec::with_capacity(self.members.len() * steps.len());
+        for members in self.members {
+            columns.iter_mut().for_each(Vec::clear);
+            for member in members {
+                self.account.check()?;
+                let row = &self.input.row(*member as usize).values[steps.clone()];
+                for (column, value) in columns.iter_mut().zip(row) {
+                    if !is_absent(*value) {
+                        column.push(Rank::of(*value));
+                    }
+                }
+            }
+            for (column, param) in columns.iter_mut().zip(&self.params[steps.clone()]) {
+                self.account.check()?;
+                values.push(match column.is_empty() {
+                    true => ABSENT,
+                    false => quantile(*param, column),
+                });
+            }
+        }
+        Ok(Part {
+            steps,
+            values,
+            _memory: memory,
+        })
+    }
+}

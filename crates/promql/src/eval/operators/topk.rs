@@ -1,0 +1,470 @@
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: elements of a group chosen at each step.
+//!
+//! Which of equal values is chosen, and the order of an instant result, follow from the binary heap
+//! that upstream uses, so the heap here moves elements the same way.
+
+use crate::ast::{AggregateOp, Span};
+use crate::eval::account::{Account, grow};
+use crate::eval::annotations::Annotation;
+use crate::eval::operators::grouping::Groups;
+use crate::eval::operators::quantiles::Extremes;
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::order::ordered;
+use crate::eval::rows::parts::in_parts;
+use crate::eval::rows::row::{RowBuffer, is_absent};
+use crate::eval::run::Run;
+use crate::go_format::format_g;
+use crate::grid::Grid;
+use crate::plan::Aggregate;
+use crate::value::QueryError;
+use firn_model::labels::Labels;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Steps in a part: their values of one series share a cache line.
+const STEPS_PER_PART: usize = 8;
+
+/// What putting an element of a heap in order takes: its place and its copy.
+const ORDERED_BYTES: usize = size_of::<usize>() + size_of::<Element>();
+
+/// Up to this many elements upstream's sort is an insertion sort, beyond it ties have no order.
+const INSERTION_SORT_MAX: usize = 12;
+
+/// The value of the aggregation with the parameter of each step.
+pub(crate) fn frame(
+    run: &mut Run<'_>,
+    node: &Aggregate,
+    (params, input): (Vec<f64>, Arc<Frame>),
+    span: Span,
+    grid: Grid,
+) -> Result<Frame, QueryError> {
+    let groups = Groups::of_frame(&input, &node.grouping, run)?;
+    let (compute, account) = (run.ctx.compute, run.account);
+    if !check_param(run, node, &Extremes::of(&params))? {
+        return Ok(Frame::new(grid.count));
+    }
+    let by_value = matches!(node.op, AggregateOp::TopK | AggregateOp::BottomK);
+    if by_value && input.has_histograms() {
+        let name = node.op.as_str();
+        run.notes
+            .add(Annotation::ignored_in_aggregation(span, name));
+    }
+    let offsets = match node.op {
+        AggregateOp::LimitRatio => sample_offsets(&input, account)?,
+        _ => Vec::new(),
+    };
+    let choice = Choice {
+        op: node.op,
+        input: &input,
+        groups: &groups,
+        offsets: &offsets,
+    };
+    let mut chosen: Vec<Vec<u32>> = Vec::with_capacity(grid.count);
+    let mut memory = account.reserve(0)?;
+    let task = |steps: Range<usize>| choice.of_steps(steps, &params, account);
+    let merge = |part: Vec<Vec<u32>>| {
+        let bytes = part.iter().map(|of_step| size_of_val(&of_step[..])).sum();
+        grow(&mut memory, bytes)?;
+        chosen.extend(part);
+        Ok(())
+    };
+    in_parts(compute, grid.count, STEPS_PER_PART, task, merge)?;
+    let _copied = account.reserve(input.bytes())?;
+    let mut out = match &chosen[..] {
+        [only] => input.select(only.iter().map(|series| *series as usize), account)?,
+        _ => keep(&input, &chosen, account)?,
+    };
+    out.replace(input, account)?;
+    Ok(out)
+}
+
+/// Says or refuses what is wrong with the parameter; `false` means that nothing can be chosen.
+fn check_param(
+    run: &mut Run<'_>,
+    node: &Aggregate,
+    extremes: &Extremes,
+) -> Result<bool, QueryError> {
+    let refuse = |text: String| Err(QueryError::Execution(text));
+    let bound = i64::MAX as f64;
+    let Extremes { min, max, any_nan } = *extremes;
+    if node.op == AggregateOp::LimitRatio {
+        if min == 0.0 && max == 0.0 {
+            return Ok(false);
+        }
+        if any_nan {
+            return refuse("Ratio value is NaN".into());
+        }
+        let span = node.param.as_ref().map_or(node.input.span, |p| p.span);
+        if max > 1.0 {
+            run.notes.add(Annotation::invalid_ratio(span, max, 1.0));
+        }
+        if min < -1.0 {
+            run.notes.add(Annotation::invalid_ratio(span, min, -1.0));
+        }
+        return Ok(true);
+    }
+    if max < 1.0 {
+        return Ok(false);
+    }
+    if any_nan {
+        return refuse("Parameter value is NaN".into());
+    }
+    if min <= -bound {
+        return refuse(format!(
+            "Scalar value {} underflows int64",
+            format_g(min, None)
+        ));
+    }
+    if max >= bound {
+        return refuse(format!(
+            "Scalar value {} overflows int64",
+            format_g(max, None)
+        ));
+    }
+    Ok(true)
+}
+
+/// The chosen values of a range query; other places are empty.
+fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Frame, QueryError> {
+    let places: usize = chosen.iter().map(Vec::len).sum();
+    // Lists that grew have room for twice as many.
+    let bytes = input.len() * size_of::<Vec<u32>>() + 2 * places * size_of::<u32>();
+    let _steps = account.reserve(bytes)?;
+    let mut steps_of: Vec<Vec<u32>> = vec![Vec::new(); input.len()];
+    for (step, series) in chosen.iter().enumerate() {
+        account.check()?;
+        for one in series {
+            steps_of[*one as usize].push(step as u32);
+        }
+    }
+    let mut out = input.like(input.steps());
+    let mut row = RowBuffer::default();
+    for (series, steps) in steps_of.iter().enumerate() {
+        account.check()?;
+        row.reset(input.steps());
+        let all = input.row(series);
+        for step in steps {
+            row.values[*step as usize] = all.values[*step as usize];
+            if let Some(histogram) = all.histogram(*step as usize) {
+                row.histograms.push((*step, histogram.clone()));
+            }
+        }
+        out.push_as(input, series, row.row());
+    }
+    Ok(out)
+}
+
+fn sample_offsets(input: &Frame, account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+    let offset = |series: usize| {
+        account.check()?;
+        Ok(sample_offset(&input.labels(series)))
+    };
+    (0..input.len()).map(offset).collect()
+}
+
+/// Where a label set falls between zero and one: upstream's hash of its form of the labels.
+fn sample_offset(labels: &Labels) -> f64 {
+    let mut form = Vec::new();
+    let mut push = |bytes: &[u8]| {
+        match bytes.len() {
+            short @ 0..255 => form.push(short as u8),
+            long => {
+                form.push(255);
+                form.extend_from_slice(&(long as u32).to_le_bytes()[..3]);
+            }
+        }
+        form.extend_from_slice(bytes);
+    };
+    for (name, value) in labels.iter() {
+        push(name.as_bytes());
+        push(value);
+    }
+    xxhash_rust::xxh64::xxh64(&form, 0) as f64 / u64::MAX as f64
+}
+
+/// What is chosen from.
+struct Choice<'a> {
+    op: AggregateOp,
+    input: &'a Frame,
+    groups: &'a Groups,
+    offsets: &'a [f64],
+}
+
+impl Choice<'_> {
+    /// The chosen series of each step, group by group.
+    fn of_steps(
+        &self,
+        steps: Range<usize>,
+        params: &[f64],
+        account: &Account<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        let heaps_bytes = self.groups.len() * (size_of::<Heap>() + size_of::<f64>());
+        // Lists that grew have room for twice as many.
+        let kept_bytes =
+            |step| 2 * size_of::<Element>() * self.kept_at_most(self.size_of_heap(params[step]));
+        let bytes = steps.clone().map(|step| heaps_bytes + kept_bytes(step));
+        let _heaps = account.reserve(bytes.sum())?;
+        if matches!(self.op, AggregateOp::TopK | AggregateOp::BottomK) {
+            return self.best_of_steps(steps, params, account);
+        }
+        let empty = || Heap::with_room(self.op == AggregateOp::BottomK, 0);
+        let mut heaps: Vec<Vec<Heap>> = steps
+            .clone()
+            .map(|_| (0..self.groups.len()).map(|_| empty()).collect())
+            .collect();
+        for series in 0..self.input.len() {
+            account.check()?;
+            let row = self.input.row(series);
+            let group = self.groups.of_series[series] as usize;
+            for (heaps, step) in heaps.iter_mut().zip(steps.clone()) {
+                let value = row.values[step];
+                let is_histogram = is_absent(value);
+                if is_histogram && row.histogram(step).is_none() {
+                    continue;
+                }
+                let element = Element {
+                    value: if is_histogram { 0.0 } else { value },
+                    series: series as u32,
+                };
+                self.offer(&mut heaps[group], element, params[step]);
+            }
+        }
+        let finish = |heaps: Vec<Heap>| {
+            let elements = heaps.into_iter().flat_map(|heap| heap.elements);
+            elements.map(|element| element.series).collect()
+        };
+        Ok(heaps.into_iter().map(finish).collect())
+    }
+
+    /// Elements that the heap of a group may keep.
+    fn size_of_heap(&self, param: f64) -> usize {
+        match self.op {
+            AggregateOp::LimitRatio => self.input.len(),
+            _ => (param as i64).min(self.input.len() as i64).max(0) as usize,
+        }
+    }
+
+    /// Elements in the heaps of all groups, of which each keeps so many.
+    fn kept_at_most(&self, of_group: usize) -> usize {
+        of_group
+            .saturating_mul(self.groups.len())
+            .min(self.input.len())
+    }
+
+    /// The series with the greatest or least values of each step, group by group. Beside each heap
+    /// stands the value that an element must beat: most do not and touch no heap.
+    fn best_of_steps(
+        &self,
+        steps: Range<usize>,
+        params: &[f64],
+        account: &Account<'_>,
+    ) -> Result<Vec<Vec<u32>>, QueryError> {
+        let (count, greatest_first) = (steps.len(), self.op == AggregateOp::BottomK);
+        let places = self.groups.len() * count;
+        let size = params[steps.clone()].iter().map(|k| self.size_of_heap(*k));
+        // Heaps of many groups may stay small.
+        let room = size.max().filter(|size| *size == self.kept_at_most(*size));
+        let heap = |_| Heap::with_room(greatest_first, room.unwrap_or(0));
+        let mut heaps: Vec<Heap> = (0..places).map(heap).collect();
+        // Every value passes a bar of NaN.
+        let mut bars = vec![f64::NAN; places];
+        let params = &params[steps.clone()];
+        for series in 0..self.input.len() {
+            account.check()?;
+            let values = &self.input.row(series).values[steps.clone()];
+            let start = self.groups.of_series[series] as usize * count;
+            for (at, value) in values.iter().enumerate() {
+                let bar = &mut bars[start + at];
+                let falls_short = match greatest_first {
+                    true => *value >= *bar,
+                    false => *value <= *bar,
+                };
+                if falls_short || is_absent(*value) {
+                    continue;
+                }
+                let size = self.size_of_heap(params[at]);
+                if size > 0 {
+                    let series = series as u32;
+                    let value = *value;
+                    let heap = &mut heaps[start + at];
+                    heap.offer(Element { value, series }, size);
+                    *bar = heap.bar(size);
+                }
+            }
+        }
+        let mut chosen = vec![Vec::new(); count];
+        for (place, heap) in heaps.into_iter().enumerate() {
+            let order = heap.into_order(account)?;
+            chosen[place % count].extend(order.iter().map(|element| element.series));
+        }
+        Ok(chosen)
+    }
+
+    fn offer(&self, heap: &mut Heap, element: Element, param: f64) {
+        match self.op {
+            AggregateOp::LimitRatio => {
+                let ratio = param.clamp(-1.0, 1.0);
+                let offset = self.offsets[element.series as usize];
+                let taken = match ratio >= 0.0 {
+                    true => offset < ratio,
+                    false => offset >= 1.0 + ratio,
+                };
+                if taken && param != 0.0 {
+                    heap.push(element);
+                }
+            }
+            _ => {
+                if heap.elements.len() < self.size_of_heap(param) {
+                    heap.push(element);
+                }
+            }
+        }
+    }
+}
+
+/// A value and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    value: f64,
+    series: u32,
+}
+
+/// A binary heap whose first element is the one to give up first; NaN before all.
+#[derive(Debug)]
+struct Heap {
+    elements: Vec<Element>,
+    /// Whether the greatest is given up first.
+    greatest_first: bool,
+}
+
+impl Heap {
+    fn with_room(greatest_first: bool, elements: usize) -> Self {
+        Self {
+            elements: Vec::with_capacity(elements),
+            greatest_first,
+        }
+    }
+
+    fn less(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.elements[a].value, self.elements[b].value);
+        a.is_nan() || if self.greatest_first { a > b } else { a < b }
+    }
+
+    fn push(&mut self, element: Element) {
+        self.elements.push(element);
+        let mut at = self.elements.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.less(at, parent) {
+                break;
+            }
+            self.elements.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    /// Takes an element in if there is room or if it is better than the first.
+    fn offer(&mut self, element: Element, size: usize) {
+        if self.elements.len() < size {
+            return self.push(element);
+        }
+        let worst = self.elements[0].value;
+        let better = match self.greatest_first {
+            true => worst > element.value,
+            false => worst < element.value,
+        };
+        if better || (worst.is_nan() && !element.value.is_nan()) {
+            self.elements[0] = element;
+            self.sink();
+        }
+    }
+
+    /// The value that an element must beat to be taken in; NaN while every one must be tried.
+    fn bar(&self, size: usize) -> f64 {
+        match self.elements.first() {
+            Some(worst) if self.elements.len() == size => worst.value,
+            _ => f64::NAN,
+        }
+    }
+
+    /// Moves the first element down to its place.
+    fn sink(&mut self) {
+        let mut at = 0;
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.elements.len() {
+                return;
+            }
+            if child + 1 < self.elements.len() && self.less(child + 1, child) {
+                child += 1;
+            }
+            if !self.less(child, at) {
+                return;
+            }
+            self.elements.swap(at, child);
+            at = child;
+        }
+    }
+
+    /// The elements, the best first, NaN last.
+    fn into_order(mut self, account: &Account<'_>) -> Result<Vec<Element>, QueryError> {
+        if self.elements.len() <= INSERTION_SORT_MAX {
+            for end in 1..self.elements.len() {
+                for at in (1..=end).rev() {
+                    if !self.less(at - 1, at) {
+                        break;
+                    }
+                    self.elements.swap(at - 1, at);
+                }
+            }
+            return Ok(self.elements);
+        }
+        let _order = account.reserve(self.elements.len() * ORDERED_BYTES)?;
+        let mut order: Vec<usize> = (0..self.elements.len()).collect();
+        ordered(&mut order, account, |a, b| {
+            let (x, y) = (self.elements[a].value, self.elements[b].value);
+            let by_value = match self.greatest_first {
+                true => x.total_cmp(&y),
+                false => y.total_cmp(&x),
+            };
+            x.is_nan().cmp(&y.is_nan()).then(by_value)
+        })?;
+        Ok(order.into_iter().map(|at| self.elements[at]).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::OPTIONS;
+    use firn_model::budget::Budget;
+    use firn_model::cancel::Cancel;
+
+    fn check(greatest_first: bool, size: usize, values: &[f64], want: &[u32]) {
+        let mut heap = Heap::with_room(greatest_first, 0);
+        for (series, value) in values.iter().enumerate() {
+            let element = Element {
+                value: *value,
+                series: series as u32,
+            };
+            heap.offer(element, size);
+        }
+        let (budget, cancel) = (Budget::new("query", 1 << 20), Cancel::new());
+        let account = Account::new(&budget, &cancel, &OPTIONS);
+        let order = heap.into_order(&account).unwrap();
+        let series: Vec<u32> = order.iter().map(|e| e.series).collect();
+        assert_eq!(series, want, "{values:?}");
+    }
+
+    #[test]
+    fn heap_keeps_the_best_and_puts_them_in_order() {
+        check(false, 2, &[1.0, 5.0, 3.0, 4.0], &[1, 3]);
+        check(true, 2, &[1.0, 5.0, 3.0, 4.0], &[0, 2]);
+        check(false, 2, &[f64::NAN, 1.0, f64::NAN, 2.0], &[3, 1]);
+        check(false, 3, &[f64::NAN, 1.0], &[1, 0]);
+        check(false, 1, &[2.0, 2.0, 2.0], &[0]);
+        let many: Vec<f64> = (0..20).map(f64::from).collect();
+        let want: Vec<u32> = (0..20).rev().collect();
+        check(false, 20, &many, &want);
+    }
+}

@@ -1,0 +1,361 @@
+//! Values of many series over the same steps: one dense row of floats a series.
+//!
+//! ```text
+//!            step 0  step 1  step 2
+//! {a="1"}  |  3.0  |  3.5  |   -   |      "-" is ABSENT
+//! {a="2"}  |   -   |   -   |  7.0  |      histograms stand in a side list
+//! ```
+//!
+//! Invariants: as many labels as rows; no row is empty.
+
+use crate::eval::account::Account;
+use crate::eval::rows::row::{HistogramPoint, Known, Row, RowBuffer};
+use crate::eval::rows::row_labels::{FrameLabels, Origin, RowLabels};
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::LabelColumn;
+use firn_model::labels::Labels;
+use std::sync::Arc;
+
+/// Values that are copied between two looks at the cancel flag: a megabyte of them.
+const COPIED_VALUES: usize = 1 << 17;
+
+/// Rows of non-empty series, in an order that means something only for instant vectors.
+#[derive(Default)]
+pub(crate) struct Frame {
+    steps: usize,
+    row_labels: FrameLabels,
+    /// Where the values of each row begin: in which chunk, and at which of its rows.
+    places: Vec<(u32, u32)>,
+    /// Values of consecutive rows; the chunks of the frames that this one was put together of.
+    chunks: Vec<Vec<f64>>,
+    /// One list a series, or none at all while there is no histogram.
+    histograms: Vec<Vec<HistogramPoint>>,
+    memory: Vec<Reservation>,
+}
+
+impl Frame {
+    /// A frame without series.
+    pub(crate) fn new(steps: usize) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// A frame of one series without labels.
+    pub(crate) fn of_scalars(values: &[f64]) -> Self {
+        let mut frame = Self::new(values.len());
+        let row_labels = RowLabels {
+            labels: Labels::empty(),
+            drops_name: false,
+        };
+        frame.push(row_labels, Row::of_floats(values));
+        frame
+    }
+
+    /// A frame without series, with room for so many rows.
+    pub(crate) fn with_room(steps: usize, rows: usize) -> Self {
+        Self {
+            steps,
+            chunks: vec![Vec::with_capacity(rows * steps)],
+            ..Self::default()
+        }
+    }
+
+    /// A frame without series whose rows will be those of members of `origin`, `rows` at most.
+    pub(crate) fn late(steps: usize, origin: Arc<dyn Origin>, rows: usize) -> Self {
+        Self {
+            steps,
+            row_labels: FrameLabels::Late(origin, Vec::with_capacity(rows)),
+            chunks: vec![Vec::with_capacity(rows * steps)],
+            ..Self::default()
+        }
+    }
+
+    /// A frame without series whose rows will have labels of this one.
+    pub(crate) fn like(&self, steps: usize) -> Self {
+        Self {
+            steps,
+            row_labels: self.row_labels.like(),
+            ..Self::default()
+        }
+    }
+
+    /// Keeps memory that was reserved for the frame until the frame is dropped.
+    pub(crate) fn keep(&mut self, memory: Reservation) {
+        self.memory.push(memory);
+    }
+
+    /// Takes over the memory of the frame that this one was made of, and is no larger than. While
+    /// others hold that one, memory of its own is reserved.
+    pub(crate) fn replace(
+        &mut self,
+        input: Arc<Frame>,
+        account: &Account<'_>,
+    ) -> Result<(), QueryError> {
+        match Arc::try_unwrap(input) {
+            Ok(mut input) => self.memory.append(&mut input.memory),
+            Err(_) => self.memory.push(account.reserve(self.bytes())?),
+        }
+        Ok(())
+    }
+
+    /// A copy of the rows in memory of its own.
+    pub(crate) fn duplicate(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
+        let memory = vec![account.reserve(self.bytes())?];
+        let mut chunks = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            chunks.push(copy_of(chunk, account)?);
+        }
+        Ok(Frame {
+            steps: self.steps,
+            row_labels: self.row_labels.clone(),
+            places: self.places.clone(),
+            chunks,
+            histograms: self.histograms.clone(),
+            memory,
+        })
+    }
+
+    /// The bytes of the rows without label sets and histograms, which all frames share.
+    pub(crate) fn bytes(&self) -> usize {
+        let points = self
+            .histograms
+            .iter()
+            .map(|points| size_of_val(&points[..]));
+        let values = self.len() * self.steps * size_of::<f64>();
+        values + self.row_labels.bytes() + size_of_val(&self.places[..]) + points.sum::<usize>()
+    }
+
+    /// Adds a series; an empty row is left out.
+    pub(crate) fn push(&mut self, row_labels: RowLabels, row: Row<'_>) {
+        if !row.is_empty() {
+            self.row_labels.push(row_labels);
+            self.push_row(row);
+        }
+    }
+
+    /// Adds a series of a frame made by [`Frame::late`] whose row is not empty.
+    pub(crate) fn push_member(&mut self, member: usize, row: Row<'_>) {
+        if let FrameLabels::Late(_, members) = &mut self.row_labels {
+            members.push(member as u32);
+            self.push_row(row);
+        }
+    }
+
+    /// Adds a row with the labels of a series of another frame, if it is not empty.
+    pub(crate) fn push_as(&mut self, other: &Frame, series: usize, row: Row<'_>) {
+        if row.is_empty() {
+            return;
+        }
+        self.row_labels.push_of(&other.row_labels, series);
+        self.push_row(row);
+    }
+
+    fn push_row(&mut self, row: Row<'_>) {
+        assert_eq!(row.values.len(), self.steps, "a row has one place a step");
+        if self.chunks.is_empty() {
+            self.chunks.push(Vec::new());
+        }
+        let at = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[at];
+        let first = chunk.len() / self.steps.max(1);
+        chunk.extend_from_slice(row.values);
+        self.places.push((at as u32, first as u32));
+        if !row.histograms.is_empty() {
+            self.histograms.resize(self.places.len() - 1, Vec::new());
+        }
+        if !self.histograms.is_empty() || !row.histograms.is_empty() {
+            self.histograms.push(row.histograms.to_vec());
+        }
+    }
+
+    /// Bytes that are allocated for rows to come.
+    pub(crate) fn free_bytes(&self) -> usize {
+        let free = self
+            .chunks
+            .iter()
+            .map(|chunk| chunk.capacity() - chunk.len());
+        free.sum::<usize>() * size_of::<f64>()
+    }
+
+    /// Appends the series of another frame of as many steps.
+    pub(crate) fn append(&mut self, mut other: Frame) {
+        let is_of_one_grid = other.places.is_empty() || other.steps == self.steps;
+        assert!(is_of_one_grid, "frames of one grid are joined");
+        if !other.histograms.is_empty() || !self.histograms.is_empty() {
+            self.histograms.resize(self.len(), Vec::new());
+            other.histograms.resize(other.len(), Vec::new());
+        }
+        let chunks = self.chunks.len() as u32;
+        let moved = other
+            .places
+            .iter()
+            .map(|(chunk, row)| (chunk + chunks, *row));
+        self.places.extend(moved);
+        self.chunks.append(&mut other.chunks);
+        self.row_labels.append(other.row_labels);
+        let (labels, rows) = (self.row_labels.len(), self.places.len());
+        assert_eq!(labels, rows, "each row has labels");
+        self.histograms.append(&mut other.histograms);
+        self.memory.append(&mut other.memory);
+    }
+
+    /// How many series.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many steps.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// The labels of a row; allocates if they are not made yet.
+    pub(crate) fn row_labels(&self, series: usize) -> RowLabels {
+        self.row_labels.get(series)
+    }
+
+    /// The label set of a series; allocates like [`Frame::row_labels`].
+    pub(crate) fn labels(&self, series: usize) -> Labels {
+        self.row_labels.get(series).labels
+    }
+
+    /// Whether the series is to lose its name at the end of the evaluation.
+    pub(crate) fn drops_name(&self, series: usize) -> bool {
+        self.row_labels.drops_name(series)
+    }
+
+    /// One label of all series.
+    pub(crate) fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        self.row_labels.label_column(name, account, memory)
+    }
+
+    /// The labels of all rows.
+    pub(crate) fn all_labels(&self) -> &FrameLabels {
+        &self.row_labels
+    }
+
+    /// Makes all label sets if a look at a label goes through too many origins.
+    pub(crate) fn make_deep_labels(&mut self, account: &Account<'_>) -> Result<(), QueryError> {
+        if self.row_labels.is_deep() {
+            let mut memory = account.reserve(0)?;
+            self.row_labels.make_all(account, &mut memory)?;
+            self.keep(memory);
+        }
+        Ok(())
+    }
+
+    /// All label sets, in memory, to be changed; new ones are reserved in `memory`.
+    pub(crate) fn row_labels_mut(
+        &mut self,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<&mut [RowLabels], QueryError> {
+        Ok(self.row_labels.make_all(account, memory)?)
+    }
+
+    /// The row of a series.
+    pub(crate) fn row(&self, series: usize) -> Row<'_> {
+        let (chunk, row) = self.places[series];
+        let start = row as usize * self.steps;
+        Row {
+            values: &self.chunks[chunk as usize][start..start + self.steps],
+            histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
+            known: Known::Nothing,
+        }
+    }
+
+    /// Whether some series has a histogram.
+    pub(crate) fn has_histograms(&self) -> bool {
+        self.histograms.iter().any(|points| !points.is_empty())
+    }
+
+    /// Whether some row has a float and a histogram at one step.
+    pub(crate) fn holds_both(&self) -> bool {
+        self.has_histograms()
+            && (0..self.len()).any(|series| self.row(series).first_beside_float().is_some())
+    }
+
+    /// A copy of the rows, each without the histograms from the first one on that has a float
+    /// beside it.
+    pub(crate) fn of_one_kind(&self) -> Frame {
+        let mut out = self.like(self.steps);
+        for series in 0..self.len() {
+            let row = self.row(series);
+            let kept = row.first_beside_float().unwrap_or(row.histograms.len());
+            let histograms = &row.histograms[..kept];
+            out.push_as(self, series, Row { histograms, ..row });
+        }
+        out
+    }
+
+    /// How many samples all rows count for.
+    pub(crate) fn samples(&self) -> u64 {
+        (0..self.len()).map(|i| self.row(i).samples()).sum()
+    }
+
+    /// Some of the series, in any order.
+    pub(crate) fn select(
+        &self,
+        order: impl IntoIterator<Item = usize>,
+        account: &Account<'_>,
+    ) -> Result<Frame, QueryError> {
+        let mut out = self.like(self.steps);
+        for series in order {
+            account.check()?;
+            out.push_as(self, series, self.row(series));
+        }
+        Ok(out)
+    }
+
+    /// The series without their histograms.
+    pub(crate) fn floats_only(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
+        let mut out = self.like(self.steps);
+        for series in 0..self.len() {
+            account.check()?;
+            let row = Row {
+                histograms: &[],
+                ..self.row(series)
+            };
+            out.push_as(self, series, row);
+        }
+        Ok(out)
+    }
+
+    /// The one step of this frame, repeated `steps` times.
+    pub(crate) fn repeat(&self, steps: usize, account: &Account<'_>) -> Result<Frame, QueryError> {
+        let mut out = self.like(steps);
+        let mut row = RowBuffer::default();
+        for series in 0..self.len() {
+            account.check()?;
+            let one = self.row(series);
+            row.reset(steps);
+            if let Some(value) = one.values.first() {
+                row.values.fill(*value);
+            }
+            if let Some((_, histogram)) = one.histograms.first() {
+                let points = (0..steps as u32).map(|step| (step, histogram.clone()));
+                row.histograms.extend(points);
+            }
+            out.push_as(self, series, row.row());
+        }
+        Ok(out)
+    }
+}
+
+/// Copies values a piece at a time; checks for cancellation between pieces.
+fn copy_of(values: &[f64], account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
+    let mut copy = Vec::with_capacity(values.len());
+    for piece in values.chunks(COPIED_VALUES) {
+        account.check()?;
+        copy.extend_from_slice(piece);
+    }
+    Ok(copy)
+}

@@ -1,0 +1,202 @@
+//! Reads a part of a source in stretches that fit memory, and accounts for each.
+//!
+//! Stretches adapt to how long the series before them were, and as much is reserved for one before
+//! it is read; the first of a part is a single series, of which nothing is known yet. Their bounds
+//! follow from the data alone, and a consumer sees the same series in the same order.
+
+use crate::eval::account::Account;
+use crate::eval::rows::parts::SERIES_PER_PART;
+use crate::eval::rows::row::histogram_bytes;
+use crate::eval::rows::source::Source;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::{COLUMNS_SHARED, SeriesBatch};
+use firn_model::sample::TimestampMs;
+use std::ops::Range;
+
+/// What a stretch is to take: a million floats.
+const STRETCH_BYTES: usize = 16 << 20;
+
+/// Series in the second stretch of a part, when one is known.
+const SERIES_AT_FIRST: usize = 32;
+
+/// A timestamp and a value.
+const SAMPLE_BYTES: usize = 16;
+
+/// What functions of windows keep a sample of the series at hand: copies of times, values and start
+/// timestamps without staleness markers, and the extremes of stretches that begin there, twice. The
+/// plan of a column has its times.
+const COPY_BYTES: usize = 40;
+
+/// What a window plan and a row keep a step.
+const STEP_BYTES: usize = 40;
+
+/// A batch and the memory that is reserved for it; never shrinks, as the batch keeps its columns.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBuffer {
+    batch: SeriesBatch,
+    memory: Option<Reservation>,
+}
+
+impl ReadBuffer {
+    /// Hands the samples of `part` to `each` in stretches, in order. `steps` is for how many steps
+    /// the consumer plans windows by time column.
+    pub(crate) fn read(
+        &mut self,
+        source: &dyn Source,
+        part: Range<usize>,
+        steps: usize,
+        account: &Account<'_>,
+        mut each: impl FnMut(Range<usize>, &SeriesBatch) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        let plan_bytes = steps.saturating_mul(STEP_BYTES);
+        let mut next = part.start;
+        let (mut len, mut series_bytes, mut plans) = (1, 0, plan_bytes);
+        while next < part.end {
+            account.check()?;
+            let stretch = next..next.saturating_add(len).min(part.end);
+            let expected = stretch.len().saturating_mul(series_bytes);
+            self.reserve(plans.saturating_add(expected), account)?;
+            self.batch.clear();
+            source.read(stretch.clone(), &mut self.batch)?;
+            let (read, asked) = (self.batch.len(), stretch.len());
+            assert_eq!(read, asked, "a source reads as many series as asked");
+            // Functions calculate with copies of the histograms in another form.
+            let histograms = 2 * histogram_bytes(self.batch.histograms());
+            let columns = self.batch.time_column_count().min(COLUMNS_SHARED);
+            plans = plan_bytes.saturating_mul(columns + 1);
+            let copied = COPY_BYTES + columns * size_of::<TimestampMs>();
+            let copies = self.batch.longest_series().saturating_mul(copied);
+            let more = plans.saturating_add(histograms).saturating_add(copies);
+            self.reserve(self.batch.memory_bytes().saturating_add(more), account)?;
+            let bytes = self.batch.sample_count() * SAMPLE_BYTES + histograms;
+            series_bytes = bytes.div_ceil(stretch.len());
+            len = series_that_fit(plan_bytes.max(series_bytes));
+            if stretch.start == part.start {
+                len = len.min(SERIES_AT_FIRST);
+            }
+            next = stretch.end;
+            each(stretch, &self.batch)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that so many bytes are reserved.
+    fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
+        match &mut self.memory {
+            Some(memory) => memory
+                .grow(bytes.saturating_sub(memory.bytes()))
+                .map_err(|e| QueryError::Limited(e.message)),
+            none => {
+                *none = Some(account.reserve(bytes)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How many series of so many bytes a stretch has.
+fn series_that_fit(series_bytes: usize) -> usize {
+    (STRETCH_BYTES / series_bytes.max(1)).clamp(1, SERIES_PER_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::eval::rows::row_labels::Origin;
+    use crate::script::OPTIONS;
+    use firn_model::budget::Budget;
+    use firn_model::cancel::Cancel;
+    use firn_model::columns::LabelColumn;
+    use firn_model::labels::Labels;
+
+    /// Series of equally many samples; a read beyond the first must have been reserved.
+    struct Reserved {
+        budget: Budget,
+        samples: usize,
+        series: usize,
+    }
+
+    impl Origin for Reserved {
+        fn len(&self) -> usize {
+            self.series
+        }
+
+        fn labels(&self, _series: usize) -> Labels {
+            Labels::empty()
+        }
+
+        fn label_column(
+            &self,
+            _name: &str,
+            _account: &Account<'_>,
+            _memory: &mut Reservation,
+        ) -> Result<LabelColumn, QueryError> {
+            Ok(LabelColumn::default())
+        }
+
+        fn drops_name(&self, _series: usize) -> bool {
+            false
+        }
+    }
+
+    impl Source for Reserved {
+        fn has_one_name(&self) -> bool {
+            true
+        }
+
+        fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+            let bytes = series.len() * self.samples * SAMPLE_BYTES;
+            let used = self.budget.used_bytes();
+            assert!(series == (0..1) || used >= bytes, "{series:?}: {used}");
+            for _ in series {
+                // Columns of their own, so that each takes what it has.
+                let first = into.len() as i64 * 10_000_000;
+                let times: Vec<i64> = (first..first + self.samples as i64).collect();
+                into.push(&times, &vec![1.0; self.samples], &[], []);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn read_buffer_reserves_all_but_the_first_series_before_it_reads_them() {
+        let options = Options {
+            samples_max: u64::MAX,
+            ..OPTIONS
+        };
+        for (samples, series) in [(1, 600), (5_000, 100), (100_000, 40), (1_000_000, 3)] {
+            let (budget, cancel) = (Budget::new("query", 1 << 30), Cancel::new());
+            let account = Account::new(&budget, &cancel, &options);
+            let source = Reserved {
+                budget: budget.clone(),
+                samples,
+                series,
+            };
+            let mut seen = 0;
+            let count = |stretch: Range<usize>, batch: &SeriesBatch| {
+                assert_eq!(stretch.start, seen);
+                assert_eq!(batch.len(), stretch.len());
+                seen = stretch.end;
+                Ok(())
+            };
+            let mut buffer = ReadBuffer::default();
+            buffer.read(&source, 0..series, 1, &account, count).unwrap();
+            assert_eq!(seen, series, "{samples} samples");
+        }
+    }
+
+    #[test]
+    fn series_that_fit_are_one_at_least_and_a_part_at_most() {
+        for (bytes, want) in [
+            (0, SERIES_PER_PART),
+            (1000 * SAMPLE_BYTES, SERIES_PER_PART),
+            (1 << 20, 16),
+            (1 << 30, 1),
+            (usize::MAX, 1),
+        ] {
+            assert_eq!(series_that_fit(bytes), want, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Where leaves of a plan read samples: a selection of the store, or the rows of a subquery.
+
+use crate::eval::account::{Account, storage_error};
+use crate::eval::rows::frame::Frame;
+use crate::eval::rows::row::is_absent;
+use crate::eval::rows::row_labels::Origin;
+use crate::grid::Grid;
+use crate::value::QueryError;
+use firn_model::budget::Reservation;
+use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
+use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::store::Selection;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Series with samples at any times.
+pub(crate) trait Source: Origin {
+    /// Whether all series have the same metric name for certain.
+    fn has_one_name(&self) -> bool;
+
+    /// Appends the samples of `series` to `into`.
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError>;
+}
+
+/// Series of the store.
+pub(crate) struct Selected {
+    selection: Arc<dyn Selection>,
+    has_one_name: bool,
+}
+
+impl Selected {
+    /// The series that a look-up with `matchers` found.
+    pub(crate) fn new(selection: Arc<dyn Selection>, matchers: &[Matcher]) -> Self {
+        let fixes_name = |m: &Matcher| {
+            m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty()
+        };
+        Self {
+            selection,
+            has_one_name: matchers.iter().any(fixes_name),
+        }
+    }
+}
+
+impl Origin for Selected {
+    fn len(&self) -> usize {
+        self.selection.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        self.selection.labels(series)
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        let column = self.selection.label_column(name, account.cancel(), memory);
+        column.map_err(storage_error)
+    }
+
+    fn drops_name(&self, _series: usize) -> bool {
+        false
+    }
+}
+
+impl Source for Selected {
+    fn has_one_name(&self) -> bool {
+        self.has_one_name
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+        self.selection.read(series, into).map_err(storage_error)
+    }
+}
+
+/// The rows of a subquery as samples at the times of its own grid.
+pub(crate) struct Resampled {
+    frame: Frame,
+    times: Vec<i64>,
+}
+
+impl Resampled {
+    /// The rows of `frame`, whose steps are those of `grid`.
+    pub(crate) fn new(frame: Frame, grid: &Grid) -> Self {
+        Self {
+            frame,
+            times: grid.times().collect(),
+        }
+    }
+}
+
+impl Origin for Resampled {
+    fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        self.frame.labels(series)
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        account: &Account<'_>,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, QueryError> {
+        self.frame.label_column(name, account, memory)
+    }
+
+    fn drops_name(&self, series: usize) -> bool {
+        self.frame.drops_name(series)
+    }
+}
+
+impl Source for Resampled {
+    fn has_one_name(&self) -> bool {
+        false
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError> {
+        let (mut times, mut values) = (Vec::new(), Vec::new());
+        for index in series {
+            let row = self.frame.row(index);
+            if row.histograms.is_empty() && row.values.iter().all(|v| !is_absent(*v)) {
+                into.push(&self.times, row.values, &[], []);
+                continue;
+            }
+            times.clear();
+            values.clear();
+            let mut histograms = Vec::new();
+            for (step, time) in self.times.iter().enumerate() {
+                if let Some(histogram) = row.histogram(step) {
+                    histograms.push((times.len() as u32, without_hint(histogram)));
+                    times.push(*time);
+                    values.push(HISTOGRAM_PLACEHOLDER);
+                } else if !is_absent(row.values[step]) {
+                    times.push(*time);
+                    values.push(row.values[step]);
+                }
+            }
+            into.push(&times, &values, &[], histograms);
+        }
+        Ok(())
+    }
+}
+
+/// A subquery may leave out or repeat samples, so what was known about resets between neighbours
+/// holds no longer.
+fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
+    match histogram.reset_hint {
+        ResetHint::Unknown | ResetHint::Gauge => histogram.clone(),
+        ResetHint::Reset | ResetHint::NotReset => Arc::new(Histogram {
+            reset_hint: ResetHint::Unknown,
+            ..Histogram::clone(histogram)
+        }),
+    }
+}

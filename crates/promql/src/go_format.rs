@@ -1,0 +1,108 @@
+//! Numbers and times in the forms that Go prints, where texts are interface.
+
+use crate::math::dates::Date;
+use firn_model::sample::TimestampMs;
+
+/// Go's `%g`: the shortest form that reads back, or `precision` significant digits.
+pub(crate) fn format_g(value: f64, precision: Option<usize>) -> String {
+    if let Some(text) = format_special(value) {
+        return text.into();
+    }
+    let scientific = match precision {
+        None => format!("{value:e}"),
+        Some(digits) => format!("{value:.*e}", digits.saturating_sub(1)),
+    };
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let mantissa = match mantissa.contains('.') {
+        true => mantissa.trim_end_matches('0').trim_end_matches('.'),
+        false => mantissa,
+    };
+    // Go switches to exponents at the precision, and at six for the shortest form.
+    let threshold = precision.map_or(6, |digits| digits as i32);
+    if exponent < -4 || exponent >= threshold.max(1) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.abs());
+    }
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+    let decimals = (digits - 1 - exponent).max(0) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// Go's `strconv.FormatFloat(value, 'f', -1, 64)`: the shortest form without an exponent.
+pub(crate) fn format_f(value: f64) -> String {
+    match format_special(value) {
+        Some(text) => text.into(),
+        None => format!("{value}"),
+    }
+}
+
+/// Go's `%f`: six decimals.
+pub(crate) fn format_fixed(value: f64) -> String {
+    match value.is_finite() {
+        true => format!("{value:.6}"),
+        false => format_f(value),
+    }
+}
+
+fn format_special(value: f64) -> Option<&'static str> {
+    if value.is_nan() {
+        Some("NaN")
+    } else if value == f64::INFINITY {
+        Some("+Inf")
+    } else if value == f64::NEG_INFINITY {
+        Some("-Inf")
+    } else if value == 0.0 && value.is_sign_negative() {
+        Some("-0")
+    } else if value == 0.0 {
+        Some("0")
+    } else {
+        None
+    }
+}
+
+/// A time in whole seconds, as RFC 3339 in UTC.
+pub(crate) fn format_rfc3339(time: TimestampMs) -> String {
+    let date = Date::from_unix(time / 1000);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        date.year, date.month, date.day, date.hour, date.minute, date.second
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_g_prints_as_go() {
+        for (value, shortest, two_digits) in [
+            (1e5, "100000", "1e+05"),
+            (123_456.0, "123456", "1.2e+05"),
+            (1e6, "1e+06", "1e+06"),
+            (0.0001, "0.0001", "0.0001"),
+            (0.00001, "1e-05", "1e-05"),
+            (123_456_789.25, "1.2345678925e+08", "1.2e+08"),
+            (-3.0, "-3", "-3"),
+            (1.5, "1.5", "1.5"),
+            (f64::INFINITY, "+Inf", "+Inf"),
+            (f64::NAN, "NaN", "NaN"),
+            (-0.0, "-0", "-0"),
+        ] {
+            assert_eq!(format_g(value, None), shortest);
+            assert_eq!(format_g(value, Some(2)), two_digits);
+        }
+    }
+
+    #[test]
+    fn format_f_has_no_exponent() {
+        assert_eq!(format_f(1e21), "1000000000000000000000");
+        assert_eq!(format_f(-0.00000125), "-0.00000125");
+        assert_eq!(format_f(f64::NEG_INFINITY), "-Inf");
+    }
+
+    #[test]
+    fn format_rfc3339_is_in_utc() {
+        assert_eq!(format_rfc3339(1_700_000_000_123), "2023-11-14T22:13:20Z");
+    }
+}

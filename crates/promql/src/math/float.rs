@@ -1,0 +1,247 @@
+//! Float functions where Go's answer is not the standard library's, and order among floats.
+
+use crate::math::log_exp::ln;
+use std::f64::consts::LN_2;
+
+/// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.
+pub(crate) fn max(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == 0.0 && a == b {
+        if a.is_sign_negative() { b } else { a }
+    } else if a > b {
+        a
+    } else {
+        b
+    }
+}
+
+/// Go's `math.Min`.
+pub(crate) fn min(a: f64, b: f64) -> f64 {
+    -max(-a, -b)
+}
+
+/// From here on the square in the formulas below is all that counts, and may overflow.
+const LARGE: f64 = (1u64 << 28) as f64;
+
+/// The largest number whose exponential Go has: the power of two nearest to it is a float still.
+const EXPONENT_MAX: f64 = 709.436_139_303_103_9;
+
+/// Go's `math.Exp` on x86-64, as far as it differs: it is infinite from 1.27e308 on.
+pub(crate) fn exp(x: f64) -> f64 {
+    match x > EXPONENT_MAX {
+        true => f64::INFINITY,
+        false => x.exp(),
+    }
+}
+
+/// From here on one of the two exponentials is all that counts.
+const ONE_EXPONENTIAL: f64 = 21.0;
+
+/// Up to here differences of exponentials lose digits.
+const SERIES_MAX: f64 = 0.5;
+
+/// Numerator and denominator of the series of the hyperbolic sine in squares, the highest first;
+/// the denominator's is 1 (J. F. Hart, Computer Approximations, number 2029).
+const SINH_NUMERATOR: [f64; 4] = [
+    -26.305_632_133_974_97,
+    -2_894.211_355_989_564,
+    -89_912.720_220_395_09,
+    -630_767.364_049_771_7,
+];
+const SINH_DENOMINATOR: [f64; 3] = [
+    -173.678_953_558_233_7,
+    15_215.173_787_900_19,
+    -630_767.364_049_771_7,
+];
+
+/// The hyperbolic sine: infinite where the exponential is, although half of that were finite.
+pub(crate) fn sinh(x: f64) -> f64 {
+    let size = x.abs();
+    if size > ONE_EXPONENTIAL {
+        return (exp(size) * 0.5).copysign(x);
+    }
+    if size > SERIES_MAX {
+        let exponential = exp(size);
+        return ((exponential - 1.0 / exponential) * 0.5).copysign(x);
+    }
+    let square = size * size;
+    let [first, rest @ ..] = SINH_NUMERATOR;
+    let above = rest.iter().fold(first, |sum, factor| sum * square + factor);
+    let factors = SINH_DENOMINATOR.iter();
+    let below = factors.fold(1.0, |sum, factor| sum * square + factor);
+    (above * size / below).copysign(x)
+}
+
+/// The hyperbolic cosine: infinite where the exponential is.
+pub(crate) fn cosh(x: f64) -> f64 {
+    let size = x.abs();
+    let exponential = exp(size);
+    match size > ONE_EXPONENTIAL {
+        true => exponential * 0.5,
+        false => (exponential + 1.0 / exponential) * 0.5,
+    }
+}
+
+/// The inverse hyperbolic sine, also where the square of `x` overflows (FreeBSD `s_asinh.c`).
+pub(crate) fn asinh(x: f64) -> f64 {
+    let size = x.abs();
+    let value = if size > LARGE {
+        ln(size) + LN_2
+    } else if size > 2.0 {
+        ln(2.0 * size + 1.0 / ((size * size + 1.0).sqrt() + size))
+    } else {
+        (size + size * size / (1.0 + (1.0 + size * size).sqrt())).ln_1p()
+    };
+    value.copysign(x)
+}
+
+/// The inverse hyperbolic cosine, also where the square of `x` overflows (FreeBSD `e_acosh.c`).
+pub(crate) fn acosh(x: f64) -> f64 {
+    if x.is_nan() || x < 1.0 {
+        f64::NAN
+    } else if x >= LARGE {
+        ln(x) + LN_2
+    } else if x > 2.0 {
+        ln(2.0 * x - 1.0 / (x + (x * x - 1.0).sqrt()))
+    } else {
+        let above = x - 1.0;
+        (above + (2.0 * above + above * above).sqrt()).ln_1p()
+    }
+}
+
+/// The quantile of values, between the two next to it by weight; NaN is below all. Changes their
+/// order. O(n).
+pub(crate) fn quantile(quantile: f64, ranks: &mut [Rank]) -> f64 {
+    if ranks.is_empty() || quantile.is_nan() {
+        return f64::NAN;
+    }
+    if quantile < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if quantile > 1.0 {
+        return f64::INFINITY;
+    }
+    let last = (ranks.len() - 1) as f64;
+    let rank = quantile * last;
+    let lower = rank.floor().max(0.0);
+    let upper = (lower + 1.0).min(last);
+    let weight = rank - rank.floor();
+    let (_, at_lower, above) = ranks.select_nth_unstable(lower as usize);
+    let at_lower = *at_lower;
+    let next = above.iter().min().copied();
+    let at_upper = next.filter(|_| upper > lower).unwrap_or(at_lower);
+    at_lower.value() * (1.0 - weight) + at_upper.value() * weight
+}
+
+/// A float as a number whose order is that of the floats, with NaN first, as in upstream's heap of
+/// values: numbers are compared in one instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank(i64);
+
+impl Rank {
+    const NAN: Self = Self(i64::MIN);
+
+    /// Of a value.
+    #[inline(always)]
+    pub(crate) fn of(value: f64) -> Self {
+        match value.is_nan() {
+            true => Self::NAN,
+            false => Self(Self::turned(value.to_bits() as i64)),
+        }
+    }
+
+    fn value(self) -> f64 {
+        match self {
+            Self::NAN => f64::NAN,
+            Self(rank) => f64::from_bits(Self::turned(rank) as u64),
+        }
+    }
+
+    /// Below zero the magnitude counts backwards.
+    #[inline(always)]
+    fn turned(bits: i64) -> i64 {
+        bits ^ ((bits >> 63) as u64 >> 1) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn max_and_min_treat_nan_as_go() {
+        assert_eq!(max(f64::NAN, f64::INFINITY), f64::INFINITY);
+        assert_eq!(min(f64::NEG_INFINITY, f64::NAN), f64::NEG_INFINITY);
+        assert!(max(f64::NAN, 1.0).is_nan() && min(1.0, f64::NAN).is_nan());
+        assert!(max(-0.0, 0.0).is_sign_positive() && min(0.0, -0.0).is_sign_negative());
+        assert_eq!((max(1.0, 2.0), min(1.0, 2.0)), (2.0, 1.0));
+    }
+
+    #[test]
+    fn hyperbolic_inverses_of_large_values_are_finite() {
+        for x in [1e300, 1e10, 3.0, 1.5] {
+            assert!((acosh(x) - (x.ln() + (1.0 + (1.0 - x.powi(-2)).sqrt()).ln())).abs() < 1e-9);
+            assert!((asinh(-x) + (x.ln() + (1.0 + (1.0 + x.powi(-2)).sqrt()).ln())).abs() < 1e-9);
+        }
+        assert!(acosh(0.5).is_nan() && asinh(f64::NAN).is_nan());
+        assert_eq!(asinh(-0.0).to_bits(), (-0.0f64).to_bits());
+    }
+
+    #[test]
+    fn quantile_interpolates_between_ranks() {
+        let values = [4.0, 1.0, 3.0, 2.0];
+        for (q, want) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (2.0, f64::INFINITY)] {
+            assert_eq!(quantile(q, &mut values.map(Rank::of)), want, "{q}");
+        }
+        assert!(quantile(f64::NAN, &mut values.map(Rank::of)).is_nan());
+        let mixed = [2.0, f64::NEG_INFINITY, -0.0, f64::NAN, -1.5, 0.0];
+        for (q, want) in [
+            (0.2, f64::NEG_INFINITY),
+            (0.4, -1.5),
+            (0.6, 0.0),
+            (1.0, 2.0),
+        ] {
+            let got = quantile(q, &mut mixed.map(Rank::of));
+            assert_eq!(got.to_bits(), f64::to_bits(want), "{q}: {got}");
+        }
+        assert!(quantile(0.1, &mut mixed.map(Rank::of)).is_nan());
+    }
+
+    /// Arguments, and what Go's `Sinh` and `Cosh` make of them on x86-64.
+    const HYPERBOLIC_OF_GO: [(f64, u64, u64); 12] = [
+        (0.1, 0x3fb9_a487_337b_59b4, 0x3ff0_147f_4022_4b38),
+        (0.3, 0x3fd3_7d42_af54_b926, 0x3ff0_b9b4_e0b6_ec4c),
+        (0.5, 0x3fe0_acd0_0fe6_3b97, 0x3ff2_0ac1_862a_e8d0),
+        (-0.25, 0xbfd0_2acc_d9d0_8102, 0x3ff0_80ab_05ca_6146),
+        (1e-9, 0x3e11_2e0b_e826_d695, 0x3ff0_0000_0000_0000),
+        (1.0, 0x3ff2_cd9f_c44e_b982, 0x3ff8_b075_51d9_f550),
+        (5.0, 0x4052_8d01_66f0_7374, 0x4052_8d6f_cbef_f3aa),
+        (21.5, 0x41d0_3343_0032_7298, 0x41d0_3343_0032_7298),
+        (100.0, 0x48e3_494a_9b17_1bf5, 0x48e3_494a_9b17_1bf5),
+        (709.0, 0x7fcd_422d_2be5_dc9b, 0x7fcd_422d_2be5_dc9b),
+        (709.5, 0x7ff0_0000_0000_0000, 0x7ff0_0000_0000_0000),
+        (-710.0, 0xfff0_0000_0000_0000, 0x7ff0_0000_0000_0000),
+    ];
+
+    #[test]
+    fn hyperbolic_functions_are_those_of_go_and_overflow_where_they_do() {
+        let close = |found: f64, wanted: u64, what: &str| {
+            let wanted = f64::from_bits(wanted);
+            let is_close = (found - wanted).abs() <= wanted.abs() * 1e-15;
+            assert!(found == wanted || is_close, "{what}: {found}, {wanted}");
+        };
+        for (x, sine, cosine) in HYPERBOLIC_OF_GO {
+            close(sinh(x), sine, &format!("sinh({x})"));
+            close(cosh(x), cosine, &format!("cosh({x})"));
+        }
+        for (x, wanted) in [(0.0, 0.0f64), (-0.0, -0.0)] {
+            assert_eq!(sinh(x).to_bits(), wanted.to_bits());
+        }
+        assert!(sinh(f64::NAN).is_nan() && cosh(f64::NAN).is_nan());
+        assert_eq!(sinh(f64::NEG_INFINITY), f64::NEG_INFINITY);
+        assert!(exp(EXPONENT_MAX).is_finite() && exp(EXPONENT_MAX.next_up()).is_infinite());
+    }
+}

@@ -1,0 +1,68 @@
+//! Small integers as floats and back, by additions alone: AVX2 does those to four at a time and has
+//! no instruction that turns one into the other; one by one that takes longer than what is computed
+//! with them.
+//!
+//! Invariant: from `-SMALL` to [`SMALL`] every result is exact. The caller must pass no larger
+//! integers.
+
+/// The largest integer.
+pub(crate) const SMALL: i64 = 1 << 51;
+
+/// Its unit in the last place is one, and so are those of its neighbours: to add it rounds what is
+/// small to the nearest integer, which then stands in its last bits.
+const ROUNDING: f64 = (3 * SMALL) as f64;
+
+/// The integer that is nearest to a float.
+#[inline(always)]
+pub(crate) fn nearest(float: f64) -> i64 {
+    (float + ROUNDING)
+        .to_bits()
+        .wrapping_sub(ROUNDING.to_bits()) as i64
+}
+
+/// The integer nearest to a float, as a float; unspecified beyond [`SMALL`].
+#[inline(always)]
+pub(crate) fn rounded(float: f64) -> f64 {
+    (float + ROUNDING) - ROUNDING
+}
+
+/// The float that an integer is.
+#[inline(always)]
+pub(crate) fn float_of(integer: i64) -> f64 {
+    f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    #[test]
+    fn small_integers_become_their_floats_and_come_back() {
+        let rng = SimRng::new(1);
+        let edges = [0, 1, 2, SMALL - 1, SMALL];
+        let some = (0..10_000).map(|bits| (rng.next_u64() >> (13 + bits % 51)) as i64);
+        for int in edges.into_iter().chain(some).flat_map(|n| [n, -n]) {
+            assert_eq!(float_of(int).to_bits(), (int as f64).to_bits(), "{int}");
+            assert_eq!(nearest(int as f64), int);
+            assert_eq!(rounded(int as f64), int as f64);
+        }
+    }
+
+    #[test]
+    fn fractions_become_the_nearest_integer_and_halves_the_even_one() {
+        let cases = [
+            (0.3, 0),
+            (0.5, 0),
+            (1.5, 2),
+            (2.5, 2),
+            (-0.7, -1),
+            (1e15 + 0.25, 1_000_000_000_000_000),
+        ];
+        for (float, int) in cases {
+            assert_eq!(nearest(float), int, "{float}");
+            assert_eq!(rounded(float), int as f64, "{float}");
+        }
+    }
+}
