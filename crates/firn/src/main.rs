@@ -3,24 +3,13 @@
 //! Invariant: this room alone reads flags, files and the environment and installs signal handlers;
 //! what it reads it hands to the others as values.
 
-mod check;
-mod config;
+mod commands;
 mod console;
-mod descriptors;
-mod documentation;
-mod flags;
-mod logs;
-mod memory;
-mod pressure;
 mod process;
-mod profile;
-mod query;
-mod retention;
-mod script;
 mod serve;
 mod settings;
-mod tsdb;
 
+use commands::{check, query, script, tsdb};
 use std::ffi::OsString;
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 //! The listener is up before the store is: [`AppParts`] is what is known at the start, [`Backend`]
 //! what arrives when the replay is done.
 
-use crate::active::ActiveQueries;
-use crate::limits::Limits;
+use crate::admission::active::ActiveQueries;
+use crate::admission::limits::Limits;
 use firn_ingest::Pipeline;
 use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;

@@ -31,9 +31,9 @@ use firn_promql::value::{
     MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
 };
 use firn_promql::{Context, EvalTime, Features, Options};
-use firn_server::active::ActiveQueries;
+use firn_server::ActiveQueries;
+use firn_server::Limits;
 use firn_server::engine::Engine;
-use firn_server::limits::Limits;
 use firn_server::parts::{
     AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
 };
