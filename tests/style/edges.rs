@@ -13,7 +13,7 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("promql", &["model"]),
     ("ingest", &["model", "wire"]),
     ("mirror", &["model", "wire", "promql"]),
-    ("server", &["model", "wire", "storage", "promql", "ingest"]),
+    ("server", &["model", "wire", "promql", "ingest"]),
     (
         "firn",
         &[

@@ -16,8 +16,8 @@
 //!
 //! Invariants: whatever a client sends, memory, threads and time stay within [`Limits`]; no
 //! blocking work runs on the async runtime and no lock is held across an await; an error becomes a
-//! status in one place. What PromQL means and how samples are kept is left to `promql` and
-//! `storage`; the binary builds [`parts::AppParts`] and calls [`serve`].
+//! status in one place. What PromQL means and how samples are kept is left to `promql` and to the
+//! store behind [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
 
 mod admission;
 mod api;

@@ -12,9 +12,9 @@ use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
+use firn_model::stats::StoreStats;
 use firn_model::store::Select;
 use firn_promql::Features;
-use firn_storage::store::StoreStats;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

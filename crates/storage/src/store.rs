@@ -24,7 +24,6 @@ pub use crate::append::NewSeriesBudget;
 pub use options::{
     BACKLOG_BYTES_MAX, LATENESS_MAX_MS, RETENTION_MS, Sealing, StoreOptions, SyncMode, WINDOW_MS,
 };
-pub use stats::{Stat, StoreStats};
 
 use crate::append::Appender;
 use crate::damage::{Damage, Damages};

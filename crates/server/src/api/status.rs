@@ -8,8 +8,8 @@ use crate::app::App;
 use crate::http::failure::Failure;
 use crate::parts::RuntimeInfo;
 use axum::response::Response;
-use firn_storage::damage::Damage;
-use firn_storage::store::{Stat, StoreStats};
+use firn_model::damage::Damage;
+use firn_model::stats::{Stat, StoreStats};
 use serde::Serialize;
 use serde_json::json;
 

@@ -22,6 +22,7 @@ use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
 use firn_model::sample::TimeRange;
 use firn_model::shares::Shares;
+use firn_model::stats::{Stat, StoreStats};
 use firn_model::store::{
     Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
     Selection, Ticket,
@@ -38,7 +39,7 @@ use firn_server::parts::{
     AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
 };
 use firn_server::{App, router};
-use firn_storage::store::{Stat, Store, StoreStats};
+use firn_storage::store::Store;
 use http_body_util::BodyExt;
 use std::collections::BTreeMap;
 use std::io::Read;

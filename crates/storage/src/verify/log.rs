@@ -5,7 +5,7 @@
 
 use super::finding::{Finding, Part};
 use crate::codec::Malformed;
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
@@ -110,7 +110,7 @@ impl Reading<'_> {
             let block = match item {
                 Ok(block) => block,
                 Err(e) => {
-                    let damage = Damage::met(DamageKind::Log, &e);
+                    let damage = damage::met(DamageKind::Log, &e);
                     let finding =
                         Finding::new(DamageKind::Log, &self.info.path, damage.offset, damage.what);
                     self.open.push(finding);
