@@ -129,3 +129,15 @@ fn runtime_below_the_rim_is_refused() {
     }
     report("runtimes below the rim", &findings);
 }
+
+#[test]
+fn crypto_provider_beside_ring_is_refused() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let names = lock.lines().filter_map(|line| line.strip_prefix("name = "));
+    let found = names.map(|name| name.trim_matches('"'));
+    let found = found.filter(|name| name.starts_with("aws-lc") || *name == "openssl-sys");
+    let findings: Vec<String> = found
+        .map(|name| format!("{name} is in Cargo.lock: take the feature `ring` of what brings it"))
+        .collect();
+    report("crypto providers", &findings);
+}

@@ -95,8 +95,8 @@ enum ServeError {
 pub fn run(args: &[OsString]) -> ExitCode {
     let line = match flags::parse(args.iter().cloned()) {
         Ok(Request::Run(line)) => line,
-        Ok(Request::Help) => {
-            console::out(&flags::help());
+        Ok(Request::Help(text)) => {
+            console::out(&text);
             return ExitCode::SUCCESS;
         }
         Ok(Request::Documentation) => {
@@ -105,6 +105,9 @@ pub fn run(args: &[OsString]) -> ExitCode {
         }
         Err(e) => {
             console::err(&format!("firn: {e}"));
+            if let Some(hint) = e.hint() {
+                console::err(&format!("  {hint}"));
+            }
             return ExitCode::from(2);
         }
     };

@@ -4,31 +4,31 @@
 
 use crate::console;
 use crate::settings::config;
-use std::ffi::OsString;
+use clap::{ArgMatches, Command};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How to call it.
-pub const USAGE: &str = "Usage: firn check config FILE...";
-
-/// Runs `firn check` with the arguments behind it.
-pub fn run(args: &[OsString]) -> ExitCode {
-    let [what, files @ ..] = args else {
-        return usage();
-    };
-    if what != "config" || files.is_empty() {
-        return usage();
-    }
-    let mut has_failed = false;
-    for file in files {
-        has_failed |= !check_config(Path::new(file));
-    }
-    ExitCode::from(u8::from(has_failed))
+/// What `firn check` understands.
+pub fn command() -> Command {
+    let config = Command::new("config")
+        .about("Check config files as promtool does; the exit code is 1 if one is not valid")
+        .arg(super::files("Configs in Prometheus's format"));
+    Command::new("check")
+        .about("Check files before a server reads them")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(config)
 }
 
-fn usage() -> ExitCode {
-    console::err(USAGE);
-    ExitCode::from(2)
+/// Runs `firn check`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let files = matches.subcommand().into_iter();
+    let files = files.flat_map(|(_, matches)| super::paths(matches));
+    let mut has_failed = false;
+    for file in files {
+        has_failed |= !check_config(&file);
+    }
+    ExitCode::from(u8::from(has_failed))
 }
 
 fn check_config(file: &Path) -> bool {

@@ -6,26 +6,15 @@
 mod client;
 mod print;
 
+use super::NOT_UNDERSTOOD;
 use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::{Client, ClientError, Params};
 use firn_model::units::parse_duration;
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-/// How to call it.
-pub const USAGE: &str = "\
-Usage:
-  firn query instant [--time TIME] [--header NAME=VALUE] [-o promql|json] SERVER EXPR
-  firn query range [--start TIME] [--end TIME] [--step DURATION] [--header NAME=VALUE]
-                   [-o promql|json] SERVER EXPR
-  firn query series --match SELECTOR... [--start TIME] [--end TIME] [-o promql|json] SERVER
-  firn query labels [--match SELECTOR...] [--start TIME] [--end TIME] [-o promql|json]
-                    SERVER NAME
-
-TIME is RFC 3339 or seconds since the epoch.";
 
 /// The span of a range query that names no start, as in promtool.
 const RANGE_SECONDS: f64 = 300.0;
@@ -36,7 +25,7 @@ const FAR_SECONDS: f64 = 9999.0 * 3600.0;
 /// Why a query was not answered.
 #[derive(Debug, thiserror::Error)]
 enum QueryError {
-    #[error("{0}\n\n{USAGE}")]
+    #[error("{0}\n\nFor more information, try 'firn query --help'.")]
     Usage(String),
     #[error("error parsing {what}: cannot parse {text:?} to a valid timestamp")]
     Time { what: &'static str, text: String },
@@ -46,9 +35,107 @@ enum QueryError {
     Client(#[from] ClientError),
 }
 
-#[derive(Default)]
+/// What `firn query` understands.
+pub fn command() -> Command {
+    let time = |name: &'static str, help: &'static str| option(name, "TIME").help(help);
+    let start = || {
+        time(
+            "start",
+            "Start of the time range: RFC 3339 or seconds since the epoch",
+        )
+    };
+    let end = || {
+        time(
+            "end",
+            "End of the time range: RFC 3339 or seconds since the epoch",
+        )
+    };
+    let instant = Command::new("instant")
+        .about("Evaluate an expression at one time")
+        .arg(time(
+            "time",
+            "Evaluation time: RFC 3339 or seconds since the epoch [default: now]",
+        ))
+        .arg(word(2, "expr", "EXPR", "A PromQL expression"));
+    let step = option("step", "DURATION").help("Time between two steps, as in 15s or 1m30s");
+    let range = Command::new("range")
+        .about("Evaluate an expression at each step of a time range [default: the last 5 minutes]")
+        .args([start(), end(), step])
+        .arg(word(2, "expr", "EXPR", "A PromQL expression"));
+    let matcher = || option("match", "SELECTOR").action(ArgAction::Append);
+    let series = Command::new("series")
+        .about("List the label sets of series")
+        .arg(matcher().help("Series to list, as in up{job=\"x\"}; may be repeated [required]"))
+        .args([start(), end()]);
+    let labels = Command::new("labels")
+        .about("List the values of a label")
+        .arg(matcher().help("Series whose labels count, as in up{job=\"x\"}; may be repeated"))
+        .args([start(), end()])
+        .arg(word(2, "name", "NAME", "The name of the label"));
+    let server = word(
+        1,
+        "server",
+        "SERVER",
+        "The server's URL or address, as in localhost:9090",
+    );
+    let kinds = [instant, range, series, labels];
+    let kinds = kinds.map(|kind| kind.arg(server.clone()).args(common()));
+    Command::new("query")
+        .about("Ask a Prometheus-compatible server")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(kinds)
+}
+
+/// The flags of every kind of query.
+fn common() -> [Arg; 2] {
+    let header = option("header", "NAME=VALUE").action(ArgAction::Append);
+    let format = option("format", "FORMAT")
+        .short('o')
+        .default_value("promql");
+    [
+        header.help("A header of the requests; may be repeated"),
+        format
+            .value_parser(["promql", "json"])
+            .help("Format of the output"),
+    ]
+}
+
+fn option(name: &'static str, value: &'static str) -> Arg {
+    // A time may be negative.
+    let arg = Arg::new(name).long(name).value_name(value);
+    arg.allow_hyphen_values(true)
+}
+
+/// The argument in place `index`, from one on.
+fn word(index: usize, id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(id).index(index).value_name(value);
+    arg.required(true).help(help)
+}
+
+/// Runs `firn query`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let Some((kind, matches)) = matches.subcommand() else {
+        return ExitCode::from(NOT_UNDERSTOOD);
+    };
+    match answer(kind, matches) {
+        Ok(text) => {
+            console::out(&text);
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            console::err(&e.to_string());
+            ExitCode::from(match e {
+                QueryError::Usage(_) => NOT_UNDERSTOOD,
+                _ => 1,
+            })
+        }
+    }
+}
+
+/// The arguments of a query.
 struct Arguments {
-    positional: Vec<String>,
+    server: String,
     time: Option<String>,
     start: Option<String>,
     end: Option<String>,
@@ -58,100 +145,59 @@ struct Arguments {
     is_json: bool,
 }
 
-/// Runs `firn query` with the arguments behind it.
-pub fn run(args: &[OsString]) -> ExitCode {
-    match answer(args) {
-        Ok(text) => {
-            console::out(&text);
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            console::err(&e.to_string());
-            ExitCode::from(if matches!(e, QueryError::Usage(_)) {
-                2
-            } else {
-                1
-            })
-        }
-    }
-}
-
-fn answer(args: &[OsString]) -> Result<String, QueryError> {
-    let usage = |why: &str| Err(QueryError::Usage(why.to_owned()));
-    let Some((kind, rest)) = args.split_first() else {
-        return usage("what to query is missing");
-    };
-    let a = read_arguments(rest)?;
-    let positional: Vec<&str> = a.positional.iter().map(String::as_str).collect();
-    match (kind.to_str().unwrap_or_default(), positional.as_slice()) {
-        ("instant", [server, expr]) => instant(&a, server, expr),
-        ("range", [server, expr]) => range(&a, server, expr),
-        ("series", [server]) if !a.matchers.is_empty() => series(&a, server),
-        ("series", [_]) => usage("required flag --match not provided"),
-        ("labels", [server, name]) => labels(&a, server, name),
-        ("instant" | "range" | "series" | "labels", _) => usage("wrong number of arguments"),
-        (other, _) => usage(&format!("cannot query {other:?}")),
-    }
-}
-
-fn read_arguments(args: &[OsString]) -> Result<Arguments, QueryError> {
-    use lexopt::Arg::{Long, Short, Value};
-    let usage = |e: lexopt::Error| QueryError::Usage(e.to_string());
-    let mut read = Arguments::default();
-    let mut parser = lexopt::Parser::from_args(args.iter().cloned());
-    while let Some(arg) = parser.next().map_err(usage)? {
-        let name = match arg {
-            Value(word) => {
-                read.positional.push(word.to_string_lossy().into_owned());
-                continue;
-            }
-            Long(name) => name.to_owned(),
-            Short('o') => "format".to_owned(),
-            Short(_) => return Err(usage(arg.unexpected())),
-        };
-        let value = parser
-            .value()
-            .map_err(usage)?
-            .to_string_lossy()
-            .into_owned();
-        read.set(&name, value).map_err(QueryError::Usage)?;
-    }
-    Ok(read)
-}
-
 impl Arguments {
-    fn set(&mut self, name: &str, value: String) -> Result<(), String> {
-        match name {
-            "time" => self.time = Some(value),
-            "start" => self.start = Some(value),
-            "end" => self.end = Some(value),
-            "match" => self.matchers.push(value),
-            "step" => self.step = Some(parse_duration(&value).map_err(|e| e.to_string())?),
-            "header" => {
-                let (name, value) = value
-                    .split_once(['=', ':'])
-                    .ok_or_else(|| format!("expected NAME=VALUE, got {value:?}"))?;
-                self.headers.push((name.to_owned(), value.to_owned()));
-            }
-            "format" => match value.as_str() {
-                "promql" => self.is_json = false,
-                "json" => self.is_json = true,
-                _ => return Err(format!("format must be promql or json, got {value:?}")),
-            },
-            _ => return Err(format!("unknown flag --{name}")),
-        }
-        Ok(())
+    fn of(matches: &ArgMatches) -> Result<Self, QueryError> {
+        // Not every kind of query has every argument.
+        let text = |id| matches.try_get_one::<String>(id).ok().flatten().cloned();
+        let step = text("step").map(|step| parse_duration(&step)).transpose();
+        let matchers = matches.try_get_many::<String>("match").ok().flatten();
+        Ok(Self {
+            server: text("server").unwrap_or_default(),
+            time: text("time"),
+            start: text("start"),
+            end: text("end"),
+            step: step.map_err(|e| QueryError::Usage(e.to_string()))?,
+            matchers: matchers.into_iter().flatten().cloned().collect(),
+            headers: headers(matches).map_err(QueryError::Usage)?,
+            is_json: text("format").as_deref() == Some("json"),
+        })
     }
 }
 
-fn instant(a: &Arguments, server: &str, expr: &str) -> Result<String, QueryError> {
+fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
+    let split = |text: String| match text.split_once(['=', ':']) {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(format!("expected NAME=VALUE, got {text:?}")),
+    };
+    super::texts(matches, "header")
+        .into_iter()
+        .map(split)
+        .collect()
+}
+
+fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {
+    let a = Arguments::of(matches)?;
+    let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
+    match kind {
+        "instant" => instant(&a, text("expr")),
+        "range" => range(&a, text("expr")),
+        "series" if a.matchers.is_empty() => {
+            let why = "required flag --match not provided";
+            Err(QueryError::Usage(why.to_owned()))
+        }
+        "series" => series(&a),
+        _ => labels(&a, text("name")),
+    }
+}
+
+fn instant(a: &Arguments, expr: &str) -> Result<String, QueryError> {
     let time = seconds(a.time.as_deref(), "evaluation time")?.unwrap_or_else(now);
     let params: Params<'_> = vec![("query", expr.to_owned()), ("time", time.to_string())];
-    let data = Client::new(server, &a.headers).post("/api/v1/query", &params)?;
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/query", &params)?;
     Ok(print::value(&data, a.is_json))
 }
 
-fn range(a: &Arguments, server: &str, expr: &str) -> Result<String, QueryError> {
+fn range(a: &Arguments, expr: &str) -> Result<String, QueryError> {
     let end = seconds(a.end.as_deref(), "end time")?.unwrap_or_else(now);
     let start = seconds(a.start.as_deref(), "start time")?.unwrap_or(end - RANGE_SECONDS);
     if start >= end {
@@ -168,19 +214,19 @@ fn range(a: &Arguments, server: &str, expr: &str) -> Result<String, QueryError> 
         ("end", end.to_string()),
         ("step", step.to_string()),
     ];
-    let data = Client::new(server, &a.headers).post("/api/v1/query_range", &params)?;
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/query_range", &params)?;
     Ok(print::value(&data, a.is_json))
 }
 
-fn series(a: &Arguments, server: &str) -> Result<String, QueryError> {
+fn series(a: &Arguments) -> Result<String, QueryError> {
     let params = look_up_params(a)?;
-    let data = Client::new(server, &a.headers).post("/api/v1/series", &params)?;
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/series", &params)?;
     Ok(print::series(&data, a.is_json))
 }
 
-fn labels(a: &Arguments, server: &str, name: &str) -> Result<String, QueryError> {
+fn labels(a: &Arguments, name: &str) -> Result<String, QueryError> {
     let params = look_up_params(a)?;
-    let client = Client::new(server, &a.headers);
+    let client = Client::new(&a.server, &a.headers);
     let data = client.get(
         &format!("/api/v1/label/{}/values", client::escape(name)),
         &params,

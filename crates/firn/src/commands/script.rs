@@ -4,6 +4,7 @@
 //! failed or a script could not be read, so that a list of scripts can be held by a build.
 
 use crate::console;
+use clap::{ArgMatches, Command};
 use firn_model::batch::Batch;
 use firn_model::env::sim;
 use firn_model::error::{Error, ErrorKind};
@@ -11,12 +12,9 @@ use firn_model::store::{Append, AppendBounds, Select};
 use firn_model::tenant::TenantId;
 use firn_promql::script::{self, Failure, FileReport, ScriptReport, ScriptStore};
 use firn_storage::store::{Store, StoreOptions};
-use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// How to call it.
-pub const USAGE: &str = "Usage: firn test promql FILE...";
 
 /// A span that no script reaches, and that added to a time does not overflow.
 const FOREVER_MS: i64 = i64::MAX / 4;
@@ -24,28 +22,33 @@ const FOREVER_MS: i64 = i64::MAX / 4;
 /// The seed of the simulated world; scripts do not depend on it.
 const SEED: u64 = 1;
 
-/// Runs `firn test` with the arguments behind it.
-pub fn run(args: &[OsString]) -> ExitCode {
-    let [what, files @ ..] = args else {
-        return usage();
-    };
-    if what != "promql" || files.is_empty() {
-        return usage();
-    }
+/// What `firn test` understands.
+pub fn command() -> Command {
+    let promql = Command::new("promql")
+        .about("Run PromQL scripts; the exit code is 1 if an evaluation fails")
+        .arg(super::files(
+            "Scripts in the format of Prometheus's own tests",
+        ));
+    Command::new("test")
+        .about("Run tests that are written down in files")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(promql)
+}
+
+/// Runs `firn test`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let files = matches.subcommand().into_iter();
+    let files = files.flat_map(|(_, matches)| super::paths(matches));
     let mut report = ScriptReport::default();
     for file in files {
-        report.files.push(run_file(file));
+        report.files.push(run_file(&file));
     }
     console::out(&format!("{report}\n"));
     ExitCode::from(u8::from(!report.is_success()))
 }
 
-fn usage() -> ExitCode {
-    console::err(USAGE);
-    ExitCode::from(2)
-}
-
-fn run_file(file: &OsString) -> FileReport {
+fn run_file(file: &Path) -> FileReport {
     let name = file.to_string_lossy();
     let world = std::fs::read_to_string(file)
         .map_err(|e| e.to_string())

@@ -2,91 +2,79 @@
 //! `firn tsdb repair DIR` sets that aside once it was said what it costs.
 //!
 //! The exit code is 0 if the folder is whole, 1 if something is damaged, and 2 if it cannot be read
-//! at all. `verify` changes nothing in the folder, and neither does a repair that nobody confirms.
+//! at all. `verify` changes nothing in the folder, and neither does a repair that is not confirmed.
 
 mod print;
 
 use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::{Env, real};
 use firn_storage::repair::{self, Outcome};
 use firn_storage::verify;
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// How to call it.
-pub const USAGE: &str = "\
-Usage:
-  firn tsdb verify [--json] DIR
-  firn tsdb repair [--yes] DIR
+const EXIT_CODES: &str =
+    "Exit code: 0 if the folder is whole, 1 if something is damaged, 2 if it cannot be read.";
 
-verify reads everything that the data folder DIR holds and lists what is damaged, what that costs,
-and which files nobody knows. It changes nothing. No server may use the folder meanwhile.
-repair does the same, asks, and then puts what is damaged into DIR/set-aside/TIME, byte for byte,
-and in its place what of it is whole; nothing is deleted. --yes answers the question; without it and
-without a terminal nothing is changed. Files that the disk does not deliver are not repaired.
-Exit code: 0 if the folder is whole, 1 if something is damaged, 2 if it cannot be read.";
-
-/// The folder cannot be read at all, or the call is not understood.
+/// The folder cannot be read at all.
 const CANNOT: u8 = 2;
 
-/// What was asked for.
-#[derive(Debug, Default)]
-struct Arguments {
-    folders: Vec<PathBuf>,
-    is_json: bool,
-    is_confirmed: bool,
+/// What `firn tsdb` understands.
+pub fn command() -> Command {
+    let folder = || {
+        Arg::new("dir")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .required(true)
+            .help("The data folder; no server may use it meanwhile")
+    };
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let verify = Command::new("verify")
+        .about("Read everything in a data folder and list what is damaged; change nothing")
+        .after_help(EXIT_CODES)
+        .arg(flag("json").help("Print JSON instead of text"))
+        .arg(folder());
+    let repair = Command::new("repair")
+        .about("List what is damaged, ask, and set it aside")
+        .long_about(
+            "Lists what is damaged as verify does, asks, and then puts what is damaged into \
+             DIR/set-aside/TIME, byte for byte, and in its place what of it is whole; nothing is \
+             deleted. Without --yes and without a terminal nothing is changed. Files that the disk \
+             does not deliver are not repaired.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(flag("yes").help("Answer the question with yes"))
+        .arg(folder());
+    Command::new("tsdb")
+        .about("Read a data folder: list and set aside what is damaged")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([verify, repair])
 }
 
-/// Runs `firn tsdb` with the arguments behind it.
-pub fn run(args: &[OsString]) -> ExitCode {
-    let Some((command, rest)) = args.split_first() else {
-        return usage("what to do is missing");
+/// Runs `firn tsdb`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let Some((command, matches)) = matches.subcommand() else {
+        return cannot("what to do is missing");
     };
-    let arguments = match read_arguments(rest) {
-        Ok(arguments) => arguments,
-        Err(why) => return usage(&why),
-    };
-    let [folder] = arguments.folders.as_slice() else {
-        return usage("one data folder must be given");
+    let Some(folder) = matches.get_one::<PathBuf>("dir") else {
+        return cannot("one data folder must be given");
     };
     let env = match real::env() {
         Ok(env) => env,
         Err(e) => return cannot(&format!("start threads: {e}")),
     };
-    match command.to_str() {
-        Some("verify") if !arguments.is_confirmed => run_verify(&env, folder, arguments.is_json),
-        Some("repair") if !arguments.is_json => run_repair(&env, folder, arguments.is_confirmed),
-        Some(command @ ("verify" | "repair")) => {
-            usage(&format!("{command} does not take that flag"))
-        }
-        _ => usage(&format!("unknown command {command:?}")),
+    match command {
+        "verify" => run_verify(&env, folder, matches.get_flag("json")),
+        _ => run_repair(&env, folder, matches.get_flag("yes")),
     }
-}
-
-fn usage(why: &str) -> ExitCode {
-    console::err(&format!("firn tsdb: {why}\n\n{USAGE}"));
-    ExitCode::from(CANNOT)
 }
 
 fn cannot(why: &str) -> ExitCode {
     console::err(&format!("firn tsdb: {why}"));
     ExitCode::from(CANNOT)
-}
-
-fn read_arguments(args: &[OsString]) -> Result<Arguments, String> {
-    let mut read = Arguments::default();
-    let mut parser = lexopt::Parser::from_args(args.iter().cloned());
-    while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
-        match arg {
-            lexopt::Arg::Value(folder) => read.folders.push(folder.into()),
-            lexopt::Arg::Long("json") => read.is_json = true,
-            lexopt::Arg::Long("yes") => read.is_confirmed = true,
-            _ => return Err(arg.unexpected().to_string()),
-        }
-    }
-    Ok(read)
 }
 
 fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
@@ -130,7 +118,7 @@ fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
     }
 }
 
-/// Asks whoever sits at the terminal; nobody says no.
+/// Asks the user at the terminal. Without a terminal the answer is no.
 fn ask() -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

@@ -1,17 +1,24 @@
 //! The command line of `firn serve`: Prometheus's flags, by name and by short alias.
 //!
-//! One [table](mod@table) holds every flag; the parser, `--help`, `/api/v1/status/flags` and
-//! `docs/settings.md` are made from it. Flags that mean nothing here are accepted, so that a
-//! command line written for Prometheus starts Firn, and are named in a warning; unknown flags
-//! are errors.
+//! One [table](mod@table) holds every flag; the parser, `--help`, completions, man pages,
+//! `/api/v1/status/flags` and `docs/settings.md` are made from it. Flags that mean nothing here are
+//! accepted, so that a command line written for Prometheus starts Firn, and are named in a warning;
+//! unknown flags are errors.
 
 mod table;
 
 use crate::settings::Settings;
+use clap::builder::ValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
 use std::fmt::Write;
 
 pub use table::FLAGS;
+
+/// The hidden switch that prints `docs/settings.md`.
+const DOCUMENTATION: &str = "write-documentation";
 
 /// What a flag does with its value.
 pub type Apply = fn(&mut Settings, &str) -> Result<(), String>;
@@ -58,8 +65,8 @@ pub struct CommandLine {
 pub enum Request {
     /// To run.
     Run(Box<CommandLine>),
-    /// To be told about the flags.
-    Help,
+    /// To be told about the flags; the text.
+    Help(String),
     /// The table as Markdown.
     Documentation,
 }
@@ -68,8 +75,13 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlagError {
     /// No flag has this name.
-    #[error("unknown flag {0}")]
-    Unknown(String),
+    #[error("unknown flag {flag}")]
+    Unknown {
+        /// The flag as it was given.
+        flag: String,
+        /// The flag that was probably meant.
+        similar: Option<String>,
+    },
     /// A word that belongs to no flag.
     #[error("unexpected argument {0:?}")]
     Unexpected(String),
@@ -89,50 +101,115 @@ pub enum FlagError {
     },
 }
 
-/// Reads the arguments behind `firn serve`.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagError> {
-    let mut given: Vec<(&'static Flag, String)> = Vec::new();
-    let mut parser = lexopt::Parser::from_args(args);
-    loop {
-        let name = match parser
-            .next()
-            .map_err(|e| FlagError::Unexpected(e.to_string()))?
-        {
-            None => break,
-            Some(lexopt::Arg::Short('h')) => return Ok(Request::Help),
-            Some(lexopt::Arg::Long(name)) => name.to_owned(),
-            Some(lexopt::Arg::Short(c)) => return Err(FlagError::Unknown(format!("-{c}"))),
-            Some(lexopt::Arg::Value(word)) => {
-                return Err(FlagError::Unexpected(word.to_string_lossy().into_owned()));
+impl FlagError {
+    /// What to try instead, if that can be guessed.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { similar, .. } => {
+                let similar = similar.as_ref()?;
+                Some(format!("a similar flag exists: {similar}"))
             }
-        };
-        match name.as_str() {
-            "help" => return Ok(Request::Help),
-            "write-documentation" => return Ok(Request::Documentation),
-            _ => given.push(read_flag(&name, &mut parser)?),
+            _ => None,
         }
     }
-    Ok(Request::Run(Box::new(settle(&given)?)))
 }
 
-fn read_flag(
-    name: &str,
-    parser: &mut lexopt::Parser,
-) -> Result<(&'static Flag, String), FlagError> {
-    if let Some(flag) = find(name) {
-        if flag.value.is_some() {
-            let value = parser.value().map_err(|_| FlagError::NoValue(flag.name))?;
-            return Ok((flag, value.to_string_lossy().into_owned()));
-        }
-        return match parser.optional_value() {
-            None => Ok((flag, "true".into())),
-            Some(_) => Err(FlagError::SurplusValue(flag.name)),
-        };
+/// `firn serve` and its flags, a row of the table each: for parsing, help, completions and man
+/// pages.
+pub fn command() -> Command {
+    let command = Command::new("serve")
+        .bin_name("firn serve")
+        .about("Take writes, scrape targets and answer queries")
+        .after_help(
+            "A switch has a negative form: --no-web.enable-lifecycle. Prometheus's other flags are \
+             accepted and change nothing: see docs/settings.md.",
+        )
+        .next_line_help(true)
+        .args_override_self(true)
+        .arg(
+            Arg::new(DOCUMENTATION)
+                .long(DOCUMENTATION)
+                .action(ArgAction::SetTrue)
+                .hide(true),
+        );
+    FLAGS
+        .iter()
+        .fold(command, |command, flag| match flag.value {
+            Some(value) => command.arg(with_value(flag, value)),
+            None => command.arg(switch(flag)).arg(negative(flag)),
+        })
+}
+
+fn named(flag: &'static Flag) -> Arg {
+    let arg = Arg::new(flag.name)
+        .help(flag.help)
+        .hide(matches!(flag.effect, Effect::Ignored));
+    match flag.alias {
+        Some(alias) => arg.long(alias).visible_alias(flag.name),
+        None => arg.long(flag.name),
     }
-    let switch = name.strip_prefix("no-").and_then(find);
-    match switch.filter(|flag| flag.value.is_none()) {
-        Some(flag) => Ok((flag, "false".into())),
-        None => Err(FlagError::Unknown(format!("--{name}"))),
+}
+
+fn with_value(flag: &'static Flag, value: &'static str) -> Arg {
+    let arg = named(flag)
+        .value_name(value)
+        .value_parser(ValueParser::os_string())
+        .action(ArgAction::Append)
+        // As in Prometheus, what follows a flag is its value, whatever it looks like.
+        .allow_hyphen_values(true);
+    match flag.default {
+        "" => arg,
+        default => arg.default_value(default),
+    }
+}
+
+fn switch(flag: &'static Flag) -> Arg {
+    named(flag).action(ArgAction::SetTrue)
+}
+
+/// `--no-` before the name of a switch.
+fn negative(flag: &'static Flag) -> Arg {
+    let name = format!("no-{}", flag.name);
+    Arg::new(name.clone())
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .hide(true)
+}
+
+/// Reads the arguments behind `firn serve`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagError> {
+    let words = std::iter::once("serve".into()).chain(args);
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => {
+            return Ok(Request::Help(e.render().to_string()));
+        }
+        Err(e) => return Err(refused(&e)),
+    };
+    if matches.get_flag(DOCUMENTATION) {
+        return Ok(Request::Documentation);
+    }
+    Ok(Request::Run(Box::new(settle(&matches)?)))
+}
+
+/// The parser's error in the words of this room.
+fn refused(error: &clap::Error) -> FlagError {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    // As in `--data <DIR>`.
+    let arg = text(ContextKind::InvalidArg).unwrap_or_default();
+    let name = arg.trim_start_matches('-').split([' ', '=']).next();
+    let flag = name.and_then(find);
+    match (error.kind(), flag) {
+        (ErrorKind::UnknownArgument, _) if arg.starts_with('-') => FlagError::Unknown {
+            flag: arg,
+            similar: text(ContextKind::SuggestedArg),
+        },
+        (ErrorKind::InvalidValue, Some(flag)) => FlagError::NoValue(flag.name),
+        (ErrorKind::TooManyValues, Some(flag)) => FlagError::SurplusValue(flag.name),
+        _ => FlagError::Unexpected(arg),
     }
 }
 
@@ -142,23 +219,36 @@ fn find(name: &str) -> Option<&'static Flag> {
         .find(|f| f.name == name || f.alias == Some(name))
 }
 
+/// The values that were given to a flag, in their order.
+fn given(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if flag.value.is_some() {
+        let values = matches.get_many::<OsString>(flag.name);
+        let values = values.filter(|_| is_given(flag.name)).into_iter().flatten();
+        return values.map(|v| v.to_string_lossy().into_owned()).collect();
+    }
+    let place = |id: &str| matches.index_of(id).filter(|_| is_given(id));
+    let (on, off) = (place(flag.name), place(&format!("no-{}", flag.name)));
+    // Of a switch and its negative form the last counts.
+    match on.max(off) {
+        None => Vec::new(),
+        last => vec![(last == on).to_string()],
+    }
+}
+
 /// Applies defaults, then what was given. A flag given twice is applied twice: lists grow, the last
 /// of single values wins.
-fn settle(given: &[(&'static Flag, String)]) -> Result<CommandLine, FlagError> {
+fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
     let mut line = CommandLine {
         settings: Settings::default(),
         values: Vec::new(),
         ignored: Vec::new(),
     };
     for flag in FLAGS {
-        let mut values: Vec<&str> = given
-            .iter()
-            .filter(|(f, _)| f.name == flag.name)
-            .map(|(_, value)| value.as_str())
-            .collect();
+        let mut values = given(matches, flag);
         if values.is_empty() {
             if !flag.default.is_empty() {
-                values.push(flag.default);
+                values.push(flag.default.to_owned());
             }
         } else if let Effect::Ignored = flag.effect {
             line.ignored.push(flag.name);
@@ -174,22 +264,6 @@ fn settle(given: &[(&'static Flag, String)]) -> Result<CommandLine, FlagError> {
         line.values.push((flag.name, values.join(",")));
     }
     Ok(line)
-}
-
-/// The flags for `firn serve --help`.
-pub fn help() -> String {
-    let mut out = String::from("Usage: firn serve [FLAG...]\n\nFlags:\n");
-    for flag in FLAGS {
-        if let Effect::Sets(_) = flag.effect {
-            write!(out, "  {}\n      {}", spelled(flag, ", "), flag.help).expect("to a string");
-            if !flag.default.is_empty() {
-                write!(out, " [{}]", flag.default).expect("to a string");
-            }
-            out.push('\n');
-        }
-    }
-    out += "\nPrometheus's other flags are accepted and change nothing: see docs/settings.md.\n";
-    out
 }
 
 /// The flags as a Markdown table.

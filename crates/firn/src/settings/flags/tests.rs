@@ -106,6 +106,56 @@ fn flags_not_understood_are_errors() {
 }
 
 #[test]
+fn flags_that_are_nearly_right_are_guessed() {
+    let hint = |args: &str| {
+        let words = args.split_whitespace().map(OsString::from);
+        parse(words).unwrap_err().hint()
+    };
+    let of_lookback = "a similar flag exists: --query.lookback-delta";
+    assert_eq!(
+        hint("--query.lookback-dleta=1m").as_deref(),
+        Some(of_lookback)
+    );
+    assert_eq!(hint("--nothing.like.it"), None);
+    assert_eq!(hint("--query.timeout=x"), None);
+}
+
+#[test]
+fn flags_take_what_follows_as_their_value_and_the_last_switch_counts() {
+    let line = run("--web.external-url --listen --web.cors.origin= --log.level debug").unwrap();
+    assert_eq!(line.settings.external_url, "--listen");
+    assert_eq!(line.settings.cors_origin, "");
+    let of = |args: &str| run(args).unwrap().settings.enable_lifecycle;
+    assert!(of("--no-web.enable-lifecycle --web.enable-lifecycle"));
+    assert!(!of(
+        "--web.enable-lifecycle --web.enable-lifecycle --no-web.enable-lifecycle"
+    ));
+}
+
+#[test]
+fn help_shows_each_flag_that_has_an_effect_with_both_names_and_its_default() {
+    let Ok(Request::Help(text)) = parse(["--help".into()]) else {
+        panic!("help is asked for");
+    };
+    assert!(text.contains("Usage: firn serve [OPTIONS]"), "{text}");
+    for flag in FLAGS {
+        let shown = text.contains(&format!("--{}", flag.alias.unwrap_or(flag.name)));
+        let acted_on = matches!(flag.effect, Effect::Sets(_));
+        assert_eq!(shown, acted_on, "{}", flag.name);
+        if acted_on && flag.value.is_some() && !flag.default.is_empty() {
+            let default = format!("[default: {}]", flag.default);
+            assert!(text.contains(&default), "{}", flag.name);
+        }
+    }
+    assert!(text.contains("[alias: --config.file]"), "{text}");
+}
+
+#[test]
+fn command_of_flags_is_sound() {
+    command().debug_assert();
+}
+
+#[test]
 fn flags_are_unique_and_explained() {
     let mut names: Vec<_> = FLAGS.iter().map(|f| f.name).collect();
     names.extend(FLAGS.iter().filter_map(|f| f.alias));
