@@ -9,20 +9,27 @@ use std::time::Duration;
 /// How much is sent and asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
+    /// Series of the fleet.
     pub fleet_series: usize,
+    /// Samples of each of them.
     pub fleet_samples: u64,
-    pub births_series: usize,
-    pub births_samples: u64,
+    /// Series of the load that creates many.
+    pub new_series: usize,
+    /// Samples of each of them.
+    pub new_series_samples: u64,
+    /// Time between the load and the measurement of memory and disk.
     pub settle: Duration,
+    /// Time range of the dashboard.
     pub dashboard_ms: i64,
+    /// How often each system is asked.
     pub turns: usize,
 }
 
 const SHORT: Size = Size {
     fleet_series: 96_000,
     fleet_samples: 60,
-    births_series: 200_000,
-    births_samples: 2,
+    new_series: 200_000,
+    new_series_samples: 2,
     settle: Duration::from_secs(2),
     dashboard_ms: 600_000,
     turns: 7,
@@ -31,8 +38,8 @@ const SHORT: Size = Size {
 const FULL: Size = Size {
     fleet_series: 96_000,
     fleet_samples: 240,
-    births_series: 1_000_000,
-    births_samples: 8,
+    new_series: 1_000_000,
+    new_series_samples: 8,
     settle: Duration::from_secs(10),
     dashboard_ms: 1_200_000,
     turns: 11,
@@ -41,11 +48,17 @@ const FULL: Size = Size {
 /// What is run.
 #[derive(Clone, Debug)]
 pub enum Mode {
+    /// The load, the dashboard, restarts, new series.
     Dashboard,
+    /// Series that are replaced while a query runs.
     Churn,
+    /// Firn with and without parts of it.
     Ablation,
+    /// Targets that are scraped.
     Scrape,
+    /// A recording of a real sender, into a folder.
     Record(PathBuf),
+    /// What a recording costs, from a folder.
     Replay(PathBuf),
 }
 

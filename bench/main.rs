@@ -255,7 +255,7 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
     };
     Ok(Plan {
         fleet: make("fleet", size.fleet_series, size.fleet_samples)?,
-        births: make("births", size.births_series, size.births_samples)?,
+        creation: make("creation", size.new_series, size.new_series_samples)?,
         crash: make("crash", 10_000, 5)?,
         settle: size.settle,
         dashboard_ms: size.dashboard_ms,

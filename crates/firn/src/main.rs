@@ -1,6 +1,6 @@
 //! The `firn` binary: settings, wiring and subcommands. No logic.
 //!
-//! Invariant: this room alone reads flags, files and the environment and installs signal handlers;
+//! Invariant: this crate alone reads flags, files and the environment and installs signal handlers;
 //! what it reads it hands to the others as values.
 
 mod commands;

@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue};
 use firn_model::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// An error of this room.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// The command line or an input file does not say what it should.

@@ -34,7 +34,7 @@ pub struct AppParts {
     pub query: QuerySettings,
     /// Whether requests name their tenant by `X-Scope-OrgID`.
     pub multitenancy: bool,
-    /// Where and for whom the server is reachable.
+    /// Where the server is reachable, and from which pages.
     pub web: WebSettings,
     /// `/api/v1/status/buildinfo`.
     pub build: BuildInfo,
@@ -92,7 +92,7 @@ pub struct QuerySettings {
     pub default_subquery_step_ms: Provider<i64>,
 }
 
-/// Where and for whom the server is reachable.
+/// Where the server is reachable, and which pages may call it.
 #[derive(Clone, Debug, Default)]
 pub struct WebSettings {
     /// `--web.route-prefix` as `/a/b`, or empty.
@@ -114,7 +114,7 @@ pub struct BuildInfo {
     pub revision: String,
     /// The branch.
     pub branch: String,
-    /// Who built it.
+    /// The builder.
     pub build_user: String,
     /// When it was built.
     pub build_date: String,

@@ -6,7 +6,7 @@
 //!
 //! The soft limit is low for the sake of programs that use `select`, which this one does not. What
 //! is divided keeps the parts from each other: however many targets there are, and however many
-//! clients, storage can open its files and clients find somebody who listens.
+//! clients, storage can open its files and clients find a listener.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
@@ -20,7 +20,7 @@ const PER_FETCH: usize = 2;
 /// What counts as no limit: more than all parts together have a use for.
 const UNLIMITED: u64 = 1 << 24;
 
-/// How many files who may have open.
+/// How many files each part of the process may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
     /// All.

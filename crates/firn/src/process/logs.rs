@@ -42,7 +42,7 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let now = OffsetDateTime::now_utc();
         let line = print(event, now, self.format);
-        // Nobody is left to be told that standard error is gone.
+        // There is no other place to report that standard error is gone.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }

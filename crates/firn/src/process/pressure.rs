@@ -1,6 +1,6 @@
 //! Freed memory goes back to the system at once while memory is short.
 //!
-//! jemalloc keeps pages that were freed for ten seconds: whoever frees mostly allocates again.
+//! jemalloc keeps freed pages for ten seconds: a thread that frees mostly allocates again.
 //! Budgets count what is in use; a query that ends gives its memory back to them at once, and the
 //! next one may take as much in other pages. So the pages of several queries may be resident where
 //! the budget has one, and a machine without that much memory kills the process.
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariant: from one look to the next no more is kept than was free at the first. A look reads
-//! one file of the kernel's; who looks, and how often, is left to callers.
+//! one file of the kernel's; callers decide how often to look.
 
 use super::metrics;
 use std::sync::atomic::{AtomicBool, Ordering};

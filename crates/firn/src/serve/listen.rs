@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 /// Clients that may wait to be accepted: two for each connection that may be open by default.
-/// Further ones are told by their system that nobody answers. `net.core.somaxconn` may lower it.
+/// The system of a further client reports that the connection timed out. `net.core.somaxconn` may
+/// lower it.
 const BACKLOG: u32 = 1024;
 
 /// Why the server does not listen.

@@ -196,7 +196,7 @@ fn without_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// What was built. Whoever packages Firn sets the variables while it compiles.
+/// What was built. Packagers set the variables while Firn compiles.
 fn build_info() -> BuildInfo {
     let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
     BuildInfo {

@@ -192,7 +192,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagEr
     Ok(Request::Run(Box::new(settle(&matches)?)))
 }
 
-/// The parser's error in the words of this room.
+/// The parser's error in our words.
 fn refused(error: &clap::Error) -> FlagError {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

@@ -1,7 +1,7 @@
 //! How long samples are kept, decided from flags and config as upstream does.
 //!
-//! Invariant: zero is "not set", never "keep nothing". Firn knows no limit of size, so whoever asks
-//! for that one alone keeps all samples.
+//! Invariant: zero is "not set", never "keep nothing". Firn knows no limit of size, so a
+//! server that sets that one alone keeps all samples.
 
 use super::flags::CommandLine;
 use firn_model::units::{format_duration, parse_size};

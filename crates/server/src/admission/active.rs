@@ -89,7 +89,8 @@ impl ActiveQueries {
         }
     }
 
-    /// Writes `record` into the slot of `place`, which nobody else has, until the guard is dropped.
+    /// Writes `record` into the slot of `place`, which no other query has, until the guard is
+    /// dropped.
     pub(crate) fn enter(&self, place: usize, record: &Record<'_>) -> Option<Entry> {
         let file = self.file.as_ref().filter(|_| place < self.slots)?;
         let entry = Entry {

@@ -1,6 +1,6 @@
 //! Every bound of the server in one struct, each with where its number comes from.
 //!
-//! Invariant: nothing in this room grows with what a client sends, except up to a number that
+//! Invariant: nothing in this crate grows with what a client sends, except up to a number that
 //! stands here. Bounds on samples, labels and bodies of writes are the write pipeline's.
 
 use firn_model::shares::Shares;
@@ -45,7 +45,8 @@ pub struct Limits {
     /// Queries evaluated at one time; default of `--query.max-concurrency`.
     pub queries_max: usize,
     /// Queries that wait for their turn. A client that waits holds a connection, and there are half
-    /// as many at the default of `--web.max-connections`: only who raises that far meets this.
+    /// as many at the default of `--web.max-connections`: only a server with far more of them meets
+    /// this.
     pub queries_waiting_max: usize,
     /// The longest that a query may wait and run; default of `--query.timeout`.
     pub query_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Who may run a query now: places, and a queue before them that is fair between clients.
+//! The places of running queries, and a queue before them that is fair between clients.
 //!
 //! ```text
 //! enter: a place is free ----------------------------> Place (a number below the limit)
@@ -11,9 +11,9 @@
 //! A client is a tenant; without tenants it is the address that the connection comes from (of IPv6
 //! the first 64 bits, which one client has for itself). Clients behind one proxy are one.
 //!
-//! Invariants: a place has one holder at most; nobody waits while a place is free; a client with
+//! Invariants: a place has one holder at most; no query waits while a place is free; a client with
 //! one query waits for one query of each other client at most, however many those have waiting.
-//! Time is kept by the caller, who drops the future.
+//! The caller keeps the time: it drops the future at its deadline.
 
 use firn_model::tenant::TenantId;
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Whom a place is shared with.
+/// The client that waits in a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
     Tenant(TenantId),
@@ -91,7 +91,7 @@ impl Drop for Place {
 }
 
 impl FairQueue {
-    /// `places` places that are free, and room for `waiting_max` who wait.
+    /// `places` places that are free, and room for `waiting_max` waiting queries.
     pub(crate) fn new(places: usize, waiting_max: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             // The lowest numbers are given out first.
@@ -150,7 +150,7 @@ impl State {
         Err((id, receiver))
     }
 
-    /// Refuses whoever came last to the longest line: a client that has few waiting is not refused
+    /// Refuses the last waiter of the longest line: a client that has few waiting is not refused
     /// for the sake of one that has many.
     fn refuse_one(&mut self) {
         let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
@@ -205,7 +205,7 @@ impl State {
     }
 }
 
-/// Someone in a line, until it has a place or goes.
+/// A query in a line, until it has a place or is dropped.
 struct Waiting<'a> {
     queue: &'a FairQueue,
     client: Client,
@@ -259,14 +259,14 @@ mod tests {
         }
     }
 
-    /// Gives the one place of a queue round; returns who got it, in order.
+    /// Gives the one place of a queue round; returns the names of its holders, in order.
     fn order(held: Place, waiters: Vec<(&'static str, Entering)>) -> String {
         let (mut held, mut waiters, mut order) = (Some(held), waiters, String::new());
         while !waiters.is_empty() {
             drop(held.take());
             let ready = waiters.iter_mut().enumerate();
             let mut ready = ready.filter_map(|(i, (_, e))| poll(e).map(|place| (i, place)));
-            let (at, place) = ready.next().expect("somebody's turn");
+            let (at, place) = ready.next().expect("a waiter has its turn");
             assert!(ready.next().is_none(), "one place, two holders");
             held = Some(place.unwrap());
             order += waiters.remove(at).0;

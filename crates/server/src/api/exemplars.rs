@@ -52,7 +52,7 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         Ok(Some((found, held)))
     });
     let Some((found, held)) = found.await? else {
-        // As upstream, to an expression without a selector.
+        // Upstream answers so to an expression without a selector.
         let mut nothing = Response::new(Body::empty());
         *nothing.status_mut() = StatusCode::NO_CONTENT;
         return Ok(nothing);

@@ -235,7 +235,7 @@ async fn background<T: Send + 'static>(
     app.parts.env.compute.spawn(
         Work::Background,
         Box::new(move || {
-            // Nobody waits any more if the client went away.
+            // The receiver is gone if the client went away.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
         }),
     );

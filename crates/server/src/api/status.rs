@@ -131,7 +131,7 @@ struct TsdbDocument {
     damages: Vec<DamageLine>,
 }
 
-/// A stretch of damage; fields that nobody knows are left out.
+/// A stretch of damage; unknown fields are left out.
 #[derive(Serialize)]
 struct DamageLine {
     kind: &'static str,

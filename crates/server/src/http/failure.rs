@@ -103,7 +103,7 @@ impl Failure {
         Self::new(Cause::Execution(ErrorKind::Internal), message)
     }
 
-    /// An error of a room, met while working on a sound request.
+    /// An error of another crate, met while working on a sound request.
     pub(crate) fn execution(error: Error) -> Self {
         Self::new(Cause::Execution(error.kind), error.message)
     }

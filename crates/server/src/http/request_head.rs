@@ -4,7 +4,7 @@
 //! ```text
 //! up to 48 KiB, 64 lines of a head   as it came, but for quotes and angle brackets in the line
 //! what is beyond, of the line        kept apart: the rest of a long query
-//! what is beyond, of the headers     only those that somebody here reads
+//! what is beyond, of the headers     only those that the server or its parser reads
 //! more than 1 MiB, or than all may   cut: a whole request with a refusal instead
 //! ```
 //!
@@ -28,7 +28,7 @@ const PASSED_BYTES_MAX: usize = 48 << 10;
 /// Bytes of a head that is short: it is given on whole, and thrice as long it still may be.
 const SHORT_BYTES_MAX: usize = PASSED_BYTES_MAX / 3;
 
-/// Lines of a head that are given on as they are: with the headers that somebody reads they are
+/// Lines of a head that are given on as they are: with the headers that are read they are
 /// fewer than the parser takes without asking the allocator, which is a hundred.
 const PASSED_LINES_MAX: usize = 64;
 
@@ -44,7 +44,7 @@ pub(crate) const HEAD_BYTES_MAX: usize = (1 << 20) + 4096;
 /// What a byte of a long line takes until it is read: as it came, joined, and decoded.
 const LINE_COPIES: usize = 3;
 
-/// The headers that somebody reads, here or in the parser.
+/// The headers that the server or its parser reads.
 const READ_HEADERS: [&[u8]; 14] = [
     b"accept-encoding",
     b"access-control-request-headers",
@@ -102,7 +102,7 @@ enum Header {
     #[default]
     Unknown,
     Kept,
-    /// Nobody reads it: it is given on as far as there is room.
+    /// It is not read: it is given on as far as there is room.
     CutShort,
     Dropped,
 }
@@ -327,7 +327,7 @@ impl RequestHead {
         }
     }
 
-    /// Whether a header that nobody reads may go on: it costs less than to look at it.
+    /// Whether a header that is not read may go on: that costs less than looking at it.
     fn has_room(&self) -> bool {
         self.passed < PASSED_BYTES_MAX && self.kept < PASSED_LINES_MAX
     }
@@ -360,7 +360,7 @@ impl RequestHead {
     }
 }
 
-/// Whether somebody reads the header that `line` begins, or has to refuse it: what continues a
+/// Whether the header that `line` begins is read, or has to be refused: what continues a
 /// line, and what is none.
 fn is_read(line: &[u8]) -> bool {
     let name = line.split(|b| *b == b':').next().unwrap_or_default();

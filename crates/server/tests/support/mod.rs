@@ -1,4 +1,4 @@
-//! Stand-ins for the rooms behind the server: a store of label sets, an engine that answers by
+//! Stand-ins for the crates behind the server: a store of label sets, an engine that answers by
 //! script, a log that takes everything.
 
 // Each test file is a crate of its own and uses a part of this.

@@ -116,7 +116,7 @@ fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping),
     }
 }
 
-/// Whoever writes a URL as a target meant something else, unless relabelling mends it.
+/// A URL as a target is a mistake, unless relabelling mends it.
 fn check_static_targets(node: &Node, job: &JobSettings) -> Result<(), YamlError> {
     if !job.relabel.is_empty() {
         return Ok(());

@@ -16,9 +16,9 @@ pub const SECRET: &str = "<secret>";
 pub enum Shape {
     /// Any scalar.
     Text,
-    /// A scalar that nobody may read back.
+    /// A scalar that is never shown.
     Secret,
-    /// A URL, whose password nobody may read back.
+    /// A URL, whose password is never shown.
     Url,
     /// `true`, `false` and YAML 1.1's other names for them.
     Bool,

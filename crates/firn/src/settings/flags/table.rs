@@ -293,7 +293,7 @@ fn positive_duration(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// A whole number from one on. Zero would refuse every query or connection, which nobody means.
+/// A whole number from one on. Zero would refuse every query or connection.
 fn count<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     match text.parse::<T>() {
         Ok(n) if n >= T::from(1) => Ok(n),
