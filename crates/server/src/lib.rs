@@ -14,10 +14,14 @@
 //! Writes go from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
 //! [`firn_model::store::Select`] and [`engine::Engine`].
 //!
-//! Invariants: whatever a client sends, memory, threads and time stay within [`Limits`]; no
-//! blocking work runs on the async runtime and no lock is held across an await; an error becomes a
-//! status in one place. What PromQL means and how samples are kept is left to `promql` and to the
-//! store behind [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
+//! Invariants: whatever a client sends, memory, threads and time stay within [`Limits`]; no lock is
+//! held across an await; an error becomes a status in one place; no blocking work runs on the async
+//! runtime, with one exception. An ordinary remote-write request is decoded and appended where it
+//! was received, the creation of its new series under the lock of the index included:
+//! [`firn_ingest::Pipeline::is_quick`] says what that saves.
+//!
+//! What PromQL means and how samples are kept is left to `promql` and to the store behind
+//! [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
 
 mod admission;
 mod api;
