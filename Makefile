@@ -13,10 +13,11 @@ SECONDS  ?= 60
 # What the benchmark runs: --short and --ablation take three minutes, --churn ten, --full long.
 BENCH    ?= --short
 
-.PHONY: help run build test check interleavings bench soak fuzz conformance answers install
+.PHONY: help run build dist test check interleavings bench soak fuzz conformance answers install
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
+	@echo "make dist         build what packages ship: slower to build, a little faster to run"
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone"
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
@@ -49,8 +50,12 @@ interleavings:
 test: install build check interleavings
 	$(MAKE) conformance SCRIPTS=tests/promql
 
-bench: build
-	$(CARGO) run --release --locked -p firn-mirror --bin firn-bench -- $(BENCH)
+# Linked as one piece: what packages ship and what figures are taken of.
+dist:
+	$(CARGO) build --profile dist --locked -p firn-firn
+
+bench: dist
+	$(CARGO) run --profile dist --locked -p firn-mirror --bin firn-bench -- $(BENCH)
 
 soak: build
 	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql

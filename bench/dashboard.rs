@@ -217,7 +217,7 @@ impl Asked {
         })
     }
 
-    /// Asks for one dashboard after the other. Who has slept is woken by a first request that does
+    /// Asks for one dashboard after the other. A first request wakes a system that has slept; it does
     /// not count.
     fn take_turn(&mut self, span: Span, is_counted: bool) -> Result<(), String> {
         self.get(&PANELS[0], span)?;

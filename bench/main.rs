@@ -9,6 +9,7 @@
 //! which compares Firn with itself.
 
 mod ablation;
+mod arguments;
 mod churn;
 mod dashboard;
 mod picture;
@@ -20,70 +21,17 @@ mod stub;
 mod system;
 mod table;
 
+use arguments::{Arguments, Mode, Size};
+use clap::error::ErrorKind;
 use firn_mirror::load::{self, options};
-use lexopt::ValueExt;
 use scenario::{Load, Plan};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use system::{ALL, Kind, System};
-
-const HELP: &str = "\
-usage: firn-bench [--short | --full | --churn | --ablation | --scrape | --record DIR | --replay DIR]
-                  [--only SYSTEM]... [--json FILE] [--svg FILE] [--dir DIR] [--keep]
-
-  --short         what three minutes on two cores allow [the default]
-  --full          96 k series for an hour, and a million new series with 8 samples each
-  --churn         six hours of 20 k series, 60 % of the pods replaced every 15 minutes
-  --ablation      three hours of 20 k series sent to Firn alone, with sealing spread over time or
-                  not, and apart from the writes or not
-  --scrape        2,000 targets scraped every 15 s
-  --record DIR    what a real Prometheus with four shards sends in a minute, kept in DIR
-  --replay DIR    CPU for each sample of such a recording, and of a load of the generator
-  --svg FILE      where the picture of a churn run goes
-  --only SYSTEM   firn, prometheus or victoria-metrics; may be repeated
-  --json FILE     where all figures go [bench-DATE.json in the folder for scratch files]
-  --dir DIR       where loads and data go [a new folder for scratch files]
-  --keep          leave them there
-
-Programs are taken from BENCH_FIRN, BENCH_PROMETHEUS and BENCH_VICTORIA_METRICS, else from the
-folder of this program, else from PATH.
-";
-
-/// How much is sent and asked.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    fleet_series: usize,
-    fleet_samples: u64,
-    births_series: usize,
-    births_samples: u64,
-    settle: Duration,
-    dashboard_ms: i64,
-    turns: usize,
-}
-
-const SHORT: Size = Size {
-    fleet_series: 96_000,
-    fleet_samples: 60,
-    births_series: 200_000,
-    births_samples: 2,
-    settle: Duration::from_secs(2),
-    dashboard_ms: 600_000,
-    turns: 7,
-};
-
-const FULL: Size = Size {
-    fleet_series: 96_000,
-    fleet_samples: 240,
-    births_series: 1_000_000,
-    births_samples: 8,
-    settle: Duration::from_secs(10),
-    dashboard_ms: 1_200_000,
-    turns: 11,
-};
 
 /// The load of a churn run.
 const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --senders 4";
@@ -91,36 +39,8 @@ const CHURN: &str = "--series 20000 --duration 6h --interval 15s --churn 0.6 --s
 /// The load of an ablation.
 const ABLATION: &str = "--series 20000 --duration 3h --interval 15s --senders 4";
 
-/// What is run.
-#[derive(Clone, Debug)]
-enum Mode {
-    Dashboard,
-    Churn,
-    Ablation,
-    Scrape,
-    Record(PathBuf),
-    Replay(PathBuf),
-}
-
 /// How long a recording takes.
 const RECORD_FOR: Duration = Duration::from_secs(60);
-
-struct Arguments {
-    size: Size,
-    mode: Mode,
-    svg: Option<PathBuf>,
-    only: Vec<Kind>,
-    json: Option<PathBuf>,
-    dir: Option<PathBuf>,
-    keep: bool,
-    help: bool,
-}
-
-impl Arguments {
-    fn wants(&self, kind: Kind) -> bool {
-        self.only.is_empty() || self.only.contains(&kind)
-    }
-}
 
 fn main() -> ExitCode {
     match run() {
@@ -133,10 +53,11 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let arguments = parse().map_err(|e| format!("{e}\n\n{HELP}"))?;
-    if arguments.help {
-        return print(HELP);
-    }
+    let arguments = match Arguments::parse(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => return print(&e.render().to_string()),
+        Err(e) => return Err(e.render().to_string()),
+    };
     let scratch = format!("firn-bench-{}", std::process::id());
     let dir = arguments
         .dir
@@ -334,7 +255,7 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
     };
     Ok(Plan {
         fleet: make("fleet", size.fleet_series, size.fleet_samples)?,
-        births: make("births", size.births_series, size.births_samples)?,
+        creation: make("creation", size.new_series, size.new_series_samples)?,
         crash: make("crash", 10_000, 5)?,
         settle: size.settle,
         dashboard_ms: size.dashboard_ms,
@@ -349,45 +270,6 @@ fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
     let dir = dir.join("load").join(name);
     let summary = load::prepare(&options, &dir).map_err(|e| e.to_string())?;
     Ok(Load { dir, summary })
-}
-
-fn parse() -> Result<Arguments, lexopt::Error> {
-    let mut arguments = Arguments {
-        size: SHORT,
-        mode: Mode::Dashboard,
-        svg: None,
-        only: Vec::new(),
-        json: None,
-        dir: None,
-        keep: false,
-        help: false,
-    };
-    let mut parser = lexopt::Parser::from_env();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            lexopt::Arg::Long("short") => arguments.size = SHORT,
-            lexopt::Arg::Long("full") => arguments.size = FULL,
-            lexopt::Arg::Long("churn") => arguments.mode = Mode::Churn,
-            lexopt::Arg::Long("ablation") => arguments.mode = Mode::Ablation,
-            lexopt::Arg::Long("scrape") => arguments.mode = Mode::Scrape,
-            lexopt::Arg::Long("record") => arguments.mode = Mode::Record(parser.value()?.into()),
-            lexopt::Arg::Long("replay") => arguments.mode = Mode::Replay(parser.value()?.into()),
-            lexopt::Arg::Long("svg") => arguments.svg = Some(parser.value()?.into()),
-            lexopt::Arg::Long("only") => {
-                let name = parser.value()?.string()?;
-                let kind = ALL.into_iter().find(|k| k.program_name() == name);
-                arguments
-                    .only
-                    .push(kind.ok_or(format!("unknown system: {name}"))?);
-            }
-            lexopt::Arg::Long("json") => arguments.json = Some(parser.value()?.into()),
-            lexopt::Arg::Long("dir") => arguments.dir = Some(parser.value()?.into()),
-            lexopt::Arg::Long("keep") => arguments.keep = true,
-            lexopt::Arg::Long("help") => arguments.help = true,
-            other => return Err(other.unexpected()),
-        }
-    }
-    Ok(arguments)
 }
 
 fn print(text: &str) -> Result<(), String> {

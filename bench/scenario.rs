@@ -1,11 +1,12 @@
 //! What is done to the systems, in order, and what is measured on the way.
 //!
 //! ```text
-//! fleet   empty folder -> the fleet's load -> quiet; one system after the other
-//!         dashboard; the systems in turns
-//!         kill -9 -> ready -> clean stop
-//! births  empty folder -> many new series, few samples each -> quiet -> kill -9 -> ready -> stop
-//! crash   empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
+//! fleet     empty folder -> the fleet's load -> quiet; one system after the other
+//!           dashboard; the systems in turns
+//!           kill -9 -> ready -> clean stop
+//! creation  empty folder -> many new series, few samples each -> quiet -> kill -9 -> ready
+//!           -> stop
+//! crash     empty folder -> a small load -> kill -9 with the last answer -> ready -> all there?
 //! ```
 
 use crate::dashboard::{self, Span, Timing};
@@ -36,8 +37,8 @@ pub struct Load {
 pub struct Plan {
     /// The fleet scenario's load.
     pub fleet: Load,
-    /// The births scenario's load.
-    pub births: Load,
+    /// The load of new series.
+    pub creation: Load,
     /// The crash scenario's load.
     pub crash: Load,
     /// Time to let a system finish what it puts off before it is measured.
@@ -88,8 +89,8 @@ pub struct Measured {
     pub fleet: Ingest,
     /// Its dashboard.
     pub dashboard: Vec<Timing>,
-    /// The births scenario.
-    pub births: Ingest,
+    /// The scenario of new series.
+    pub creation: Ingest,
     /// Samples of `up` lost in the crash scenario.
     pub lost_in_crash: f64,
 }
@@ -144,13 +145,13 @@ pub fn run_others(
     plan: &Plan,
     (fleet, dashboard): (Ingest, Vec<Timing>),
 ) -> Result<Measured, String> {
-    let births_dir = dir.join("births");
-    let births = take(system, &births_dir, &plan.births, plan.settle)?;
+    let creation_dir = dir.join("creation");
+    let creation = take(system, &creation_dir, &plan.creation, plan.settle)?;
     Ok(Measured {
         system: system.clone(),
         fleet,
         dashboard,
-        births: restart(system, &births_dir, &plan.births, births)?,
+        creation: restart(system, &creation_dir, &plan.creation, creation)?,
         lost_in_crash: crash(system, &dir.join("crash"), &plan.crash)?,
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 127.1.x.y:port, one address a target -> one stub, which counts and answers a page of 100 series
-//! start -> every target seen -> two intervals that nobody counts -> a window that is measured
+//! start -> every target seen -> two intervals that are not counted -> a window that is measured
 //! ```
 //!
 //! Counters on a page grow with each scrape, gauges stay, as on most pages.

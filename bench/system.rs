@@ -125,7 +125,7 @@ impl System {
         })
     }
 
-    /// The same system with lines for its config.
+    /// This system with lines for its config.
     pub fn with_settings(&self, settings: &'static str) -> System {
         System {
             settings,

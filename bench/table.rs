@@ -135,9 +135,9 @@ fn describe(plan: &Plan) -> String {
         )
     };
     format!(
-        "Fleet: {}. Births: {}. {} connections. Dashboard: {} min, {} turns each.",
+        "Fleet: {}. New series: {}. {} connections. Dashboard: {} min, {} turns each.",
         of(&plan.fleet.summary),
-        of(&plan.births.summary),
+        of(&plan.creation.summary),
         plan.fleet.summary.senders,
         plan.dashboard_ms as f64 / 60_000.0,
         plan.turns
@@ -185,7 +185,7 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
             spreads: Vec::new(),
         });
     };
-    for (scenario, ingest) in [("fleet", fleet as Part), ("births", births as Part)] {
+    for (scenario, ingest) in [("fleet", fleet as Part), ("new series", creation as Part)] {
         let mut part = |name: &str, unit: &'static str, of: &dyn Fn(&Ingest) -> f64| {
             push(&format!("{scenario}: {name}"), unit, &|m| of(ingest(m)));
         };
@@ -236,8 +236,8 @@ fn fleet(measured: &Measured) -> &Ingest {
     &measured.fleet
 }
 
-fn births(measured: &Measured) -> &Ingest {
-    &measured.births
+fn creation(measured: &Measured) -> &Ingest {
+    &measured.creation
 }
 
 /// All figures, those that the table leaves out included.
@@ -249,7 +249,7 @@ pub fn json(plan: &Plan, measured: &[Measured]) -> Value {
                 "system": m.system.kind.name(),
                 "version": m.system.version,
                 "fleet": ingest_json(&m.fleet),
-                "births": ingest_json(&m.births),
+                "new_series": ingest_json(&m.creation),
                 "lost_in_crash": m.lost_in_crash,
                 "dashboard": dashboard_json(m),
             })
@@ -257,7 +257,7 @@ pub fn json(plan: &Plan, measured: &[Measured]) -> Value {
         .collect();
     json!({
         "fleet": plan.fleet.summary.to_json(),
-        "births": plan.births.summary.to_json(),
+        "new_series": plan.creation.summary.to_json(),
         "crash": plan.crash.summary.to_json(),
         "dashboard_ms": plan.dashboard_ms,
         "systems": systems,

@@ -20,6 +20,8 @@
 //! `histograms-st-encoding`, and its series in order if no block ends before the data does
 //! (`--storage.tsdb.min-block-duration=1500d --storage.tsdb.max-block-duration=1500d`).
 
+use clap::error::ErrorKind;
+use clap::{Arg, Command, value_parser};
 use firn_mirror::answers::data::Data;
 use firn_mirror::answers::expressions::Dialect;
 use firn_mirror::answers::{self, Failure, Recorded, queries};
@@ -27,6 +29,9 @@ use firn_mirror::target::Target;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The sets.
+const SETS: [&str; 3] = ["plain", "full", "starts"];
 
 /// Where the data of `starts` is shown.
 const SHOWN_AT: &str = "127.0.0.1:9917";
@@ -37,7 +42,7 @@ const SPAN_MS: i64 = 4_000_000;
 fn main() -> ExitCode {
     match run() {
         Ok(text) => {
-            // Whoever closed the pipe does not want the text.
+            // A reader that closed the pipe does not want the text.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -48,20 +53,60 @@ fn main() -> ExitCode {
     }
 }
 
+/// What the program understands.
+fn command() -> Command {
+    let word = |name: &'static str, help: &'static str| {
+        let arg = Arg::new(name).value_name(name).required(true);
+        arg.help(help)
+    };
+    let count =
+        |name: &'static str, help: &'static str| word(name, help).value_parser(value_parser!(u64));
+    let set = || word("SET", "The set of expressions and data").value_parser(SETS);
+    let url = || word("URL", "The system that is asked");
+    Command::new("firn-answers")
+        .about("Record what a reference Prometheus answers, or hold a system against the record")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            Command::new("record")
+                .about("Store the data of the set, ask its expressions, write the answers down")
+                .args([set(), url()]),
+            Command::new("check")
+                .about("Store the data, ask again, print where the answers differ")
+                .args([set(), url()]),
+            Command::new("compare")
+                .about("Ask two systems new random expressions, print where the second differs")
+                .args([
+                    set(),
+                    url(),
+                    word("OTHER", "The system that is held against it"),
+                ])
+                .args([
+                    count("SEED", "Another number makes other expressions"),
+                    count("COUNT", "How many expressions"),
+                ]),
+        ])
+}
+
 fn run() -> Result<String, String> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["record", set, url] => record(&Set::of(set)?, url),
-        ["check", set, url] => check(&Set::of(set)?, url),
-        ["compare", set, url, other, seed, count] => {
-            let number = |text: &str| text.parse().map_err(|e| format!("{text}: {e}"));
-            let (seed, count): (u64, u64) = (number(seed)?, number(count)?);
-            compare(&Set::of(set)?, (url, other), seed, count as usize)
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => return Ok(e.render().to_string()),
+        Err(e) => return Err(e.render().to_string()),
+    };
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err("nothing is asked for".to_owned());
+    };
+    let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
+    let number = |id| matches.get_one::<u64>(id).copied().unwrap_or_default();
+    let set = Set::of(text("SET"))?;
+    match name {
+        "record" => record(&set, text("URL")),
+        "check" => check(&set, text("URL")),
+        _ => {
+            let urls = (text("URL"), text("OTHER"));
+            compare(&set, urls, number("SEED"), number("COUNT") as usize)
         }
-        _ => Err(
-            "usage: firn-answers record|check SET URL, or compare SET URL OTHER SEED COUNT"
-                .to_owned(),
-        ),
     }
 }
 

@@ -22,18 +22,69 @@ fn version_and_help_answer() {
         env!("CARGO_PKG_VERSION")
     );
     assert_eq!((code, out), (Some(0), want));
-    assert!(run(&["--help"]).1.starts_with("Usage: firn COMMAND\n"));
-    assert!(
-        run(&["serve", "--help"])
-            .1
-            .contains("--config FILE, --config.file FILE\n")
-    );
-    let (code, _, err) = run(&["swerve"]);
-    assert_eq!(code, Some(2));
-    assert!(
-        err.starts_with("firn: unknown command \"swerve\"\n"),
-        "{err}"
-    );
+    let help = run(&["--help"]);
+    assert_eq!((help.0, help.2.as_str()), (Some(0), ""));
+    for word in ["Usage: firn <COMMAND>", "  serve ", "  completions "] {
+        assert!(help.1.contains(word), "{}", help.1);
+    }
+    let help = run(&["serve", "--help"]).1;
+    assert!(help.contains("--config <FILE>\n"), "{help}");
+    let (code, out, err) = run(&[]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(err.contains("Usage: firn <COMMAND>"), "{err}");
+}
+
+#[test]
+fn words_that_are_nearly_right_are_guessed() {
+    for (args, first, guess) in [
+        (
+            &["sevre"][..],
+            "firn: unknown command \"sevre\"\n",
+            "'serve'",
+        ),
+        (&["swerve"], "firn: unknown command \"swerve\"\n", ""),
+        (
+            &["tsdb", "verfy"],
+            "firn: unknown command \"verfy\"\n",
+            "'verify'",
+        ),
+        (
+            &["serve", "--storage.tsdb.pth=x"],
+            "firn: unknown flag --storage.tsdb.pth\n",
+            "--storage.tsdb.path",
+        ),
+        (
+            &["query", "instant", "--tme=1", "x", "up"],
+            "firn: unexpected argument '--tme' found\n",
+            "'--time'",
+        ),
+    ] {
+        let (code, _, err) = run(args);
+        assert_eq!(code, Some(2), "{args:?}");
+        assert!(err.starts_with(first), "{args:?}: {err}");
+        assert!(err.contains(guess), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn completions_and_man_pages_know_the_flags_of_serve() {
+    let flag = "--storage.tsdb.retention.time";
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, err) = run(&["completions", shell]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{shell}");
+        assert!(out.contains(flag.trim_start_matches('-')), "{shell}: {out}");
+    }
+    let (code, page, err) = run(&["man", "serve"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(page.contains(".TH firn-serve 1"), "{page}");
+    assert!(page.replace('\\', "").contains(flag), "{page}");
+    let dir = tempfile::tempdir().unwrap();
+    let (code, ..) = run(&["man", "--dir", dir.path().to_str().unwrap()]);
+    assert_eq!(code, Some(0));
+    for name in ["firn.1", "firn-serve.1", "firn-query-range.1"] {
+        assert!(dir.path().join(name).is_file(), "{name}");
+    }
+    assert_eq!(run(&["man", "nothing"]).0, Some(1));
 }
 
 #[test]

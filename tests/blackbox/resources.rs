@@ -62,7 +62,7 @@ fn start_targets() -> u16 {
     port
 }
 
-/// A config of targets that are different hosts to whoever connects.
+/// A config of targets that are different hosts to every client.
 fn write_config(folder: &Path) -> String {
     let port = start_targets();
     let addresses: Vec<String> = (0..TARGETS)

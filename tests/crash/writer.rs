@@ -12,7 +12,7 @@ pub const WRITERS: usize = 4;
 /// Series that a writer sends in every round.
 const OLD_SERIES: u64 = 12;
 
-/// Series that are born anew in each round.
+/// Series that are created in each round.
 const NEW_SERIES: u64 = 3;
 
 /// SplitMix64, so that a run's choices repeat by their seed.
@@ -73,9 +73,9 @@ fn write(mut journal: Journal, http: &Http, round: u64) -> Journal {
     let mut choices = Choices::new(journal.next_time as u64 ^ (journal.writer as u64) << 32);
     let label = journal.writer.to_string();
     loop {
-        let newborn = OLD_SERIES + round * NEW_SERIES..OLD_SERIES + (round + 1) * NEW_SERIES;
+        let new_series = OLD_SERIES + round * NEW_SERIES..OLD_SERIES + (round + 1) * NEW_SERIES;
         let samples: Vec<(u64, f64)> = (0..OLD_SERIES)
-            .chain(newborn)
+            .chain(new_series)
             .map(|series| (series, choices.value()))
             .collect();
         let request: Vec<Series> = samples

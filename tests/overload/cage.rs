@@ -1,4 +1,4 @@
-//! A control group with a memory limit: whoever exceeds it is killed.
+//! A control group with a memory limit: a process that exceeds it is killed.
 //!
 //! Needs the right to make one, which a container or a user without privileges lacks; then the test
 //! looks at the peak of resident memory alone.

@@ -66,7 +66,7 @@ fn setting(name: &str, usual: usize) -> usize {
 
 fn check(mib: usize, series: usize) {
     let folder = tempfile::tempdir().unwrap();
-    // The server goes before its cage, which cannot be removed with somebody in it.
+    // The server goes before its cage, which cannot be removed while a process is in it.
     let (cage, mut server) = start(folder.path(), mib);
     println!("{series} series, {mib} MiB, caged: {}", cage.is_some());
     let load = sender::load(&server.http(), series);
@@ -107,7 +107,7 @@ fn check(mib: usize, series: usize) {
     assert!(outcomes.surprises.is_empty(), "{outcomes}");
     outcomes.require_all_errors();
     assert_eq!(pushed.refused, Vec::<String>::new());
-    assert!(pushed.new_series > 5, "no series were born: {pushed:?}");
+    assert!(pushed.new_series > 5, "no series were created: {pushed:?}");
     let longest = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 2 });
     assert!(pushed.longest < longest, "ingestion waited: {pushed:?}");
     assert!(peak < mib << 20, "{peak} bytes resident of {mib} MiB");

@@ -90,7 +90,7 @@ impl Scenario {
         asking
             .outcomes
             .into_inner()
-            .expect("nobody panics with the lock")
+            .expect("no thread panics with the lock")
     }
 }
 
@@ -178,7 +178,7 @@ impl Expected {
             let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
             number.is_some_and(is_number) && limit.is_some_and(is_number)
         };
-        // Forms that are long wait for nobody: other requests have the memory for them.
+        // Long forms delay no other request: other requests have the memory for them.
         let has_no_room = answer.status == 503
             && kind == "unavailable"
             && has_numbers("forms memory limit reached: ");
@@ -230,7 +230,10 @@ impl Asking {
     fn note(&self, what: &str, answer: &Answer, expected: Expected) {
         let what: String = what.chars().take(200).collect();
         let holds = expected.holds(answer);
-        let mut outcomes = self.outcomes.lock().expect("nobody panics with the lock");
+        let mut outcomes = self
+            .outcomes
+            .lock()
+            .expect("no thread panics with the lock");
         outcomes.note(&what, answer, holds);
     }
 }
@@ -300,7 +303,10 @@ fn count_values(asking: &Asking) {
 /// Bodies of remote write that are large and many.
 fn bodies(asking: &Asking) {
     send(&asking.http, |what, answer, is_expected| {
-        let mut outcomes = asking.outcomes.lock().expect("nobody panics with the lock");
+        let mut outcomes = asking
+            .outcomes
+            .lock()
+            .expect("no thread panics with the lock");
         outcomes.note(what, answer, is_expected);
     });
 }

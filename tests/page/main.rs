@@ -1,4 +1,4 @@
-//! The page in a real browser: what a newcomer sees, types and clicks.
+//! The page in a real browser: what a new user sees, types and clicks.
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 

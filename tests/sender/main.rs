@@ -75,8 +75,8 @@ impl Drop for Process {
     }
 }
 
-/// Ports at which nobody listens. They lie below those that the system gives to connections, so that
-/// none is taken before who is to listen has started.
+/// Ports without a listener. They lie below those that the system gives to connections, so that
+/// none is taken before the program that listens has started.
 fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
     let first = 10_000 + (std::process::id() % 10_000) as u16;
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();

@@ -1,11 +1,11 @@
-//! The arrows between rooms, and what may not be reached from below the rim.
+//! The arrows between crates, and what may not be reached from the synchronous ones.
 
 use crate::{report, root};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Room, and the rooms that it may use: `docs/ARCHITECTURE.md` draws the same.
+/// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
 const EDGES: [(&str, &[&str]); 8] = [
     ("model", &[]),
     ("wire", &["model"]),
@@ -13,7 +13,7 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("promql", &["model"]),
     ("ingest", &["model", "wire"]),
     ("mirror", &["model", "wire", "promql"]),
-    ("server", &["model", "wire", "storage", "promql", "ingest"]),
+    ("server", &["model", "wire", "promql", "ingest"]),
     (
         "firn",
         &[
@@ -22,10 +22,10 @@ const EDGES: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Rooms in which nothing is asynchronous.
+/// Crates in which nothing is asynchronous.
 const SYNC: [&str; 4] = ["model", "wire", "storage", "promql"];
 
-/// What would bring a runtime or sockets below the rim.
+/// What would bring a runtime or sockets to a synchronous crate.
 const RUNTIMES: [&str; 8] = [
     "tokio",
     "async-std",
@@ -78,18 +78,18 @@ fn graph(metadata: &Value) -> BTreeMap<String, (String, Vec<String>)> {
 }
 
 #[test]
-fn room_edge_not_drawn_is_refused() {
+fn edge_not_drawn_is_refused() {
     let graph = graph(&metadata());
     let mut findings = Vec::new();
     let mut seen = BTreeSet::new();
     for (name, deps) in graph.values() {
-        let Some(room) = name.strip_prefix("firn-") else {
+        let Some(krate) = name.strip_prefix("firn-") else {
             continue;
         };
-        seen.insert(room);
-        let Some((_, allowed)) = EDGES.iter().find(|(r, _)| *r == room) else {
+        seen.insert(krate);
+        let Some((_, allowed)) = EDGES.iter().find(|(r, _)| *r == krate) else {
             findings.push(format!(
-                "crates/{room}: a room that ARCHITECTURE.md does not draw"
+                "crates/{krate}: a crate that ARCHITECTURE.md does not draw"
             ));
             continue;
         };
@@ -98,34 +98,46 @@ fn room_edge_not_drawn_is_refused() {
                 && !allowed.contains(&used)
             {
                 findings.push(format!(
-                    "crates/{room} uses {used}: this arrow is not drawn"
+                    "crates/{krate} uses {used}: this arrow is not drawn"
                 ));
             }
         }
     }
     let missing = EDGES.iter().filter(|(r, _)| !seen.contains(r));
     findings.extend(missing.map(|(r, _)| format!("crates/{r} is drawn but does not exist")));
-    report("room edges", &findings);
+    report("edges between crates", &findings);
 }
 
 #[test]
-fn runtime_below_the_rim_is_refused() {
+fn runtime_in_a_synchronous_crate_is_refused() {
     let graph = graph(&metadata());
     let mut findings = Vec::new();
-    for room in SYNC {
+    for krate in SYNC {
         let id = graph
             .iter()
-            .find(|(_, (n, _))| *n == format!("firn-{room}"))
+            .find(|(_, (n, _))| *n == format!("firn-{krate}"))
             .map(|(id, _)| id);
-        let mut open = vec![id.unwrap_or_else(|| panic!("no room {room}")).clone()];
+        let mut open = vec![id.unwrap_or_else(|| panic!("no crate {krate}")).clone()];
         let mut closed = BTreeSet::new();
         while let Some(id) = open.pop() {
             let (name, deps) = &graph[&id];
             if RUNTIMES.contains(&name.as_str()) {
-                findings.push(format!("crates/{room} reaches {name}"));
+                findings.push(format!("crates/{krate} reaches {name}"));
             }
             open.extend(deps.iter().filter(|d| closed.insert((*d).clone())).cloned());
         }
     }
-    report("runtimes below the rim", &findings);
+    report("runtimes in synchronous crates", &findings);
+}
+
+#[test]
+fn crypto_provider_beside_ring_is_refused() {
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
+    let names = lock.lines().filter_map(|line| line.strip_prefix("name = "));
+    let found = names.map(|name| name.trim_matches('"'));
+    let found = found.filter(|name| name.starts_with("aws-lc") || *name == "openssl-sys");
+    let findings: Vec<String> = found
+        .map(|name| format!("{name} is in Cargo.lock: take the feature `ring` of what brings it"))
+        .collect();
+    report("crypto providers", &findings);
 }

@@ -11,12 +11,12 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARS_MAX: usize = 100;
 
 /// Rooms that may not touch the system but through `firn_model::env`.
-const BELOW_THE_RIM: [&str; 4] = ["model", "wire", "storage", "promql"];
+const SYNCHRONOUS: [&str; 4] = ["model", "wire", "storage", "promql"];
 
 /// The files behind that door.
 const THE_DOOR: &str = "crates/model/src/env/real";
 
-/// What is banned below the rim, and what to take instead.
+/// What is banned in synchronous crates, and what to take instead.
 const BANNED_CALLS: [(&str, &str); 12] = [
     ("SystemTime::now", "take `Env.clock`"),
     ("Instant::now", "take `Env.clock`"),
@@ -27,9 +27,12 @@ const BANNED_CALLS: [(&str, &str); 12] = [
     ("thread::sleep", "wait for a condition instead"),
     ("RandomState", "take a seed from `Env.rng`"),
     ("getrandom", "take `Env.rng`"),
-    ("std::net", "sockets belong to the rim"),
+    ("std::net", "sockets belong to asynchronous crates"),
     ("std::env::", "settings arrive as values"),
-    ("async fn", "return a handle; `await` belongs to the rim"),
+    (
+        "async fn",
+        "return a handle; `await` belongs to asynchronous crates",
+    ),
 ];
 
 const BANNED_MODULES: [&str; 8] = [
@@ -184,7 +187,7 @@ fn file_without_header_is_refused() {
 fn system_call_below_the_rim_is_refused() {
     let mut findings = Vec::new();
     for source in all().iter().filter(|s| s.is_production()) {
-        let below = source.room().is_some_and(|r| BELOW_THE_RIM.contains(&r));
+        let below = source.room().is_some_and(|r| SYNCHRONOUS.contains(&r));
         if !below || source.path.starts_with(THE_DOOR) {
             continue;
         }

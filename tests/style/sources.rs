@@ -15,7 +15,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The room, if the file is part of one.
+    /// The crate, if the file is part of one.
     pub fn room(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }

@@ -176,7 +176,7 @@ impl Bench {
         });
         let bounds = AppendBounds { time_max: i64::MAX };
         let mut batch = Batch::default();
-        // The store's upkeep is then done before `tick` returns.
+        // The store's maintenance is then done before `tick` returns.
         self.compute.alone.store(true, Ordering::Relaxed);
         for _ in 0..ROUNDS {
             let done: Result<(), Infallible> = fleet.scrape_round(&mut |seen| {

@@ -1,4 +1,4 @@
-//! Text to the terminal, for the subcommands. Log lines go through [`crate::logs`] instead.
+//! Text to the terminal, for the subcommands. Log lines go through [`crate::process::logs`].
 //!
 //! A reader that went away (`firn query ... | head`) is not an error.
 

@@ -16,13 +16,15 @@ mod running;
 mod scraping;
 mod signals;
 
-use crate::config::{self, Config, ConfigError, JobFeatures, WalSync};
-use crate::descriptors::Descriptors;
-use crate::flags::{self, CommandLine, Request};
-use crate::pressure::Pressure;
-use crate::retention::Retention;
+use crate::console;
+use crate::process::descriptors::Descriptors;
+use crate::process::pressure::Pressure;
+use crate::process::{logs, memory, metrics};
 use crate::settings::Settings;
-use crate::{console, documentation, logs, memory, process};
+use crate::settings::config::{self, Config, ConfigError, JobFeatures, WalSync};
+use crate::settings::documentation;
+use crate::settings::flags::{self, CommandLine, Request};
+use crate::settings::retention::Retention;
 use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
@@ -31,11 +33,12 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::log::LogHealth;
 use firn_model::shares::Shares;
+use firn_server::ActiveQueries;
 use firn_server::App;
-use firn_server::active::ActiveQueries;
 use firn_server::parts::Backend;
 use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
 use firn_wire::remote_write::KEY_FORMAT;
+use listen::{ListenError, Servers};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -43,9 +46,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tracing::{Level, info, warn};
 
 /// How often the store is asked to start background work that is due.
@@ -74,11 +76,8 @@ enum ServeError {
     WebConfig,
     #[error(transparent)]
     Parts(#[from] PartsError),
-    #[error("listen on {address}: {error}")]
-    Listen {
-        address: String,
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("start threads: {0}")]
     Threads(std::io::Error),
     #[error("raise the limit of open files: {0}")]
@@ -97,8 +96,8 @@ enum ServeError {
 pub fn run(args: &[OsString]) -> ExitCode {
     let line = match flags::parse(args.iter().cloned()) {
         Ok(Request::Run(line)) => line,
-        Ok(Request::Help) => {
-            console::out(&flags::help());
+        Ok(Request::Help(text)) => {
+            console::out(&text);
             return ExitCode::SUCCESS;
         }
         Ok(Request::Documentation) => {
@@ -107,6 +106,9 @@ pub fn run(args: &[OsString]) -> ExitCode {
         }
         Err(e) => {
             console::err(&format!("firn: {e}"));
+            if let Some(hint) = e.hint() {
+                console::err(&format!("  {hint}"));
+            }
             return ExitCode::from(2);
         }
     };
@@ -197,7 +199,7 @@ impl Node {
         let limit_bytes = memory::limit_bytes(config.memory_limit);
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         let shares = Shares::of(limit_bytes);
-        let retention = Retention::of(line, &config);
+        let retention = Retention::of(line, config.retention);
         let options = store_options(settings, &config, retention, &shares);
         info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -228,12 +230,12 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        let servers = Servers::start(bind_all(&settings.listen).await?, &app);
+        let servers = Servers::start(listen::bind_all(&settings.listen).await?, &app);
         Ok(Self {
             env,
             memory,
             pressure,
-            own_bytes: process::resident_bytes(),
+            own_bytes: metrics::resident_bytes(),
             options,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
@@ -421,70 +423,6 @@ fn keeps_exemplars(settings: &Settings) -> bool {
         .features
         .iter()
         .any(|name| name == EXEMPLAR_STORAGE)
-}
-
-async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ServeError> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        let failed = |error| ServeError::Listen {
-            address: address.clone(),
-            error,
-        };
-        let listener = listen::bind(address).await.map_err(failed)?;
-        let bound = listener.local_addr().map_err(failed)?;
-        info!(address = %bound, "listening");
-        if listen::is_exposed(bound) {
-            warn!(
-                address = %bound,
-                "listening beyond the loopback without TLS or authentication: whoever reaches \
-                 this address can read and write all data"
-            );
-        }
-        listeners.push(listener);
-    }
-    Ok(listeners)
-}
-
-/// The tasks that serve the sockets.
-struct Servers {
-    tasks: JoinSet<()>,
-    stopping: watch::Sender<bool>,
-    /// The port of the first address.
-    first_port: u16,
-}
-
-impl Servers {
-    fn start(listeners: Vec<TcpListener>, app: &App) -> Self {
-        let stopping = watch::Sender::new(false);
-        let first = listeners
-            .first()
-            .and_then(|listener| listener.local_addr().ok());
-        let mut tasks = JoinSet::new();
-        for listener in listeners {
-            let mut stop = stopping.subscribe();
-            let app = app.clone();
-            tasks.spawn(async move {
-                let stopped = async move {
-                    // An error means that the sender is gone, which is a stop too.
-                    let _ = stop.wait_for(|stop| *stop).await;
-                };
-                if let Err(e) = firn_server::serve(listener, app, stopped).await {
-                    warn!(error = %e, "serve");
-                }
-            });
-        }
-        Self {
-            tasks,
-            stopping,
-            first_port: first.map_or(0, |address| address.port()),
-        }
-    }
-
-    /// Takes no more requests and waits for those under way.
-    async fn stop(self) {
-        self.stopping.send_replace(true);
-        self.tasks.join_all().await;
-    }
 }
 
 async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, ServeError> {

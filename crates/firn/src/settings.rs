@@ -1,7 +1,13 @@
-//! What the command line of `firn serve` sets. What the config file sets is in [`crate::config`].
+//! What users set: the command line of `firn serve` ([`flags`]), the config file ([`config`]), and
+//! the page that documents both.
 //!
-//! Filled by the table in [`crate::flags`] and by nothing else, so that a default stands in one
-//! place.
+//! [`Settings`] is filled by the table in [`flags`] and by nothing else, so that a default stands
+//! in one place.
+
+pub mod config;
+pub mod documentation;
+pub mod flags;
+pub mod retention;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -129,8 +129,9 @@ impl Pipeline {
     }
 
     /// Whether [`Pipeline::remote_write`] of `body` takes well below a millisecond and waits for
-    /// no disk, so that it may run where others wait: going to another thread and back costs a
-    /// tenth of a whole request.
+    /// no disk, so that it may run on an async worker. Going to another thread and back costs a
+    /// push of 2,000 samples a tenth more CPU: 0.99 against 0.90 s for 1.9 million samples over
+    /// four connections (medians of six turns each on two busy cores); its latency does not differ.
     pub fn is_quick(&self, body: &[u8]) -> bool {
         let bytes = remote_write::message_bytes(body, &self.limits.wire);
         bytes.is_ok_and(|bytes| bytes <= QUICK_MESSAGE_BYTES_MAX) && !self.store.may_wait()

@@ -108,7 +108,7 @@ const SCRAPED_WITHIN: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Shows `data` to whoever scrapes `address`.
+/// Shows `data` to every system that scrapes `address`.
 pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     let body = exposition::encode(data);
     Target::start(address, move |_, stream| {

@@ -2,7 +2,7 @@
 //!
 //! Equal must be: status, error type and text, annotations as sets, the kind of the result, label
 //! sets, timestamps, the order of series where PromQL defines one, and values as [`Values`] says.
-//! The order of elements with equal values is nobody's promise and not compared.
+//! The order of elements with equal values is not specified and not compared.
 
 use serde_json::Value;
 

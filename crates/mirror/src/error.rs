@@ -1,9 +1,11 @@
 //! What can go wrong between Firn's tools and the systems they talk to.
 
+use clap::error::ErrorKind::UnknownArgument;
+use clap::error::{ContextKind, ContextValue};
 use firn_model::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// An error of this room.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
     /// The command line or an input file does not say what it should.
@@ -22,7 +24,7 @@ pub enum MirrorError {
     /// The other side could not be reached or broke off.
     #[error("{url}: {source}")]
     Transport {
-        /// Who was asked.
+        /// The URL that was asked.
         url: String,
         /// What went wrong.
         source: Box<ureq::Error>,
@@ -30,7 +32,7 @@ pub enum MirrorError {
     /// The other side answered something that cannot be used.
     #[error("{url}: {what}")]
     Answer {
-        /// Who was asked.
+        /// The URL that was asked.
         url: String,
         /// What is wrong with the answer.
         what: String,
@@ -72,7 +74,7 @@ impl MirrorError {
         }
     }
 
-    /// Says who was asked when `source` happened.
+    /// Names the URL that was asked when `source` happened.
     pub(crate) fn transport(url: &str) -> impl FnOnce(ureq::Error) -> MirrorError {
         let url = url.to_owned();
         move |source| MirrorError::Transport {
@@ -82,8 +84,21 @@ impl MirrorError {
     }
 }
 
-impl From<lexopt::Error> for MirrorError {
-    fn from(error: lexopt::Error) -> Self {
-        Self::Usage(error.to_string())
+impl From<clap::Error> for MirrorError {
+    fn from(error: clap::Error) -> Self {
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        if error.kind() != UnknownArgument {
+            let all = error.render().to_string();
+            let all = all.strip_prefix("error: ").unwrap_or(&all);
+            return Self::Usage(all.trim_end().to_owned());
+        }
+        let flag = text(ContextKind::InvalidArg).unwrap_or_default();
+        Self::Usage(match text(ContextKind::SuggestedArg) {
+            None => format!("unknown flag: {flag}"),
+            Some(similar) => format!("unknown flag: {flag}; a similar flag exists: {similar}"),
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Expositions in protocol buffers, written by hand: what a target shows to those who scrape it.
+//! Expositions in protocol buffers, written by hand: what a target shows when it is scraped.
 //!
 //! ```text
 //! body = { length | family }*                     io.prometheus.client.MetricFamily

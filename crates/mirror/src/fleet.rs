@@ -66,7 +66,7 @@ pub struct FleetOptions {
 /// A sample as a scrape yields it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
-    /// Numbers series in the order of their birth.
+    /// Numbers series in the order of their creation.
     pub series: u64,
     /// The label set.
     pub labels: LabelsRef<'a>,
@@ -85,7 +85,7 @@ pub struct Fleet {
     /// Indices of pods by offset.
     order: Vec<usize>,
     round: u64,
-    born: u64,
+    created: u64,
 }
 
 /// A series of a pod before the pod's own labels are known.
@@ -101,7 +101,7 @@ struct Pod {
     number: u64,
     generation: u64,
     first_series: u64,
-    born_ms: TimestampMs,
+    created_ms: TimestampMs,
     offset_ms: i64,
     popularity: f64,
     decimal_cpu: bool,
@@ -118,10 +118,10 @@ impl Fleet {
             pods: Vec::new(),
             order: Vec::new(),
             round: 0,
-            born: 0,
+            created: 0,
         };
         for number in 0..options.series.div_ceil(SERIES_PER_POD) as u64 {
-            let pod = fleet.birth(number, 0);
+            let pod = fleet.create_pod(number, 0);
             fleet.pods.push(pod);
         }
         fleet.order = (0..fleet.pods.len()).collect();
@@ -135,8 +135,8 @@ impl Fleet {
     }
 
     /// Series that ever were.
-    pub fn born_count(&self) -> u64 {
-        self.born
+    pub fn created_count(&self) -> u64 {
+        self.created
     }
 
     /// Scrapes every pod once and hands over what it yields, pod by pod, in the order of time.
@@ -153,7 +153,7 @@ impl Fleet {
                 self.pods[index].end(time_ms, sink)?;
                 let (number, generation) =
                     (self.pods[index].number, self.pods[index].generation + 1);
-                self.pods[index] = self.birth(number, generation);
+                self.pods[index] = self.create_pod(number, generation);
                 continue;
             }
             self.advance(index, time_ms);
@@ -185,7 +185,7 @@ impl Fleet {
         self.options.start_ms + round_ms + pod.offset_ms + late.min(self.options.interval_ms / 2)
     }
 
-    fn birth(&mut self, number: u64, generation: u64) -> Pod {
+    fn create_pod(&mut self, number: u64, generation: u64) -> Pod {
         let interval_ms = self.options.interval_ms;
         let mut random = Random::new(mix(&[self.options.seed, 1, number, generation]));
         let round_ms = self.round as i64 * interval_ms;
@@ -195,13 +195,13 @@ impl Fleet {
             0
         };
         let target = target_labels(number, &mut random);
-        let first_series = self.born;
-        self.born += SERIES_PER_POD as u64;
+        let first_series = self.created;
+        self.created += SERIES_PER_POD as u64;
         let mut pod = Pod {
             number,
             generation,
             first_series,
-            born_ms: self.options.start_ms + round_ms - uptime_ms,
+            created_ms: self.options.start_ms + round_ms - uptime_ms,
             // The offset is the target's, so that a replaced pod is not scraped early.
             offset_ms: (mix(&[self.options.seed, 4, number]) % interval_ms.max(1) as u64) as i64
                 / 2,
@@ -247,7 +247,7 @@ impl Pod {
                 Model::Traffic(rate) => (rate * self.popularity * uptime).floor(),
                 Model::Rare(chance) => (chance * uptime / 15.0).floor(),
                 Model::NoiseSum(around) => around * uptime,
-                Model::Now | Model::Born => self.born_ms as f64 / 1000.0,
+                Model::Now | Model::Created => self.created_ms as f64 / 1000.0,
             };
         }
     }
@@ -263,7 +263,7 @@ impl Pod {
         traffic::advance(http, self.popularity, seconds, random);
         for (value, template) in self.values.iter_mut().zip(templates).skip(traffic::SERIES) {
             match template.model {
-                Model::Constant(_) | Model::Born => {}
+                Model::Constant(_) | Model::Created => {}
                 Model::Cpu(share) => {
                     let used = share * self.popularity * seconds * (0.5 + random.unit());
                     *value += used;

@@ -15,7 +15,6 @@ pub mod answers;
 pub mod api;
 pub mod body;
 pub mod compare;
-mod durations;
 pub mod error;
 pub mod exposition;
 pub mod fleet;

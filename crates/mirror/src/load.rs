@@ -18,7 +18,8 @@ use crate::prepared::{self, Summary};
 use crate::push::{Outcome, Pace, Progress, send_all};
 use crate::quantiles::Quantiles;
 use crate::request::{Queues, Request};
-use options::{Action, HELP, Options};
+use clap::error::ErrorKind;
+use options::{Action, Options};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
@@ -76,9 +77,13 @@ pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
 ) -> Result<(), MirrorError> {
-    let options = Options::parse(args)?;
+    let matches = match options::matches(args) {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => return print(out, &e.render().to_string()),
+        Err(e) => return Err(e.into()),
+    };
+    let options = Options::of(&matches)?;
     let report = match &options.action {
-        Action::Help => return print(out, HELP),
         Action::Prepare(dir) => {
             let summary = prepare(&options, dir)?;
             return print(out, &format!("{:#}\n", summary.to_json()));
@@ -213,7 +218,7 @@ pub fn make(
         })?;
     }
     queues.expire(i64::MAX, &mut emit)?;
-    summary.series_born = fleet.born_count();
+    summary.series_born = fleet.created_count();
     summary.requests = requests;
     summary.body_bytes = body_bytes;
     Ok(summary)

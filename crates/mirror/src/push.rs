@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// How far a load has come, for those who watch it being sent.
+/// How far a load has come, for progress reports.
 #[derive(Debug)]
 pub struct Progress {
     answered_ms: AtomicI64,

@@ -52,7 +52,7 @@ impl Target {
     }
 }
 
-/// Who breaks off a request gets no answer.
+/// Answers one request; a client that breaks off gets no answer.
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
     if let Some(request) = read_request(&stream) {
         answer(&request, &mut stream);

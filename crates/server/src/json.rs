@@ -3,6 +3,9 @@
 //! Label sets and results are escaped less than everything else: upstream's encoders for them leave
 //! `<`, `>` and `&` alone while its generic one does not. Both forms are kept.
 
+pub(crate) mod histogram;
+pub(crate) mod tree;
+
 use std::io::Write;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -1,51 +1,58 @@
 //! The HTTP API: routes, JSON, status codes, admission, the embedded page.
 //!
 //! ```text
-//! socket -> routes -> call (params, tenant) -> handler -> compute threads -> streamed JSON
+//! json        values as Prometheus writes them
+//! admission   limits, budgets, the queue of queries             uses json
+//! http        connections, request bodies, answers, errors      uses json, admission
+//! app, parts  the state that all requests share                 use json, admission, http
+//! api         the endpoints                                     uses all above
+//! routes      which endpoint answers which path                 uses api
+//!
+//! socket -> http::listener -> routes -> api::call -> endpoint -> threads -> http::produce -> socket
 //! ```
 //!
 //! Writes go from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
 //! [`firn_model::store::Select`] and [`engine::Engine`].
 //!
-//! Invariants: whatever a client sends, memory, threads and time stay within [`limits::Limits`]; no
-//! blocking work runs on the async runtime and no lock is held across an await; an error becomes a
-//! status in one place. What PromQL means and how samples are kept is left to `promql` and
-//! `storage`; the binary builds [`parts::AppParts`] and calls [`serve`].
+//! Invariants: whatever a client sends, memory, threads and time stay within [`Limits`]; no lock is
+//! held across an await; an error becomes a status in one place; no blocking work runs on the async
+//! runtime, with one exception. An ordinary remote-write request is decoded and appended where it
+//! was received, the creation of its new series under the lock of the index included:
+//! [`firn_ingest::Pipeline::is_quick`] says what that saves.
+//!
+//! What PromQL means and how samples are kept is left to `promql` and to the store behind
+//! [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
 
-pub mod active;
-mod answer;
+mod admission;
+mod api;
 mod app;
-mod body;
-mod call;
 pub mod engine;
-mod exemplars;
-mod failure;
-mod form;
-mod histogram_json;
+mod http;
 mod json;
-pub mod limits;
-mod listener;
-mod measured;
-mod metadata;
-mod metric_metadata;
 mod metrics;
-mod operations;
-mod origin;
-mod page;
 pub mod parts;
-mod produce;
-mod query;
-mod question;
-mod queue;
-mod request_head;
 mod routes;
-mod socket;
-mod status;
-mod targets;
-mod times;
-mod tree;
-mod write;
 
+use http::connection::Site;
+
+pub use admission::active::ActiveQueries;
+pub use admission::limits::Limits;
 pub use app::{App, State};
-pub use listener::serve;
+pub use http::accept::Accept;
 pub use routes::router;
+
+/// Serves `app` to the connections of `source` until `shutdown` resolves; then lets requests under
+/// way end for as long as the limits say.
+pub async fn serve(source: impl Accept, app: App, shutdown: impl Future<Output = ()>) {
+    let site = Site {
+        router: router(app.clone()),
+        limits: app.limits().clone(),
+        heads: app.budgets.heads.clone(),
+        metrics: app.metrics.clone(),
+    };
+    let stopped = async {
+        shutdown.await;
+        app.stop();
+    };
+    http::listener::serve(source, site, stopped).await;
+}

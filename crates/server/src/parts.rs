@@ -3,8 +3,8 @@
 //! The listener is up before the store is: [`AppParts`] is what is known at the start, [`Backend`]
 //! what arrives when the replay is done.
 
-use crate::active::ActiveQueries;
-use crate::limits::Limits;
+use crate::admission::active::ActiveQueries;
+use crate::admission::limits::Limits;
 use firn_ingest::Pipeline;
 use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
@@ -12,9 +12,9 @@ use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
+use firn_model::stats::StoreStats;
 use firn_model::store::Select;
 use firn_promql::Features;
-use firn_storage::store::StoreStats;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct AppParts {
     pub query: QuerySettings,
     /// Whether requests name their tenant by `X-Scope-OrgID`.
     pub multitenancy: bool,
-    /// Where and for whom the server is reachable.
+    /// Where the server is reachable, and from which pages.
     pub web: WebSettings,
     /// `/api/v1/status/buildinfo`.
     pub build: BuildInfo,
@@ -92,7 +92,7 @@ pub struct QuerySettings {
     pub default_subquery_step_ms: Provider<i64>,
 }
 
-/// Where and for whom the server is reachable.
+/// Where the server is reachable, and which pages may call it.
 #[derive(Clone, Debug, Default)]
 pub struct WebSettings {
     /// `--web.route-prefix` as `/a/b`, or empty.
@@ -114,7 +114,7 @@ pub struct BuildInfo {
     pub revision: String,
     /// The branch.
     pub branch: String,
-    /// Who built it.
+    /// The builder.
     pub build_user: String,
     /// When it was built.
     pub build_date: String,

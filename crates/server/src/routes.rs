@@ -1,13 +1,13 @@
 //! The routes: which handler answers which path and method.
 
-use crate::app::App;
-use crate::call::{self, Call};
-use crate::failure::{Cause, Failure};
-use crate::measured::measure;
-use crate::metrics::Endpoint;
-use crate::{
-    exemplars, metadata, metric_metadata, operations, origin, page, query, status, targets, write,
+use crate::api::call::{self, Call};
+use crate::api::{
+    exemplars, metadata, operations, origin, page, query, series, status, targets, write,
 };
+use crate::app::App;
+use crate::http::failure::{Cause, Failure};
+use crate::http::measured;
+use crate::metrics::Endpoint;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -73,14 +73,11 @@ fn api() -> Router<App> {
             "/query_exemplars",
             api_route(GET_POST, Exemplars, exemplars::query),
         )
-        .route("/series", api_route(GET_POST, Series, metadata::series))
-        .route(
-            "/labels",
-            api_route(GET_POST, Labels, metadata::label_names),
-        )
+        .route("/series", api_route(GET_POST, Series, series::series))
+        .route("/labels", api_route(GET_POST, Labels, series::label_names))
         .route(
             "/label/{name}/values",
-            api_route(GET, LabelValues, metadata::label_values),
+            api_route(GET, LabelValues, series::label_values),
         )
         .route(
             "/write",
@@ -93,16 +90,13 @@ fn api() -> Router<App> {
         .route("/targets", api_route(GET, Targets, targets::targets))
         .route(
             "/targets/metadata",
-            api_route(GET, Targets, metric_metadata::by_target),
+            api_route(GET, Targets, metadata::by_target),
         )
         .route(
             "/targets/relabel_steps",
             api_route(GET, Targets, targets::relabel_steps),
         )
-        .route(
-            "/metadata",
-            api_route(GET, Targets, metric_metadata::by_metric),
-        )
+        .route("/metadata", api_route(GET, Targets, metadata::by_metric))
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -193,6 +187,11 @@ where
             measure(&app.clone(), endpoint, handler(app, request)).await
         },
     )
+}
+
+/// Waits for the answer that `work` makes and counts it under `endpoint`.
+async fn measure(app: &App, endpoint: Endpoint, work: impl Future<Output = Response>) -> Response {
+    measured::measure(&app.parts.env.clock, &app.metrics, endpoint, work).await
 }
 
 /// A browser asks whether a page of another site may call the API.

@@ -7,7 +7,7 @@
 mod support;
 
 use firn_model::cancel::Reason;
-use firn_server::limits::Limits;
+use firn_server::Limits;
 use firn_server::parts::AppParts;
 use firn_server::serve;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ struct Server {
     fixture: Fixture,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    running: JoinHandle<std::io::Result<()>>,
+    running: JoinHandle<()>,
 }
 
 impl Server {
@@ -428,7 +428,7 @@ async fn stop_lets_requests_under_way_end() {
         "{answer}"
     );
     let stopped = timeout(DEADLINE, server.running).await;
-    stopped.expect("the server ends").unwrap().unwrap();
+    stopped.expect("the server ends").unwrap();
     drop(idle);
 }
 
@@ -444,7 +444,7 @@ async fn stop_cuts_requests_that_do_not_end() {
     .await;
     server.stop.send(()).unwrap();
     let stopped = timeout(DEADLINE, server.running).await;
-    stopped.expect("the server ends").unwrap().unwrap();
+    stopped.expect("the server ends").unwrap();
     assert_eq!(read_to_end(socket).await, "");
     eventually("cancel", || {
         *engine.reasons.lock().unwrap() == [Reason::Canceled]

@@ -21,7 +21,6 @@ pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
     SyncMode, WINDOW_MS,
 };
-pub use stats::{Stat, StoreStats};
 
 use crate::append::Appender;
 use crate::damage::{Damage, Damages};

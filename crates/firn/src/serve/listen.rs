@@ -1,15 +1,92 @@
-//! Sockets: from `--listen` to bound addresses.
+//! Sockets: from `--listen` to bound addresses, and the tasks that serve them.
 
+use firn_server::App;
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
 
 /// Clients that may wait to be accepted: two for each connection that may be open by default.
-/// Further ones are told by their system that nobody answers. `net.core.somaxconn` may lower it.
+/// The system of a further client reports that the connection timed out. `net.core.somaxconn` may
+/// lower it.
 const BACKLOG: u32 = 1024;
 
+/// Why the server does not listen.
+#[derive(Debug, thiserror::Error)]
+#[error("listen on {address}: {error}")]
+pub struct ListenError {
+    address: String,
+    error: io::Error,
+}
+
+/// Binds all `addresses` and says so; warns of those that other machines reach.
+pub async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ListenError> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let failed = |error| ListenError {
+            address: address.clone(),
+            error,
+        };
+        let listener = bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        info!(address = %bound, "listening");
+        if is_exposed(bound) {
+            warn!(
+                address = %bound,
+                "listening beyond the loopback without TLS or authentication: whoever reaches \
+                 this address can read and write all data"
+            );
+        }
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// The tasks that serve the sockets.
+pub struct Servers {
+    tasks: JoinSet<()>,
+    stopping: watch::Sender<bool>,
+    /// The port of the first address.
+    pub first_port: u16,
+}
+
+impl Servers {
+    /// Serves `app` on every listener.
+    pub fn start(listeners: Vec<TcpListener>, app: &App) -> Self {
+        let stopping = watch::Sender::new(false);
+        let first = listeners
+            .first()
+            .and_then(|listener| listener.local_addr().ok());
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            let mut stop = stopping.subscribe();
+            let app = app.clone();
+            tasks.spawn(async move {
+                let stopped = async move {
+                    // An error means that the sender is gone, which is a stop too.
+                    let _ = stop.wait_for(|stop| *stop).await;
+                };
+                firn_server::serve(listener, app, stopped).await;
+            });
+        }
+        Self {
+            tasks,
+            stopping,
+            first_port: first.map_or(0, |address| address.port()),
+        }
+    }
+
+    /// Takes no more requests and waits for those under way.
+    pub async fn stop(self) {
+        self.stopping.send_replace(true);
+        self.tasks.join_all().await;
+    }
+}
+
 /// Binds `address`: `host:port`, or `:port` for every interface.
-pub async fn bind(address: &str) -> io::Result<TcpListener> {
+async fn bind(address: &str) -> io::Result<TcpListener> {
     match address.strip_prefix(':') {
         None => bind_first(address).await,
         // One IPv6 socket serves both families, unless the machine has no IPv6.
@@ -46,7 +123,7 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Whether other machines can reach `address`.
-pub fn is_exposed(address: SocketAddr) -> bool {
+fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 

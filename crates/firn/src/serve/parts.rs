@@ -3,19 +3,19 @@
 use super::damages;
 use super::running::Running;
 use crate::PROMETHEUS_VERSION;
-use crate::flags::CommandLine;
-use crate::pressure::Pressure;
-use crate::process::{self, Process};
-use crate::profile::ProcessProfiler;
-use crate::retention::Retention;
+use crate::process::metrics::{self, Process};
+use crate::process::pressure::Pressure;
+use crate::process::profile::ProcessProfiler;
 use crate::settings::Settings;
+use crate::settings::flags::CommandLine;
+use crate::settings::retention::Retention;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::Shares;
 use firn_promql::Features;
+use firn_server::Limits;
 use firn_server::engine::Promql;
-use firn_server::limits::Limits;
 use firn_server::parts::{
     AppParts, BuildInfo, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
 };
@@ -196,7 +196,7 @@ fn without_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// What was built. Whoever packages Firn sets the variables while it compiles.
+/// What was built. Packagers set the variables while Firn compiles.
 fn build_info() -> BuildInfo {
     let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
     BuildInfo {
@@ -231,7 +231,7 @@ fn runtime_info(
             reload_config_success,
             last_config_time,
             corruption_count: store.get().map_or(0, |store| damages::count(&**store)),
-            thread_count: process::thread_count(),
+            thread_count: metrics::thread_count(),
             cores,
             memory_limit_bytes,
             storage_retention: retention.to_string(),

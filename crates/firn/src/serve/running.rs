@@ -2,7 +2,7 @@
 //!
 //! Invariant: a config that cannot be read changes nothing but the metric that says so.
 
-use crate::config::{self, Config, JobFeatures};
+use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;

@@ -1,6 +1,6 @@
 //! What is scraped: what the config says or, without one, Firn itself.
 
-use crate::config::Config;
+use crate::settings::config::Config;
 use firn_ingest::client::Body;
 use firn_ingest::scrape::{Fetch, Fetching, Scraping};
 use firn_server::App;

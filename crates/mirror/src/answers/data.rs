@@ -10,12 +10,12 @@
 //!
 //! Invariant: the samples of a series are in time order; staleness markers have their bits.
 
-use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::units::parse_duration;
 use firn_promql::script::{read_series, read_start_times};
 use firn_promql::value::PointValue;
 
@@ -58,7 +58,7 @@ impl Data {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let duration = |word: &str| line.strip_prefix(word).map(parse_duration_ms);
+            let duration = |word: &str| line.strip_prefix(word).map(duration_ms);
             let understood = if let Some(value) = line.strip_prefix("start ") {
                 value.parse().ok().map(|ms| data.start_ms = ms)
             } else if let Some(value) = duration("step ") {
@@ -155,6 +155,12 @@ fn push_series(batch: &mut Batch, labels: &Labels, samples: &[Sample]) {
         }
         batch.end_series();
     }
+}
+
+/// Milliseconds of a duration such as `39m417ms`; `None` if it is none.
+pub(super) fn duration_ms(text: &str) -> Option<i64> {
+    let duration = parse_duration(text).ok()?;
+    Some(duration.as_millis() as i64)
 }
 
 #[cfg(test)]

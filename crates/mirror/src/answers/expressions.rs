@@ -1,4 +1,4 @@
-//! Random expressions that are well typed: what nobody thinks of writing by hand.
+//! Random expressions that are well typed: forms that a person would not think of.
 //!
 //! A grammar over the metrics of the test data, walked by a seeded generator. Invariant: equal
 //! seeds give equal expressions; every expression parses and has the type of an instant vector.
@@ -11,7 +11,7 @@ use crate::fleet::random::Random;
 pub enum Dialect {
     /// That of a system without feature flags, over floats.
     Plain,
-    /// The same with more functions, over native histograms too.
+    /// Like `Floats`, with more functions, over native histograms too.
     PlainHistograms,
     /// All of it, over floats.
     Floats,

@@ -11,9 +11,9 @@
 //! broken 300 seed 7 of everything          the same with pieces cut out, put in and swapped
 //! ```
 
+use crate::answers::data::duration_ms;
 use crate::answers::expressions::{Dialect, broken_expressions, random_expressions};
 use crate::api::{Ask, Form};
-use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
 use crate::fleet::random::Random;
 use firn_model::sample::TimestampMs;
@@ -98,11 +98,11 @@ fn parse_when(text: &str) -> Option<When> {
     match words[..] {
         ["parsed"] => Some(When::Text(Form::Parsed)),
         ["formatted"] => Some(When::Text(Form::Formatted)),
-        ["at", at] => Some(When::At(parse_duration_ms(at)?)),
+        ["at", at] => Some(When::At(duration_ms(at)?)),
         ["from", from, "to", to, "step", step] => Some(When::Range(
-            parse_duration_ms(from)?,
-            parse_duration_ms(to)?,
-            parse_duration_ms(step)?,
+            duration_ms(from)?,
+            duration_ms(to)?,
+            duration_ms(step)?,
         )),
         _ => None,
     }

@@ -27,7 +27,7 @@ pub enum Model {
     /// The time of the scrape in seconds.
     Now,
     /// The time at which the pod started, in seconds.
-    Born,
+    Created,
 }
 
 /// Stands for the address of the pod's node in a label value.
@@ -213,7 +213,7 @@ pub const FAMILIES: &[Family] = &[
     plain("container_sockets", units(24.0)),
     plain("container_file_descriptors", units(61.0)),
     plain("container_last_seen", Model::Now),
-    plain("container_start_time_seconds", Model::Born),
+    plain("container_start_time_seconds", Model::Created),
     plain("container_spec_cpu_quota", Model::Constant(200_000.0)),
     plain("container_spec_cpu_period", Model::Constant(100_000.0)),
     plain("container_spec_cpu_shares", Model::Constant(512.0)),
@@ -264,7 +264,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     plain("process_open_fds", units(58.0)),
     plain("process_max_fds", Model::Constant(1_048_576.0)),
-    plain("process_start_time_seconds", Model::Born),
+    plain("process_start_time_seconds", Model::Created),
     plain(
         "process_virtual_memory_max_bytes",
         Model::Constant(1.844_674_407_370_955_2e19),

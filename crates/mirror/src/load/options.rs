@@ -1,37 +1,75 @@
 //! The command line of `firn load`.
 
-use crate::durations::parse_duration_ms;
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions};
 use crate::push::{Pace, now_ms};
-use lexopt::{Arg, ValueExt};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use firn_model::units::parse_duration;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What `firn load --help` prints.
-pub const HELP: &str = "\
-usage: firn load [--url URL] [flags]            make a load and send it
-       firn load --prepare DIR [flags]          make a load and keep it in files
-       firn load --replay DIR --url URL         send what --prepare kept
-
-Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write 1.0, and prints a
-report in JSON. Equal flags and an equal --start make equal requests, byte for byte.
-
-  --url URL            the receiver [http://127.0.0.1:9090/api/v1/write]
-  --series N           series at any one time, rounded up to whole pods [10000]
-  --interval D         time between two samples of a series [15s]
-  --duration D         data time to send [5m]
-  --samples N          samples of each series, instead of --duration
-  --senders N          connections; a series belongs to one of them [4]
-  --start MS           time of the first sample in milliseconds [live: now; else: now - duration]
-  --seed N             another number makes another fleet [1]
-  --churn F            share of the pods that is replaced each period, 0 to 1 [0]
-  --churn-period D     how often pods are replaced, in data time [15m]
-  --live               send each request when its time has come
-  --fast               send each request when the one before it is answered [unless --live]
-  --prepare DIR        write the requests to files instead of sending them
-  --replay DIR         send the requests of such files
-";
+/// `firn load` and its flags: for parsing, help, completions and man pages.
+pub fn command() -> Command {
+    let text = |name: &'static str, value: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value);
+        // As in other tools, what follows a flag is its value, whatever it looks like.
+        arg.allow_hyphen_values(true)
+    };
+    let number = |name: &'static str, default: &'static str| text(name, "N").default_value(default);
+    let span =
+        |name: &'static str, default: &'static str| text(name, "DURATION").default_value(default);
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let folder = |name: &'static str| text(name, "DIR").value_parser(value_parser!(PathBuf));
+    Command::new("load")
+        .bin_name("firn load")
+        .about("Send the samples of a Kubernetes-like fleet by remote write 1.0")
+        .long_about(
+            "Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write 1.0, \
+             and prints a report in JSON. Equal flags and an equal --start make equal requests, \
+             byte for byte.",
+        )
+        .args_override_self(true)
+        .args([
+            text("url", "URL")
+                .default_value("http://127.0.0.1:9090/api/v1/write")
+                .help("The receiver"),
+            number("series", "10000")
+                .value_parser(value_parser!(usize))
+                .help("Series at any one time, rounded up to whole pods"),
+            span("interval", "15s").help("Time between two samples of a series"),
+            span("duration", "5m").help("Data time to send"),
+            text("samples", "N")
+                .value_parser(value_parser!(u64))
+                .help("Samples of each series, instead of --duration"),
+            number("senders", "4")
+                .value_parser(value_parser!(usize))
+                .help("Connections; a series belongs to one of them"),
+            text("start", "MS").value_parser(value_parser!(i64)).help(
+                "Time of the first sample in milliseconds [default: now with --live, else now \
+                 less the duration]",
+            ),
+            number("seed", "1")
+                .value_parser(value_parser!(u64))
+                .help("Another number makes another fleet"),
+            text("churn", "SHARE")
+                .default_value("0")
+                .value_parser(value_parser!(f64))
+                .help("Share of the pods that is replaced each period, 0 to 1"),
+            span("churn-period", "15m").help("How often pods are replaced, in data time"),
+            switch("live")
+                .overrides_with("fast")
+                .help("Send each request when its time has come"),
+            switch("fast")
+                .overrides_with("live")
+                .help("Send each request when the one before it is answered [default]"),
+            folder("prepare")
+                .overrides_with("replay")
+                .help("Write the requests to files instead of sending them"),
+            folder("replay")
+                .overrides_with("prepare")
+                .help("Send the requests that --prepare wrote"),
+        ])
+}
 
 /// Where requests come from and where they go.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +80,6 @@ pub enum Action {
     Prepare(PathBuf),
     /// Send those of a folder.
     Replay(PathBuf),
-    /// Print [`HELP`].
-    Help,
 }
 
 /// A whole command line.
@@ -83,54 +119,47 @@ struct Flags {
 impl Options {
     /// Reads the arguments that follow `firn load`.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
-        let mut flags = Flags {
-            action: Action::Send,
-            url: "http://127.0.0.1:9090/api/v1/write".to_owned(),
-            series: 10_000,
-            interval_ms: 15_000,
-            duration_ms: 300_000,
-            samples: None,
-            senders: 4,
-            start_ms: None,
-            seed: 1,
-            churn: 0.0,
-            churn_period_ms: 900_000,
-            pace: Pace::Fast,
-        };
-        let mut parser = lexopt::Parser::from_args(args);
-        while let Some(arg) = parser.next()? {
-            let Arg::Long(name) = arg else {
-                return Err(arg.unexpected().into());
-            };
-            let name = name.to_owned();
-            flags.set(&mut parser, &name)?;
-        }
+        Self::of(&matches(args)?)
+    }
+
+    /// The options in an understood command line.
+    pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+        let flags = Flags::of(matches)?;
         flags.check()?;
         Ok(flags.into_options())
     }
 }
 
+/// Reads the arguments that follow `firn load` by [`command`].
+pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+    command().try_get_matches_from(std::iter::once("load".into()).chain(args))
+}
+
 impl Flags {
-    fn set(&mut self, parser: &mut lexopt::Parser, name: &str) -> Result<(), MirrorError> {
-        match name {
-            "url" => self.url = parser.value()?.string()?,
-            "series" => self.series = parser.value()?.parse()?,
-            "interval" => self.interval_ms = duration_ms(parser)?,
-            "duration" => self.duration_ms = duration_ms(parser)?,
-            "samples" => self.samples = Some(parser.value()?.parse()?),
-            "senders" => self.senders = parser.value()?.parse()?,
-            "start" => self.start_ms = Some(parser.value()?.parse()?),
-            "seed" => self.seed = parser.value()?.parse()?,
-            "churn" => self.churn = parser.value()?.parse()?,
-            "churn-period" => self.churn_period_ms = duration_ms(parser)?,
-            "live" => self.pace = Pace::Live,
-            "fast" => self.pace = Pace::Fast,
-            "prepare" => self.action = Action::Prepare(parser.value()?.into()),
-            "replay" => self.action = Action::Replay(parser.value()?.into()),
-            "help" => self.action = Action::Help,
-            other => return Err(MirrorError::Usage(format!("unknown flag: --{other}"))),
-        }
-        Ok(())
+    fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+        let folder = |id| matches.get_one::<PathBuf>(id).cloned();
+        let action = match (folder("prepare"), folder("replay")) {
+            (Some(dir), _) => Action::Prepare(dir),
+            (_, Some(dir)) => Action::Replay(dir),
+            (None, None) => Action::Send,
+        };
+        Ok(Self {
+            action,
+            url: value(matches, "url")?,
+            series: value(matches, "series")?,
+            interval_ms: duration_ms(matches, "interval")?,
+            duration_ms: duration_ms(matches, "duration")?,
+            samples: matches.get_one("samples").copied(),
+            senders: value(matches, "senders")?,
+            start_ms: matches.get_one("start").copied(),
+            seed: value(matches, "seed")?,
+            churn: value(matches, "churn")?,
+            churn_period_ms: duration_ms(matches, "churn-period")?,
+            pace: match matches.get_flag("live") {
+                true => Pace::Live,
+                false => Pace::Fast,
+            },
+        })
     }
 
     fn check(&self) -> Result<(), MirrorError> {
@@ -177,12 +206,22 @@ impl Flags {
     }
 }
 
-/// Reads a flag's value such as `15s`, `1m30s` or `100ms`.
-fn duration_ms(parser: &mut lexopt::Parser) -> Result<i64, MirrorError> {
-    let text = parser.value()?.string()?;
-    parse_duration_ms(&text).ok_or_else(|| {
+/// The value of a flag that has a default.
+fn value<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    id: &str,
+) -> Result<T, MirrorError> {
+    let value = matches.get_one::<T>(id).cloned();
+    value.ok_or_else(|| MirrorError::Usage(format!("flag --{id} needs a value")))
+}
+
+/// The value of a flag such as `15s`, `1m30s` or `100ms`.
+fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
+    let text: String = value(matches, id)?;
+    let duration = parse_duration(&text).map_err(|_| {
         MirrorError::Usage(format!("not a duration: {text:?}, wanted such as 1m30s"))
-    })
+    })?;
+    Ok(duration.as_millis() as i64)
 }
 
 #[cfg(test)]
@@ -235,7 +274,11 @@ mod tests {
                 "--interval 1ms",
                 "--interval must be at least 2ms and --churn-period at least that",
             ),
-            ("--colour", "unknown flag: --colour"),
+            ("--xyz", "unknown flag: --xyz"),
+            (
+                "--serie 5",
+                "unknown flag: --serie; a similar flag exists: --series",
+            ),
         ];
         for (line, expected) in cases {
             let args: Vec<_> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Stand-ins for the rooms behind the server: a store of label sets, an engine that answers by
+//! Stand-ins for the crates behind the server: a store of label sets, an engine that answers by
 //! script, a log that takes everything.
 
 // Each test file is a crate of its own and uses a part of this.
@@ -22,6 +22,7 @@ use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
 use firn_model::sample::TimeRange;
 use firn_model::shares::Shares;
+use firn_model::stats::{Stat, StoreStats};
 use firn_model::store::{
     Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
     Selection, Ticket,
@@ -31,14 +32,14 @@ use firn_promql::value::{
     MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
 };
 use firn_promql::{Context, EvalTime, Features, Options};
-use firn_server::active::ActiveQueries;
+use firn_server::ActiveQueries;
+use firn_server::Limits;
 use firn_server::engine::Engine;
-use firn_server::limits::Limits;
 use firn_server::parts::{
     AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
 };
 use firn_server::{App, router};
-use firn_storage::store::{Stat, Store, StoreStats};
+use firn_storage::store::Store;
 use http_body_util::BodyExt;
 use std::collections::BTreeMap;
 use std::io::Read;

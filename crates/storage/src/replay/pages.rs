@@ -8,7 +8,7 @@
 use super::Replay;
 use super::catalog::Catalog;
 use crate::chunk::{Columns, Sample};
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{self, Damage, DamageKind};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::index::{Place, epoch_of};
@@ -240,7 +240,7 @@ impl Replay<'_> {
     /// A page, or a column of it, cannot be read.
     fn meet(&self, meta: &PageMeta, error: &StorageError, repeats: bool, group: &mut Group<'_>) {
         group.found.is_damaged |= repeats;
-        let damage = Damage::met(DamageKind::Pages, error);
+        let damage = damage::met(DamageKind::Pages, error);
         self.store
             .damages
             .report_met(damage.within(Some(meta.range)));

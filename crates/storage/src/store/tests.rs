@@ -29,6 +29,7 @@ use firn_model::log::Position;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
+use firn_model::stats::Stat;
 use firn_model::store::{Appended, Rejection};
 
 const ALWAYS: AppendBounds = AppendBounds { time_max: i64::MAX };

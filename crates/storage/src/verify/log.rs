@@ -4,7 +4,7 @@
 //! between theirs, or nearly.
 
 use super::finding::{Finding, Part};
-use crate::damage::{Damage, DamageKind};
+use crate::damage::{self, DamageKind};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
@@ -111,7 +111,7 @@ impl Reading<'_> {
             let block = match item {
                 Ok(block) => block,
                 Err(e) => {
-                    let damage = Damage::met(DamageKind::Log, &e);
+                    let damage = damage::met(DamageKind::Log, &e);
                     let finding =
                         Finding::new(DamageKind::Log, &self.info.path, damage.offset, damage.what);
                     self.open.push(finding);

@@ -1,0 +1,171 @@
+//! The command line of `firn-bench`.
+
+use crate::system::{ALL, Kind};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How much is sent and asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Series of the fleet.
+    pub fleet_series: usize,
+    /// Samples of each of them.
+    pub fleet_samples: u64,
+    /// Series of the load that creates many.
+    pub new_series: usize,
+    /// Samples of each of them.
+    pub new_series_samples: u64,
+    /// Time between the load and the measurement of memory and disk.
+    pub settle: Duration,
+    /// Time range of the dashboard.
+    pub dashboard_ms: i64,
+    /// How often each system is asked.
+    pub turns: usize,
+}
+
+const SHORT: Size = Size {
+    fleet_series: 96_000,
+    fleet_samples: 60,
+    new_series: 200_000,
+    new_series_samples: 2,
+    settle: Duration::from_secs(2),
+    dashboard_ms: 600_000,
+    turns: 7,
+};
+
+const FULL: Size = Size {
+    fleet_series: 96_000,
+    fleet_samples: 240,
+    new_series: 1_000_000,
+    new_series_samples: 8,
+    settle: Duration::from_secs(10),
+    dashboard_ms: 1_200_000,
+    turns: 11,
+};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// The load, the dashboard, restarts, new series.
+    Dashboard,
+    /// Series that are replaced while a query runs.
+    Churn,
+    /// Firn with and without parts of it.
+    Ablation,
+    /// Targets that are scraped.
+    Scrape,
+    /// A recording of a real sender, into a folder.
+    Record(PathBuf),
+    /// What a recording costs, from a folder.
+    Replay(PathBuf),
+}
+
+/// What was asked for.
+pub struct Arguments {
+    /// How much the dashboards send and ask.
+    pub size: Size,
+    /// What is run.
+    pub mode: Mode,
+    /// Where the picture of a churn run goes.
+    pub svg: Option<PathBuf>,
+    /// The systems to measure; all of them if empty.
+    pub only: Vec<Kind>,
+    /// Where all figures go.
+    pub json: Option<PathBuf>,
+    /// Where loads and data go.
+    pub dir: Option<PathBuf>,
+    /// Whether loads and data are left there.
+    pub keep: bool,
+}
+
+fn command() -> Command {
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let path = |name: &'static str, value: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value);
+        arg.value_parser(value_parser!(PathBuf))
+    };
+    Command::new("firn-bench")
+        .about("Measure Firn beside Prometheus and VictoriaMetrics on one machine")
+        .after_help(
+            "Programs are taken from BENCH_FIRN, BENCH_PROMETHEUS and BENCH_VICTORIA_METRICS, else \
+             from the folder of this program, else from PATH.",
+        )
+        .args([
+            switch("short").help("What three minutes on two cores allow [default]"),
+            switch("full")
+                .help("96 k series for an hour, and a million new series with 8 samples each"),
+            switch("churn")
+                .help("Six hours of 20 k series, 60 % of the pods replaced every 15 minutes"),
+            switch("ablation").help(
+                "Three hours of 20 k series sent to Firn alone, with sealing spread over time or \
+                 not, and apart from the writes or not",
+            ),
+            switch("scrape").help("2,000 targets scraped every 15 s"),
+            path("record", "DIR")
+                .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
+            path("replay", "DIR")
+                .help("CPU for each sample of such a recording, and of a load of the generator"),
+        ])
+        .group(ArgGroup::new("mode").args([
+            "short", "full", "churn", "ablation", "scrape", "record", "replay",
+        ]))
+        .args([
+            Arg::new("only")
+                .long("only")
+                .value_name("SYSTEM")
+                .value_parser(ALL.map(Kind::program_name))
+                .action(ArgAction::Append)
+                .help("A system to measure; may be repeated"),
+            path("json", "FILE")
+                .help("Where all figures go [default: bench-DATE.json among scratch files]"),
+            path("svg", "FILE").help("Where the picture of a churn run goes"),
+            path("dir", "DIR").help("Where loads and data go [default: among scratch files]"),
+            switch("keep").help("Leave loads and data there"),
+        ])
+}
+
+impl Arguments {
+    /// Reads a command line, the program's name first. The error may be the help that was asked
+    /// for.
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = command().try_get_matches_from(words)?;
+        let path = |id| matches.get_one::<PathBuf>(id).cloned();
+        let only = matches.get_many::<String>("only").into_iter().flatten();
+        let kind = |name: &String| ALL.into_iter().find(|k| k.program_name() == name);
+        Ok(Self {
+            size: match matches.get_flag("full") {
+                true => FULL,
+                false => SHORT,
+            },
+            mode: mode(&matches),
+            svg: path("svg"),
+            only: only.filter_map(kind).collect(),
+            json: path("json"),
+            dir: path("dir"),
+            keep: matches.get_flag("keep"),
+        })
+    }
+
+    /// Whether a system is to be measured.
+    pub fn wants(&self, kind: Kind) -> bool {
+        self.only.is_empty() || self.only.contains(&kind)
+    }
+}
+
+fn mode(matches: &ArgMatches) -> Mode {
+    let folder = |id| matches.get_one::<PathBuf>(id).cloned();
+    let switches = [
+        ("churn", Mode::Churn),
+        ("ablation", Mode::Ablation),
+        ("scrape", Mode::Scrape),
+    ];
+    let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));
+    match (folder("record"), folder("replay"), switch) {
+        (Some(dir), ..) => Mode::Record(dir),
+        (_, Some(dir), _) => Mode::Replay(dir),
+        (.., Some((_, mode))) => mode,
+        _ => Mode::Dashboard,
+    }
+}

@@ -1,0 +1,146 @@
+//! The subcommands, and the command line that they make together: for parsing, help, completions
+//! and man pages.
+//!
+//! Each subcommand has a `command` that describes its arguments and a `run` that does its work and
+//! returns an exit code. What is wrong with a command line goes to standard error, with the flag or
+//! command that was probably meant; the exit code is 2.
+
+mod check;
+mod completions;
+mod man;
+mod query;
+mod script;
+mod tsdb;
+
+use crate::settings::flags;
+use crate::{PROMETHEUS_VERSION, console, serve};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The exit code of a command line that is not understood.
+const NOT_UNDERSTOOD: u8 = 2;
+
+/// The id of [`files`].
+const FILES: &str = "files";
+
+/// `firn` with all that it understands.
+fn tree() -> Command {
+    let version = format!(
+        "{} (compatible with Prometheus {PROMETHEUS_VERSION})",
+        env!("CARGO_PKG_VERSION")
+    );
+    Command::new("firn")
+        .about("A metrics database compatible with Prometheus, and tools around it")
+        .long_about(
+            "A metrics database compatible with Prometheus, and tools around it.\n\n\
+             `firn serve` starts a server at http://127.0.0.1:9090 that scrapes itself; \
+             `firn serve --config prometheus.yml` scrapes what your Prometheus scrapes. \
+             `firn help COMMAND` explains a command.",
+        )
+        .version(version)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand_value_name("COMMAND")
+        .subcommand_help_heading("Commands")
+        .subcommands([
+            flags::command(),
+            check::command(),
+            firn_mirror::load::options::command(),
+            query::command(),
+            script::command(),
+            tsdb::command(),
+            completions::command(),
+            man::command(),
+            Command::new("version").hide(true),
+        ])
+}
+
+/// Runs the subcommand that `args`, the arguments behind `firn`, ask for.
+pub fn run(args: &[OsString]) -> ExitCode {
+    // These two word their errors themselves.
+    match args.split_first() {
+        Some((command, rest)) if command == "serve" => return serve::run(rest),
+        Some((command, rest)) if command == "load" => return load(rest),
+        _ => {}
+    }
+    let words = std::iter::once("firn".into()).chain(args.iter().cloned());
+    let matches = match tree().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(e) => return refuse(&e),
+    };
+    match matches.subcommand() {
+        Some(("check", matches)) => check::run(matches),
+        Some(("query", matches)) => query::run(matches),
+        Some(("test", matches)) => script::run(matches),
+        Some(("tsdb", matches)) => tsdb::run(matches),
+        Some(("completions", matches)) => completions::run(tree(), matches),
+        Some(("man", matches)) => man::run(tree(), matches),
+        _ => {
+            console::out(&tree().render_version());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn load(args: &[OsString]) -> ExitCode {
+    match firn_mirror::load::run(args.iter().cloned(), &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            console::err(&format!("firn load: {e}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            console::out(&text);
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => console::err(text.trim_end()),
+        ErrorKind::InvalidSubcommand => console::err(&unknown_command(error, &text)),
+        _ => {
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            console::err(&format!("firn: {}", text.trim_end()));
+        }
+    }
+    ExitCode::from(NOT_UNDERSTOOD)
+}
+
+/// Our first line, and the parser's guess and usage.
+fn unknown_command(error: &clap::Error, text: &str) -> String {
+    let name = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) => name.as_str(),
+        _ => "",
+    };
+    let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+    format!("firn: unknown command {name:?}\n{}", rest.trim_end())
+}
+
+/// The argument of commands that read files: one at least.
+fn files(help: &'static str) -> Arg {
+    Arg::new(FILES)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .num_args(1..)
+        .required(true)
+        .help(help)
+}
+
+/// The values of [`files`].
+fn paths(matches: &ArgMatches) -> Vec<PathBuf> {
+    let paths = matches.get_many::<PathBuf>(FILES);
+    paths.into_iter().flatten().cloned().collect()
+}
+
+/// The values of an argument that may be repeated.
+fn texts(matches: &ArgMatches, id: &str) -> Vec<String> {
+    let values = matches.get_many::<String>(id);
+    values.into_iter().flatten().cloned().collect()
+}

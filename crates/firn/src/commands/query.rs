@@ -1,0 +1,267 @@
+//! `firn query instant|range|series|labels`: asks any Prometheus-compatible server over HTTP.
+//!
+//! Arguments, output formats, texts and exit codes are promtool's, so that scripts written for it
+//! work.
+
+mod client;
+mod print;
+
+use super::NOT_UNDERSTOOD;
+use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use client::{Client, ClientError, Params};
+use firn_model::units::parse_duration;
+use std::process::ExitCode;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The span of a range query that names no start, as in promtool.
+const RANGE_SECONDS: f64 = 300.0;
+
+/// How far from now series and labels are looked for if no time is given, as in promtool.
+const FAR_SECONDS: f64 = 9999.0 * 3600.0;
+
+/// Why a query was not answered.
+#[derive(Debug, thiserror::Error)]
+enum QueryError {
+    #[error("{0}\n\nFor more information, try 'firn query --help'.")]
+    Usage(String),
+    #[error("error parsing {what}: cannot parse {text:?} to a valid timestamp")]
+    Time { what: &'static str, text: String },
+    #[error("start time is not before end time")]
+    Order,
+    #[error("query error: {0}")]
+    Client(#[from] ClientError),
+}
+
+/// What `firn query` understands.
+pub fn command() -> Command {
+    let time = |name: &'static str, help: &'static str| option(name, "TIME").help(help);
+    let start = || {
+        time(
+            "start",
+            "Start of the time range: RFC 3339 or seconds since the epoch",
+        )
+    };
+    let end = || {
+        time(
+            "end",
+            "End of the time range: RFC 3339 or seconds since the epoch",
+        )
+    };
+    let instant = Command::new("instant")
+        .about("Evaluate an expression at one time")
+        .arg(time(
+            "time",
+            "Evaluation time: RFC 3339 or seconds since the epoch [default: now]",
+        ))
+        .arg(word(2, "expr", "EXPR", "A PromQL expression"));
+    let step = option("step", "DURATION").help("Time between two steps, as in 15s or 1m30s");
+    let range = Command::new("range")
+        .about("Evaluate an expression at each step of a time range [default: the last 5 minutes]")
+        .args([start(), end(), step])
+        .arg(word(2, "expr", "EXPR", "A PromQL expression"));
+    let matcher = || option("match", "SELECTOR").action(ArgAction::Append);
+    let series = Command::new("series")
+        .about("List the label sets of series")
+        .arg(matcher().help("Series to list, as in up{job=\"x\"}; may be repeated [required]"))
+        .args([start(), end()]);
+    let labels = Command::new("labels")
+        .about("List the values of a label")
+        .arg(matcher().help("Series whose labels count, as in up{job=\"x\"}; may be repeated"))
+        .args([start(), end()])
+        .arg(word(2, "name", "NAME", "The name of the label"));
+    let server = word(
+        1,
+        "server",
+        "SERVER",
+        "The server's URL or address, as in localhost:9090",
+    );
+    let kinds = [instant, range, series, labels];
+    let kinds = kinds.map(|kind| kind.arg(server.clone()).args(common()));
+    Command::new("query")
+        .about("Ask a Prometheus-compatible server")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(kinds)
+}
+
+/// The flags of every kind of query.
+fn common() -> [Arg; 2] {
+    let header = option("header", "NAME=VALUE").action(ArgAction::Append);
+    let format = option("format", "FORMAT")
+        .short('o')
+        .default_value("promql");
+    [
+        header.help("A header of the requests; may be repeated"),
+        format
+            .value_parser(["promql", "json"])
+            .help("Format of the output"),
+    ]
+}
+
+fn option(name: &'static str, value: &'static str) -> Arg {
+    // A time may be negative.
+    let arg = Arg::new(name).long(name).value_name(value);
+    arg.allow_hyphen_values(true)
+}
+
+/// The argument in place `index`, from one on.
+fn word(index: usize, id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(id).index(index).value_name(value);
+    arg.required(true).help(help)
+}
+
+/// Runs `firn query`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let Some((kind, matches)) = matches.subcommand() else {
+        return ExitCode::from(NOT_UNDERSTOOD);
+    };
+    match answer(kind, matches) {
+        Ok(text) => {
+            console::out(&text);
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            console::err(&e.to_string());
+            ExitCode::from(match e {
+                QueryError::Usage(_) => NOT_UNDERSTOOD,
+                _ => 1,
+            })
+        }
+    }
+}
+
+/// The arguments of a query.
+struct Arguments {
+    server: String,
+    time: Option<String>,
+    start: Option<String>,
+    end: Option<String>,
+    step: Option<Duration>,
+    matchers: Vec<String>,
+    headers: Vec<(String, String)>,
+    is_json: bool,
+}
+
+impl Arguments {
+    fn of(matches: &ArgMatches) -> Result<Self, QueryError> {
+        // Not every kind of query has every argument.
+        let text = |id| matches.try_get_one::<String>(id).ok().flatten().cloned();
+        let step = text("step").map(|step| parse_duration(&step)).transpose();
+        let matchers = matches.try_get_many::<String>("match").ok().flatten();
+        Ok(Self {
+            server: text("server").unwrap_or_default(),
+            time: text("time"),
+            start: text("start"),
+            end: text("end"),
+            step: step.map_err(|e| QueryError::Usage(e.to_string()))?,
+            matchers: matchers.into_iter().flatten().cloned().collect(),
+            headers: headers(matches).map_err(QueryError::Usage)?,
+            is_json: text("format").as_deref() == Some("json"),
+        })
+    }
+}
+
+fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
+    let split = |text: String| match text.split_once(['=', ':']) {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(format!("expected NAME=VALUE, got {text:?}")),
+    };
+    super::texts(matches, "header")
+        .into_iter()
+        .map(split)
+        .collect()
+}
+
+fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {
+    let a = Arguments::of(matches)?;
+    let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
+    match kind {
+        "instant" => instant(&a, text("expr")),
+        "range" => range(&a, text("expr")),
+        "series" if a.matchers.is_empty() => {
+            let why = "required flag --match not provided";
+            Err(QueryError::Usage(why.to_owned()))
+        }
+        "series" => series(&a),
+        _ => labels(&a, text("name")),
+    }
+}
+
+fn instant(a: &Arguments, expr: &str) -> Result<String, QueryError> {
+    let time = seconds(a.time.as_deref(), "evaluation time")?.unwrap_or_else(now);
+    let params: Params<'_> = vec![("query", expr.to_owned()), ("time", time.to_string())];
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/query", &params)?;
+    Ok(print::value(&data, a.is_json))
+}
+
+fn range(a: &Arguments, expr: &str) -> Result<String, QueryError> {
+    let end = seconds(a.end.as_deref(), "end time")?.unwrap_or_else(now);
+    let start = seconds(a.start.as_deref(), "start time")?.unwrap_or(end - RANGE_SECONDS);
+    if start >= end {
+        return Err(QueryError::Order);
+    }
+    // 250 steps, but none shorter than a second: a screen has no room for more.
+    let step = match a.step {
+        Some(step) if !step.is_zero() => step.as_secs_f64(),
+        _ => ((end - start) / 250.0).floor().max(1.0),
+    };
+    let params: Params<'_> = vec![
+        ("query", expr.to_owned()),
+        ("start", start.to_string()),
+        ("end", end.to_string()),
+        ("step", step.to_string()),
+    ];
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/query_range", &params)?;
+    Ok(print::value(&data, a.is_json))
+}
+
+fn series(a: &Arguments) -> Result<String, QueryError> {
+    let params = look_up_params(a)?;
+    let data = Client::new(&a.server, &a.headers).post("/api/v1/series", &params)?;
+    Ok(print::series(&data, a.is_json))
+}
+
+fn labels(a: &Arguments, name: &str) -> Result<String, QueryError> {
+    let params = look_up_params(a)?;
+    let client = Client::new(&a.server, &a.headers);
+    let data = client.get(
+        &format!("/api/v1/label/{}/values", client::escape(name)),
+        &params,
+    )?;
+    Ok(print::label_values(&data, a.is_json))
+}
+
+fn look_up_params(a: &Arguments) -> Result<Params<'static>, QueryError> {
+    let start = seconds(a.start.as_deref(), "start time")?.unwrap_or_else(|| now() - FAR_SECONDS);
+    let end = seconds(a.end.as_deref(), "end time")?.unwrap_or_else(|| now() + FAR_SECONDS);
+    let mut params: Params<'_> = vec![("start", start.to_string()), ("end", end.to_string())];
+    params.extend(a.matchers.iter().map(|m| ("match[]", m.clone())));
+    Ok(params)
+}
+
+/// Seconds since the epoch of a time argument, if there is one.
+fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryError> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    if let Ok(seconds) = text.parse::<f64>()
+        && seconds.is_finite()
+    {
+        return Ok(Some(seconds));
+    }
+    match OffsetDateTime::parse(text, &Rfc3339) {
+        Ok(time) => Ok(Some(time.unix_timestamp_nanos() as f64 / 1e9)),
+        Err(_) => Err(QueryError::Time {
+            what,
+            text: text.to_owned(),
+        }),
+    }
+}
+
+/// Now, to the millisecond: no server keeps finer times.
+fn now() -> f64 {
+    (OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000_000) as f64 / 1e3
+}

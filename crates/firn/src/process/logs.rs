@@ -1,0 +1,222 @@
+//! Log lines on standard error: logfmt or JSON, with Prometheus's names for time, level and
+//! message.
+//!
+//! ```text
+//! time=2026-11-20T19:00:00.000Z level=INFO target=firn::serve msg=start data=./data
+//! ```
+//!
+//! Invariant: an event is one line, whatever its fields hold, written with one call.
+
+use crate::settings::LogFormat;
+use std::fmt::{Debug, Write as _};
+use std::io::Write as _;
+use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+const TIME: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// Sends events of our own crates from `level` on, and warnings of libraries, to standard error.
+pub fn start(level: Level, format: LogFormat) {
+    let filter = Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_target("firn", level);
+    let lines = Lines { format }.with_filter(filter);
+    // Fails only if a subscriber is installed already, which then is as good.
+    let _ = tracing_subscriber::registry().with(lines).try_init();
+}
+
+struct Lines {
+    format: LogFormat,
+}
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let now = OffsetDateTime::now_utc();
+        let line = print(event, now, self.format);
+        // There is no other place to report that standard error is gone.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+fn print(event: &Event<'_>, now: OffsetDateTime, format: LogFormat) -> String {
+    let metadata = event.metadata();
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let time = now.format(TIME).unwrap_or_default();
+    let mut line = Line::new(format);
+    line.text("time", &time);
+    line.text("level", metadata.level().as_str());
+    line.text("target", metadata.target());
+    line.text("msg", &fields.message);
+    for (name, value) in &fields.others {
+        match value {
+            FieldValue::Text(text) => line.text(name, text),
+            FieldValue::Literal(literal) => line.literal(name, literal),
+        }
+    }
+    line.end()
+}
+
+enum FieldValue {
+    Text(String),
+    /// A number or a boolean, which JSON does not quote.
+    Literal(String),
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, FieldValue)>,
+}
+
+impl Fields {
+    fn push(&mut self, field: &Field, value: FieldValue) {
+        match (field.name(), value) {
+            ("message", FieldValue::Text(text) | FieldValue::Literal(text)) => self.message = text,
+            (name, value) => self.others.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.push(field, FieldValue::Text(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push(field, FieldValue::Text(value.to_owned()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.push(field, FieldValue::Literal(value.to_string()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.push(field, FieldValue::Literal(value.to_string()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.push(field, FieldValue::Literal(value.to_string()));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        let text = value.to_string();
+        self.push(
+            field,
+            if value.is_finite() {
+                FieldValue::Literal(text)
+            } else {
+                FieldValue::Text(text)
+            },
+        );
+    }
+}
+
+/// A log line under way.
+struct Line {
+    format: LogFormat,
+    out: String,
+}
+
+impl Line {
+    fn new(format: LogFormat) -> Self {
+        let out = match format {
+            LogFormat::Logfmt => String::new(),
+            LogFormat::Json => "{".into(),
+        };
+        Self { format, out }
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        match self.format {
+            LogFormat::Logfmt if is_bare(value) => self.literal(name, value),
+            LogFormat::Logfmt => self.literal(name, &quoted(value)),
+            LogFormat::Json => self.literal(name, &quoted(value)),
+        }
+    }
+
+    fn literal(&mut self, name: &str, value: &str) {
+        // Writing to a string cannot fail.
+        let _ = match self.format {
+            LogFormat::Logfmt if self.out.is_empty() => write!(self.out, "{name}={value}"),
+            LogFormat::Logfmt => write!(self.out, " {name}={value}"),
+            LogFormat::Json if self.out.len() == 1 => write!(self.out, "{}:{value}", quoted(name)),
+            LogFormat::Json => write!(self.out, ",{}:{value}", quoted(name)),
+        };
+    }
+
+    fn end(mut self) -> String {
+        if self.format == LogFormat::Json {
+            self.out.push('}');
+        }
+        self.out.push('\n');
+        self.out
+    }
+}
+
+/// Whether a logfmt value can stand without quotes.
+fn is_bare(value: &str) -> bool {
+    let is_plain = |c: char| c > ' ' && c != '"' && c != '=' && c != '\\' && !c.is_control();
+    !value.is_empty() && value.chars().all(is_plain)
+}
+
+/// `value` as a JSON string, which logfmt readers understand too.
+fn quoted(value: &str) -> String {
+    serde_json::Value::from(value).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone)]
+    struct Captured(Arc<Mutex<Vec<String>>>, LogFormat);
+
+    impl<S: Subscriber> Layer<S> for Captured {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let line = print(event, OffsetDateTime::UNIX_EPOCH, self.1);
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    fn check(format: LogFormat, want: &str) {
+        let lines = Captured(Arc::default(), format);
+        let subscriber = tracing_subscriber::registry().with(lines.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(
+                target: "firn::x",
+                count = 3,
+                path = %"a b",
+                error = "line\nbreak",
+                on = true,
+                "skip it"
+            );
+        });
+        assert_eq!(*lines.0.lock().unwrap(), [want]);
+    }
+
+    #[test]
+    fn log_line_is_one_line_in_either_format() {
+        check(
+            LogFormat::Logfmt,
+            "time=1970-01-01T00:00:00.000Z level=WARN target=firn::x msg=\"skip it\" count=3 \
+             path=\"a b\" error=\"line\\nbreak\" on=true\n",
+        );
+        check(
+            LogFormat::Json,
+            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"WARN\",\"target\":\"firn::x\",\
+             \"msg\":\"skip it\",\"count\":3,\"path\":\"a b\",\"error\":\"line\\nbreak\",\
+             \"on\":true}\n",
+        );
+    }
+}

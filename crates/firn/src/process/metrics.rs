@@ -1,0 +1,220 @@
+//! Metrics of the process itself, under the names that every Prometheus client uses, and the
+//! constants of this build.
+//!
+//! Facts about the process come from `/proc/self` at each collection (three small reads); what
+//! cannot be read is left out.
+
+use firn_model::budget::Budget;
+use firn_model::metrics::{Collect, Sink, Value};
+use std::fs;
+
+/// The process, as `/proc` shows it.
+#[derive(Debug)]
+pub struct Process {
+    /// `firn.memory_limit`, and what is used of it.
+    memory: Budget,
+}
+
+impl Process {
+    /// The running process with the budget of all its memory.
+    pub fn new(memory: Budget) -> Self {
+        Self { memory }
+    }
+}
+
+impl Collect for Process {
+    fn collect(&self, sink: &mut dyn Sink) {
+        sink.metric(
+            "firn_build_info",
+            "The version of Firn, and of the Prometheus that it is compatible with.",
+            &[
+                ("prometheus_version", crate::PROMETHEUS_VERSION),
+                ("version", env!("CARGO_PKG_VERSION")),
+            ],
+            Value::Gauge(1.0),
+        );
+        sink.metric(
+            "firn_memory_limit_bytes",
+            "Memory that ingestion, queries and caches may use together.",
+            &[],
+            Value::Gauge(self.memory.limit_bytes() as f64),
+        );
+        sink.metric(
+            "firn_memory_used_bytes",
+            "Memory that is accounted for: the process at its start, the head as of its last \
+             sweep, and what writes and queries hold. To be compared with the resident size.",
+            &[],
+            Value::Gauge(self.memory.used_bytes() as f64),
+        );
+        if let Some(stat) = Stat::read() {
+            stat.collect(sink);
+        }
+        if let Ok(fds) = fs::read_dir("/proc/self/fd") {
+            // The folder itself is open while it is read.
+            let open = fds.count().saturating_sub(1);
+            sink.metric(
+                "process_open_fds",
+                "Number of open file descriptors.",
+                &[],
+                Value::Gauge(open as f64),
+            );
+        }
+        if let Some(max) = max_fds() {
+            sink.metric(
+                "process_max_fds",
+                "Maximum number of open file descriptors.",
+                &[],
+                Value::Gauge(max),
+            );
+        }
+    }
+}
+
+/// The fields of `/proc/self/stat` that are shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stat {
+    cpu_ticks: u64,
+    threads: u64,
+    start_ticks: u64,
+    virtual_bytes: u64,
+    resident_pages: u64,
+}
+
+impl Stat {
+    fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
+    }
+
+    /// Reads proc(5)'s fields by number. The second one, the command, may hold blanks and
+    /// parentheses.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, after) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let field = |number: usize| fields.get(number.checked_sub(3)?)?.parse::<u64>().ok();
+        Some(Self {
+            cpu_ticks: field(14)?.checked_add(field(15)?)?,
+            threads: field(20)?,
+            start_ticks: field(22)?,
+            virtual_bytes: field(23)?,
+            resident_pages: field(24)?,
+        })
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let ticks_per_second = rustix::param::clock_ticks_per_second() as f64;
+        sink.metric(
+            "process_cpu_seconds_total",
+            "Total user and system CPU time spent in seconds.",
+            &[],
+            Value::Counter(self.cpu_ticks as f64 / ticks_per_second),
+        );
+        sink.metric(
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes.",
+            &[],
+            Value::Gauge(self.resident_pages as f64 * rustix::param::page_size() as f64),
+        );
+        sink.metric(
+            "process_virtual_memory_bytes",
+            "Virtual memory size in bytes.",
+            &[],
+            Value::Gauge(self.virtual_bytes as f64),
+        );
+        sink.metric(
+            "process_threads",
+            "Number of threads.",
+            &[],
+            Value::Gauge(self.threads as f64),
+        );
+        if let Some(boot) = boot_seconds() {
+            sink.metric(
+                "process_start_time_seconds",
+                "Start time of the process since unix epoch in seconds.",
+                &[],
+                Value::Gauge(boot + self.start_ticks as f64 / ticks_per_second),
+            );
+        }
+    }
+}
+
+/// Memory resident now, 0 if the kernel does not say.
+pub fn resident_bytes() -> usize {
+    let pages = Stat::read().map_or(0, |stat| stat.resident_pages as usize);
+    pages * rustix::param::page_size()
+}
+
+/// Threads of the process.
+pub fn thread_count() -> u64 {
+    Stat::read().map_or(0, |stat| stat.threads)
+}
+
+/// When the machine was started, in seconds since the epoch.
+fn boot_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    stat.lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn max_fds() -> Option<f64> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Names(Vec<String>);
+
+    impl Sink for Names {
+        fn metric(&mut self, name: &str, help: &str, _: &[(&str, &str)], value: Value<'_>) {
+            assert!(!help.is_empty(), "{name}");
+            if let Value::Counter(v) | Value::Gauge(v) = value {
+                assert!(v.is_finite() && v >= 0.0, "{name}");
+            }
+            self.0.push(name.to_owned());
+        }
+    }
+
+    #[test]
+    fn process_collect_on_linux_gives_every_metric() {
+        let mut names = Names::default();
+        Process::new(Budget::new("process", 1)).collect(&mut names);
+        assert_eq!(
+            names.0,
+            [
+                "firn_build_info",
+                "firn_memory_limit_bytes",
+                "firn_memory_used_bytes",
+                "process_cpu_seconds_total",
+                "process_resident_memory_bytes",
+                "process_virtual_memory_bytes",
+                "process_threads",
+                "process_start_time_seconds",
+                "process_open_fds",
+                "process_max_fds",
+            ]
+        );
+    }
+
+    #[test]
+    fn stat_parse_reads_fields_behind_a_strange_command() {
+        let text = "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 15 5 0 0 20 0 3 0 900 4096 12 1844";
+        let want = Stat {
+            cpu_ticks: 20,
+            threads: 3,
+            start_ticks: 900,
+            virtual_bytes: 4096,
+            resident_pages: 12,
+        };
+        assert_eq!(Stat::parse(text), Some(want));
+        assert_eq!(Stat::parse("7 (a) S 1"), None);
+    }
+}

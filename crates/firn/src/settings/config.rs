@@ -1,0 +1,422 @@
+//! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
+//!
+//! Reading has three steps: text to tree ([`yaml`]), tree held to the tables of known keys
+//! ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a malformed
+//! value is an error with file, line and column; a known key without effect is listed in
+//! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
+
+mod discovery;
+mod features;
+mod global;
+mod http;
+mod jobs;
+mod keys;
+mod print;
+mod read;
+mod rules;
+mod schema;
+mod sources;
+mod yaml;
+
+pub use features::JobFeatures;
+pub use sources::read_groups;
+
+use crate::settings::retention::Retention;
+use firn_ingest::scrape::JobSettings;
+use firn_model::labels::Labels;
+use firn_model::units::parse_size;
+use global::Global;
+use schema::{Findings, parse_bool, walk};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use yaml::{Node, YamlError};
+
+/// Share of the memory that Firn may use when the config says nothing. The rest is for the page
+/// cache, which the log's writes and a block's reads go through, and for neighbours.
+const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
+
+/// Exemplars that are kept if the config says nothing of them; Prometheus's number.
+const EXEMPLARS_MAX: usize = 100_000;
+
+/// When an acknowledged write survives power loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalSync {
+    /// Before it is acknowledged.
+    Always,
+    /// Within a second.
+    Interval,
+    /// When the system writes it.
+    None,
+}
+
+/// How much memory Firn may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryLimit {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of what the cgroup or the machine has.
+    Percent(f64),
+}
+
+/// New series taken in an hour of data time; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewSeries {
+    /// `firn.new_series_limit`
+    pub all: Option<usize>,
+    /// `firn.new_series_per_job_limit`
+    pub of_job: Option<usize>,
+}
+
+/// What a config says, defaults included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `global.evaluation_interval`: the step of a subquery without one.
+    pub evaluation_interval: Duration,
+    /// `storage.tsdb.retention`, if there is such a section.
+    pub retention: Option<Retention>,
+    /// `storage.exemplars.max_exemplars`
+    pub exemplars_max: usize,
+    /// `firn.wal_sync`
+    pub wal_sync: WalSync,
+    /// `firn.memory_limit`
+    pub memory_limit: MemoryLimit,
+    /// How many new series are taken in an hour.
+    pub new_series: NewSeries,
+    /// `firn.query_series_limit`; `None` is no limit, as in Prometheus: a query that it answers
+    /// must not fail here for the number of its series alone. Memory and samples have their own
+    /// limits, which hold whatever this one says.
+    pub query_series_max: Option<usize>,
+    /// `firn.sealing_jitter`
+    pub is_sealing_jittered: bool,
+    /// `firn.sealing_background`
+    pub seals_in_background: bool,
+    /// `firn.multitenancy`
+    pub is_multitenant: bool,
+    /// What is scraped, the jobs of `scrape_config_files` included.
+    pub jobs: Vec<Arc<JobSettings>>,
+    /// `global.external_labels`, variables of the environment put in.
+    pub external_labels: Labels,
+    /// Keys that are set and have no effect.
+    pub ignored: Vec<String>,
+    /// The config as YAML, secrets blotted out.
+    pub text: String,
+}
+
+/// Why a config cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{file}: {error}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file says what a config cannot.
+    #[error("{file}:{error}")]
+    Content {
+        /// The file.
+        file: String,
+        /// What and where.
+        error: YamlError,
+    },
+}
+
+/// Reads and checks a config file.
+pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
+    let file = path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return Err(ConfigError::Read { file, error }),
+    };
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let at_file = |error| ConfigError::Content {
+        file: file.clone(),
+        error,
+    };
+    let parsed = parse(&text, dir, features).map_err(at_file)?;
+    let mut config = parsed.config;
+    for pattern in &parsed.job_files {
+        add_job_files(pattern, &parsed.global, &mut config)?;
+    }
+    Ok(config)
+}
+
+/// Adds the jobs of the files that `pattern` names.
+fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
+    // The pattern was checked: one that cannot be read finds nothing.
+    let found = glob::glob(&pattern.to_string_lossy());
+    for path in found.into_iter().flatten().flatten() {
+        let file = path.display().to_string();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Err(ConfigError::Read { file, error }),
+        };
+        let dir = path.parent().unwrap_or(Path::new(""));
+        parse_jobs(&text, global, dir, config)
+            .map_err(|error| ConfigError::Content { file, error })?;
+    }
+    Ok(())
+}
+
+/// Adds the jobs of one of `scrape_config_files`.
+fn parse_jobs(
+    text: &str,
+    global: &Global,
+    dir: &Path,
+    config: &mut Config,
+) -> Result<(), YamlError> {
+    let Some(root) = yaml::parse(text)? else {
+        return Ok(());
+    };
+    let mut findings = Findings::default();
+    walk(&mut root.clone(), &keys::JOB_FILE, "", &mut findings)?;
+    for job in jobs::jobs(&root, global, dir)? {
+        if config.jobs.iter().any(|known| known.name == job.name) {
+            return Err(root.error(format!(
+                "found multiple scrape configs with job name {:?}",
+                job.name
+            )));
+        }
+        config.jobs.push(job);
+    }
+    for key in findings.ignored {
+        if !config.ignored.contains(&key) {
+            config.ignored.push(key);
+        }
+    }
+    Ok(())
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            evaluation_interval: global::INTERVAL,
+            retention: None,
+            exemplars_max: EXEMPLARS_MAX,
+            wal_sync: WalSync::Always,
+            memory_limit: MEMORY_SHARE,
+            new_series: NewSeries::default(),
+            query_series_max: None,
+            is_sealing_jittered: true,
+            seals_in_background: true,
+            is_multitenant: false,
+            jobs: Vec::new(),
+            external_labels: Labels::empty(),
+            ignored: Vec::new(),
+            text: String::new(),
+        }
+    }
+}
+
+/// The config of a server that was given none.
+const BUILT_IN: &str = "\
+scrape_configs:
+- job_name: firn
+  scrape_interval: 5s
+  static_configs:
+  - targets: [localhost:9090]
+";
+
+impl Config {
+    /// What holds when no file is given: Firn scrapes itself.
+    pub fn built_in() -> Config {
+        Config {
+            text: BUILT_IN.to_owned(),
+            ..Config::default()
+        }
+    }
+
+    /// Keys whose values differ in `newer` although they cannot change while the process runs.
+    pub fn fixed_differences(&self, newer: &Config) -> Vec<&'static str> {
+        let differences = [
+            (
+                "storage.tsdb.retention.time",
+                self.retention != newer.retention,
+            ),
+            ("firn.wal_sync", self.wal_sync != newer.wal_sync),
+            ("firn.memory_limit", self.memory_limit != newer.memory_limit),
+            (
+                "firn.new_series_limit",
+                self.new_series.all != newer.new_series.all,
+            ),
+            (
+                "firn.new_series_per_job_limit",
+                self.new_series.of_job != newer.new_series.of_job,
+            ),
+            (
+                "firn.sealing_jitter",
+                self.is_sealing_jittered != newer.is_sealing_jittered,
+            ),
+            (
+                "firn.sealing_background",
+                self.seals_in_background != newer.seals_in_background,
+            ),
+            (
+                "firn.multitenancy",
+                self.is_multitenant != newer.is_multitenant,
+            ),
+        ];
+        let different = differences.into_iter().filter(|(_, differs)| *differs);
+        different.map(|(key, _)| key).collect()
+    }
+}
+
+/// A config, and what is needed to read the files that it names.
+#[derive(Default)]
+struct Parsed {
+    config: Config,
+    global: Global,
+    /// Patterns of `scrape_config_files`.
+    job_files: Vec<PathBuf>,
+}
+
+/// Checks the text of a config that lies in `dir`. An empty one is a config that sets nothing.
+fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlError> {
+    let Some(root) = yaml::parse(text)? else {
+        return Ok(Parsed::default());
+    };
+    let mut findings = Findings::default();
+    // The walk blots out secrets in what is shown; what is read next still has them.
+    let mut shown = root.clone();
+    walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
+    let global = Global::read(&root, dir, features)?;
+    let mut config = Config {
+        ignored: findings.ignored,
+        text: print::print(&shown),
+        external_labels: global.external_labels.clone(),
+        jobs: jobs::jobs(&root, &global, dir)?,
+        ..Config::default()
+    };
+    if let Some(section) = root.get("global")
+        && let Some(interval) = read::duration(section, "evaluation_interval")
+    {
+        config.evaluation_interval = interval;
+    }
+    read_storage(&root, &mut config)?;
+    read_firn(&root, &mut config)?;
+    Ok(Parsed {
+        config,
+        job_files: job_files(&root, dir)?,
+        global,
+    })
+}
+
+/// The patterns of `scrape_config_files`.
+fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
+    let list = root.get("scrape_config_files").map_or(&[][..], Node::items);
+    let mut patterns = Vec::with_capacity(list.len());
+    for item in list {
+        let pattern = item.text().unwrap_or_default();
+        let behind_star = pattern.split_once('*').map(|(_, behind)| behind);
+        if behind_star.is_some_and(|behind| behind.contains('/')) {
+            return Err(item.error(format!("invalid scrape config file path {pattern:?}")));
+        }
+        patterns.push(dir.join(pattern));
+    }
+    Ok(patterns)
+}
+
+/// Why a key has no effect, where that needs a word.
+pub fn why_ignored(key: &str) -> Option<&'static str> {
+    match key {
+        "global.external_labels" => Some(
+            "they are for what leaves a server (remote write and read, federation, alerts), which \
+             Firn does not do yet; here they only choose when targets are scraped",
+        ),
+        _ => None,
+    }
+}
+
+/// Our own keys as a Markdown table.
+pub fn documentation() -> String {
+    let mut out = String::from("| Key | Default | What it does |\n|---|---|---|\n");
+    for key in keys::FIRN {
+        out += &format!(
+            "| `firn.{}` | `{}` | {} |\n",
+            key.name, key.default, key.help
+        );
+    }
+    out
+}
+
+fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
+    let storage = root.get("storage");
+    if let Some(exemplars) = storage.and_then(|s| s.get("exemplars"))
+        && !exemplars.is_null()
+    {
+        // As upstream: a section that does not say how many, or a negative number, is none.
+        let max = read::text(exemplars, "max_exemplars").and_then(|text| text.parse().ok());
+        config.exemplars_max = max.unwrap_or(0);
+    }
+    let tsdb = storage.and_then(|s| s.get("tsdb"));
+    let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
+        return Ok(());
+    };
+    if !retention.is_null() {
+        let time = read::duration(retention, "time");
+        config.retention = Some(time.map_or(Retention::Unlimited, Retention::For));
+    }
+    let percent = retention.get("percentage").and_then(Node::text);
+    match percent.and_then(|t| t.parse::<f64>().ok()) {
+        Some(percent) if !(0.0..=100.0).contains(&percent) => Err(retention.error(format!(
+            "storage.tsdb.retention.percentage must be in the range [0, 100], got {percent}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
+    let Some(firn) = root.get("firn") else {
+        return Ok(());
+    };
+    config.wal_sync = match firn.get("wal_sync").and_then(Node::text) {
+        Some("interval") => WalSync::Interval,
+        Some("none") => WalSync::None,
+        _ => WalSync::Always,
+    };
+    let switch = |key, default| {
+        let text = firn.get(key).and_then(Node::text);
+        text.and_then(parse_bool).unwrap_or(default)
+    };
+    config.is_multitenant = switch("multitenancy", false);
+    config.is_sealing_jittered = switch("sealing_jitter", true);
+    config.seals_in_background = switch("sealing_background", true);
+    let limit = |key| {
+        let limit = read::count(firn, key)?;
+        Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+    };
+    config.new_series = NewSeries {
+        all: limit("new_series_limit")?,
+        of_job: limit("new_series_per_job_limit")?,
+    };
+    config.query_series_max = limit("query_series_limit")?;
+    if let Some(node) = firn.get("memory_limit")
+        && let Some(text) = node.text()
+    {
+        config.memory_limit = parse_memory_limit(text).ok_or_else(|| {
+            node.error(format!(
+                "firn.memory_limit: neither a size nor a percentage above 0%: {text:?}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+fn parse_memory_limit(text: &str) -> Option<MemoryLimit> {
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent = percent.parse::<f64>().ok()?;
+            (percent > 0.0 && percent <= 100.0).then_some(MemoryLimit::Percent(percent))
+        }
+        None => {
+            let bytes = parse_size(text).ok()?;
+            (bytes > 0).then_some(MemoryLimit::Bytes(bytes))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! `scrape_configs`: jobs with what they inherit and Prometheus's checks.
+
+use super::global::{Global, escaping, escaping_of, limits, name_scheme, protocols};
+use super::http::http;
+use super::read;
+use super::rules::rules;
+use super::sources::discoveries;
+use super::yaml::{Node, YamlError};
+use firn_ingest::discovery::DiscoverySettings;
+use firn_ingest::relabel::NameScheme;
+use firn_ingest::scrape::{JobSettings, check_address};
+use firn_wire::exposition::{Escaping, ScrapeProtocol};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The jobs of a file, which lies in `dir`.
+pub fn jobs(root: &Node, global: &Global, dir: &Path) -> Result<Vec<Arc<JobSettings>>, YamlError> {
+    let list = root.get("scrape_configs").map_or(&[][..], Node::items);
+    let mut jobs: Vec<Arc<JobSettings>> = Vec::with_capacity(list.len());
+    for node in list {
+        let job = job(node, global, dir)?;
+        if jobs.iter().any(|known| known.name == job.name) {
+            return Err(node.error(format!(
+                "found multiple scrape configs with job name {:?}",
+                job.name
+            )));
+        }
+        jobs.push(Arc::new(job));
+    }
+    Ok(jobs)
+}
+
+fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlError> {
+    let name = read::string(node, "job_name");
+    let flag = |key: &str, default: bool| read::flag(node, key).unwrap_or(default);
+    let interval = read::duration(node, "scrape_interval").unwrap_or(global.interval);
+    let timeout = read::duration(node, "scrape_timeout");
+    if timeout.is_some_and(|timeout| timeout > interval) {
+        return Err(node.error(format!(
+            "scrape timeout greater than scrape interval for scrape config with job name {name:?}"
+        )));
+    }
+    let native_histograms = flag("scrape_native_histograms", global.native_histograms);
+    let (names, escaping) = name_settings(node, global)?;
+    let whose = || format!("scrape config with job name {name:?}");
+    let fallback = read::text(node, "fallback_scrape_protocol").filter(|text| !text.is_empty());
+    let job = JobSettings {
+        interval,
+        timeout: timeout.unwrap_or(global.timeout.min(interval)),
+        scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
+        metrics_path: read::text(node, "metrics_path")
+            .filter(|path| !path.is_empty())
+            .unwrap_or("/metrics")
+            .to_owned(),
+        params: params(node),
+        honor_labels: flag("honor_labels", false),
+        honor_timestamps: flag("honor_timestamps", true),
+        track_timestamps_staleness: flag("track_timestamps_staleness", false),
+        protocols: protocols(node, whose)?
+            .or_else(|| global.protocols.clone())
+            .unwrap_or_else(|| match native_histograms {
+                true => ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec(),
+                false => ScrapeProtocol::DEFAULT.to_vec(),
+            }),
+        fallback_protocol: fallback.and_then(ScrapeProtocol::of_name),
+        native_histograms,
+        always_classic: flag("always_scrape_classic_histograms", global.always_classic),
+        convert_classic: flag("convert_classic_histograms_to_nhcb", global.convert_classic),
+        start_times: global.start_times,
+        type_and_unit_labels: global.type_and_unit_labels,
+        extra_metrics: flag("extra_scrape_metrics", global.extra_metrics),
+        enable_compression: flag("enable_compression", true),
+        names,
+        escaping,
+        limits: limits(node, &global.limits)?,
+        keep_dropped_targets: read::count(node, "keep_dropped_targets")?
+            .unwrap_or(global.keep_dropped_targets),
+        failure_log_file: read::path(node, "scrape_failure_log_file", dir)
+            .or_else(|| global.failure_log_file.clone()),
+        http: http(node, dir)?,
+        discoveries: discoveries(node, dir)?,
+        relabel: rules(node, "relabel_configs", names)?,
+        metric_relabel: rules(node, "metric_relabel_configs", names)?,
+        ..JobSettings::new(&name)
+    };
+    check_static_targets(node, &job)?;
+    Ok(job)
+}
+
+fn params(node: &Node) -> BTreeMap<String, Vec<String>> {
+    let entries = read::entries(node.get("params")).iter();
+    entries
+        .map(|entry| {
+            let values = entry.node.items().iter();
+            let texts = values.map(|value| value.text().unwrap_or_default().to_owned());
+            (entry.key.clone(), texts.collect())
+        })
+        .collect()
+}
+
+/// The names that the job allows, and how it asks for others.
+fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping), YamlError> {
+    let own = name_scheme(node);
+    let names = own.unwrap_or(global.names);
+    let inherited = match own {
+        None => global.escaping,
+        Some(own) => escaping_of(own),
+    };
+    let escaping = escaping(node).unwrap_or(inherited);
+    match (escaping, names) {
+        (Escaping::AllowUtf8, NameScheme::Legacy) => {
+            Err(node.error("utf8 metric names requested but validation scheme is not set to UTF8"))
+        }
+        pair => Ok((pair.1, pair.0)),
+    }
+}
+
+/// A URL as a target is a mistake, unless relabelling mends it.
+fn check_static_targets(node: &Node, job: &JobSettings) -> Result<(), YamlError> {
+    if !job.relabel.is_empty() {
+        return Ok(());
+    }
+    for discovery in &job.discoveries {
+        let DiscoverySettings::Static(groups) = discovery else {
+            continue;
+        };
+        for address in groups.iter().flat_map(|group| &group.targets) {
+            check_address(address).map_err(|e| node.error(e))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! `docs/settings.md`, made from the tables of flags and keys: `firn serve --write-documentation`.
+
+use super::{config, flags};
+
+/// The whole page.
+pub fn page() -> String {
+    format!(
+        "# Settings\n\
+         \n\
+         Made by `firn serve --write-documentation`; a test holds it to the code.\n\
+         \n\
+         ## Flags of `firn serve`\n\
+         \n\
+         Names and defaults are Prometheus's, but for the address, which is the loopback, and for \
+         CORS, which is off. Switches have a negative form: `--no-web.enable-lifecycle`. Unknown \
+         flags are errors.\n\
+         \n\
+         {}\n\
+         ## Keys under `firn` in the config\n\
+         \n\
+         The config is a `prometheus.yml`. Everything of Firn's own sits under the one key `firn`; \
+         without it the file is Prometheus's again. Unknown keys are errors; keys of \
+         Prometheus that have no effect are named in a warning.\n\
+         \n\
+         {}",
+        flags::documentation(),
+        config::documentation(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_page_in_docs_equals_the_tables() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            stored == page(),
+            "docs/settings.md is old: firn serve --write-documentation > docs/settings.md"
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! The command line of `firn serve`: Prometheus's flags, by name and by short alias.
+//!
+//! One [table](mod@table) holds every flag; the parser, `--help`, completions, man pages,
+//! `/api/v1/status/flags` and `docs/settings.md` are made from it. Flags that mean nothing here are
+//! accepted, so that a command line written for Prometheus starts Firn, and are named in a warning;
+//! unknown flags are errors.
+
+mod table;
+
+use crate::settings::Settings;
+use clap::builder::ValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::ffi::OsString;
+use std::fmt::Write;
+
+pub use table::FLAGS;
+
+/// The hidden switch that prints `docs/settings.md`.
+const DOCUMENTATION: &str = "write-documentation";
+
+/// What a flag does with its value.
+pub type Apply = fn(&mut Settings, &str) -> Result<(), String>;
+
+/// What becomes of a flag.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// It sets something.
+    Sets(Apply),
+    /// It is accepted and changes nothing.
+    Ignored,
+}
+
+/// One flag.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// Prometheus's name, without dashes.
+    pub name: &'static str,
+    /// Our short name, if there is one.
+    pub alias: Option<&'static str>,
+    /// What the value is, for `--help`; `None` for a switch.
+    pub value: Option<&'static str>,
+    /// The value when the flag is not given; empty if there is none.
+    pub default: &'static str,
+    /// What becomes of it.
+    pub effect: Effect,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// A command line that was understood.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// What it sets, defaults included.
+    pub settings: Settings,
+    /// The value of every flag, in the order of the table.
+    pub values: Vec<(&'static str, String)>,
+    /// Flags that were given and mean nothing here.
+    pub ignored: Vec<&'static str>,
+}
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// To run.
+    Run(Box<CommandLine>),
+    /// To be told about the flags; the text.
+    Help(String),
+    /// The table as Markdown.
+    Documentation,
+}
+
+/// Why a command line was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlagError {
+    /// No flag has this name.
+    #[error("unknown flag {flag}")]
+    Unknown {
+        /// The flag as it was given.
+        flag: String,
+        /// The flag that was probably meant.
+        similar: Option<String>,
+    },
+    /// A word that belongs to no flag.
+    #[error("unexpected argument {0:?}")]
+    Unexpected(String),
+    /// The value is missing.
+    #[error("flag --{0} needs a value")]
+    NoValue(&'static str),
+    /// The flag takes no value.
+    #[error("flag --{0} takes no value")]
+    SurplusValue(&'static str),
+    /// The value is not understood.
+    #[error("flag --{name}: {why}")]
+    BadValue {
+        /// The flag.
+        name: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl FlagError {
+    /// What to try instead, if that can be guessed.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown { similar, .. } => {
+                let similar = similar.as_ref()?;
+                Some(format!("a similar flag exists: {similar}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `firn serve` and its flags, a row of the table each: for parsing, help, completions and man
+/// pages.
+pub fn command() -> Command {
+    let command = Command::new("serve")
+        .bin_name("firn serve")
+        .about("Take writes, scrape targets and answer queries")
+        .after_help(
+            "A switch has a negative form: --no-web.enable-lifecycle. Prometheus's other flags are \
+             accepted and change nothing: see docs/settings.md.",
+        )
+        .next_line_help(true)
+        .args_override_self(true)
+        .arg(
+            Arg::new(DOCUMENTATION)
+                .long(DOCUMENTATION)
+                .action(ArgAction::SetTrue)
+                .hide(true),
+        );
+    FLAGS
+        .iter()
+        .fold(command, |command, flag| match flag.value {
+            Some(value) => command.arg(with_value(flag, value)),
+            None => command.arg(switch(flag)).arg(negative(flag)),
+        })
+}
+
+fn named(flag: &'static Flag) -> Arg {
+    let arg = Arg::new(flag.name)
+        .help(flag.help)
+        .hide(matches!(flag.effect, Effect::Ignored));
+    match flag.alias {
+        Some(alias) => arg.long(alias).visible_alias(flag.name),
+        None => arg.long(flag.name),
+    }
+}
+
+fn with_value(flag: &'static Flag, value: &'static str) -> Arg {
+    let arg = named(flag)
+        .value_name(value)
+        .value_parser(ValueParser::os_string())
+        .action(ArgAction::Append)
+        // As in Prometheus, what follows a flag is its value, whatever it looks like.
+        .allow_hyphen_values(true);
+    match flag.default {
+        "" => arg,
+        default => arg.default_value(default),
+    }
+}
+
+fn switch(flag: &'static Flag) -> Arg {
+    named(flag).action(ArgAction::SetTrue)
+}
+
+/// `--no-` before the name of a switch.
+fn negative(flag: &'static Flag) -> Arg {
+    let name = format!("no-{}", flag.name);
+    Arg::new(name.clone())
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .hide(true)
+}
+
+/// Reads the arguments behind `firn serve`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagError> {
+    let words = std::iter::once("serve".into()).chain(args);
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => {
+            return Ok(Request::Help(e.render().to_string()));
+        }
+        Err(e) => return Err(refused(&e)),
+    };
+    if matches.get_flag(DOCUMENTATION) {
+        return Ok(Request::Documentation);
+    }
+    Ok(Request::Run(Box::new(settle(&matches)?)))
+}
+
+/// The parser's error in our words.
+fn refused(error: &clap::Error) -> FlagError {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    // As in `--data <DIR>`.
+    let arg = text(ContextKind::InvalidArg).unwrap_or_default();
+    let name = arg.trim_start_matches('-').split([' ', '=']).next();
+    let flag = name.and_then(find);
+    match (error.kind(), flag) {
+        (ErrorKind::UnknownArgument, _) if arg.starts_with('-') => FlagError::Unknown {
+            flag: arg,
+            similar: text(ContextKind::SuggestedArg),
+        },
+        (ErrorKind::InvalidValue, Some(flag)) => FlagError::NoValue(flag.name),
+        (ErrorKind::TooManyValues, Some(flag)) => FlagError::SurplusValue(flag.name),
+        _ => FlagError::Unexpected(arg),
+    }
+}
+
+fn find(name: &str) -> Option<&'static Flag> {
+    FLAGS
+        .iter()
+        .find(|f| f.name == name || f.alias == Some(name))
+}
+
+/// The values that were given to a flag, in their order.
+fn given(matches: &ArgMatches, flag: &'static Flag) -> Vec<String> {
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if flag.value.is_some() {
+        let values = matches.get_many::<OsString>(flag.name);
+        let values = values.filter(|_| is_given(flag.name)).into_iter().flatten();
+        return values.map(|v| v.to_string_lossy().into_owned()).collect();
+    }
+    let place = |id: &str| matches.index_of(id).filter(|_| is_given(id));
+    let (on, off) = (place(flag.name), place(&format!("no-{}", flag.name)));
+    // Of a switch and its negative form the last counts.
+    match on.max(off) {
+        None => Vec::new(),
+        last => vec![(last == on).to_string()],
+    }
+}
+
+/// Applies defaults, then what was given. A flag given twice is applied twice: lists grow, the last
+/// of single values wins.
+fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
+    let mut line = CommandLine {
+        settings: Settings::default(),
+        values: Vec::new(),
+        ignored: Vec::new(),
+    };
+    for flag in FLAGS {
+        let mut values = given(matches, flag);
+        if values.is_empty() {
+            if !flag.default.is_empty() {
+                values.push(flag.default.to_owned());
+            }
+        } else if let Effect::Ignored = flag.effect {
+            line.ignored.push(flag.name);
+        }
+        if let Effect::Sets(apply) = flag.effect {
+            for value in &values {
+                apply(&mut line.settings, value).map_err(|why| FlagError::BadValue {
+                    name: flag.name,
+                    why,
+                })?;
+            }
+        }
+        line.values.push((flag.name, values.join(",")));
+    }
+    Ok(line)
+}
+
+/// The flags as a Markdown table.
+pub fn documentation() -> String {
+    let mut out = String::from("| Flag | Default | What it does |\n|---|---|---|\n");
+    let mut ignored = Vec::new();
+    for flag in FLAGS {
+        match flag.effect {
+            Effect::Ignored => ignored.push(format!("`--{}`", flag.name)),
+            Effect::Sets(_) => {
+                let default = match flag.default {
+                    "" => String::new(),
+                    text => format!("`{text}`"),
+                };
+                writeln!(
+                    out,
+                    "| `{}` | {default} | {} |",
+                    spelled(flag, "`, `"),
+                    flag.help
+                )
+                .expect("to a string");
+            }
+        }
+    }
+    write!(
+        out,
+        "\nAccepted, without effect, and named in a warning: {}.\n",
+        ignored.join(", ")
+    )
+    .expect("to a string");
+    out
+}
+
+fn spelled(flag: &Flag, between: &str) -> String {
+    let value = flag.value.map_or(String::new(), |v| format!(" {v}"));
+    match flag.alias {
+        None => format!("--{}{value}", flag.name),
+        Some(alias) => format!("--{alias}{value}{between}--{}{value}", flag.name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
+
+use super::{Apply, Effect, Flag};
+use crate::settings::LogFormat;
+use firn_model::units::parse_duration;
+use std::str::FromStr;
+
+/// A flag that Firn acts on.
+const fn flag(
+    name: &'static str,
+    value: &'static str,
+    default: &'static str,
+    apply: Apply,
+    help: &'static str,
+) -> Flag {
+    Flag {
+        name,
+        alias: None,
+        value: Some(value),
+        default,
+        effect: Effect::Sets(apply),
+        help,
+    }
+}
+
+/// A switch that Firn acts on.
+const fn switch(name: &'static str, apply: Apply, help: &'static str) -> Flag {
+    Flag {
+        name,
+        alias: None,
+        value: None,
+        default: "false",
+        effect: Effect::Sets(apply),
+        help,
+    }
+}
+
+/// A flag of Prometheus with a value that means nothing here.
+const fn ignored(name: &'static str, default: &'static str) -> Flag {
+    Flag {
+        name,
+        alias: None,
+        value: Some("VALUE"),
+        default,
+        effect: Effect::Ignored,
+        help: "",
+    }
+}
+
+/// A switch of Prometheus that means nothing here.
+const fn ignored_switch(name: &'static str, default: &'static str) -> Flag {
+    Flag {
+        name,
+        alias: None,
+        value: None,
+        default,
+        effect: Effect::Ignored,
+        help: "",
+    }
+}
+
+impl Flag {
+    const fn or(self, alias: &'static str) -> Flag {
+        Flag {
+            alias: Some(alias),
+            ..self
+        }
+    }
+}
+
+/// The table.
+pub const FLAGS: &[Flag] = &[
+    flag(
+        "config.file",
+        "FILE",
+        "",
+        |s, v| {
+            s.config_file = Some(v.into());
+            Ok(())
+        },
+        "Config in Prometheus's format. Without one Firn scrapes itself.",
+    )
+    .or("config"),
+    ignored_switch("config.auto-reload", "false"),
+    ignored("config.auto-reload-interval", "30s"),
+    flag(
+        "web.listen-address",
+        "HOST:PORT",
+        "127.0.0.1:9090",
+        |s, v| {
+            s.listen.push(v.into());
+            Ok(())
+        },
+        "Address to listen on; may be repeated.",
+    )
+    .or("listen"),
+    ignored_switch("auto-gomaxprocs", "true"),
+    ignored_switch("auto-gomemlimit", "true"),
+    ignored("auto-gomemlimit.ratio", "0.9"),
+    flag(
+        "web.config.file",
+        "FILE",
+        "",
+        |s, v| {
+            s.web_config_file = Some(v.into());
+            Ok(())
+        },
+        "Not supported yet: Firn has neither TLS nor authentication, and does not start with \
+         this flag.",
+    ),
+    flag(
+        "web.read-timeout",
+        "DURATION",
+        "5m",
+        |s, v| set(&mut s.read_timeout, duration(v)),
+        "Longest time to read a request, and longest idle time of a connection.",
+    ),
+    flag(
+        "web.max-connections",
+        "COUNT",
+        "512",
+        |s, v| set(&mut s.connections_max, count(v)),
+        "Most connections open at one time.",
+    ),
+    ignored("web.max-notifications-subscribers", "16"),
+    flag(
+        "web.external-url",
+        "URL",
+        "",
+        |s, v| {
+            s.external_url = v.into();
+            Ok(())
+        },
+        "Where users reach this server, if not at the address it listens on.",
+    ),
+    flag(
+        "web.route-prefix",
+        "PATH",
+        "",
+        |s, v| {
+            s.route_prefix = v.into();
+            Ok(())
+        },
+        "Path before every route. By default the path of --web.external-url.",
+    ),
+    ignored("web.user-assets", ""),
+    switch(
+        "web.enable-lifecycle",
+        |s, v| set(&mut s.enable_lifecycle, Ok(v == "true")),
+        "Lets HTTP reload the config and stop the process.",
+    ),
+    switch(
+        "web.enable-admin-api",
+        |s, v| set(&mut s.enable_admin_api, Ok(v == "true")),
+        "Without effect yet, and named in a warning: there is nothing by which HTTP deletes \
+         data or ends queries.",
+    ),
+    ignored_switch("web.enable-remote-write-receiver", "true"),
+    ignored("web.remote-write-receiver.accepted-protobuf-messages", ""),
+    ignored_switch("web.enable-otlp-receiver", "false"),
+    ignored("web.console.templates", "consoles"),
+    ignored("web.console.libraries", "console_libraries"),
+    ignored("web.page-title", ""),
+    flag(
+        "web.cors.origin",
+        "REGEX",
+        "",
+        |s, v| {
+            s.cors_origin = v.into();
+            Ok(())
+        },
+        "Origins that browsers may call the API from, as an anchored regex. By default none.",
+    ),
+    flag(
+        "storage.tsdb.path",
+        "DIR",
+        "./data",
+        |s, v| {
+            s.data_dir = v.into();
+            Ok(())
+        },
+        "Data folder.",
+    )
+    .or("data"),
+    ignored("storage.tsdb.min-block-duration", ""),
+    ignored("storage.tsdb.max-block-duration", ""),
+    ignored("storage.tsdb.max-block-chunk-segment-size", ""),
+    ignored("storage.tsdb.wal-segment-size", ""),
+    flag(
+        "storage.tsdb.retention.time",
+        "DURATION",
+        "",
+        |s, v| set(&mut s.retention_time, duration(v).map(Some)),
+        "How long samples are kept; the config goes before it. 15d if neither says anything.",
+    ),
+    ignored("storage.tsdb.retention.size", ""),
+    ignored_switch("storage.tsdb.no-lockfile", "false"),
+    ignored_switch("storage.tsdb.allow-overlapping-compaction", "true"),
+    ignored_switch("storage.tsdb.wal-compression", "true"),
+    ignored("storage.tsdb.wal-compression-type", ""),
+    ignored("storage.tsdb.head-chunks-write-queue-size", ""),
+    ignored("storage.tsdb.samples-per-chunk", ""),
+    ignored("storage.tsdb.delayed-compaction.max-percent", ""),
+    ignored("storage.tsdb.delay-compact-file.path", ""),
+    ignored("storage.tsdb.block-reload-interval", ""),
+    ignored("storage.remote.flush-deadline", "1m"),
+    ignored("storage.remote.read-sample-limit", "5e7"),
+    ignored("storage.remote.read-concurrent-limit", "10"),
+    ignored("storage.remote.read-max-bytes-in-frame", "1048576"),
+    ignored("web.search.max-limit", "10000"),
+    ignored("rules.alert.for-outage-tolerance", "1h"),
+    ignored("rules.alert.for-grace-period", "10m"),
+    ignored("rules.alert.resend-delay", "1m"),
+    ignored("rules.max-concurrent-evals", "4"),
+    ignored_switch("scrape.adjust-timestamps", "true"),
+    ignored("scrape.timestamp-tolerance", "2ms"),
+    ignored("alertmanager.notification-queue-capacity", "10000"),
+    ignored("alertmanager.notification-batch-size", "256"),
+    ignored_switch("alertmanager.drain-notification-queue-on-shutdown", "true"),
+    flag(
+        "query.lookback-delta",
+        "DURATION",
+        "5m",
+        |s, v| set(&mut s.lookback, positive_duration(v)),
+        "How far back an instant selector looks for a sample.",
+    ),
+    flag(
+        "query.timeout",
+        "DURATION",
+        "2m",
+        |s, v| set(&mut s.query_timeout, positive_duration(v)),
+        "Longest time of a query.",
+    ),
+    flag(
+        "query.max-concurrency",
+        "COUNT",
+        "20",
+        |s, v| set(&mut s.query_concurrency, count(v)),
+        "Queries that run at one time; others wait, tenants (or addresses) in turn.",
+    ),
+    flag(
+        "query.max-samples",
+        "COUNT",
+        "50000000",
+        |s, v| set(&mut s.query_samples_max, count(v)),
+        "Samples that one query may hold at one time.",
+    ),
+    ignored("scrape.discovery-reload-interval", "5s"),
+    flag(
+        "enable-feature",
+        "NAMES",
+        "",
+        |s, v| {
+            let names = v.split(',').map(str::trim).filter(|name| !name.is_empty());
+            s.features.extend(names.map(str::to_owned));
+            Ok(())
+        },
+        "Features to switch on, separated by commas; may be repeated. Known: \
+         promql-experimental-functions, promql-extended-range-selectors, \
+         promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
+         type-and-unit-labels, exemplar-storage, extra-scrape-metrics, st-storage, \
+         created-timestamp-zero-ingestion.",
+    ),
+    flag(
+        "log.level",
+        "LEVEL",
+        "info",
+        |s, v| set(&mut s.log_level, level(v).map(Some)),
+        "Least severe level that is logged: debug, info, warn or error.",
+    ),
+    flag(
+        "log.format",
+        "FORMAT",
+        "logfmt",
+        |s, v| set(&mut s.log_format, format(v)),
+        "Format of log lines: logfmt or json.",
+    ),
+];
+
+fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn positive_duration(text: &str) -> Result<std::time::Duration, String> {
+    match duration(text)? {
+        d if d.is_zero() => Err(format!("must be greater than 0: {text:?}")),
+        d => Ok(d),
+    }
+}
+
+/// A whole number from one on. Zero would refuse every query or connection.
+fn count<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    match text.parse::<T>() {
+        Ok(n) if n >= T::from(1) => Ok(n),
+        _ => Err(format!("not a whole number greater than 0: {text:?}")),
+    }
+}
+
+fn level(text: &str) -> Result<tracing::Level, String> {
+    match text {
+        "debug" => Ok(tracing::Level::DEBUG),
+        "info" => Ok(tracing::Level::INFO),
+        "warn" => Ok(tracing::Level::WARN),
+        "error" => Ok(tracing::Level::ERROR),
+        _ => Err(format!("not one of debug, info, warn, error: {text:?}")),
+    }
+}
+
+fn format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "logfmt" => Ok(LogFormat::Logfmt),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(format!("not one of logfmt, json: {text:?}")),
+    }
+}

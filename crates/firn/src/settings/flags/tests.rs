@@ -1,0 +1,170 @@
+//! Command lines and what becomes of them.
+
+use super::*;
+use std::time::Duration;
+
+fn run(args: &str) -> Result<CommandLine, String> {
+    match parse(args.split_whitespace().map(OsString::from)) {
+        Ok(Request::Run(line)) => Ok(*line),
+        Ok(other) => panic!("{args}: {other:?}"),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+#[test]
+fn flags_without_arguments_have_the_documented_defaults() {
+    let line = run("").unwrap();
+    let s = &line.settings;
+    assert_eq!(s.listen, ["127.0.0.1:9090"]);
+    assert_eq!(s.data_dir.to_str(), Some("./data"));
+    assert_eq!(s.lookback, Duration::from_secs(300));
+    assert_eq!(s.query_timeout, Duration::from_secs(120));
+    assert_eq!((s.query_concurrency, s.query_samples_max), (20, 50_000_000));
+    assert_eq!((s.retention_time, s.config_file.is_none()), (None, true));
+    assert!(line.ignored.is_empty());
+    assert_eq!(line.values.len(), FLAGS.len());
+}
+
+#[test]
+fn flags_by_alias_and_by_name_set_the_same() {
+    for args in [
+        "--config a.yml --data d --listen :1 --listen :2",
+        "--config.file=a.yml --storage.tsdb.path=d --web.listen-address=:1 --listen=:2",
+    ] {
+        let s = run(args).unwrap().settings;
+        assert_eq!(
+            s.config_file.as_deref().and_then(|p| p.to_str()),
+            Some("a.yml")
+        );
+        assert_eq!(s.data_dir.to_str(), Some("d"));
+        assert_eq!(s.listen, [":1", ":2"]);
+    }
+}
+
+#[test]
+fn flags_switch_and_negated_switch() {
+    assert!(
+        run("--web.enable-lifecycle")
+            .unwrap()
+            .settings
+            .enable_lifecycle
+    );
+    assert!(
+        !run("--no-web.enable-lifecycle")
+            .unwrap()
+            .settings
+            .enable_lifecycle
+    );
+    let twice = run("--enable-feature=a,b --enable-feature c").unwrap();
+    assert_eq!(twice.settings.features, ["a", "b", "c"]);
+}
+
+#[test]
+fn flags_of_prometheus_without_meaning_are_accepted_and_named() {
+    let line = run("--web.enable-remote-write-receiver --web.console.templates=x").unwrap();
+    assert_eq!(
+        line.ignored,
+        ["web.enable-remote-write-receiver", "web.console.templates"]
+    );
+    let value = |name| {
+        line.values
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| v.as_str())
+    };
+    assert_eq!(value("web.console.templates"), Some("x"));
+    assert_eq!(value("web.enable-remote-write-receiver"), Some("true"));
+}
+
+#[test]
+fn flags_not_understood_are_errors() {
+    for (args, want) in [
+        ("--nope", "unknown flag --nope"),
+        ("-x", "unknown flag -x"),
+        ("word", "unexpected argument \"word\""),
+        ("--no-data", "unknown flag --no-data"),
+        ("--data", "flag --storage.tsdb.path needs a value"),
+        (
+            "--web.enable-lifecycle=1",
+            "flag --web.enable-lifecycle takes no value",
+        ),
+        (
+            "--query.timeout=1",
+            "flag --query.timeout: not a valid duration string: \"1\"",
+        ),
+        (
+            "--query.max-samples=0",
+            "flag --query.max-samples: not a whole number greater than 0: \"0\"",
+        ),
+        (
+            "--log.level=loud",
+            "flag --log.level: not one of debug, info, warn, error: \"loud\"",
+        ),
+    ] {
+        assert_eq!(run(args).unwrap_err(), want);
+    }
+}
+
+#[test]
+fn flags_that_are_nearly_right_are_guessed() {
+    let hint = |args: &str| {
+        let words = args.split_whitespace().map(OsString::from);
+        parse(words).unwrap_err().hint()
+    };
+    let of_lookback = "a similar flag exists: --query.lookback-delta";
+    assert_eq!(
+        hint("--query.lookback-dleta=1m").as_deref(),
+        Some(of_lookback)
+    );
+    assert_eq!(hint("--nothing.like.it"), None);
+    assert_eq!(hint("--query.timeout=x"), None);
+}
+
+#[test]
+fn flags_take_what_follows_as_their_value_and_the_last_switch_counts() {
+    let line = run("--web.external-url --listen --web.cors.origin= --log.level debug").unwrap();
+    assert_eq!(line.settings.external_url, "--listen");
+    assert_eq!(line.settings.cors_origin, "");
+    let of = |args: &str| run(args).unwrap().settings.enable_lifecycle;
+    assert!(of("--no-web.enable-lifecycle --web.enable-lifecycle"));
+    assert!(!of(
+        "--web.enable-lifecycle --web.enable-lifecycle --no-web.enable-lifecycle"
+    ));
+}
+
+#[test]
+fn help_shows_each_flag_that_has_an_effect_with_both_names_and_its_default() {
+    let Ok(Request::Help(text)) = parse(["--help".into()]) else {
+        panic!("help is asked for");
+    };
+    assert!(text.contains("Usage: firn serve [OPTIONS]"), "{text}");
+    for flag in FLAGS {
+        let shown = text.contains(&format!("--{}", flag.alias.unwrap_or(flag.name)));
+        let acted_on = matches!(flag.effect, Effect::Sets(_));
+        assert_eq!(shown, acted_on, "{}", flag.name);
+        if acted_on && flag.value.is_some() && !flag.default.is_empty() {
+            let default = format!("[default: {}]", flag.default);
+            assert!(text.contains(&default), "{}", flag.name);
+        }
+    }
+    assert!(text.contains("[alias: --config.file]"), "{text}");
+}
+
+#[test]
+fn command_of_flags_is_sound() {
+    command().debug_assert();
+}
+
+#[test]
+fn flags_are_unique_and_explained() {
+    let mut names: Vec<_> = FLAGS.iter().map(|f| f.name).collect();
+    names.extend(FLAGS.iter().filter_map(|f| f.alias));
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for flag in FLAGS {
+        let acted_on = matches!(flag.effect, Effect::Sets(_));
+        assert_eq!(acted_on, !flag.help.is_empty(), "{}", flag.name);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a request asks, as the queue and the file of active queries need to know it.
+
+use super::active::SLOT_BYTES;
+use super::queue::Client;
+use firn_model::tenant::TenantId;
+use firn_promql::EvalTime;
+
+pub(crate) use crate::admission::active::Range;
+
+/// A question, and the client that asks it.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// The endpoint.
+    pub(crate) handler: &'static str,
+    pub(crate) tenant: TenantId,
+    pub(crate) client: Client,
+    /// `None` if it is about no time, or about all.
+    pub(crate) range: Option<Range>,
+    /// The query or the selectors with commas between them, no more than is ever written down.
+    pub(crate) expression: String,
+    /// Bytes of the whole expression.
+    pub(crate) expression_bytes: usize,
+}
+
+impl Question {
+    /// The question that `texts` ask together.
+    pub(crate) fn new<'a>(
+        handler: &'static str,
+        tenant: TenantId,
+        client: Client,
+        texts: impl Iterator<Item = &'a str>,
+        range: Option<Range>,
+    ) -> Self {
+        let mut expression = String::new();
+        let mut expression_bytes = 0;
+        for text in texts {
+            for part in [if expression_bytes == 0 { "" } else { ", " }, text] {
+                let room = SLOT_BYTES - expression.len();
+                expression.push_str(&part[..part.floor_char_boundary(room)]);
+                expression_bytes += part.len();
+            }
+        }
+        Self {
+            handler,
+            tenant,
+            client,
+            range,
+            expression,
+            expression_bytes,
+        }
+    }
+}
+
+impl From<EvalTime> for Range {
+    fn from(time: EvalTime) -> Self {
+        let (start, end) = match time {
+            EvalTime::Instant(time) => (time, time),
+            EvalTime::Range { start, end, .. } => (start, end),
+        };
+        Range {
+            start,
+            end,
+            step_ms: time.step_ms(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_names_every_selector_and_keeps_what_fits() {
+        let ask = |texts: &[&str]| {
+            let (tenant, client) = (TenantId::anonymous(), Client::at(None));
+            Question::new("series", tenant, client, texts.iter().copied(), None)
+        };
+        let question = ask(&["up", "down"]);
+        assert_eq!(question.expression, "up, down");
+        assert_eq!(question.expression_bytes, 8);
+        let question = ask(&["é".repeat(3000).as_str(), "x"]);
+        assert_eq!(question.expression, "é".repeat(SLOT_BYTES / 2));
+        assert_eq!(question.expression_bytes, 6003);
+        assert_eq!(ask(&[]).expression_bytes, 0);
+    }
+}

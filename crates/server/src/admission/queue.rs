@@ -1,0 +1,341 @@
+//! The places of running queries, and a queue before them that is fair between clients.
+//!
+//! ```text
+//! enter: a place is free ----------------------------> Place (a number below the limit)
+//!        none is --> the client's line --its turn----> Place
+//!                        | the future is dropped: leaves the line
+//!                        ` the queue is full and this client's line the longest: refused
+//! a place is given back: the next client's turn, round and round
+//! ```
+//!
+//! A client is a tenant; without tenants it is the address that the connection comes from (of IPv6
+//! the first 64 bits, which one client has for itself). Clients behind one proxy are one.
+//!
+//! Invariants: a place has one holder at most; no query waits while a place is free; a client with
+//! one query waits for one query of each other client at most, however many those have waiting.
+//! The caller keeps the time: it drops the future at its deadline.
+
+use firn_model::tenant::TenantId;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+
+/// The client that waits in a line of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Client {
+    Tenant(TenantId),
+    /// `None` where there is no socket.
+    Address(Option<IpAddr>),
+}
+
+impl Client {
+    /// The client at an address.
+    pub(crate) fn at(address: Option<IpAddr>) -> Self {
+        const NETWORK: u128 = !0 << 64;
+        Client::Address(address.map(|address| match address.to_canonical() {
+            IpAddr::V6(long) => IpAddr::V6((long.to_bits() & NETWORK).into()),
+            short => short,
+        }))
+    }
+}
+
+/// The queue is full, and others have fewer queries in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("query queue is full: {waiting} queries wait, limit {waiting_max}")]
+pub(crate) struct QueueFull {
+    waiting: usize,
+    waiting_max: usize,
+}
+
+/// The places and the queue. Cheap to clone; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct FairQueue(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    free: Vec<usize>,
+    waiting_max: usize,
+    waiting: usize,
+    /// Clients whose lines are not empty, in the order of their turns.
+    turns: VecDeque<Client>,
+    lines: HashMap<Client, VecDeque<Waiter>>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    /// Takes the place; dropped if the waiter is refused.
+    place: oneshot::Sender<usize>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    queue: FairQueue,
+    number: usize,
+}
+
+impl Place {
+    /// Which of the places it is.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.queue.state().give(self.number);
+    }
+}
+
+impl FairQueue {
+    /// `places` places that are free, and room for `waiting_max` waiting queries.
+    pub(crate) fn new(places: usize, waiting_max: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            // The lowest numbers are given out first.
+            free: (0..places).rev().collect(),
+            waiting_max,
+            waiting: 0,
+            turns: VecDeque::new(),
+            lines: HashMap::new(),
+            next_id: 0,
+        })))
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn enter(&self, client: Client) -> Result<Place, QueueFull> {
+        let place = |number| Place {
+            queue: self.clone(),
+            number,
+        };
+        let mut waiting = match self.state().take_or_wait(client.clone()) {
+            Ok(number) => return Ok(place(number)),
+            Err((id, receiver)) => Waiting {
+                queue: self,
+                client,
+                id,
+                receiver,
+            },
+        };
+        let number = (&mut waiting.receiver).await;
+        number.map(place).map_err(|_| self.state().full())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing below panics between two changes that belong together.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A place that is free, or a new waiter at the end of the client's line.
+    fn take_or_wait(&mut self, client: Client) -> Result<usize, (u64, oneshot::Receiver<usize>)> {
+        if let Some(number) = self.free.pop() {
+            return Ok(number);
+        }
+        let (place, receiver) = oneshot::channel();
+        let id = self.next_id;
+        self.next_id += 1;
+        let line = self.lines.entry(client.clone()).or_default();
+        if line.is_empty() {
+            self.turns.push_back(client);
+        }
+        line.push_back(Waiter { id, place });
+        self.waiting += 1;
+        if self.waiting > self.waiting_max {
+            self.refuse_one();
+        }
+        Err((id, receiver))
+    }
+
+    /// Refuses the last waiter of the longest line: a client that has few waiting is not refused
+    /// for the sake of one that has many.
+    fn refuse_one(&mut self) {
+        let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
+        let last = longest.and_then(|(client, line)| Some((client.clone(), line.back()?.id)));
+        if let Some((client, id)) = last {
+            self.leave(&client, id);
+        }
+    }
+
+    /// Hands a place to the client whose turn it is, or keeps it.
+    fn give(&mut self, number: usize) {
+        while let Some(client) = self.turns.pop_front() {
+            let Some(line) = self.lines.get_mut(&client) else {
+                continue;
+            };
+            let waiter = line.pop_front();
+            match line.is_empty() {
+                true => drop(self.lines.remove(&client)),
+                false => self.turns.push_back(client),
+            }
+            let Some(waiter) = waiter else { continue };
+            self.waiting -= 1;
+            // It fails if the waiter is just going: the next one, then.
+            if waiter.place.send(number).is_ok() {
+                return;
+            }
+        }
+        self.free.push(number);
+    }
+
+    /// Takes a waiter out of its line; does nothing if it is in none.
+    fn leave(&mut self, client: &Client, id: u64) {
+        let Some(line) = self.lines.get_mut(client) else {
+            return;
+        };
+        let Some(at) = line.iter().position(|waiter| waiter.id == id) else {
+            return;
+        };
+        line.remove(at);
+        self.waiting -= 1;
+        if line.is_empty() {
+            self.lines.remove(client);
+            self.turns.retain(|other| other != client);
+        }
+    }
+
+    fn full(&self) -> QueueFull {
+        QueueFull {
+            waiting: self.waiting,
+            waiting_max: self.waiting_max,
+        }
+    }
+}
+
+/// A query in a line, until it has a place or is dropped.
+struct Waiting<'a> {
+    queue: &'a FairQueue,
+    client: Client,
+    id: u64,
+    receiver: oneshot::Receiver<usize>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        state.leave(&self.client, self.id);
+        // A place that was handed over and not taken goes to the next one.
+        self.receiver.close();
+        if let Ok(number) = self.receiver.try_recv() {
+            state.give(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    type Entering = std::pin::Pin<Box<dyn Future<Output = Result<Place, QueueFull>>>>;
+
+    fn client(name: &str) -> Client {
+        Client::Tenant(TenantId::new(name).unwrap())
+    }
+
+    fn enter(queue: &FairQueue, name: &str) -> Entering {
+        let (queue, client) = (queue.clone(), client(name));
+        let mut entering: Entering = Box::pin(async move { queue.enter(client).await });
+        assert!(poll(&mut entering).is_none(), "{name} is not in the queue");
+        entering
+    }
+
+    fn poll(entering: &mut Entering) -> Option<Result<Place, QueueFull>> {
+        match pin!(entering).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
+    fn place(queue: &FairQueue, name: &str) -> Place {
+        let entering = queue.enter(client(name));
+        match pin!(entering).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(place) => place.unwrap(),
+            Poll::Pending => panic!("no place is free"),
+        }
+    }
+
+    /// Gives the one place of a queue round; returns the names of its holders, in order.
+    fn order(held: Place, waiters: Vec<(&'static str, Entering)>) -> String {
+        let (mut held, mut waiters, mut order) = (Some(held), waiters, String::new());
+        while !waiters.is_empty() {
+            drop(held.take());
+            let ready = waiters.iter_mut().enumerate();
+            let mut ready = ready.filter_map(|(i, (_, e))| poll(e).map(|place| (i, place)));
+            let (at, place) = ready.next().expect("a waiter has its turn");
+            assert!(ready.next().is_none(), "one place, two holders");
+            held = Some(place.unwrap());
+            order += waiters.remove(at).0;
+        }
+        order
+    }
+
+    #[test]
+    fn queue_serves_clients_in_turn_and_each_in_order() {
+        let queue = FairQueue::new(1, 100);
+        let held = place(&queue, "a");
+        let names = ["a", "a", "a", "b", "c", "b", "a"];
+        let waiters = names.map(|name| (name, enter(&queue, name)));
+        assert_eq!(order(held, waiters.into()), "abcabaa");
+        assert_eq!(queue.state().waiting, 0);
+        assert!(queue.state().lines.is_empty());
+        assert_eq!(queue.state().free, [0]);
+    }
+
+    #[test]
+    fn waiter_that_goes_leaves_its_line_and_its_place() {
+        let queue = FairQueue::new(1, 100);
+        let held = place(&queue, "a");
+        let (first, second) = (enter(&queue, "a"), enter(&queue, "b"));
+        let third = enter(&queue, "c");
+        drop(second);
+        assert_eq!(queue.state().waiting, 2);
+        drop(held);
+        // The first has been handed the place and never looks.
+        drop(first);
+        assert_eq!(order(place_of(third), Vec::new()), "");
+        assert_eq!(queue.state().free, [0]);
+    }
+
+    fn place_of(mut entering: Entering) -> Place {
+        poll(&mut entering).expect("its turn").unwrap()
+    }
+
+    #[test]
+    fn queue_that_is_full_refuses_the_last_of_the_longest_line() {
+        let queue = FairQueue::new(1, 3);
+        let held = place(&queue, "a");
+        let waiters: Vec<_> = (0..3).map(|_| ("a", enter(&queue, "a"))).collect();
+        let mut waiters = waiters;
+        let b = enter(&queue, "b");
+        let refused = poll(&mut waiters[2].1).expect("it is refused");
+        let full = refused.unwrap_err();
+        assert_eq!(
+            full.to_string(),
+            "query queue is full: 3 queries wait, limit 3"
+        );
+        waiters.truncate(2);
+        waiters.push(("b", b));
+        let mut a = enter_refused(&queue, "a");
+        assert!(matches!(poll(&mut a), Some(Err(_))));
+        assert_eq!(order(held, waiters), "aba");
+    }
+
+    fn enter_refused(queue: &FairQueue, name: &str) -> Entering {
+        let (queue, client) = (queue.clone(), client(name));
+        Box::pin(async move { queue.enter(client).await })
+    }
+
+    #[test]
+    fn client_of_an_address_is_its_network_in_ipv6() {
+        let at = |text: &str| Client::at(Some(text.parse().unwrap()));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::2:3"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+    }
+}

@@ -1,0 +1,19 @@
+//! The endpoints, one file for those that belong together, and what they share: the [`call`], the
+//! [`form`] of its parameters, [`times`], the documents of an [`answer`].
+//!
+//! Paths, parameters, fields and texts are Prometheus's; a test holds them to recorded answers.
+
+mod answer;
+pub(crate) mod call;
+pub(crate) mod exemplars;
+mod form;
+pub(crate) mod metadata;
+pub(crate) mod operations;
+pub(crate) mod origin;
+pub(crate) mod page;
+pub(crate) mod query;
+pub(crate) mod series;
+pub(crate) mod status;
+pub(crate) mod targets;
+mod times;
+pub(crate) mod write;

@@ -1,0 +1,398 @@
+//! The JSON of answers that are written as they are sent: query results and lists.
+//!
+//! ```text
+//! {"status":"success","data":{"resultType":"matrix","result":[...]},"warnings":[...]}
+//! ```
+//!
+//! Keys, their order and every number are upstream's (`web/api/v1/json_codec.go`). The
+//! timestamps of a range query are rendered once and shared by all series.
+
+use crate::http::produce::Produce;
+use crate::json::histogram::push_histogram;
+use crate::json::{FloatForm, push_float, push_html_string, push_string, push_timestamp};
+use firn_model::budget::Reservation;
+use firn_model::labels::LabelsRef;
+use firn_model::sample::TimestampMs;
+use firn_promql::EvalTime;
+use firn_promql::value::{MatrixSeries, PointValue, Value, VectorElement};
+
+/// The most annotations of a kind that an answer lists; upstream's number.
+const ANNOTATIONS_MAX: usize = 10;
+
+/// What stands behind the data of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Annotations {
+    pub(crate) warnings: Vec<String>,
+    pub(crate) infos: Vec<String>,
+}
+
+impl Annotations {
+    /// The warning about a limit that cut the answer.
+    pub(crate) fn add_truncated(&mut self) {
+        self.warnings.push("results truncated due to limit".into());
+    }
+
+    /// Ends the document whose data was written.
+    fn push_end(&self, out: &mut Vec<u8>) {
+        push_annotations(out, "warnings", "warning", &self.warnings);
+        push_annotations(out, "infos", "info", &self.infos);
+        out.push(b'}');
+    }
+}
+
+fn push_annotations(out: &mut Vec<u8>, key: &str, kind: &str, texts: &[String]) {
+    if texts.is_empty() {
+        return;
+    }
+    let omitted = texts.len().saturating_sub(ANNOTATIONS_MAX);
+    let note = (omitted > 0).then(|| format!("{omitted} more {kind} annotations omitted"));
+    out.push(b',');
+    push_html_string(out, key.as_bytes());
+    out.extend_from_slice(b":[");
+    for (i, text) in texts.iter().take(ANNOTATIONS_MAX).chain(&note).enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        push_html_string(out, text.as_bytes());
+    }
+    out.push(b']');
+}
+
+/// A document whose data is at hand as JSON.
+pub(crate) fn document(data: &[u8], annotations: &Annotations) -> Vec<u8> {
+    let mut out = br#"{"status":"success","data":"#.to_vec();
+    out.extend_from_slice(data);
+    annotations.push_end(&mut out);
+    out
+}
+
+/// A list as the data: an element is rendered when its turn comes.
+pub(crate) struct List<F> {
+    len: usize,
+    next: usize,
+    has_started: bool,
+    push_element: F,
+    annotations: Annotations,
+}
+
+impl<F: FnMut(&mut Vec<u8>, usize) + Send> List<F> {
+    /// The elements `0..len`, each written by `push_element`.
+    pub(crate) fn new(len: usize, annotations: Annotations, push_element: F) -> Self {
+        Self {
+            len,
+            next: 0,
+            has_started: false,
+            push_element,
+            annotations,
+        }
+    }
+}
+
+impl<F: FnMut(&mut Vec<u8>, usize) + Send> Produce for List<F> {
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        if !std::mem::replace(&mut self.has_started, true) {
+            out.extend_from_slice(br#"{"status":"success","data":["#);
+        }
+        while self.next < self.len {
+            if out.len() >= bytes_max {
+                return true;
+            }
+            if self.next > 0 {
+                out.push(b',');
+            }
+            (self.push_element)(out, self.next);
+            self.next += 1;
+        }
+        out.push(b']');
+        self.annotations.push_end(out);
+        false
+    }
+}
+
+/// Writes a label set as an object.
+pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
+    out.push(b'{');
+    for (i, (name, value)) in labels.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        push_string(out, name.as_bytes());
+        out.push(b':');
+        push_string(out, value);
+    }
+    out.push(b'}');
+}
+
+/// The timestamps of a range query as they open a point: `[1435781451.781,"`.
+struct StepTexts {
+    start: TimestampMs,
+    step_ms: i64,
+    text: Vec<u8>,
+    /// Where the text of a step ends.
+    ends: Vec<u32>,
+}
+
+impl StepTexts {
+    fn new(time: EvalTime) -> Option<Self> {
+        let EvalTime::Range { start, end, .. } = time else {
+            return None;
+        };
+        let step_ms = time.step_ms();
+        let mut texts = Self {
+            start,
+            step_ms,
+            text: Vec::new(),
+            ends: Vec::new(),
+        };
+        let mut at = Some(start);
+        while let Some(step) = at.filter(|step| *step <= end) {
+            push_point_start(&mut texts.text, step);
+            texts.text.push(b'"');
+            texts.ends.push(texts.text.len() as u32);
+            at = step.checked_add(step_ms);
+        }
+        Some(texts)
+    }
+
+    fn get(&self, time: TimestampMs) -> Option<&[u8]> {
+        let offset = time.checked_sub(self.start)?;
+        if offset % self.step_ms != 0 {
+            return None;
+        }
+        let step = usize::try_from(offset / self.step_ms).ok()?;
+        let end = *self.ends.get(step)? as usize;
+        let start = step
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before] as usize);
+        self.text.get(start..end)
+    }
+}
+
+/// Where the next piece of a query's answer starts.
+enum Place {
+    Start,
+    /// The element of a vector, or the series of a matrix with the points of it that were written.
+    Element(usize, usize),
+    End,
+}
+
+/// A query's answer.
+pub(crate) struct Answer {
+    value: Value,
+    steps: Option<StepTexts>,
+    stats: Option<Vec<u8>>,
+    annotations: Annotations,
+    place: Place,
+    /// The memory of the value, until it was sent.
+    _held: Reservation,
+}
+
+impl Answer {
+    /// The answer to a query over `time`; `stats` is the JSON of its statistics.
+    pub(crate) fn new(
+        value: Value,
+        time: EvalTime,
+        stats: Option<Vec<u8>>,
+        annotations: Annotations,
+        held: Reservation,
+    ) -> Self {
+        let shares_steps = matches!(&value, Value::Matrix(series) if series.len() > 1);
+        Self {
+            steps: if shares_steps {
+                StepTexts::new(time)
+            } else {
+                None
+            },
+            value,
+            stats,
+            annotations,
+            place: Place::Start,
+            _held: held,
+        }
+    }
+
+    fn push_start(&self, out: &mut Vec<u8>) {
+        let (name, opening): (&str, &[u8]) = match &self.value {
+            Value::Scalar(..) => ("scalar", b""),
+            Value::String(..) => ("string", b""),
+            Value::Vector(_) => ("vector", b"["),
+            Value::Matrix(_) => ("matrix", b"["),
+        };
+        out.extend_from_slice(br#"{"status":"success","data":{"resultType":"#);
+        push_string(out, name.as_bytes());
+        out.extend_from_slice(br#","result":"#);
+        out.extend_from_slice(opening);
+        match &self.value {
+            Value::Scalar(time, value) => {
+                push_go_time(out, *time);
+                out.extend_from_slice(b",\"");
+                push_float(out, *value, FloatForm::Plain);
+                out.extend_from_slice(b"\"]");
+            }
+            Value::String(time, text) => {
+                push_go_time(out, *time);
+                out.push(b',');
+                push_html_string(out, text);
+                out.push(b']');
+            }
+            Value::Vector(_) | Value::Matrix(_) => {}
+        }
+    }
+
+    fn push_end(&self, out: &mut Vec<u8>) {
+        if matches!(&self.value, Value::Vector(_) | Value::Matrix(_)) {
+            out.push(b']');
+        }
+        if let Some(stats) = &self.stats {
+            out.extend_from_slice(br#","stats":"#);
+            out.extend_from_slice(stats);
+        }
+        out.push(b'}');
+        self.annotations.push_end(out);
+    }
+
+    /// Writes element `index` from its point `point` on; returns the points written if the piece
+    /// was full before the element was.
+    fn push_element(
+        &self,
+        out: &mut Vec<u8>,
+        index: usize,
+        point: usize,
+        bytes_max: usize,
+    ) -> Option<usize> {
+        if index > 0 && point == 0 {
+            out.push(b',');
+        }
+        match &self.value {
+            Value::Vector(elements) => {
+                push_vector_element(out, &elements[index]);
+                None
+            }
+            Value::Matrix(series) => self.push_series(out, &series[index], point, bytes_max),
+            Value::Scalar(..) | Value::String(..) => None,
+        }
+    }
+
+    fn push_series(
+        &self,
+        out: &mut Vec<u8>,
+        series: &MatrixSeries,
+        point: usize,
+        bytes_max: usize,
+    ) -> Option<usize> {
+        if point == 0 {
+            out.extend_from_slice(br#"{"metric":"#);
+            push_labels(out, series.labels.as_ref());
+        }
+        let floats = series.floats.len();
+        for (i, (time, value)) in series.floats.iter().enumerate().skip(point) {
+            if i > point && out.len() >= bytes_max {
+                return Some(i);
+            }
+            let before: &[u8] = if i == 0 { br#","values":["# } else { b"," };
+            out.extend_from_slice(before);
+            self.push_float_point(out, *time, *value);
+            if i + 1 == floats {
+                out.push(b']');
+            }
+        }
+        for (i, (time, histogram)) in series.histograms.iter().enumerate() {
+            if floats + i < point {
+                continue;
+            }
+            if floats + i > point && out.len() >= bytes_max {
+                return Some(floats + i);
+            }
+            let before: &[u8] = if i == 0 { br#","histograms":["# } else { b"," };
+            out.extend_from_slice(before);
+            push_point_start(out, *time);
+            push_histogram(out, histogram);
+            out.push(b']');
+            if i + 1 == series.histograms.len() {
+                out.push(b']');
+            }
+        }
+        out.push(b'}');
+        None
+    }
+
+    fn push_float_point(&self, out: &mut Vec<u8>, time: TimestampMs, value: f64) {
+        match self.steps.as_ref().and_then(|steps| steps.get(time)) {
+            Some(text) => out.extend_from_slice(text),
+            None => {
+                push_point_start(out, time);
+                out.push(b'"');
+            }
+        }
+        push_float(out, value, FloatForm::Sample);
+        out.extend_from_slice(b"\"]");
+    }
+
+    fn len(&self) -> usize {
+        match &self.value {
+            Value::Vector(elements) => elements.len(),
+            Value::Matrix(series) => series.len(),
+            Value::Scalar(..) | Value::String(..) => 0,
+        }
+    }
+}
+
+impl Produce for Answer {
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        loop {
+            self.place = match self.place {
+                Place::Start => {
+                    self.push_start(out);
+                    Place::Element(0, 0)
+                }
+                Place::Element(index, _) if index == self.len() => {
+                    self.push_end(out);
+                    Place::End
+                }
+                Place::Element(..) if out.len() >= bytes_max => return true,
+                Place::Element(index, point) => {
+                    match self.push_element(out, index, point, bytes_max) {
+                        Some(point) => Place::Element(index, point),
+                        None => Place::Element(index + 1, 0),
+                    }
+                }
+                Place::End => return false,
+            };
+        }
+    }
+}
+
+fn push_vector_element(out: &mut Vec<u8>, element: &VectorElement) {
+    out.extend_from_slice(br#"{"metric":"#);
+    push_labels(out, element.labels.as_ref());
+    match &element.value {
+        PointValue::Float(value) => {
+            out.extend_from_slice(br#","value":"#);
+            push_point_start(out, element.time);
+            out.push(b'"');
+            push_float(out, *value, FloatForm::Sample);
+            out.push(b'"');
+        }
+        PointValue::Histogram(histogram) => {
+            out.extend_from_slice(br#","histogram":"#);
+            push_point_start(out, element.time);
+            push_histogram(out, histogram);
+        }
+    }
+    out.extend_from_slice(b"]}");
+}
+
+fn push_point_start(out: &mut Vec<u8>, time: TimestampMs) {
+    out.push(b'[');
+    push_timestamp(out, time);
+    out.push(b',');
+}
+
+/// The time of a scalar or string: upstream writes these by Go's general encoder, as a float.
+fn push_go_time(out: &mut Vec<u8>, time: TimestampMs) {
+    out.push(b'[');
+    push_float(out, time as f64 / 1000.0, FloatForm::Plain);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! One request to the JSON API, with everything that its handler needs; and the way from a
+//! handler's result to a response.
+
+use super::form::{Form, read_form};
+use super::origin;
+use crate::admission::question::{Question, Range};
+use crate::admission::queue::Client;
+use crate::app::{App, NotReady};
+use crate::http::failure::Failure;
+use crate::http::measured::measure;
+use crate::http::produce::{Encoding, Produce, respond};
+use crate::metrics::Endpoint;
+use crate::parts::Backend;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use firn_model::cancel::Cancel;
+use firn_model::tenant::TenantId;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The parameters that say what is looked for, in the order in which they are written down.
+const EXPRESSIONS: [&str; 3] = ["query", "match[]", "match_target"];
+
+/// A request that may be worked on.
+pub(crate) struct Call {
+    pub(crate) app: App,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) tenant: TenantId,
+    pub(crate) form: Form,
+    /// The path as it was sent.
+    pub(crate) path: String,
+    endpoint: Endpoint,
+    client: Client,
+    encoding: Encoding,
+}
+
+impl Call {
+    async fn read(
+        app: &App,
+        backend: Arc<Backend>,
+        endpoint: Endpoint,
+        request: Request,
+    ) -> Result<Self, Failure> {
+        let tenant = app.tenant(request.headers())?;
+        Ok(Self {
+            backend,
+            endpoint,
+            client: client(app, &tenant, &request),
+            tenant,
+            encoding: Encoding::of_request(&request),
+            path: request.uri().path().to_owned(),
+            form: read_form(app, endpoint, request).await?,
+            app: app.clone(),
+        })
+    }
+
+    /// Runs `job` when it is the client's turn, within the longest time of a query: see
+    /// [`App::compute`].
+    pub(crate) async fn compute<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let deadline = Instant::now() + self.app.limits().query_timeout;
+        self.compute_over(None, deadline, job).await
+    }
+
+    /// Runs `job`, which is about the times of `range`, until `deadline`.
+    pub(crate) async fn compute_over<T: Send + 'static>(
+        &self,
+        range: Option<Range>,
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
+        let question = Question::new(
+            self.endpoint.label(),
+            self.tenant.clone(),
+            self.client.clone(),
+            texts,
+            range,
+        );
+        self.app.compute(question, deadline, job).await
+    }
+
+    /// A 200 with a JSON document.
+    pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
+        respond(document, "application/json", self.encoding)
+    }
+}
+
+/// The client whose turn in the queue the request takes.
+fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
+    if app.parts.multitenancy {
+        return Client::Tenant(tenant.clone());
+    }
+    let peer = request.extensions().get::<SocketAddr>();
+    Client::at(peer.map(|peer| peer.ip()))
+}
+
+/// Answers a request to the JSON API by `handler`.
+pub(crate) async fn answer<H, F>(
+    app: App,
+    endpoint: Endpoint,
+    request: Request,
+    handler: H,
+) -> Response
+where
+    H: FnOnce(Call) -> F,
+    F: Future<Output = Result<Response, Failure>>,
+{
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let work = async {
+        let backend = match app.backend() {
+            Ok(backend) => backend,
+            Err(state) => return not_ready(state),
+        };
+        let outcome = match Call::read(&app, backend, endpoint, request).await {
+            Ok(call) => handler(call).await,
+            Err(failure) => Err(failure),
+        };
+        outcome.unwrap_or_else(Failure::into_json)
+    };
+    let mut response = measure(&app.parts.env.clock, &app.metrics, endpoint, work).await;
+    origin::allow(&app.parts.web, origin.as_ref(), response.headers_mut());
+    response
+}
+
+/// The answer while the store is not open, as upstream words it.
+pub(crate) fn not_ready(state: NotReady) -> Response {
+    let mut response = Response::new(Body::from("Service Unavailable"));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let stopping = match state {
+        NotReady::Starting => "false",
+        NotReady::Stopping => "true",
+    };
+    let headers = response.headers_mut();
+    headers.insert("x-prometheus-stopping", HeaderValue::from_static(stopping));
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}

@@ -1,0 +1,90 @@
+//! `/api/v1/query_exemplars`: the exemplars of the series that an expression selects.
+
+use super::answer::{Annotations, List, push_labels};
+use super::call::Call;
+use super::times::{TIME_MAX, TIME_MIN};
+use crate::http::failure::Failure;
+use crate::json::{FloatForm, push_float, push_timestamp};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use firn_model::exemplar::{FoundExemplar, FoundExemplars};
+use firn_model::sample::TimeRange;
+use firn_model::store::ExemplarRequest;
+
+/// What an exemplar takes in an answer beside its labels: itself and an allocation.
+const EXEMPLAR_BYTES: usize = size_of::<FoundExemplar>() + 32;
+
+/// The exemplars of all selectors of `query`.
+pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
+    let min = call.form.time_or("start", TIME_MIN)?;
+    let max = call.form.time_or("end", TIME_MAX)?;
+    if max < min {
+        let why = "end timestamp must not be before start timestamp";
+        return Err(Failure::bad_data(why));
+    }
+    let text = call.form.get("query").to_owned();
+    let (app, store, tenant) = (
+        call.app.clone(),
+        call.backend.store.clone(),
+        call.tenant.clone(),
+    );
+    let found = call.compute(move |cancel| {
+        let budget = app.budgets.query();
+        let (mut held, features) = (budget.hold(), app.parts.query.features);
+        let selectors = app.parts.engine.selectors(&text, features, &mut held);
+        let sets = selectors.map_err(|e| Failure::of_parser(e, None))?;
+        if sets.is_empty() {
+            return Ok(None);
+        }
+        for matcher in sets.iter().flatten() {
+            matcher.bind(&budget, cancel);
+        }
+        let request = ExemplarRequest {
+            tenant: &tenant,
+            sets: &sets,
+            range: TimeRange::new(min, max),
+            cancel,
+        };
+        let found = store.exemplars(request).map_err(Failure::execution)?;
+        held.grow(found.iter().map(bytes).sum())
+            .map_err(Failure::execution)?;
+        Ok(Some((found, held)))
+    });
+    let Some((found, held)) = found.await? else {
+        // Upstream answers so to an expression without a selector.
+        let mut nothing = Response::new(Body::empty());
+        *nothing.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(nothing);
+    };
+    let list = List::new(found.len(), Annotations::default(), move |out, i| {
+        // The memory is given back when the answer was sent.
+        let _ = &held;
+        push_series(out, &found[i]);
+    });
+    Ok(call.json(list))
+}
+
+fn bytes(found: &FoundExemplars) -> usize {
+    let labels = found.exemplars.iter().map(|e| e.labels.as_bytes().len());
+    found.series.as_bytes().len() + labels.map(|bytes| EXEMPLAR_BYTES + bytes).sum::<usize>()
+}
+
+fn push_series(out: &mut Vec<u8>, found: &FoundExemplars) {
+    out.extend_from_slice(br#"{"seriesLabels":"#);
+    push_labels(out, found.series.as_ref());
+    out.extend_from_slice(br#","exemplars":["#);
+    for (i, exemplar) in found.exemplars.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(br#"{"labels":"#);
+        push_labels(out, exemplar.labels.as_ref());
+        out.extend_from_slice(br#","value":""#);
+        push_float(out, exemplar.value, FloatForm::Sample);
+        out.extend_from_slice(br#"","timestamp":"#);
+        push_timestamp(out, exemplar.time);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+}

@@ -1,0 +1,308 @@
+//! The parameters of a request: those of the URL and, for POST, those of a form body.
+//!
+//! As in Go, the body's values come before the URL's, the first value of a name counts where one
+//! is wanted, and a malformed pair is left out while the others count.
+
+use super::times::{parse_duration_nanos, parse_time};
+use crate::app::App;
+use crate::http::body;
+use crate::http::failure::{Cause, Failure};
+use crate::http::request_head::LongLine;
+use crate::metrics::Endpoint;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+use firn_model::budget::Reservation;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::TimestampMs;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Parameters of a request at most. A pair takes a hundred bytes however short its text is; this
+/// many take a MiB, and no client has more than a few hundred selectors to name.
+const PAIRS_MAX: usize = 10_000;
+
+/// Decoded parameters in the order in which they count.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    pairs: Vec<(String, String)>,
+    first_error: Option<String>,
+    /// Memory of the values, if they came in a body.
+    _held: Option<Reservation>,
+}
+
+impl Form {
+    /// Reads a form body (empty if there is none) and a URL's query.
+    pub(crate) fn parse(body: &str, url_query: &str) -> Result<Self, Failure> {
+        let count = pairs(body).count() + pairs(url_query).count();
+        if count > PAIRS_MAX {
+            let message = format!("request has {count} parameters, limit {PAIRS_MAX}");
+            return Err(Failure::bad_data(message));
+        }
+        let mut form = Form::default();
+        form.add_all(body);
+        form.add_all(url_query);
+        Ok(form)
+    }
+
+    /// Keeps the memory reserved that the values take.
+    pub(crate) fn holding(self, held: Reservation) -> Self {
+        let _held = Some(held);
+        Self { _held, ..self }
+    }
+
+    fn add_all(&mut self, text: &str) {
+        for pair in pairs(text) {
+            if let Err(e) = self.add(pair) {
+                self.first_error.get_or_insert(e);
+            }
+        }
+    }
+
+    fn add(&mut self, pair: &str) -> Result<(), String> {
+        if pair.contains(';') {
+            return Err("invalid semicolon separator in query".into());
+        }
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        self.pairs.push((unescape(name)?, unescape(value)?));
+        Ok(())
+    }
+
+    /// Why a pair was left out, if one was.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.first_error.as_deref()
+    }
+
+    /// The first value of `name`, or empty.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        let found = self.pairs.iter().find(|(n, _)| n == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// All values of `name`.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A time that must be stated.
+    pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, Failure> {
+        parse_time(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    }
+
+    /// A time, or `default` if it is not stated.
+    pub(crate) fn time_or(&self, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
+        match self.get(name) {
+            "" => Ok(default),
+            text => parse_time(text).map_err(|e| {
+                Failure::parameter(name, format!("invalid time value for '{name}': {e}"))
+            }),
+        }
+    }
+
+    /// A duration in nanoseconds that must be stated.
+    pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, Failure> {
+        parse_duration_nanos(self.get(name)).map_err(|e| Failure::parameter(name, e))
+    }
+
+    /// `limit`; `None` means no limit.
+    pub(crate) fn limit(&self) -> Result<Option<usize>, Failure> {
+        let text = self.get("limit");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let limit = parse_integer(text).map_err(|e| Failure::parameter("limit", e))?;
+        match usize::try_from(limit) {
+            Ok(0) => Ok(None),
+            Ok(limit) => Ok(Some(limit)),
+            Err(_) => Err(Failure::parameter("limit", "limit must be non-negative")),
+        }
+    }
+}
+
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split('&').filter(|pair| !pair.is_empty())
+}
+
+/// Reads an integer; errors read as those of Go's `strconv.Atoi`.
+pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
+    text.parse::<i64>().map_err(|e| {
+        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+        let why = match e.kind() {
+            PosOverflow | NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        format!("strconv.Atoi: parsing {text:?}: {why}")
+    })
+}
+
+/// Decodes `+` and `%41`. Bytes that are not UTF-8 become U+FFFD: nothing that they could name or
+/// match is in the store under such a name.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match first {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let decoded = tail.split_at_checked(2).and_then(|(hex, after)| {
+                    Some((hex_digit(hex[0])? << 4 | hex_digit(hex[1])?, after))
+                });
+                let Some((byte, after)) = decoded else {
+                    let shown: String = text[text.len() - tail.len() - 1..]
+                        .chars()
+                        .take(3)
+                        .collect();
+                    return Err(format!("invalid URL escape {shown:?}"));
+                };
+                out.push(byte);
+                rest = after;
+            }
+            byte => out.push(*byte),
+        }
+    }
+    Ok(match String::from_utf8(out) {
+        Ok(text) => text,
+        Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+    })
+}
+
+/// Decodes the `%41` of a path's segment, in which `+` stands for itself.
+pub(crate) fn unescape_path(text: &str) -> Result<String, Failure> {
+    unescape(&text.replace('+', "%2B")).map_err(Failure::bad_data)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+/// Too many bodies at once is nothing that the sender did wrong: it should try again.
+fn overloaded(error: Error) -> Failure {
+    Failure::new(Cause::Request(ErrorKind::Unavailable), error.message)
+}
+
+/// The parameters of a request.
+pub(crate) async fn read_form(
+    app: &App,
+    endpoint: Endpoint,
+    request: Request,
+) -> Result<Form, Failure> {
+    let (mut head, body) = request.into_parts();
+    let long = head.extensions.remove::<Arc<LongLine>>();
+    let url_query = match (head.uri.query(), &long) {
+        (Some(query), Some(line)) => {
+            Cow::Owned(format!("{query}{}", String::from_utf8_lossy(&line.text)))
+        }
+        (query, _) => Cow::Borrowed(query.unwrap_or_default()),
+    };
+    if head.method != Method::POST || !is_form(&head.headers) {
+        let form = Form::parse("", &url_query)?;
+        return Ok(match long.and_then(Arc::into_inner) {
+            Some(line) => form.holding(line.held),
+            None => form,
+        });
+    }
+    let mut held = app.budgets.form().hold();
+    let hold = |bytes: usize| {
+        let more = bytes.saturating_sub(held.bytes());
+        held.grow(more).map_err(overloaded)
+    };
+    let bytes_max = app.limits().form_body_bytes_max;
+    let metrics = app.metrics.endpoint(endpoint);
+    let body = (body, Vec::new());
+    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let text = String::from_utf8_lossy(&bytes);
+    // What is decoded takes no more than the text.
+    held.grow(text.len()).map_err(overloaded)?;
+    Ok(Form::parse(&text, &url_query)?.holding(held))
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_parse_puts_body_before_url() {
+        let body = "a=1&match%5B%5D=up%7Bx%3D%22y+z%22%7D";
+        let form = Form::parse(body, "a=2&match[]=b&c").unwrap();
+        assert_eq!((form.get("a"), form.get("c"), form.get("d")), ("1", "", ""));
+        let matches: Vec<&str> = form.all("match[]").collect();
+        assert_eq!(matches, [r#"up{x="y z"}"#, "b"]);
+        assert_eq!(form.first_error(), None);
+    }
+
+    #[test]
+    fn form_parse_of_malformed_pair_keeps_the_others() {
+        let cases = [
+            ("a=%zz&b=1", "invalid URL escape \"%zz\""),
+            ("a=%2&b=1", "invalid URL escape \"%2\""),
+            ("a=%é&b=1", "invalid URL escape \"%é\""),
+            ("a=1;c=2&b=1", "invalid semicolon separator in query"),
+        ];
+        for (text, error) in cases {
+            let form = Form::parse(text, "").unwrap();
+            assert_eq!(
+                (form.get("b"), form.first_error()),
+                ("1", Some(error)),
+                "{text}"
+            );
+            assert_eq!(form.get("a"), "", "{text}");
+        }
+        let form = Form::parse("a=%ff", "").unwrap();
+        assert_eq!(form.get("a"), "\u{fffd}");
+    }
+
+    #[test]
+    fn form_parse_of_too_many_pairs_is_refused() {
+        for (in_body, in_url, error) in [
+            (PAIRS_MAX - 1, 1, None),
+            (
+                PAIRS_MAX,
+                1,
+                Some("request has 10001 parameters, limit 10000"),
+            ),
+            (
+                0,
+                PAIRS_MAX + 5,
+                Some("request has 10005 parameters, limit 10000"),
+            ),
+        ] {
+            let outcome = Form::parse(&"a&".repeat(in_body), &"b&".repeat(in_url));
+            let got = outcome.err().map(|failure| failure.message);
+            assert_eq!(got.as_deref(), error, "{in_body} {in_url}");
+        }
+    }
+
+    #[test]
+    fn limit_errors_read_as_upstreams() {
+        let cases = [
+            ("", Ok(None)),
+            ("limit=0", Ok(None)),
+            ("limit=7", Ok(Some(7))),
+            ("limit=-1", Err("limit must be non-negative")),
+            (
+                "limit=x",
+                Err("strconv.Atoi: parsing \"x\": invalid syntax"),
+            ),
+            (
+                "limit=99999999999999999999",
+                Err("strconv.Atoi: parsing \"99999999999999999999\": value out of range"),
+            ),
+        ];
+        for (text, want) in cases {
+            let want = want.map_err(|e| Failure::parameter("limit", e));
+            assert_eq!(Form::parse(text, "").unwrap().limit(), want, "{text}");
+        }
+    }
+}

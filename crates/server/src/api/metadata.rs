@@ -1,0 +1,155 @@
+//! `/api/v1/metadata` and `/api/v1/targets/metadata`: what targets say about their metrics.
+
+use super::call::Call;
+use super::form::parse_integer;
+use super::status::ok;
+use super::targets::{LabelMap, label_map};
+use crate::http::failure::Failure;
+use axum::response::Response;
+use firn_ingest::scrape::{ActiveTarget, FamilyMetadata, PoolView};
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one target says about one metric.
+#[derive(Serialize)]
+struct TargetMetadata {
+    target: LabelMap,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    metric: String,
+    #[serde(flatten)]
+    metadata: Document,
+}
+
+#[derive(Serialize)]
+struct Document {
+    r#type: &'static str,
+    help: String,
+    unit: String,
+}
+
+impl From<&FamilyMetadata> for Document {
+    fn from(metadata: &FamilyMetadata) -> Self {
+        Self {
+            r#type: metadata.kind,
+            help: metadata.help.clone(),
+            unit: metadata.unit.clone(),
+        }
+    }
+}
+
+/// A limit that may be missing; a negative one is none.
+fn limit(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
+    match call.form.get(name) {
+        "" => Ok(None),
+        text => {
+            let number = parse_integer(text)
+                .map_err(|_| Failure::bad_data(format!("{name} must be a number")))?;
+            Ok(usize::try_from(number).ok())
+        }
+    }
+}
+
+fn active(views: &[Arc<PoolView>]) -> impl Iterator<Item = ActiveTarget> {
+    views.iter().flat_map(|view| view.active())
+}
+
+/// Metadata by target.
+pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
+    let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
+    let selector = call.form.get("match_target").to_owned();
+    let metric = call.form.get("metric").to_owned();
+    let engine = call.app.parts.engine.clone();
+    let budget = call.app.budgets.query();
+    let views = call.backend.scraping.views();
+    let found = call.compute(move |cancel| {
+        let mut memory = budget.hold();
+        let matchers = match selector.as_str() {
+            "" => Vec::new(),
+            selector => engine
+                .selector(selector, &mut memory)
+                .map_err(|e| Failure::of_parser(e, Some("match_target")))?,
+        };
+        for matcher in &matchers {
+            matcher.bind(&budget, cancel);
+            matcher.ready().map_err(Failure::execution)?;
+        }
+        let mut found = Vec::new();
+        for active in active(&views).filter(|a| all_match(&matchers, &a.target.labels)) {
+            // As upstream: the limit ends the list between two targets.
+            if found.len() >= limit {
+                break;
+            }
+            cancel.check().map_err(Failure::execution)?;
+            let mut add = |name: &str, metadata: &FamilyMetadata| {
+                found.push(TargetMetadata {
+                    target: label_map(&active.target.labels),
+                    metric: name.to_owned(),
+                    metadata: metadata.into(),
+                });
+            };
+            match metric.as_str() {
+                "" => active.status.each_metadata(add),
+                metric => {
+                    if let Some(metadata) = active.status.metadata_of(metric) {
+                        add("", &metadata);
+                    }
+                }
+            }
+        }
+        for matcher in &matchers {
+            matcher.ready().map_err(Failure::execution)?;
+        }
+        Ok(found)
+    });
+    let found = found.await?;
+    ok(&call, &found)
+}
+
+fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
+    let mut matchers = matchers.iter();
+    matchers.all(|matcher| matcher.matches(labels.get(matcher.name())))
+}
+
+/// Metadata by metric: what all targets together say, each once.
+pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
+    let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
+    let per_metric = limit_per_metric(&call)?;
+    let metric = call.form.get("metric").to_owned();
+    let views = call.backend.scraping.views();
+    let found = call.compute(move |cancel| {
+        let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
+        for active in active(&views) {
+            cancel.check().map_err(Failure::execution)?;
+            let mut add = |name: &str, metadata: &FamilyMetadata| {
+                let known = found.entry(name.to_owned()).or_default();
+                if known.len() < per_metric {
+                    known.insert(metadata.clone());
+                }
+            };
+            match metric.as_str() {
+                "" => active.status.each_metadata(add),
+                metric => {
+                    if let Some(metadata) = active.status.metadata_of(metric) {
+                        add(metric, &metadata);
+                    }
+                }
+            }
+        }
+        let documents = |set: BTreeSet<FamilyMetadata>| set.iter().map(Document::from).collect();
+        let found = found.into_iter().take(limit);
+        Ok(found
+            .map(|(name, set)| (name, documents(set)))
+            .collect::<BTreeMap<String, Vec<Document>>>())
+    });
+    let found = found.await?;
+    ok(&call, &found)
+}
+
+/// As upstream, zero is no limit here.
+fn limit_per_metric(call: &Call) -> Result<usize, Failure> {
+    let limit = limit(call, "limit_per_metric")?;
+    Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))
+}

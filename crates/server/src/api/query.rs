@@ -1,0 +1,229 @@
+//! `/api/v1/query`, `/api/v1/query_range`, `/api/v1/format_query` and `/api/v1/parse_query`.
+
+use super::answer::{Annotations, Answer, document};
+use super::call::Call;
+use super::times::parse_duration_nanos;
+use crate::http::failure::Failure;
+use crate::http::produce::Text;
+use crate::json;
+use crate::json::tree;
+use axum::response::Response;
+use firn_model::sample::TimestampMs;
+use firn_promql::value::{QueryResult, Value};
+use firn_promql::{Context, EvalTime, Options};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const NANOS_PER_MS: i64 = 1_000_000;
+
+/// What a syntax tree takes as a document of JSON, against what it takes itself.
+const DOCUMENT_FACTOR: usize = 3;
+
+/// An instant query.
+pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
+    let limit = call.form.limit()?;
+    let time = call
+        .form
+        .time_or("time", call.app.parts.env.clock.now_ms())?;
+    evaluate(call, EvalTime::Instant(time), limit).await
+}
+
+/// A range query.
+pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
+    let limit = call.form.limit()?;
+    let start = call.form.time("start")?;
+    let end = call.form.time("end")?;
+    if end < start {
+        let why = "end timestamp must not be before start time";
+        return Err(Failure::parameter("end", why));
+    }
+    let step_ns = call.form.duration_nanos("step")?;
+    let time = EvalTime::Range {
+        start,
+        end,
+        step_ns,
+    };
+    // Time is kept in milliseconds: a shorter step would stand still.
+    if time.step_ms() <= 0 {
+        let why = "zero or negative query resolution step widths are not accepted. \
+                   Try a positive integer";
+        return Err(Failure::parameter("step", why));
+    }
+    check_steps(start, end, step_ns, call.app.limits().steps_max)?;
+    evaluate(call, time, limit).await
+}
+
+fn check_steps(
+    start: TimestampMs,
+    end: TimestampMs,
+    step_ns: i64,
+    steps_max: i64,
+) -> Result<(), Failure> {
+    let span_ns = (i128::from(end) - i128::from(start)) * i128::from(NANOS_PER_MS);
+    if span_ns / i128::from(step_ns) > i128::from(steps_max) {
+        return Err(Failure::bad_data(format!(
+            "exceeded maximum resolution of {} points per timeseries. \
+             Try decreasing the query resolution (?step=XX)",
+            with_thousands(steps_max)
+        )));
+    }
+    Ok(())
+}
+
+/// `11000` as `11,000`: upstream's text has the comma.
+fn with_thousands(n: i64) -> String {
+    if n < 1000 {
+        return n.to_string();
+    }
+    format!("{},{:03}", with_thousands(n / 1000), n % 1000)
+}
+
+/// The query in the language's uniform layout.
+pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
+    let text = call.form.get("query").to_owned();
+    let app = call.app.clone();
+    let formatted = call.compute(move |_| {
+        let mut memory = app.budgets.query().hold();
+        let features = app.parts.query.features;
+        let text = app.parts.engine.format(&text, features, &mut memory)?;
+        let bytes = json::html_string_bytes_max(text.as_bytes());
+        memory.grow(bytes).map_err(Failure::execution)?;
+        let mut data = Vec::with_capacity(bytes);
+        json::push_html_string(&mut data, text.as_bytes());
+        drop(text);
+        memory.shrink_to(bytes);
+        memory.grow(bytes).map_err(Failure::execution)?;
+        Ok((document(&data, &Annotations::default()), memory))
+    });
+    let (text, memory) = formatted.await?;
+    Ok(call.json(Text::new(text, memory)))
+}
+
+/// The query's syntax tree.
+pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
+    let text = call.form.get("query").to_owned();
+    let app = call.app.clone();
+    let tree = call.compute(move |_| {
+        let mut memory = app.budgets.query().hold();
+        let features = app.parts.query.features;
+        let tree = app.parts.engine.tree(&text, features, &mut memory)?;
+        // The document as a tree takes several times what the syntax tree does.
+        let document = DOCUMENT_FACTOR * memory.bytes();
+        memory.grow(document).map_err(Failure::execution)?;
+        Ok((tree::to_json(&tree), memory))
+    });
+    let (tree, memory) = tree.await?;
+    match tree {
+        Ok(data) => {
+            let text = document(&data, &Annotations::default());
+            Ok(call.json(Text::new(text, memory)))
+        }
+        // As upstream, whose encoder fails once the answer has begun.
+        Err(why) => Ok(Failure::internal(why).into_plain()),
+    }
+}
+
+async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Response, Failure> {
+    let deadline = Instant::now() + timeout(&call)?;
+    let options = options(&call)?;
+    let text = call.form.get("query").to_owned();
+    let (app, store, tenant) = (
+        call.app.clone(),
+        call.backend.store.clone(),
+        call.tenant.clone(),
+    );
+    let result = call
+        .compute_over(Some(time.into()), deadline, move |cancel| {
+            let budget = app.budgets.query();
+            let context = Context {
+                store: &*store,
+                tenant: &tenant,
+                compute: &*app.parts.env.compute,
+                budget: &budget,
+                cancel,
+            };
+            Ok(app.parts.engine.query(&context, &text, time, &options)?)
+        })
+        .await?;
+    Ok(respond(&call, result, time, limit))
+}
+
+fn respond(call: &Call, result: QueryResult, time: EvalTime, limit: Option<usize>) -> Response {
+    let mut annotations = Annotations {
+        warnings: result.warnings,
+        infos: result.infos,
+    };
+    let mut value = result.value;
+    if truncate(&mut value, limit) {
+        annotations.add_truncated();
+    }
+    let stats = match call.form.get("stats") {
+        "" => None,
+        wanted => {
+            if wanted != "true" && wanted != "all" {
+                annotations.warnings.push(format!(
+                    "value {wanted:?} for parameter \"stats\" is deprecated and will be rejected \
+                     in the next major release, use \"true\" or \"all\""
+                ));
+            }
+            let samples = serde_json::json!({
+                "totalQueryableSamples": result.stats.samples_total,
+                "peakSamples": result.stats.samples_peak,
+            });
+            Some(
+                serde_json::json!({ "samples": samples })
+                    .to_string()
+                    .into_bytes(),
+            )
+        }
+    };
+    call.json(Answer::new(value, time, stats, annotations, result.memory))
+}
+
+/// The server's timeout, or the request's own if that is shorter.
+fn timeout(call: &Call) -> Result<Duration, Failure> {
+    let longest = call.app.limits().query_timeout;
+    if call.form.get("timeout").is_empty() {
+        return Ok(longest);
+    }
+    let nanos = call.form.duration_nanos("timeout")?;
+    Ok(longest.min(Duration::from_nanos(
+        u64::try_from(nanos).unwrap_or_default(),
+    )))
+}
+
+fn options(call: &Call) -> Result<Options, Failure> {
+    let settings = &call.app.parts.query;
+    let lookback_ms = match call.form.get("lookback_delta") {
+        "" => settings.lookback_ms,
+        text => {
+            let nanos = parse_duration_nanos(text).map_err(|e| {
+                Failure::bad_data(format!("error parsing lookback delta duration: {e}"))
+            })?;
+            // As upstream: zero and less mean the default.
+            if nanos > 0 {
+                nanos / NANOS_PER_MS
+            } else {
+                settings.lookback_ms
+            }
+        }
+    };
+    Ok(Options {
+        features: settings.features,
+        lookback_ms,
+        default_subquery_step_ms: (settings.default_subquery_step_ms)(),
+        samples_max: settings.samples_max,
+        series_max: (settings.series_max)(),
+    })
+}
+
+/// Cuts a vector or matrix to `limit`; returns whether something was cut.
+fn truncate(value: &mut Value, limit: Option<usize>) -> bool {
+    let Some(limit) = limit else { return false };
+    match value {
+        Value::Vector(elements) if elements.len() > limit => elements.truncate(limit),
+        Value::Matrix(series) if series.len() > limit => series.truncate(limit),
+        _ => return false,
+    }
+    true
+}

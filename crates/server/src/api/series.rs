@@ -1,0 +1,410 @@
+//! `/api/v1/series`, `/api/v1/labels` and `/api/v1/label/<name>/values`.
+//!
+//! Invariant: selectors are worked on one after the other, and what is kept of them is reserved
+//! until the answer is written.
+
+use super::answer::{Annotations, List, push_labels};
+use super::call::Call;
+use super::form::unescape_path;
+use super::times::{TIME_MAX, TIME_MIN};
+use crate::engine::Engine;
+use crate::http::failure::Failure;
+use crate::json;
+use axum::response::Response;
+use firn_model::budget::{Budget, Reservation};
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{Select, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use firn_promql::value::QueryError;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Series between two looks at the cancel flag; upstream's number.
+const SERIES_PER_CHECK: usize = 128;
+
+/// What a series of a selection takes: its places in the store and handles of a few chunks.
+const SELECTED_BYTES: usize = 128;
+
+/// What the allocator adds to a text or label set.
+const ALLOCATION_BYTES: usize = 16;
+
+/// What a look-up is about. Several sets of matchers select what any of them does.
+struct Lookup {
+    engine: Arc<dyn Engine>,
+    store: Arc<dyn Select>,
+    tenant: TenantId,
+    /// The values of `match[]`.
+    selectors: Vec<String>,
+    sets: Vec<Vec<Matcher>>,
+    range: TimeRange,
+    /// What may be held.
+    budget: Budget,
+    /// What the matchers take.
+    parsed: Reservation,
+}
+
+impl Lookup {
+    fn new(call: &Call) -> Result<Self, Failure> {
+        let min = call.form.time_or("start", TIME_MIN)?;
+        let max = call.form.time_or("end", TIME_MAX)?;
+        let budget = call.app.budgets.query();
+        Ok(Self {
+            engine: call.app.parts.engine.clone(),
+            store: call.backend.store.clone(),
+            tenant: call.tenant.clone(),
+            selectors: different_selectors(call)?,
+            sets: Vec::new(),
+            range: TimeRange::new(min, max),
+            parsed: budget.hold(),
+            budget,
+        })
+    }
+
+    /// Parses the selectors: work for a compute thread, since a pattern may be long. One matcher of
+    /// each must refuse the empty value, else it would select every series there is.
+    fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
+        let (engine, memory) = (&self.engine, &mut self.parsed);
+        let selectors = self.selectors.iter();
+        let sets = selectors.map(|text| engine.selector(text, memory));
+        let sets = sets.collect::<Result<Vec<_>, QueryError>>();
+        let sets = sets.map_err(|e| Failure::of_parser(e, parameter))?;
+        let selects_all = |set: &Vec<Matcher>| set.iter().all(|matcher| matcher.matches(b""));
+        if sets.iter().any(selects_all) {
+            let why = "match[] must contain at least one non-empty matcher";
+            return Err(Failure::of_parser(QueryError::Parse(why.into()), parameter));
+        }
+        for set in sets {
+            if !self.sets.contains(&set) {
+                self.sets.push(set);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `find` for one set of matchers after the other, or once for all series if there is
+    /// none.
+    fn each(
+        &self,
+        cancel: &Cancel,
+        mut find: impl FnMut(&dyn Select, SelectRequest<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let every_series = [Vec::new()];
+        let sets = if self.sets.is_empty() {
+            &every_series[..]
+        } else {
+            &self.sets
+        };
+        for matchers in sets {
+            let request = SelectRequest {
+                tenant: &self.tenant,
+                matchers,
+                range: self.range,
+                newest_only: false,
+                cancel,
+                budget: &self.budget,
+                series: &SeriesLimit::none(),
+            };
+            find(&*self.store, request)?;
+        }
+        Ok(())
+    }
+
+    /// What the answer may lack, as warnings.
+    fn annotations(&self) -> Annotations {
+        Annotations {
+            warnings: self.store.losses(&self.tenant, self.range).texts(),
+            infos: Vec::new(),
+        }
+    }
+
+    /// Merges the lists of texts that `find` finds.
+    fn texts(
+        &self,
+        cancel: &Cancel,
+        find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>,
+    ) -> Result<Texts, Error> {
+        let mut held = self.budget.reserve(0)?;
+        let mut texts = Vec::new();
+        self.each(cancel, |store, request| {
+            let found = find(store, request)?;
+            held.grow(texts_bytes(&found))?;
+            texts.extend(found);
+            // The store's lists are sorted: this merges two runs.
+            texts.sort();
+            texts.dedup();
+            held.shrink_to(texts_bytes(&texts));
+            Ok(())
+        })?;
+        Ok(Texts { texts, _held: held })
+    }
+}
+
+/// The values of `match[]`, each once.
+fn different_selectors(call: &Call) -> Result<Vec<String>, Failure> {
+    let limit = call.app.limits().selectors_max;
+    let mut different = Vec::new();
+    for selector in call.form.all("match[]") {
+        if different.iter().any(|known| known == selector) {
+            continue;
+        }
+        if different.len() == limit {
+            let count = call.form.all("match[]").count();
+            return Err(Failure::bad_data(format!(
+                "too many different match[] selectors among {count}, limit {limit}"
+            )));
+        }
+        different.push(selector.to_owned());
+    }
+    Ok(different)
+}
+
+/// Sorted texts, and the memory that they take.
+struct Texts {
+    texts: Vec<Vec<u8>>,
+    _held: Reservation,
+}
+
+impl Texts {
+    fn get(&self, index: usize) -> &[u8] {
+        &self.texts[index]
+    }
+}
+
+fn texts_bytes(texts: &[Vec<u8>]) -> usize {
+    // A list that grew has room for twice as many.
+    let place = 2 * size_of::<Vec<u8>>() + ALLOCATION_BYTES;
+    texts.iter().map(|text| place + text.len()).sum()
+}
+
+/// The label sets of series.
+pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
+    if let Some(error) = call.form.first_error() {
+        return Err(Failure::bad_data(format!(
+            "error parsing form values: {error}"
+        )));
+    }
+    if call.form.all("match[]").next().is_none() {
+        return Err(Failure::bad_data("no match[] parameter provided"));
+    }
+    let limit = call.form.limit()?;
+    let mut lookup = Lookup::new(&call)?;
+    let (found, mut annotations) = call
+        .compute(move |cancel| {
+            lookup.parse(Some("match[]"))?;
+            let found = Found::look_up(&lookup, cancel).map_err(Failure::execution)?;
+            Ok((found, lookup.annotations()))
+        })
+        .await?;
+    let len = truncated(found.len(), limit, &mut annotations);
+    Ok(call.json(List::new(len, annotations, move |out, i| {
+        push_labels(out, found.labels(i).as_ref());
+    })))
+}
+
+/// Series as they were found, and the memory that they take.
+struct Found {
+    series: Series,
+    _held: Reservation,
+}
+
+/// Series of one set of matchers in the store's order, or of several sorted.
+enum Series {
+    One(Arc<dyn Selection>),
+    Merged(Vec<Labels>),
+}
+
+impl Found {
+    fn look_up(lookup: &Lookup, cancel: &Cancel) -> Result<Self, Error> {
+        let mut held = lookup.budget.reserve(0)?;
+        let mut only = None;
+        let mut merged = HashSet::new();
+        lookup.each(cancel, |store, request| {
+            let selection = store.select(request)?;
+            if lookup.sets.len() == 1 {
+                held.grow(selection.len() * SELECTED_BYTES)?;
+                only = Some(selection);
+                return Ok(());
+            }
+            merge(&*selection, &mut merged, &mut held, cancel)
+        })?;
+        let series = match only {
+            Some(only) => Series::One(only),
+            None => {
+                let mut merged: Vec<Labels> = merged.into_iter().collect();
+                merged.sort_unstable();
+                Series::Merged(merged)
+            }
+        };
+        Ok(Found {
+            series,
+            _held: held,
+        })
+    }
+
+    fn len(&self) -> usize {
+        match &self.series {
+            Series::One(selection) => selection.len(),
+            Series::Merged(labels) => labels.len(),
+        }
+    }
+
+    fn labels(&self, index: usize) -> Labels {
+        match &self.series {
+            Series::One(selection) => selection.labels(index),
+            Series::Merged(labels) => labels[index].clone(),
+        }
+    }
+}
+
+/// Adds the label sets of a selection, and reserves what is new of them.
+fn merge(
+    selection: &dyn Selection,
+    merged: &mut HashSet<Labels>,
+    held: &mut Reservation,
+    cancel: &Cancel,
+) -> Result<(), Error> {
+    // A set that grew has room for twice as many, and a list is made of it in the end.
+    const PLACE_BYTES: usize = 3 * size_of::<Labels>() + ALLOCATION_BYTES;
+    let passing_bytes = selection.len() * SELECTED_BYTES;
+    held.grow(passing_bytes)?;
+    for start in (0..selection.len()).step_by(SERIES_PER_CHECK) {
+        cancel.check()?;
+        let mut new_bytes = 0;
+        for i in start..selection.len().min(start + SERIES_PER_CHECK) {
+            let labels = selection.labels(i);
+            let bytes = labels.as_bytes().len() + PLACE_BYTES;
+            if merged.insert(labels) {
+                new_bytes += bytes;
+            }
+        }
+        held.grow(new_bytes)?;
+    }
+    held.shrink_to(held.bytes() - passing_bytes);
+    Ok(())
+}
+
+/// The names of labels.
+pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
+    let limit = call.form.limit()?;
+    let mut lookup = Lookup::new(&call)?;
+    let names = call
+        .compute(move |cancel| {
+            lookup.parse(None)?;
+            let names = lookup.texts(cancel, |store, request| {
+                let names = store.label_names(request)?;
+                Ok(names.into_iter().map(String::into_bytes).collect())
+            });
+            let names = names.map_err(Failure::execution)?;
+            Ok((names, lookup.annotations()))
+        })
+        .await?;
+    Ok(texts_response(&call, names, limit))
+}
+
+/// The values of one label.
+pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
+    let name = label_of_path(&call.path)?;
+    let limit = call.form.limit()?;
+    let mut lookup = Lookup::new(&call)?;
+    let values = call
+        .compute(move |cancel| {
+            lookup.parse(None)?;
+            let values = lookup.texts(cancel, |store, request| store.label_values(&name, request));
+            let values = values.map_err(Failure::execution)?;
+            Ok((values, lookup.annotations()))
+        })
+        .await?;
+    Ok(texts_response(&call, values, limit))
+}
+
+fn texts_response(
+    call: &Call,
+    (texts, mut annotations): (Texts, Annotations),
+    limit: Option<usize>,
+) -> Response {
+    let len = truncated(texts.texts.len(), limit, &mut annotations);
+    call.json(List::new(len, annotations, move |out, i| {
+        json::push_html_string(out, texts.get(i));
+    }))
+}
+
+fn truncated(len: usize, limit: Option<usize>, annotations: &mut Annotations) -> usize {
+    match limit {
+        Some(limit) if len > limit => {
+            annotations.add_truncated();
+            limit
+        }
+        _ => len,
+    }
+}
+
+/// The label in `.../label/<name>/values`.
+fn label_of_path(path: &str) -> Result<String, Failure> {
+    let segment = path.rsplit('/').nth(1).unwrap_or_default();
+    let name = unescape_path(segment)?;
+    let name = match name.strip_prefix("U__").and_then(unescape_label_name) {
+        Some(unescaped) => unescaped,
+        None => name,
+    };
+    // U+FFFD stands where the bytes were not UTF-8.
+    if name.is_empty() || name.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(Failure::bad_data(format!("invalid label name: {name:?}")));
+    }
+    Ok(name)
+}
+
+/// Undoes upstream's escaping of names that are not plain: `__` is `_`, `_2e_` is the character
+/// U+002E. `None` if `escaped`, the text behind `U__`, is not well formed.
+fn unescape_label_name(escaped: &str) -> Option<String> {
+    const CODE_DIGITS_MAX: usize = 5;
+    let mut name = String::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some(at) = rest.find('_') {
+        name.push_str(&rest[..at]);
+        let (code, tail) = rest[at + 1..].split_once('_')?;
+        rest = tail;
+        if code.is_empty() {
+            name.push('_');
+            continue;
+        }
+        let is_code = code.len() <= CODE_DIGITS_MAX && code.bytes().all(|b| b.is_ascii_hexdigit());
+        let code = u32::from_str_radix(code, 16).ok().filter(|_| is_code)?;
+        name.push(char::from_u32(code)?);
+    }
+    name.push_str(rest);
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_of_path_undoes_both_escapings() {
+        let cases = [
+            ("/api/v1/label/job/values", "job"),
+            ("/p/api/v1/label/U__http_2e_status/values", "http.status"),
+            ("/api/v1/label/U__a__b/values", "a_b"),
+            ("/api/v1/label/U___1F600_/values", "\u{1f600}"),
+            ("/api/v1/label/U__broken_2e/values", "U__broken_2e"),
+            ("/api/v1/label/U__broken_xyz_/values", "U__broken_xyz_"),
+            ("/api/v1/label/U__long_000041_/values", "U__long_000041_"),
+            ("/api/v1/label/a%2Fb%20c+d/values", "a/b c+d"),
+        ];
+        for (path, want) in cases {
+            assert_eq!(label_of_path(path), Ok(want.to_owned()), "{path}");
+        }
+        for path in ["/api/v1/label//values", "/api/v1/label/%ff/values"] {
+            let refused = label_of_path(path).unwrap_err();
+            assert!(
+                refused.message.starts_with("invalid label name: "),
+                "{refused:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `/api/v1/status/...` and `/version`: small documents about the process and the head.
+
+use super::answer::{Annotations, document};
+use super::call::Call;
+use super::form::parse_integer;
+use super::times::format_rfc3339;
+use crate::app::App;
+use crate::http::failure::Failure;
+use crate::parts::RuntimeInfo;
+use axum::response::Response;
+use firn_model::damage::Damage;
+use firn_model::stats::{Stat, StoreStats};
+use serde::Serialize;
+use serde_json::json;
+
+/// Lines of a table of `/status/tsdb` if the request does not say; upstream's number.
+const TABLE_LINES: i64 = 10;
+
+/// The most lines that may be asked for; upstream's number.
+const TABLE_LINES_MAX: i64 = 10_000;
+
+/// A 200 with `data`.
+pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+    let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
+    Ok(call.json(document(&data, &Annotations::default())))
+}
+
+/// What was built.
+pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
+    ok(&call, &call.app.parts.build)
+}
+
+/// The body of `/version`.
+pub(crate) fn version(app: &App) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&app.parts.build)
+}
+
+/// How the process runs.
+pub(crate) async fn runtime_info(call: Call) -> Result<Response, Failure> {
+    let info = (call.app.parts.runtime)();
+    let now = call.app.parts.env.clock.now_ms();
+    ok(&call, &RuntimeDocument::new(info, format_rfc3339(now)))
+}
+
+/// Upstream's fields in upstream's order. Those about Go's garbage collector are empty.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RuntimeDocument {
+    start_time: String,
+    #[serde(rename = "CWD")]
+    working_dir: String,
+    hostname: String,
+    server_time: String,
+    reload_config_success: bool,
+    last_config_time: String,
+    corruption_count: u64,
+    goroutine_count: u64,
+    #[serde(rename = "GOMAXPROCS")]
+    cores: u64,
+    #[serde(rename = "GOMEMLIMIT")]
+    memory_limit_bytes: u64,
+    #[serde(rename = "GOGC")]
+    gc_percent: &'static str,
+    #[serde(rename = "GODEBUG")]
+    debug: &'static str,
+    storage_retention: String,
+}
+
+impl RuntimeDocument {
+    fn new(info: RuntimeInfo, server_time: String) -> Self {
+        Self {
+            start_time: format_rfc3339(info.start_time),
+            working_dir: info.working_dir,
+            hostname: info.hostname,
+            server_time,
+            reload_config_success: info.reload_config_success,
+            last_config_time: format_rfc3339(info.last_config_time),
+            corruption_count: info.corruption_count,
+            goroutine_count: info.thread_count,
+            cores: info.cores,
+            memory_limit_bytes: info.memory_limit_bytes,
+            gc_percent: "",
+            debug: "",
+            storage_retention: info.storage_retention,
+        }
+    }
+}
+
+/// Every flag with its value.
+pub(crate) async fn flags(call: Call) -> Result<Response, Failure> {
+    ok(&call, &call.app.parts.flags)
+}
+
+/// The running configuration.
+pub(crate) async fn config(call: Call) -> Result<Response, Failure> {
+    ok(&call, &json!({ "yaml": (call.app.parts.config)() }))
+}
+
+/// What the head holds. Counting may take a while: it runs as a query does.
+pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
+    let lines = match call.form.get("limit") {
+        "" => TABLE_LINES,
+        text => parse_integer(text)
+            .ok()
+            .filter(|lines| *lines >= 1)
+            .ok_or_else(|| Failure::bad_data("limit must be a positive number"))?,
+    };
+    if lines > TABLE_LINES_MAX {
+        let message = format!("limit must not exceed {TABLE_LINES_MAX}");
+        return Err(Failure::bad_data(message));
+    }
+    let count = call.backend.stats.clone();
+    let stats = call.compute(move |_| Ok(count(lines as usize))).await?;
+    ok(&call, &TsdbDocument::from(stats))
+}
+
+/// Upstream's fields in upstream's order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TsdbDocument {
+    head_stats: HeadStats,
+    series_count_by_metric_name: Vec<Line>,
+    label_value_count_by_label_name: Vec<Line>,
+    memory_in_bytes_by_label_name: Vec<Line>,
+    series_count_by_label_value_pair: Vec<Line>,
+    /// Ours: jobs over their budget of new series.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused_series_count_by_job: Vec<Line>,
+    /// Ours: what was found damaged since the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damages: Vec<DamageLine>,
+}
+
+/// A stretch of damage; unknown fields are left out.
+#[derive(Serialize)]
+struct DamageLine {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    file: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<i64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HeadStats {
+    num_series: u64,
+    num_label_pairs: u64,
+    chunk_count: u64,
+    min_time: i64,
+    max_time: i64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    value: u64,
+}
+
+impl From<StoreStats> for TsdbDocument {
+    fn from(stats: StoreStats) -> Self {
+        Self {
+            head_stats: HeadStats {
+                num_series: stats.series,
+                num_label_pairs: stats.label_pairs,
+                chunk_count: stats.chunks,
+                // Upstream's values for a head without samples.
+                min_time: stats.min_time.unwrap_or(i64::MAX),
+                max_time: stats.max_time.unwrap_or(i64::MIN),
+            },
+            series_count_by_metric_name: lines(stats.series_count_by_metric_name),
+            label_value_count_by_label_name: lines(stats.label_value_count_by_label_name),
+            memory_in_bytes_by_label_name: lines(stats.memory_in_bytes_by_label_name),
+            series_count_by_label_value_pair: lines(stats.series_count_by_label_value_pair),
+            refused_series_count_by_job: lines(stats.refused_series_by_job),
+            damages: stats.damages.into_iter().map(DamageLine::from).collect(),
+        }
+    }
+}
+
+impl From<Damage> for DamageLine {
+    fn from(damage: Damage) -> Self {
+        Self {
+            kind: damage.kind.as_str(),
+            file: damage.file.display().to_string(),
+            offset: damage.offset,
+            what: damage.what,
+            samples: damage.samples,
+            from: damage.range.map(|range| range.min),
+            to: damage.range.map(|range| range.max),
+        }
+    }
+}
+
+fn lines(stats: Vec<Stat>) -> Vec<Line> {
+    let line = |stat: Stat| Line {
+        name: stat.name,
+        value: stat.value,
+    };
+    stats.into_iter().map(line).collect()
+}

@@ -1,0 +1,318 @@
+//! `/api/v1/targets`, `/api/v1/scrape_pools` and `/api/v1/targets/relabel_steps`.
+//!
+//! Fields, their order and the errors are upstream's (`web/api/v1/api.go`); a target of which a
+//! good scrape lost samples has one field more, `lastWarning`.
+
+use super::call::Call;
+use super::status::ok;
+use super::times::format_rfc3339;
+use crate::http::failure::Failure;
+use crate::parts::WebSettings;
+use axum::response::Response;
+use firn_ingest::relabel::{self, Rule};
+use firn_ingest::scrape::{ActiveTarget, PoolView};
+use firn_model::labels::Labels;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What Go writes for a time that there was none of: the first second of the year 1.
+const NEVER_MS: i64 = -62_135_596_800_000;
+
+/// Names of the machine itself.
+const LOCALHOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
+/// A label set as JSON.
+pub(crate) type LabelMap = BTreeMap<String, String>;
+
+/// `labels` as JSON writes them.
+pub(crate) fn label_map(labels: &Labels) -> LabelMap {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let pairs = labels.iter();
+    pairs.map(|(n, v)| (n.to_owned(), text(v))).collect()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pools {
+    scrape_pools: Vec<String>,
+}
+
+/// The names of the jobs.
+pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
+    let views = call.backend.scraping.views();
+    let names = views.iter().map(|view| view.name().to_owned());
+    ok(
+        &call,
+        &Pools {
+            scrape_pools: names.collect(),
+        },
+    )
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Targets {
+    active_targets: Vec<ActiveDocument>,
+    dropped_targets: Vec<DroppedDocument>,
+    dropped_target_counts: Option<BTreeMap<String, usize>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ActiveDocument {
+    discovered_labels: LabelMap,
+    labels: LabelMap,
+    scrape_pool: String,
+    scrape_url: String,
+    global_url: String,
+    last_error: String,
+    last_scrape: String,
+    last_scrape_duration: f64,
+    health: &'static str,
+    scrape_interval: String,
+    scrape_timeout: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_warning: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DroppedDocument {
+    discovered_labels: LabelMap,
+    scrape_pool: String,
+}
+
+/// The targets of all jobs or of one, those that are scraped and those that were dropped.
+pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
+    let pool = call.form.get("scrapePool").to_owned();
+    let state = call.form.get("state").to_lowercase();
+    let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
+    let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
+    let views = call.backend.scraping.views();
+    let outside = Outside::new(&call);
+    // There may be many thousands: this is work for a thread.
+    let document = call.compute(move |_| {
+        let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
+        let mut targets = Targets {
+            active_targets: Vec::new(),
+            dropped_targets: Vec::new(),
+            dropped_target_counts: shows_dropped.then(|| dropped_counts(&views)),
+        };
+        for view in views.iter().filter(is_wanted) {
+            if shows_active {
+                let active = view.active();
+                let documents = active.iter().map(|t| active_document(t, view, &outside));
+                targets.active_targets.extend(documents);
+            }
+            if shows_dropped {
+                let dropped = view.dropped();
+                let documents = dropped.iter().map(|labels| DroppedDocument {
+                    discovered_labels: label_map(labels),
+                    scrape_pool: view.name().to_owned(),
+                });
+                targets.dropped_targets.extend(documents);
+            }
+        }
+        Ok(targets)
+    });
+    let document = document.await?;
+    ok(&call, &document)
+}
+
+fn dropped_counts(views: &[Arc<PoolView>]) -> BTreeMap<String, usize> {
+    let counts = views.iter();
+    counts
+        .map(|view| (view.name().to_owned(), view.dropped_count()))
+        .collect()
+}
+
+fn active_document(active: &ActiveTarget, view: &PoolView, outside: &Outside) -> ActiveDocument {
+    let (target, last) = (&active.target, active.status.last());
+    ActiveDocument {
+        discovered_labels: label_map(&target.discovered),
+        labels: label_map(&target.labels),
+        scrape_pool: view.name().to_owned(),
+        scrape_url: target.url.clone(),
+        global_url: outside.url(&target.url),
+        last_error: last.error,
+        last_scrape: format_rfc3339(last.time.unwrap_or(NEVER_MS)),
+        last_scrape_duration: last.duration.as_secs_f64(),
+        health: last.health.as_str(),
+        scrape_interval: target.interval_text.clone(),
+        scrape_timeout: target.timeout_text.clone(),
+        last_warning: last.warning,
+    }
+}
+
+/// How users reach what runs on this machine.
+struct Outside {
+    /// Scheme and authority under which they reach this server, if that is known.
+    origin: Option<String>,
+    hostname: String,
+    /// The port that this server listens on.
+    port: String,
+}
+
+impl Outside {
+    fn new(call: &Call) -> Self {
+        let parts = &call.app.parts;
+        let WebSettings {
+            external_origin, ..
+        } = &parts.web;
+        let listen = parts.flags.get("web.listen-address");
+        let port = listen.and_then(|address| address.rsplit_once(':'));
+        Self {
+            origin: external_origin.clone(),
+            hostname: (parts.runtime)().hostname,
+            port: port.map_or_else(String::new, |(_, port)| port.to_owned()),
+        }
+    }
+
+    /// The URL of a target, with this machine's name for the machine itself.
+    fn url(&self, url: &str) -> String {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return url.to_owned();
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (host, port) = split_port(authority);
+        if !LOCALHOSTS.contains(&host) {
+            return url.to_owned();
+        }
+        let is_itself = port.is_some_and(|port| port == self.port);
+        match &self.origin {
+            Some(origin) if is_itself => format!("{origin}{path}"),
+            origin => {
+                let authority = origin.as_deref().and_then(|o| o.split_once("://"));
+                let host = authority.map_or(self.hostname.as_str(), |(_, a)| split_port(a).0);
+                let colon = if port.is_some() { ":" } else { "" };
+                format!("{scheme}://{host}{colon}{}{path}", port.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Host and port of an authority; an IPv6 address keeps its brackets.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+#[derive(Serialize)]
+struct Steps {
+    steps: Vec<StepDocument>,
+}
+
+#[derive(Serialize)]
+struct StepDocument {
+    rule: RuleDocument,
+    output: LabelMap,
+    keep: bool,
+}
+
+#[derive(Serialize)]
+struct RuleDocument {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    source_labels: Vec<String>,
+    separator: String,
+    regex: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    modulus: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    target_label: String,
+    replacement: String,
+    action: &'static str,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl From<&Rule> for RuleDocument {
+    fn from(rule: &Rule) -> Self {
+        let settings = rule.settings();
+        Self {
+            source_labels: settings.source_labels().to_vec(),
+            separator: settings.separator().to_owned(),
+            regex: settings.regex().to_owned(),
+            modulus: settings.modulus,
+            target_label: settings.target_label.clone(),
+            replacement: settings.replacement().to_owned(),
+            action: settings.action.as_str(),
+        }
+    }
+}
+
+/// What each relabelling rule of a job makes of a label set.
+pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
+    let pool = call.form.get("scrapePool");
+    if pool.is_empty() {
+        return Err(Failure::bad_data("no scrapePool parameter provided"));
+    }
+    let text = call.form.get("labels");
+    if text.is_empty() {
+        return Err(Failure::bad_data("no labels parameter provided"));
+    }
+    let labels: LabelMap = serde_json::from_str(text)
+        .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+    let views = call.backend.scraping.views();
+    let Some(view) = views.iter().find(|view| view.name() == pool) else {
+        return Err(Failure::bad_data(format!(
+            "error retrieving scrape config: scrape pool {pool:?} not found"
+        )));
+    };
+    let job = view.job();
+    let steps = call.compute(move |_| {
+        let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
+        let documents = job
+            .relabel
+            .iter()
+            .zip(steps)
+            .map(|(rule, step)| StepDocument {
+                rule: rule.into(),
+                output: label_map(&step.output),
+                keep: step.is_kept,
+            });
+        Ok(Steps {
+            steps: documents.collect(),
+        })
+    });
+    let steps = steps.await?;
+    ok(&call, &steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_of_this_machine_is_one_that_others_reach() {
+        let outside = |origin: Option<&str>| Outside {
+            origin: origin.map(str::to_owned),
+            hostname: "box".into(),
+            port: "9090".into(),
+        };
+        let known = Some("https://metrics.example.org:8443");
+        for (origin, url, want) in [
+            (None, "http://other:1/m", "http://other:1/m"),
+            (None, "http://localhost:9090/m", "http://box:9090/m"),
+            (None, "http://[::1]:9100/m?a=b", "http://box:9100/m?a=b"),
+            (None, "http://127.0.0.1/m", "http://box/m"),
+            (
+                known,
+                "http://localhost:9090/m",
+                "https://metrics.example.org:8443/m",
+            ),
+            (
+                known,
+                "http://localhost:9100/m",
+                "http://metrics.example.org:9100/m",
+            ),
+        ] {
+            assert_eq!(outside(origin).url(url), want, "{url}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `/api/v1/write`: remote write 1.0.
+//!
+//! ```text
+//! headers -> admitted -> body -> prepared -> decode and append -> durable -> 204
+//! ```
+//!
+//! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
+//! anything from 500 on that nothing is promised and the sender should try again.
+
+use super::call::not_ready;
+use super::origin;
+use crate::app::App;
+use crate::http::body;
+use crate::http::failure::{Cause, Failure};
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::Response;
+use firn_ingest::{Admission, PendingWrite, Pipeline};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::tenant::TenantId;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+const MEDIA_TYPE: &str = "application/x-protobuf";
+const MESSAGE_V1: &str = "prometheus.WriteRequest";
+const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
+
+/// Takes in a request's samples.
+pub(crate) async fn remote_write(app: App, request: Request) -> Response {
+    let pipeline = match app.backend() {
+        Ok(backend) => backend.pipeline.clone(),
+        Err(state) => return not_ready(state),
+    };
+    match store(&app, pipeline, request).await {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(), Failure> {
+    let (head, body) = request.into_parts();
+    origin::check_same(&app.parts.web, &head.headers)?;
+    let tenant = app.tenant(&head.headers)?;
+    let peer = head.extensions.get::<SocketAddr>();
+    let address = peer.map(|peer| peer.ip().to_canonical());
+    check_media(&head.headers)?;
+    let bytes_max = pipeline.limits().wire.body_bytes_max;
+    // Bodies wait here, unread, while there is no room for them.
+    let admitted = pipeline.admit(body::declared_bytes(&body)).await;
+    let mut admission = admitted.map_err(refused_body)?;
+    let hold = |bytes| admission.cover(bytes).map_err(refused_body);
+    let body = (body, pipeline.take_body());
+    let metrics = app.metrics.endpoint(Endpoint::Write);
+    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let prepared = pipeline.prepare(&mut admission, &bytes).await;
+    prepared.map_err(refused)?;
+    let pending = decode(app, pipeline, (tenant, address), (bytes, admission)).await?;
+    let outcome = pending.await.map_err(Failure::execution)?;
+    match outcome.complaint() {
+        None => Ok(()),
+        Some(complaint) => Err(Failure::bad_data(complaint)),
+    }
+}
+
+/// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads
+/// would make writes wait for queries; those that may wait are few, so that writes wait for each
+/// other and not for the scheduler. The request keeps its room as long as it exists, whether the
+/// client waits or not.
+async fn decode(
+    app: &App,
+    pipeline: Arc<Pipeline>,
+    (tenant, address): (TenantId, Option<IpAddr>),
+    (bytes, admission): (Vec<u8>, Admission),
+) -> Result<PendingWrite, Failure> {
+    if pipeline.is_quick(&bytes) {
+        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
+        pipeline.put_body(bytes);
+        return pending.map_err(refused);
+    }
+    let slot = app.write_slots.clone().acquire_owned().await;
+    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let watch_memory = app.parts.watch_memory.clone();
+    let decoding = tokio::task::spawn_blocking(move || {
+        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
+        pipeline.put_body(bytes);
+        // What was freed is not to stay while others take as much again.
+        watch_memory();
+        drop(slot);
+        pending
+    });
+    match decoding.await {
+        Ok(pending) => pending.map_err(refused),
+        Err(e) => {
+            tracing::error!(error = %e, "decode remote write");
+            app.metrics.panics.inc();
+            Err(Failure::internal("the write failed: see the log"))
+        }
+    }
+}
+
+/// An error about the length of a body or about room for it.
+fn refused_body(error: Error) -> Failure {
+    match error.kind {
+        ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
+        _ => refused(error),
+    }
+}
+
+/// An error about the request itself or about room for it.
+fn refused(error: Error) -> Failure {
+    Failure::new(Cause::Request(error.kind), error.message)
+}
+
+/// Accepts what upstream does, but not yet remote write 2.0; in its words.
+fn check_media(headers: &HeaderMap) -> Result<(), Failure> {
+    let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
+    let encoding = text_of(headers, header::CONTENT_ENCODING);
+    if !encoding.is_empty() && encoding != "snappy" {
+        return unsupported(format!(
+            "{encoding} encoding (compression) is not accepted by this server; \
+             only snappy is acceptable"
+        ));
+    }
+    let content_type = text_of(headers, header::CONTENT_TYPE).trim();
+    let mut parts = content_type.split(';');
+    let media_type = parts.next().unwrap_or_default();
+    if !content_type.is_empty() && media_type != MEDIA_TYPE {
+        return unsupported(format!(
+            "expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"
+        ));
+    }
+    for part in parts {
+        match part.trim().split_once('=') {
+            Some(("proto", MESSAGE_V1)) => return Ok(()),
+            Some(("proto", MESSAGE_V2)) => {
+                return unsupported(format!(
+                    "{MESSAGE_V2} protobuf message is not accepted by this server; \
+                     only accepts {MESSAGE_V1}"
+                ));
+            }
+            Some(("proto", other)) => {
+                return unsupported(format!(
+                    "got {content_type} content type; unknown type for remote write protobuf \
+                     message {other}, supported: {MESSAGE_V1}"
+                ));
+            }
+            Some(_) => {}
+            None => {
+                return unsupported(format!(
+                    "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters \
+                     to be key-values, got {part} in {content_type} content-type"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,80 @@
+//! Reading request bodies: bounded in size, in time and in memory of all of them together.
+//!
+//! Invariant: memory is reserved before it is taken. Pages are touched by the bytes that come, not
+//! by a length that was announced.
+
+use super::failure::{Cause, Failure};
+use crate::admission::limits::Limits;
+use crate::metrics::EndpointMetrics;
+use axum::body::Body;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// The bytes that a body says it has, 0 if it does not say.
+pub(crate) fn declared_bytes(body: &Body) -> usize {
+    usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
+}
+
+/// The answer to a body of more than `bytes_max`.
+fn too_large(bytes: usize, bytes_max: usize) -> Failure {
+    let message = format!("request body too large: {bytes} bytes, limit {bytes_max}");
+    Failure::new(Cause::BodyTooLarge, message)
+}
+
+/// Reads a body of at most `bytes_max` into `bytes`, which is empty. `hold` makes sure that memory
+/// is reserved, for so many bytes in all.
+pub(crate) async fn read(
+    limits: &Limits,
+    metrics: &EndpointMetrics,
+    (mut body, mut bytes): (Body, Vec<u8>),
+    bytes_max: usize,
+    mut hold: impl FnMut(usize) -> Result<(), Failure>,
+) -> Result<Vec<u8>, Failure> {
+    let declared = declared_bytes(&body);
+    // A client that announces too much need not send it first.
+    if declared > bytes_max {
+        return Err(too_large(declared, bytes_max));
+    }
+    let start = Instant::now();
+    if declared > 0 {
+        // Once: a body that tells its length is not copied. Pages come with the bytes.
+        hold(bytes.capacity().max(declared))?;
+        bytes.reserve_exact(declared);
+    }
+    loop {
+        let deadline = start + allowed_time(limits, bytes.len());
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
+            let message = format!("request body is too slow: {} bytes received", bytes.len());
+            Failure::new(Cause::BodyTooSlow, message)
+        })?;
+        let Some(frame) = frame else { break };
+        let frame =
+            frame.map_err(|e| Failure::bad_data(format!("error reading request body: {e}")))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let needed = bytes.len() + data.len();
+        if needed > bytes_max {
+            return Err(too_large(needed, bytes_max));
+        }
+        if needed > bytes.capacity() {
+            // At least doubled, so that a body is copied twice at most.
+            let capacity = needed
+                .max(bytes.capacity().saturating_mul(2))
+                .min(bytes_max);
+            hold(capacity)?;
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    metrics.request_bytes.add(bytes.len() as u64);
+    Ok(bytes)
+}
+
+/// A body of so many bytes may have taken this long.
+fn allowed_time(limits: &Limits, bytes: usize) -> Duration {
+    let paced = bytes as f64 / limits.body_bytes_per_second_min as f64;
+    limits.body_grace + Duration::from_secs_f64(paced)
+}

@@ -1,0 +1,191 @@
+//! One connection: requests from its socket to the router, answers back, until it ends.
+//!
+//! Invariant: a request whose body was not read to its end, or whose head was refused, is the last
+//! one of its connection.
+
+use super::phase::{Busy, Phase};
+use super::request_head::Beside;
+use super::socket::GuardedSocket;
+use crate::admission::limits::Limits;
+use crate::metrics::ServerMetrics;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderValue, Request, Response, header};
+use firn_model::budget::Budget;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioTimer;
+use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+/// What the connections of a listener share.
+pub(crate) struct Site {
+    /// Answers requests.
+    pub(crate) router: Router,
+    /// Bounds of connections, heads and pauses.
+    pub(crate) limits: Limits,
+    /// Memory of all long request heads.
+    pub(crate) heads: Budget,
+    /// Counts connections.
+    pub(crate) metrics: Arc<ServerMetrics>,
+}
+
+/// A fresh connection.
+pub(super) struct Connected<S> {
+    /// Carries its bytes.
+    pub(super) stream: S,
+    /// The address of its client.
+    pub(super) peer: SocketAddr,
+}
+
+/// Serves one connection to its end. It ends after the request under way once `stopping` changes.
+pub(super) fn serve<S>(
+    connected: Connected<S>,
+    site: &Site,
+    mut stopping: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + Send + use<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Connected { stream, peer } = connected;
+    let limits = &site.limits;
+    let phase = Phase::default();
+    let io = GuardedSocket::new(stream, phase.clone(), limits, site.heads.clone());
+    let routes = TowerToHyperService::new(site.router.clone());
+    let service = service_fn(move |request| answer(request, peer, phase.clone(), &routes));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        // Runs from the end of an answer: it bounds the pause. The socket bounds the headers.
+        .header_read_timeout(limits.idle_max)
+        .max_buf_size(limits.header_buffer_bytes)
+        .max_headers(limits.headers_max)
+        .serve_connection(io, service);
+    let counted = site.metrics.connections.enter();
+    site.metrics.connections_total.inc();
+    async move {
+        let mut connection = pin!(connection);
+        let outcome = tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            // An error means that the server is gone: the same as its wish to stop.
+            _ = stopping.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(e) = outcome {
+            tracing::debug!(error = %e, "end connection");
+        }
+        drop(counted);
+    }
+}
+
+/// Answers one request; the connection is busy until the answer was sent. It is busy from this call
+/// on, not from the first poll of what is returned.
+fn answer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    phase: Phase,
+    routes: &TowerToHyperService<Router>,
+) -> impl Future<Output = Result<Response<BusyBody>, Infallible>> + Send + use<> {
+    let busy = phase.busy();
+    let (mut request, has_ended) = RequestBody::watch(request);
+    request.extensions_mut().insert(peer);
+    let answer = match phase.take_beside() {
+        Some(Beside::Refusal(failure)) => Err(failure),
+        Some(Beside::Line(line)) => {
+            request.extensions_mut().insert(Arc::new(line));
+            Ok(routes.call(request))
+        }
+        None => Ok(routes.call(request)),
+    };
+    async move {
+        let is_cut = answer.is_err();
+        let mut response = match answer {
+            Ok(answer) => answer.await?,
+            Err(failure) => failure.into_plain(),
+        };
+        if is_cut || !has_ended.load(Ordering::Relaxed) {
+            phase.end();
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        Ok(response.map(|inner| BusyBody { inner, _busy: busy }))
+    }
+}
+
+/// A request's body that tells whether it was read to its end.
+struct RequestBody {
+    inner: Incoming,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl RequestBody {
+    fn watch(request: Request<Incoming>) -> (Request<Self>, Arc<AtomicBool>) {
+        let has_ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+        let watched = request.map(|inner| Self {
+            inner,
+            has_ended: has_ended.clone(),
+        });
+        (watched, has_ended)
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) {
+            this.has_ended.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// An answer's body; the connection is busy until it was sent.
+struct BusyBody {
+    inner: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for BusyBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,221 @@
+//! Why a request has no answer, and what the client is told: the one place where an error becomes
+//! an HTTP status, a Prometheus error type and a Retry-After.
+
+use crate::admission::queries::Unfinished;
+use crate::json;
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use firn_model::error::{Error, ErrorKind};
+use firn_promql::value::QueryError;
+
+/// What went wrong, from the point of view of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// While the parameters of a request or the samples of a write were read.
+    Request(ErrorKind),
+    /// While a sound request was worked on.
+    Execution(ErrorKind),
+    /// The body is longer than the limit.
+    BodyTooLarge,
+    /// The request line and the headers are longer than the limit.
+    HeadTooLarge,
+    /// The body came too slowly.
+    BodyTooSlow,
+    /// The body is of a type or encoding that is not read here.
+    MediaType,
+    /// The tenant is not named.
+    Unauthenticated,
+    /// The operation is switched off, or another site's page asked for it.
+    Forbidden,
+}
+
+/// An error on its way to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) cause: Cause,
+    pub(crate) message: String,
+}
+
+struct Verdict {
+    status: u16,
+    error_type: &'static str,
+    retry_after_seconds: Option<u32>,
+}
+
+/// nginx's status for a client that went away, which upstream uses too.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// Long enough for a body or a sync to end, short enough not to age the sender's queue.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+fn verdict(cause: Cause) -> Verdict {
+    use ErrorKind::{
+        Canceled, Corrupt, Internal, Invalid, Limited, NotFound, Timeout, Unavailable,
+    };
+    let (status, error_type, retry_after_seconds) = match cause {
+        Cause::Request(Invalid | Limited) => (400, "bad_data", None),
+        Cause::Execution(Invalid | Limited) => (422, "execution", None),
+        Cause::Request(NotFound) | Cause::Execution(NotFound) => (404, "not_found", None),
+        Cause::Request(Canceled) | Cause::Execution(Canceled) => {
+            (CLIENT_CLOSED_REQUEST, "canceled", None)
+        }
+        Cause::Request(Timeout) | Cause::Execution(Timeout) => (503, "timeout", None),
+        Cause::Request(Unavailable) | Cause::Execution(Unavailable) => {
+            (503, "unavailable", Some(RETRY_AFTER_SECONDS))
+        }
+        Cause::Request(Corrupt | Internal) | Cause::Execution(Corrupt | Internal) => {
+            (500, "internal", None)
+        }
+        Cause::BodyTooLarge => (413, "bad_data", None),
+        Cause::HeadTooLarge => (431, "bad_data", None),
+        Cause::BodyTooSlow => (408, "timeout", None),
+        Cause::MediaType => (415, "bad_data", None),
+        Cause::Unauthenticated => (401, "bad_data", None),
+        Cause::Forbidden => (403, "bad_data", None),
+    };
+    Verdict {
+        status,
+        error_type,
+        retry_after_seconds,
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self {
+            cause,
+            message: message.into(),
+        }
+    }
+
+    /// The request itself is wrong.
+    pub(crate) fn bad_data(message: impl Into<String>) -> Self {
+        Self::new(Cause::Request(ErrorKind::Invalid), message)
+    }
+
+    /// Upstream's form for a parameter that is wrong.
+    pub(crate) fn parameter(name: &str, why: impl std::fmt::Display) -> Self {
+        Self::bad_data(format!("invalid parameter {name:?}: {why}"))
+    }
+
+    /// A defect of Firn's.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Cause::Execution(ErrorKind::Internal), message)
+    }
+
+    /// An error of another crate, met while working on a sound request.
+    pub(crate) fn execution(error: Error) -> Self {
+        Self::new(Cause::Execution(error.kind), error.message)
+    }
+
+    /// The answer in the API's JSON.
+    pub(crate) fn into_json(self) -> Response<Body> {
+        let verdict = verdict(self.cause);
+        let mut body = br#"{"status":"error","errorType":"#.to_vec();
+        json::push_html_string(&mut body, verdict.error_type.as_bytes());
+        body.extend_from_slice(br#","error":"#);
+        json::push_html_string(&mut body, self.message.as_bytes());
+        body.push(b'}');
+        verdict.response("application/json", body)
+    }
+
+    /// The answer as plain text, for those endpoints where upstream answers so.
+    pub(crate) fn into_plain(self) -> Response<Body> {
+        let mut body = self.message.into_bytes();
+        body.push(b'\n');
+        let mut response = verdict(self.cause).response("text/plain; charset=utf-8", body);
+        // The text may quote the request: a browser must not guess that it is HTML.
+        response.headers_mut().insert(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        );
+        response
+    }
+}
+
+impl Verdict {
+    fn response(&self, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() =
+            StatusCode::from_u16(self.status).expect("the table holds statuses of three digits");
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl Failure {
+    /// Why the parameter `name` is refused, or what else went wrong with it. Some endpoints of
+    /// upstream do not name the parameter.
+    pub(crate) fn of_parser(error: QueryError, name: Option<&str>) -> Self {
+        match (error, name) {
+            (QueryError::Parse(message), Some(name)) => Failure::parameter(name, message),
+            (QueryError::Parse(message), None) => Failure::bad_data(message),
+            (other, _) => other.into(),
+        }
+    }
+}
+
+impl From<QueryError> for Failure {
+    /// A query that does not parse is a bad parameter, as upstream has it; all else is execution.
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Parse(message) => Failure::parameter("query", message),
+            other => Failure::new(Cause::Execution(other.kind()), other.to_string()),
+        }
+    }
+}
+
+impl From<Unfinished> for Failure {
+    fn from(unfinished: Unfinished) -> Self {
+        let kind = match unfinished {
+            Unfinished::Waiting | Unfinished::Running => ErrorKind::Timeout,
+            Unfinished::Refused(_) => ErrorKind::Unavailable,
+            Unfinished::Panicked => ErrorKind::Internal,
+        };
+        Failure::new(Cause::Execution(kind), unfinished.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdict_of_every_kind_is_upstreams() {
+        let cases = [
+            (Cause::Request(ErrorKind::Invalid), 400, "bad_data"),
+            (Cause::Request(ErrorKind::Limited), 400, "bad_data"),
+            (Cause::Execution(ErrorKind::Invalid), 422, "execution"),
+            (Cause::Execution(ErrorKind::Limited), 422, "execution"),
+            (Cause::Execution(ErrorKind::NotFound), 404, "not_found"),
+            (Cause::Execution(ErrorKind::Canceled), 499, "canceled"),
+            (Cause::Execution(ErrorKind::Timeout), 503, "timeout"),
+            (Cause::Execution(ErrorKind::Unavailable), 503, "unavailable"),
+            (Cause::Execution(ErrorKind::Corrupt), 500, "internal"),
+            (Cause::Execution(ErrorKind::Internal), 500, "internal"),
+        ];
+        for (cause, status, error_type) in cases {
+            let got = verdict(cause);
+            assert_eq!(
+                (got.status, got.error_type),
+                (status, error_type),
+                "{cause:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn failure_from_query_error_marks_parse_errors_as_parameter() {
+        let parse = Failure::from(QueryError::Parse("1:3: parse error: x".into()));
+        assert_eq!(
+            parse,
+            Failure::bad_data(r#"invalid parameter "query": 1:3: parse error: x"#)
+        );
+        let execution = Failure::from(QueryError::Execution("many-to-many".into()));
+        assert_eq!(execution.cause, Cause::Execution(ErrorKind::Invalid));
+    }
+}

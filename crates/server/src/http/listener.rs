@@ -1,0 +1,197 @@
+//! Accepting connections and serving them until told to stop.
+//!
+//! Invariant: there are never more connections than the limit; each ends when its client is too
+//! slow, goes away, or the server stops.
+
+use super::accept::Accept;
+use super::connection::{self, Connected, Site};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long to wait after a failed accept: file descriptors may have run out, and come back.
+/// Doubled up to the longest with each that fails.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Between two lines in the log about failed accepts.
+const ACCEPT_REPORT_PAUSE: Duration = Duration::from_secs(60);
+
+/// Serves `site` to the connections of `source` until `shutdown` resolves; then lets requests under
+/// way end for as long as the limits say.
+pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future<Output = ()>) {
+    let mut server = Server::new(site);
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let (stream, peer, place) = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = server.accept(&source) => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        let connected = Connected { stream, peer };
+        let connection = connection::serve(connected, &server.site, server.stopping.subscribe());
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    }
+    drop(source);
+    server.drain(connections).await;
+}
+
+/// Failed accepts that the log does not know of yet.
+#[derive(Default)]
+struct AcceptFailures {
+    count: u64,
+    reported: Option<Instant>,
+}
+
+impl AcceptFailures {
+    /// Counts one; says in the log how many there were, once in a while.
+    fn report(&mut self, error: &io::Error) {
+        self.count += 1;
+        let is_quiet = |at: Instant| at.elapsed() < ACCEPT_REPORT_PAUSE;
+        if !self.reported.is_some_and(is_quiet) {
+            tracing::warn!(error = %error, count = self.count, "accept connection");
+            *self = Self {
+                count: 0,
+                reported: Some(Instant::now()),
+            };
+        }
+    }
+}
+
+struct Server {
+    site: Site,
+    places: Arc<Semaphore>,
+    failures: AcceptFailures,
+    /// Changes once: when connections shall end after the request under way.
+    stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    fn new(site: Site) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(site.limits.connections_max)),
+            failures: AcceptFailures::default(),
+            stopping: watch::Sender::new(false),
+            site,
+        }
+    }
+
+    /// Waits for a place first: further clients wait in the kernel's backlog and cost nothing. What
+    /// fails is tried again.
+    async fn accept<A: Accept>(
+        &mut self,
+        source: &A,
+    ) -> (A::Stream, SocketAddr, Option<OwnedSemaphorePermit>) {
+        // It is never closed.
+        let place = self.places.clone().acquire_owned().await.ok();
+        let mut pause = ACCEPT_PAUSE_MIN;
+        loop {
+            match source.accept().await {
+                Ok((stream, peer)) => return (stream, peer, place),
+                Err(e) => {
+                    self.site.metrics.accepts_failed.inc();
+                    self.failures.report(&e);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    async fn drain(self, mut connections: JoinSet<()>) {
+        self.stopping.send_replace(true);
+        let grace = self.site.limits.shutdown_grace;
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all_ended).await.is_err() {
+            tracing::warn!(
+                connections = connections.len(),
+                "cut connections at shutdown"
+            );
+        }
+        connections.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::limits::Limits;
+    use axum::Router;
+    use axum::routing::get;
+    use firn_model::budget::Budget;
+    use firn_model::shares::Shares;
+    use std::net::Ipv4Addr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::sync::{Mutex, mpsc, oneshot};
+
+    /// Streams in memory, in the order in which a test opens them.
+    struct Streams(Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
+
+    impl Accept for Streams {
+        type Stream = DuplexStream;
+
+        async fn accept(&self) -> io::Result<(DuplexStream, SocketAddr)> {
+            match self.0.lock().await.recv().await {
+                Some(stream) => Ok((stream, (Ipv4Addr::LOCALHOST, 1).into())),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn site() -> Site {
+        Site {
+            router: Router::new().route("/", get(async || "hello")),
+            limits: Limits::of(&Shares::of(1 << 30)),
+            heads: Budget::new("request heads", 1 << 20),
+            metrics: Arc::default(),
+        }
+    }
+
+    async fn answer(stream: &mut DuplexStream, request: &str) -> String {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with("hello") {
+            let mut bytes = [0; 512];
+            let read = stream.read(&mut bytes).await.unwrap();
+            assert_ne!(read, 0, "the connection ended: {answer}");
+            answer += std::str::from_utf8(&bytes[..read]).unwrap();
+        }
+        answer
+    }
+
+    #[tokio::test]
+    async fn listener_over_streams_in_memory_answers_and_stops_as_over_sockets() {
+        let (opened, streams) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let site = site();
+        let metrics = site.metrics.clone();
+        let serving = tokio::spawn(serve(Streams(Mutex::new(streams)), site, async {
+            let _ = stopped.await;
+        }));
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let (mut client, server) = duplex(64);
+            opened.send(server).unwrap();
+            for _ in 0..2 {
+                let answer = answer(&mut client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            }
+            clients.push(client);
+        }
+        assert_eq!(metrics.connections_total.get(), 2);
+        stop.send(()).unwrap();
+        serving.await.unwrap();
+        for mut client in clients {
+            assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0);
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! The line and headers of a request on their way in: as people write them, and as long as Go's
+//! server takes them.
+//!
+//! ```text
+//! up to 48 KiB, 64 lines of a head   as it came, but for quotes and angle brackets in the line
+//! what is beyond, of the line        kept apart: the rest of a long query
+//! what is beyond, of the headers     only those that the server or its parser reads
+//! more than 1 MiB, or than all may   cut: a whole request with a refusal instead
+//! ```
+//!
+//! `curl -g 'http://host/api/v1/query?query=up{job="x"}>1'` sends quotes and angle brackets as they
+//! are. Go's server takes them and Prometheus's documentation shows them; the strict parser of URIs
+//! behind this does not, nor does it take a URI beyond 64 KiB. So the former are percent-encoded,
+//! which means the same, and of the latter the end travels beside the request.
+//!
+//! Invariant: what is kept of all heads beyond a few KiB a connection is within one budget.
+
+use super::failure::{Cause, Failure};
+use firn_model::budget::{Budget, Reservation};
+use firn_model::error::ErrorKind;
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Bytes of a head that are given on as they are: three quarters of the parser's buffer, so that
+/// the headers that matter fit behind them.
+const PASSED_BYTES_MAX: usize = 48 << 10;
+
+/// Bytes of a head that is short: it is given on whole, and thrice as long it still may be.
+const SHORT_BYTES_MAX: usize = PASSED_BYTES_MAX / 3;
+
+/// Lines of a head that are given on as they are: with the headers that are read they are
+/// fewer than the parser takes without asking the allocator, which is a hundred.
+const PASSED_LINES_MAX: usize = 64;
+
+/// Bytes that [`PASSED_LINES_MAX`] lines have at least: a letter, a colon, and the end of the line.
+const FEW_LINES_BYTES: usize = 4 * PASSED_LINES_MAX;
+
+/// Bytes of a head that each connection may hold without asking.
+const FREE_BYTES: usize = 8 << 10;
+
+/// Bytes of a line and headers: Go's default, and the slack that it grants.
+pub(crate) const HEAD_BYTES_MAX: usize = (1 << 20) + 4096;
+
+/// What a byte of a long line takes until it is read: as it came, joined, and decoded.
+const LINE_COPIES: usize = 3;
+
+/// The headers that the server or its parser reads.
+const READ_HEADERS: [&[u8]; 14] = [
+    b"accept-encoding",
+    b"access-control-request-headers",
+    b"access-control-request-method",
+    b"connection",
+    b"content-encoding",
+    b"content-length",
+    b"content-type",
+    b"expect",
+    b"host",
+    b"if-none-match",
+    b"origin",
+    b"transfer-encoding",
+    b"upgrade",
+    b"x-scope-orgid",
+];
+
+/// The longest of their names.
+const READ_NAME_BYTES_MAX: usize = 30;
+
+/// What of a head does not go through the parser.
+#[derive(Debug)]
+pub(crate) enum Beside {
+    /// The end of the URI.
+    Line(LongLine),
+    /// The request is to be answered so.
+    Refusal(Failure),
+}
+
+/// The end of a long URI, with the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct LongLine {
+    pub(crate) text: Vec<u8>,
+    pub(crate) held: Reservation,
+}
+
+/// Where a head stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    /// In the method or the URI.
+    #[default]
+    Uri,
+    /// Behind the URI.
+    Version,
+    /// In headers, or, as far as is known, behind them.
+    Headers,
+    /// Behind the head.
+    Ended,
+}
+
+/// What is done with the header under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Header {
+    /// Its name is not known yet.
+    #[default]
+    Unknown,
+    Kept,
+    /// It is not read: it is given on as far as there is room.
+    CutShort,
+    Dropped,
+}
+
+/// Follows the bytes of a connection as far as the end of each request's head.
+#[derive(Debug, Default)]
+pub(crate) struct RequestHead {
+    part: Part,
+    /// Bytes so far, as they came.
+    seen: usize,
+    /// Bytes given on.
+    passed: usize,
+    /// Lines that came before they were sifted.
+    lines: usize,
+    /// Headers that were given on while they were sifted.
+    kept: usize,
+    header: Header,
+    /// What has come of the name of a header.
+    name: Vec<u8>,
+    /// The end of a long URI.
+    long: Vec<u8>,
+    held: Option<Reservation>,
+}
+
+/// What becomes of bytes.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// They go on as they are.
+    AsTheyAre,
+    /// These go on instead, maybe none.
+    Instead(Vec<u8>),
+    /// These end the request, and nothing after them counts.
+    Cut(Vec<u8>),
+}
+
+impl RequestHead {
+    /// The next byte begins a request.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What is to travel beside the request, once its head has ended.
+    pub(crate) fn take_beside(&mut self) -> Option<Beside> {
+        if self.part != Part::Ended {
+            return None;
+        }
+        let held = self.held.take();
+        let text = std::mem::take(&mut self.long);
+        (!text.is_empty()).then_some(())?;
+        held.map(|held| Beside::Line(LongLine { text, held }))
+    }
+
+    /// Looks at the next bytes of a head, and maybe of what follows it. Memory beyond a little
+    /// comes from `heads`; the failure is the answer to a request that does not get it, or is too
+    /// long.
+    pub(crate) fn receive(&mut self, bytes: &[u8], heads: &Budget) -> (Received, Option<Failure>) {
+        let seen = self.seen + bytes.len();
+        let outcome = match seen <= FEW_LINES_BYTES || self.fits(bytes) {
+            true => Ok(self.encode_line(bytes)),
+            false => self.receive_long(bytes, heads),
+        };
+        match outcome {
+            Ok(None) => (Received::AsTheyAre, None),
+            Ok(Some(instead)) => (Received::Instead(instead), None),
+            Err(failure) => (Received::Cut(self.cut()), Some(failure)),
+        }
+    }
+
+    /// Whether a head that goes on with `bytes` ends there, short and with few lines, or is so far
+    /// what every connection may have.
+    fn fits(&mut self, bytes: &[u8]) -> bool {
+        // What follows a head may make it look long.
+        let room = SHORT_BYTES_MAX.saturating_sub(self.seen);
+        let (lines, has_ended) = count_lines(&bytes[..bytes.len().min(room)]);
+        self.lines += lines;
+        let is_small = has_ended || self.seen + bytes.len() <= FREE_BYTES;
+        is_small && self.lines <= PASSED_LINES_MAX
+    }
+
+    fn receive_long(&mut self, bytes: &[u8], heads: &Budget) -> Result<Option<Vec<u8>>, Failure> {
+        let seen = self.seen + bytes.len();
+        if seen > SHORT_BYTES_MAX || self.lines > PASSED_LINES_MAX {
+            return self.sift(bytes, heads).map(Some);
+        }
+        self.reserve(heads, seen)?;
+        Ok(self.encode_line(bytes))
+    }
+
+    fn reserve(&mut self, heads: &Budget, bytes: usize) -> Result<(), Failure> {
+        let held = self.held.get_or_insert_with(|| heads.hold());
+        let more = bytes.saturating_sub(held.bytes());
+        held.grow(more).map_err(|e| {
+            // They end soon: the client should try again.
+            Failure::new(Cause::Request(ErrorKind::Unavailable), e.message)
+        })
+    }
+
+    /// A head that is short so far: its line is encoded where it must be.
+    fn encode_line(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.seen += bytes.len();
+        self.passed += bytes.len();
+        if self.part != Part::Uri {
+            self.note_line_end(bytes);
+            return None;
+        }
+        let end = bytes.iter().position(|b| *b == b'\n');
+        let (line, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+        if end.is_some() {
+            self.part = Part::Headers;
+            self.note_line_end(rest);
+        }
+        if !line.iter().any(is_special) {
+            return None;
+        }
+        let mut encoded = Vec::with_capacity(bytes.len() + 64);
+        line.iter()
+            .for_each(|byte| push_encoded(&mut encoded, *byte));
+        encoded.extend_from_slice(rest);
+        self.passed += encoded.len() - bytes.len();
+        Some(encoded)
+    }
+
+    /// Notes in which header `bytes` end, in case that the head goes on for long.
+    fn note_line_end(&mut self, bytes: &[u8]) {
+        self.name.clear();
+        let start = bytes.iter().rposition(|b| *b == b'\n');
+        self.header = match start.map(|at| &bytes[at + 1..]) {
+            Some(b"") => Header::Unknown,
+            Some(b"\r") => {
+                self.name.push(b'\r');
+                Header::Unknown
+            }
+            Some(line) if is_read(line) => Header::Kept,
+            Some(line) if line.contains(&b':') => Header::CutShort,
+            // What began before goes on, and a name that is not whole was given on.
+            Some(_) => Header::Kept,
+            None if self.header == Header::CutShort => Header::CutShort,
+            None => Header::Kept,
+        };
+    }
+
+    /// A long head, or what is behind a short one.
+    fn sift(&mut self, bytes: &[u8], heads: &Budget) -> Result<Vec<u8>, Failure> {
+        self.reserve(heads, PASSED_BYTES_MAX)?;
+        let mut out = Vec::with_capacity(bytes.len().min(PASSED_BYTES_MAX));
+        for (i, byte) in bytes.iter().enumerate() {
+            if self.part == Part::Ended {
+                out.extend_from_slice(&bytes[i..]);
+                return Ok(out);
+            }
+            self.seen += 1;
+            if self.seen > HEAD_BYTES_MAX {
+                return Err(too_long());
+            }
+            match self.part {
+                Part::Uri => self.sift_uri(*byte, &mut out, heads)?,
+                Part::Version => {
+                    out.push(*byte);
+                    if *byte == b'\n' {
+                        (self.part, self.header) = (Part::Headers, Header::Unknown);
+                    }
+                }
+                _ => self.sift_header(*byte, &mut out),
+            }
+        }
+        Ok(out)
+    }
+
+    fn sift_uri(&mut self, byte: u8, out: &mut Vec<u8>, heads: &Budget) -> Result<(), Failure> {
+        let is_long = self.passed >= PASSED_BYTES_MAX;
+        if byte == b'\n' || (byte == b' ' && is_long) {
+            out.push(byte);
+            self.part = match byte {
+                b'\n' => Part::Headers,
+                _ => Part::Version,
+            };
+            self.header = Header::Unknown;
+            return Ok(());
+        }
+        if is_long {
+            if self.long.len() == self.long.capacity() {
+                let room = (2 * self.long.capacity()).max(FREE_BYTES);
+                self.reserve(heads, PASSED_BYTES_MAX + LINE_COPIES * room)?;
+                self.long.reserve_exact(room - self.long.len());
+            }
+            self.long.push(byte);
+            return Ok(());
+        }
+        let before = out.len();
+        push_encoded(out, byte);
+        self.passed += out.len() - before;
+        Ok(())
+    }
+
+    fn sift_header(&mut self, byte: u8, out: &mut Vec<u8>) {
+        let is_end = byte == b'\n';
+        match self.header {
+            Header::Kept => {
+                out.push(byte);
+                self.passed += 1;
+            }
+            Header::CutShort if is_end || self.passed < PASSED_BYTES_MAX => {
+                out.push(byte);
+                self.passed += 1;
+            }
+            Header::CutShort | Header::Dropped => {}
+            Header::Unknown => {
+                self.name.push(byte);
+                if is_end && matches!(&self.name[..], b"\n" | b"\r\n") {
+                    out.append(&mut self.name);
+                    self.part = Part::Ended;
+                    return;
+                }
+                if is_end || byte == b':' || self.name.len() > READ_NAME_BYTES_MAX {
+                    self.decide(out);
+                }
+            }
+        }
+        if is_end {
+            self.name.clear();
+            self.header = Header::Unknown;
+        }
+    }
+
+    /// Whether a header that is not read may go on: that costs less than looking at it.
+    fn has_room(&self) -> bool {
+        self.passed < PASSED_BYTES_MAX && self.kept < PASSED_LINES_MAX
+    }
+
+    /// Keeps or drops the header whose name has come.
+    fn decide(&mut self, out: &mut Vec<u8>) {
+        self.header = match is_read(&self.name) {
+            true => Header::Kept,
+            false if self.has_room() => Header::CutShort,
+            false => Header::Dropped,
+        };
+        if self.header != Header::Dropped {
+            self.kept += 1;
+            self.passed += self.name.len();
+            out.append(&mut self.name);
+        }
+    }
+
+    /// What makes a whole request of what was given on so far.
+    fn cut(&mut self) -> Vec<u8> {
+        let end: &[u8] = match (self.part, self.passed) {
+            (Part::Uri, 0) => b"GET / HTTP/1.1\r\n\r\n",
+            (Part::Uri, _) => b" HTTP/1.1\r\n\r\n",
+            (Part::Version, _) => b"HTTP/1.1\r\n\r\n",
+            _ => b"\r\n\r\n",
+        };
+        (self.part, self.long) = (Part::Ended, Vec::new());
+        self.held = None;
+        end.to_vec()
+    }
+}
+
+/// Whether the header that `line` begins is read, or has to be refused: what continues a
+/// line, and what is none.
+fn is_read(line: &[u8]) -> bool {
+    let name = line.split(|b| *b == b':').next().unwrap_or_default();
+    let is_known = |known: &&[u8]| known.eq_ignore_ascii_case(name.trim_ascii());
+    line.first().is_some_and(u8::is_ascii_whitespace)
+        || name.trim_ascii().is_empty()
+        || READ_HEADERS.iter().any(is_known)
+}
+
+/// How many lines end in `bytes`, up to an empty one, and whether there is an empty one.
+fn count_lines(bytes: &[u8]) -> (usize, bool) {
+    let (mut rest, mut lines) = (bytes, 0);
+    while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+        rest = &rest[end + 1..];
+        lines += 1;
+        if rest.starts_with(b"\n") || rest.starts_with(b"\r\n") {
+            return (lines, true);
+        }
+    }
+    (lines, false)
+}
+
+fn too_long() -> Failure {
+    let message = format!(
+        "request line and headers are too long: more than {HEAD_BYTES_MAX} bytes, \
+         limit {HEAD_BYTES_MAX}"
+    );
+    Failure::new(Cause::HeadTooLarge, message)
+}
+
+fn is_special(byte: &u8) -> bool {
+    matches!(byte, b'"' | b'<' | b'>')
+}
+
+fn push_encoded(out: &mut Vec<u8>, byte: u8) {
+    if is_special(&byte) {
+        let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xf)]];
+        out.extend_from_slice(&[b'%', digits[0], digits[1]]);
+    } else {
+        out.push(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the parser gets of a head that comes in pieces of `step` bytes; what travels beside it.
+    fn receive(sent: &[u8], step: usize, heads: &Budget) -> (Vec<u8>, Result<String, Failure>) {
+        let mut head = RequestHead::default();
+        let (mut passed, mut beside) = (Vec::new(), String::new());
+        for piece in sent.chunks(step) {
+            match head.receive(piece, heads) {
+                (Received::AsTheyAre, _) => passed.extend_from_slice(piece),
+                (Received::Instead(instead), _) => passed.extend_from_slice(&instead),
+                (Received::Cut(end), failure) => {
+                    passed.extend_from_slice(&end);
+                    return (passed, Err(failure.unwrap()));
+                }
+            }
+            if let Some(Beside::Line(line)) = head.take_beside() {
+                beside.push_str(std::str::from_utf8(&line.text).unwrap());
+            }
+        }
+        (passed, Ok(beside))
+    }
+
+    fn check(sent: &str, want: &str, want_beside: &str) {
+        let heads = Budget::new("heads", 8 << 20);
+        for step in [1, 7, 1000, 8 << 10, 64 << 10, 8 << 20] {
+            let (passed, beside) = receive(sent.as_bytes(), step, &heads);
+            let passed = String::from_utf8(passed).unwrap();
+            assert_eq!(passed.len(), want.len(), "in steps of {step}");
+            assert!(passed == want, "in steps of {step}");
+            assert!(beside.unwrap() == want_beside, "in steps of {step}");
+            assert_eq!(heads.used_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn head_that_is_short_has_its_line_encoded_and_nothing_else_touched() {
+        check(
+            "GET /a?q=up{x=\"y\"}>1 HTTP/1.1\r\nA: \"<\"\r\nB: \"\r\n\r\n",
+            "GET /a?q=up{x=%22y%22}%3E1 HTTP/1.1\r\nA: \"<\"\r\nB: \"\r\n\r\n",
+            "",
+        );
+        let mut head = RequestHead::default();
+        let heads = Budget::new("heads", 0);
+        let body = format!("POST / HTTP/1.1\r\nA: b\r\n\r\n{}", "<".repeat(60_000));
+        let (received, failure) = head.receive(body.as_bytes(), &heads);
+        let untouched = match received {
+            Received::AsTheyAre => true,
+            Received::Instead(same) => same == body.as_bytes(),
+            Received::Cut(_) => false,
+        };
+        assert!(untouched && failure.is_none());
+        head.restart();
+        let (received, _) = head.receive(b"GET /< ", &heads);
+        assert!(matches!(received, Received::Instead(line) if line == b"GET /%3C "));
+    }
+
+    #[test]
+    fn line_that_is_long_travels_beside_its_request() {
+        let query = "x=\"0123456789\"".repeat(30_000);
+        let path = "GET /api/v1/query?";
+        let rest = " HTTP/1.1\r\nHost: x\r\nX-Any: y\r\n\r\n";
+        let heads = Budget::new("heads", 8 << 20);
+        let sent = format!("{path}{query}{rest}");
+        for step in [1000, 64 << 10] {
+            let (passed, beside) = receive(sent.as_bytes(), step, &heads);
+            let passed = String::from_utf8(passed).unwrap();
+            let passed_query = passed
+                .strip_prefix(path)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap();
+            let joined = format!("{passed_query}{}", beside.unwrap());
+            assert!(joined.replace("%22", "\"") == query, "in steps of {step}");
+            assert!(passed.len() < 60_000 && passed.contains("\r\nHost: x\r\n"));
+        }
+        assert_eq!(heads.used_bytes(), 0);
+    }
+
+    #[test]
+    fn headers_beyond_the_parser_are_passed_over_unless_somebody_reads_them() {
+        let pads = |count: usize| -> String {
+            (0..count)
+                .map(|i| format!("X-Pad-{i:03}: {}\r\n", "p".repeat(1000)))
+                .collect()
+        };
+        let start = "POST /a HTTP/1.1\r\nHost: x\r\n";
+        let sent = format!("{start}{}content-LENGTH: 3\r\nY: z\r\n\r\nabc", pads(500));
+        let heads = Budget::new("heads", 8 << 20);
+        for step in [1, 1000, 8 << 10, 64 << 10] {
+            let (passed, _) = receive(sent.as_bytes(), step, &heads);
+            let passed = String::from_utf8(passed).unwrap();
+            assert!(
+                passed.starts_with(&format!("{start}{}", pads(40))),
+                "{step}"
+            );
+            assert!(
+                passed.len() < 64 << 10,
+                "{} in steps of {step}",
+                passed.len()
+            );
+            assert!(passed.contains("\ncontent-LENGTH: 3\r\n"), "{step}");
+            assert!(passed.ends_with("\r\n\r\nabc"), "{step}");
+            assert!(!passed.contains("\nY: z"), "{step}");
+        }
+        assert_eq!(heads.used_bytes(), 0);
+    }
+
+    #[test]
+    fn head_beyond_the_limit_or_without_memory_is_cut_to_a_request() {
+        let heads = Budget::new("heads", 8 << 20);
+        let line = format!("GET /?{}", "q".repeat(HEAD_BYTES_MAX));
+        let header = format!(
+            "GET / HTTP/1.1\r\nA: b\r\n{}",
+            "X: y\r\n".repeat(HEAD_BYTES_MAX / 6)
+        );
+        for sent in [line.clone(), header] {
+            let (passed, outcome) = receive(sent.as_bytes(), 8 << 10, &heads);
+            let failure = outcome.unwrap_err();
+            assert_eq!(failure.cause, Cause::HeadTooLarge);
+            let limit = "more than 1052672 bytes, limit 1052672";
+            assert!(failure.message.ends_with(limit), "{}", failure.message);
+            assert!(passed.len() < 64 << 10);
+            assert!(passed.ends_with(b"\r\n\r\n"));
+        }
+        let few = Budget::new("request heads", 100_000);
+        let (_, outcome) = receive(line.as_bytes(), 8 << 10, &few);
+        let failure = outcome.unwrap_err();
+        assert_eq!(failure.cause, Cause::Request(ErrorKind::Unavailable));
+        let text = "request heads memory limit reached: ";
+        assert!(failure.message.starts_with(text), "{}", failure.message);
+        assert_eq!((few.used_bytes(), heads.used_bytes()), (0, 0));
+    }
+}
