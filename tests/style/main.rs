@@ -5,6 +5,8 @@
 
 mod edges;
 mod links;
+mod modules;
+mod rooms;
 mod shape;
 mod sources;
 

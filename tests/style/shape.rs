@@ -40,12 +40,13 @@ const BANNED_MODULES: [&str; 8] = [
 ];
 
 /// Exceptions: `"path" = "reason"` in a table for each rule.
-struct Allowed {
+pub struct Allowed {
     table: toml::Table,
 }
 
 impl Allowed {
-    fn read() -> Self {
+    /// The file of exceptions.
+    pub fn read() -> Self {
         let text = std::fs::read_to_string(root().join("tests/style/allow.toml"))
             .expect("tests/style/allow.toml is readable");
         Self {
@@ -61,7 +62,7 @@ impl Allowed {
     }
 
     /// Splits `findings` (key, text) into those not excepted and the exceptions not needed.
-    fn judge(&self, rule: &str, findings: Vec<(String, String)>) -> Vec<String> {
+    pub fn judge(&self, rule: &str, findings: Vec<(String, String)>) -> Vec<String> {
         let allowed = self.rule(rule);
         let used: BTreeSet<_> = findings.iter().map(|(k, _)| k.clone()).collect();
         let unused = allowed.iter().filter(|k| !used.contains(*k));

@@ -1,8 +1,9 @@
 //! The one door for time, randomness, files and threads.
 //!
 //! Everything below the binary and the server takes an [`Env`]; nothing there calls the system.
-//! [`real`] is the system; [`sim`] is a disk in memory that loses, tears and reorders what was not synced, a clock
-//! that stands still until told, and compute that runs inline, so that a test replays by its seed.
+//! [`real`] is the system; [`sim`] is a disk in memory that loses, tears and reorders what was not
+//! synced, a clock that stands still until told, and compute that runs inline, so that a test
+//! replays by its seed.
 
 pub mod real;
 pub mod sim;

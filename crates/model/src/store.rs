@@ -1,8 +1,8 @@
 //! The traits between the producers and readers of samples and the store that keeps them.
 //!
 //! Neither trait is `async`. An append returns a [`Ticket`] once the batch is on its way to the
-//! log: a plain future that the runtime may await and a thread may wait for. A [`Selection`] is read
-//! by any compute thread. Head, blocks, a bucket and a cluster implement these two traits.
+//! log: a plain future that the runtime may await and a thread may wait for. A [`Selection`] is
+//! read by any compute thread. Head, blocks, a bucket and a cluster implement these two traits.
 
 use crate::batch::{Batch, Source};
 use crate::budget::{Budget, Reservation};
