@@ -1,4 +1,4 @@
-//! The log as a trait: whoever makes bytes durable in order.
+//! The log as a trait: an engine that makes records durable, in order.
 //!
 //! The local segment log is one engine; an object-store log and Kafka follow. A record is opaque
 //! here and self-contained: it replays from itself plus the series records of its segment or

@@ -1,4 +1,5 @@
-//! What the store costs: births, later samples, sealing, decoding, restart, memory, bytes written.
+//! What the store costs: new series, later samples, sealing, decoding, restart, memory, bytes
+//! written.
 //!
 //! ```text
 //! cargo bench -p firn-storage --bench append -- [pods] [samples]     256 pods and 60 samples

@@ -11,8 +11,8 @@
 //! slows all of them; a line shows the median of `Store::select`, asked for the first time and
 //! asked again, what share each is of the first line's, the bytes that were allocated the first
 //! time, all in all and not at most, and the least time that compiling the matchers takes. What is
-//! asked for the first time has a matcher more, on a label that nobody has, which is another each
-//! time. It prints figures and judges nothing.
+//! asked for the first time has a matcher more, on a label that no series has, which is another
+//! each time. It prints figures and judges nothing.
 
 mod fleet;
 

@@ -1,7 +1,7 @@
 //! The way of a batch into the head and to the log.
 //!
 //! ```text
-//! fingerprints -> look up, shard by shard -> labels of the unknown -> births, in batch order ->
+//! fingerprints -> look up, shard by shard -> labels of the unknown -> creation, in batch order ->
 //! append, shard by shard, under one sequence number -> one log record -> durable -> complete
 //! ```
 //!
@@ -9,12 +9,12 @@
 //! A sender may write equal labels in another order or form: such a key has another fingerprint,
 //! its labels are read, and the key that the store's format makes of them is looked up.
 //!
-//! Births come in the order of the batch, so that series of a target get neighbouring slots. The
-//! birth is logged by the batch that stores the first sample of the series, which need not be the
-//! one that made it: whoever is acked after that one waits for its record. The second pass enters
-//! every shard in the same order and holds one lock until it has the next: no batch overtakes
-//! another, so each shard sees sequence numbers ascend, and several batches are under way in
-//! different shards.
+//! Creations come in the order of the batch, so that series of a target get neighbouring slots. The
+//! creation is logged by the batch that stores the first sample of the series, which need not be
+//! the one that made it: a batch that is acked after that one waits for its record. The second pass
+//! enters every shard in the same order and holds one lock until it has the next: no batch
+//! overtakes another, so each shard sees sequence numbers ascend, and several batches are under way
+//! in different shards.
 
 mod creation;
 mod exemplars;

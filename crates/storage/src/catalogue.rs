@@ -1,4 +1,4 @@
-//! The series catalogue: the labels of every series, so that the log may forget its births.
+//! The series catalogue: the labels of every series, so that the log may be trimmed.
 //!
 //! ```text
 //! series/00000000000000000001.series       frames: docs/format/log.md
@@ -7,10 +7,10 @@
 //! series  = slot varint (from the one before) | labels
 //! ```
 //!
-//! It grows by the series born since it was written last, whenever the log is about to be trimmed,
-//! and is written anew under another name once most of it is about series that are gone. *Trimmed*
-//! is the position up to which the log is covered by catalogue and pages. Series are never taken
-//! out: one without a sample anywhere is removed after the next start.
+//! It grows by the series created since it was written last, whenever the log is about to be
+//! trimmed, and is written anew under another name once most of it is about series that are gone.
+//! *Trimmed* is the position up to which the log is covered by catalogue and pages. Series are
+//! never taken out: one without a sample anywhere is removed after the next start.
 //!
 //! Without its labels no sample of a series can be found, so they are on disk twice. Both files are
 //! synced before a write returns. What one of them lacks at a start is read from the other, and the

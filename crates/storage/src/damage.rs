@@ -1,9 +1,9 @@
 //! What the store knows to be damaged: which bytes, and what they cost.
 //!
-//! Whoever meets damage reports it here once and goes on with what is whole. The registry logs it,
-//! counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and says which of it a query
-//! over some range of time may lack. Invariant: damage that is met again is neither logged nor
-//! counted again. It repairs nothing.
+//! A reader that meets damage reports it here once and goes on with what is whole. The registry
+//! logs it, counts it by kind, keeps a bounded list for `/api/v1/status/tsdb`, and says which of it
+//! a query over some range of time may lack. Invariant: damage that is met again is neither logged
+//! nor counted again. It repairs nothing.
 
 use crate::error::StorageError;
 use crate::sync::{Mutex, MutexGuard};

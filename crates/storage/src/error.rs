@@ -1,6 +1,6 @@
 //! What can go wrong with the local store: one enum, mapped to the kinds that cross room borders.
 //!
-//! Messages name the file, the offset or the limit, so that whoever reads them can act.
+//! Messages name the file, the offset or the limit, so that the operator can act.
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;

@@ -1,11 +1,11 @@
 //! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables. The
 //! bytes hashed for a label set are its [key](firn_model::series_key).
 //!
-//! A fingerprint stands for the labels it was made of: nobody compares them. Two label sets of up
-//! to 496 bytes, whoever chose them, have the same one with a probability of at most 2^-113. A
-//! billion series are 2^59 pairs: a chance of 2^-54 that any two of them are ever taken for one.
+//! A fingerprint stands for the labels it was made of: labels are not compared. Two label sets of
+//! up to 496 bytes, chosen by an attacker, have the same one with a probability of at most 2^-113.
+//! A billion series are 2^59 pairs: a chance of 2^-54 that any two of them are ever taken for one.
 //! [`aes`] and [`nh`] say why. The keys are drawn when the process starts and never leave it, so
-//! that nobody can search for collisions; nor does a fingerprint, so that it may be another on
+//! that no client can search for collisions; nor does a fingerprint, so that it may be another on
 //! another processor.
 
 #[cfg(target_arch = "x86_64")]

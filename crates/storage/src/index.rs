@@ -1,8 +1,8 @@
 //! The active index: from matchers to series. One for the store, permanent, never rotated.
 //!
-//! A series is a *slot*, a number in order of birth that is never given twice. A pair of label name
-//! and value is a *term*; a series is a list of terms. Per label the index knows its terms and the
-//! series that have it at all; per term the series that have it; per two hours of data time the
+//! A series is a *slot*, a number in order of creation that is never given twice. A pair of label
+//! name and value is a *term*; a series is a list of terms. Per label the index knows its terms and
+//! the series that have it at all; per term the series that have it; per two hours of data time the
 //! series with a sample.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! series: slot -> { place in the head, terms }                      membership: epoch -> bits
 //! ```
 //!
-//! Births and removals take a mutex, one batch at a time. Readers take no lock and never wait:
+//! Creations and removals take a mutex, one batch at a time. Readers take no lock and never wait:
 //! everything is append-only or swapped by pointer, and slots at or above `published` do not exist
 //! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
 //! others: samples, durability.

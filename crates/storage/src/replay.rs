@@ -7,7 +7,7 @@
 //! one is put into its place, and one that is there or in a page is skipped: of one series, pages
 //! hold all samples up to the newest that they hold. Where pages are damaged or missing only what a
 //! page is seen to hold is skipped, and the log is kept until everything else is sealed again. The
-//! index is built last, in order of birth.
+//! index is built last, in order of creation.
 
 mod catalog;
 mod pages;

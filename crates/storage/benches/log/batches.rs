@@ -1,6 +1,7 @@
 //! Payloads of the log as the store makes them of the fleet: `docs/format/log-block.md`.
 //!
-//! It knows as much of the codes as plain batches need: no births, runs only of slots and times.
+//! It knows as much of the codes as plain batches need: no new series, runs only of slots and
+//! times.
 
 use super::fleet::{BATCH, Request, fleet};
 

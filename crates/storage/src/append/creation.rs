@@ -1,13 +1,13 @@
-//! Births: the series of a batch that the head does not keep get their places in shards and index.
+//! Creation: series of a batch that the head does not keep get their places in shards and index.
 //!
 //! ```text
-//! shards: is it there by now? else its place is reserved -> index: births, in batch order
+//! shards: is it there by now? else its place is reserved -> index: creation, in batch order
 //!                                                       -> shards: the series takes its place
 //! ```
 //!
-//! Births of several batches come one after the other, under the index's lock, so a place that is
-//! reserved is nobody else's: other batches see it as unknown and wait. Each shard is entered
-//! twice for a batch, however many of its series are born there.
+//! Creations of several batches come one after the other, under the index's lock, so a place that
+//! is reserved is of this batch alone: other batches see it as unknown and wait. Each shard is
+//! entered twice for a batch, however many of its series are created there.
 
 use super::Appender;
 use super::scratch::{Scratch, UNKNOWN};

@@ -1,8 +1,8 @@
 //! Budgets for new series: so many in a window of data time, altogether and of each job.
 //!
-//! A label bomb costs its own job the budget and nobody else: series that are known go on, and so
+//! A label bomb costs its own job the budget and no other job: series that are known go on, and so
 //! do new ones of other jobs. Windows follow the newest sample, so a replay is judged as life is. A
-//! series that comes back from its retirement is not new.
+//! series that comes back after its eviction is not new.
 
 use crate::parts::options::NewSeriesBudget;
 use std::collections::HashMap;

@@ -3,8 +3,8 @@
 //! The frames are those of the log, numbered on from the number in the file's name, and each says
 //! how many before it were not known to be durable. So what is found after a stop of any kind is
 //! judged as the log judges its newest segment: damage to what was durable is reported and kept,
-//! and the torn tail of a group that nobody relied on is cut off. Each sync is followed by a frame
-//! that says that all before it is durable. Invariants: after [`AppendOnlyFile::recover`] or
+//! and the torn tail of a group that was never promised is cut off. Each sync is followed by a
+//! frame that says that all before it is durable. Invariants: after [`AppendOnlyFile::recover`] or
 //! [`AppendOnlyFile::sync`] returned, every frame in the file is durable. A file whose write or
 //! sync failed is not written again, and one that the disk does not deliver whole is left exactly
 //! as it is.

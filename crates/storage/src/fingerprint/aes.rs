@@ -17,7 +17,7 @@
 //! differentially-uniform permutations*, 2006). Two inputs of one length differ in some block. For
 //! whatever the others come to, the sums are equal only if this one's difference becomes a given
 //! one. Inputs of two lengths differ in the block of the length. So two different inputs up to 496
-//! bytes, chosen by whoever does not know the keys, collide with a probability of at most 2^-113,
+//! bytes, chosen without knowledge of the keys, collide with a probability of at most 2^-113,
 //! and each further part adds as much, once more for the keys that begin it. From the tenth part
 //! on, beyond 4,464 bytes, those repeat, and the argument needs that four rounds are as good as a
 //! random permutation.

@@ -5,7 +5,7 @@
 //! times. So they are put in order, one behind the other: a share with each look-up, that none of
 //! them takes long. Those that came later are put in order once they are many, and lists of like
 //! length joined, so that a value is copied a logarithmic number of times; till then they are
-//! looked at where they are. Nobody waits for a list: who finds another reader at it looks at the
+//! looked at where they are. No reader waits for a list: one that finds another at it looks at the
 //! values where they are.
 //!
 //! Invariant: a term that was there before a reader began is in one list or has a number behind all

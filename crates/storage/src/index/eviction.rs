@@ -1,10 +1,10 @@
 //! Series that the head does not keep any more, but that have sealed samples.
 //!
 //! A series that fell silent costs the head its chunk, its fingerprint and its place in a table.
-//! Once all of its samples are sealed and a new one could not be as old as they are, it *retires*:
-//! it stays in the postings, so that its samples are found, and leaves the head. A series that
-//! returns takes its slot back, so that its label set is there once: a birth looks into a table of
-//! the retired series by the hash of their terms.
+//! Once all of its samples are sealed and a new one could not be as old as they are, it is
+//! *evicted*: it stays in the postings, so that its samples are found, and leaves the head. A
+//! series that returns takes its slot back, so that its label set is there once: creation looks
+//! into a table of the evicted series by the hash of their terms.
 
 use super::core::Index;
 use super::creation::Births;

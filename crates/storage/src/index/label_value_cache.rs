@@ -2,7 +2,7 @@
 //! same labels every few seconds, and a load is less than decoding the terms of a series.
 //!
 //! A slot is never given again, its series keeps its labels, and a term's number is never given
-//! again either, so nothing here becomes wrong. Of a series that was removed nobody asks.
+//! again either, so nothing here becomes wrong. No query asks for a series that was removed.
 //!
 //! ```text
 //! label, page of slots -> one of the cells -> label | page | a term for each slot of the page

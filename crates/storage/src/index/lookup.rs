@@ -1,12 +1,13 @@
 //! Look-ups: matchers to slots.
 //!
-//! What was asked before is looked for among the series that were born since (module `answers`).
-//! The list with the fewest series is read first, and what has no sample in the range goes, where
-//! that is much. Then come the others, the next step of each being to read postings or to find out
-//! whose they are: it is done where it costs less than asking the candidates that are left. What is
-//! put off is asked of each candidate, in one pass over their terms. Postings are laid beside the
-//! candidates while they are read, so that no list is ever held that is longer than the answer so
-//! far. Invariant: neither order nor what was asked before changes the answer.
+//! What was asked before is looked for among the series that were created since (module
+//! `matcher_cache`). The list with the fewest series is read first, and what has no sample in the
+//! range goes, where that is much. Then come the others, the next step of each being to read
+//! postings or to find out whose they are: it is done where it costs less than asking the
+//! candidates that are left. What is put off is asked of each candidate, in one pass over their
+//! terms. Postings are laid beside the candidates while they are read, so that no list is ever held
+//! that is longer than the answer so far. Invariant: neither order nor what was asked before
+//! changes the answer.
 
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;

@@ -2,8 +2,8 @@
 //!
 //! Whether a series matches does not change: its labels stay, and its slot is never given again. So
 //! an answer holds for the slots below its limit as long as the process lives, and who asks again
-//! looks among those that were born since. A series that was removed has a sample in no epoch, so
-//! whoever keeps only series with a sample leaves it out. Nothing is ever made invalid.
+//! looks among those that were created since. A series that was removed has a sample in no epoch,
+//! so a look-up that keeps only series with a sample leaves it out. Nothing is ever made invalid.
 //!
 //! ```text
 //! hash of the matchers -> one of the cells -> matchers | limit | slots below it that match

@@ -2,7 +2,7 @@
 //!
 //! A term that some series of each target have gets a run from each, many in a batch. They are
 //! gathered by term, so that a list is looked up and grown once for all of them: most of what a
-//! birth cost was that. Invariant: the runs of a list arrive in the order in which they were
+//! creation cost was that. Invariant: the runs of a list arrive in the order in which they were
 //! pushed.
 
 use super::runs::Run;

@@ -1,7 +1,7 @@
 //! Sorted sets of slots as runs of consecutive ones, and their algebra.
 //!
-//! Series of one target are born one after the other, so a term's postings are mostly runs: a set
-//! operation costs the runs, not the series. Invariant: runs are sorted, not empty, and neither
+//! Series of one target are created one after the other, so a term's postings are mostly runs: a
+//! set operation costs the runs, not the series. Invariant: runs are sorted, not empty, and neither
 //! touch nor overlap.
 
 /// Consecutive slots.

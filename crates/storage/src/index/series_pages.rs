@@ -1,7 +1,7 @@
 //! From a slot to the series: its place in the head and its terms.
 //!
-//! Pages of 256 slots are immutable; the page under way is published again after each batch of
-//! births, so readers swap a pointer and nothing moves under them. Terms are in the order of their
+//! Pages of 256 slots are immutable; the page under way is published again after each batch of new
+//! series, so readers swap a pointer and nothing moves under them. Terms are in the order of their
 //! labels' names.
 
 use super::packed_terms::{PackedTerms, TermPacker, TermReader};

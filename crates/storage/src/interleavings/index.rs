@@ -1,4 +1,4 @@
-//! Readers of the index beside births, removal and sweeping.
+//! Readers of the index beside creation, removal and sweeping.
 
 use super::check;
 use crate::fingerprint::HashKeys;

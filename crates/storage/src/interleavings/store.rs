@@ -1,4 +1,4 @@
-//! Batches, readers, sealing, retirement and removal of one store at once.
+//! Batches, readers, sealing, eviction and removal of one store at once.
 
 use super::check;
 use crate::store::{Store, StoreOptions};

@@ -2,7 +2,8 @@
 //!
 //! Invariants: there is one at most, because it holds the only writer; the writer is back in its
 //! place only when the queue is empty or the log is stalled; callbacks run in order of position and
-//! outside the lock. A job that is unwound by a panic poisons the log, so that nobody waits for it.
+//! outside the lock. A job that is unwound by a panic poisons the log, so that no caller waits for
+//! it.
 
 use super::queue::{Queued, Shared, State};
 use super::stall::{Fault, Stall};

@@ -1,8 +1,9 @@
 //! The writing end of the log: one open segment, groups of records, one sync a group.
 //!
-//! Owned by whoever commits at the moment, so no lock is held while the disk works. Invariants: a
-//! segment is synced before the next one is created; `durable` never runs ahead of what a sync
-//! confirmed; after an error the writer steps back to the last group that was written whole.
+//! Owned by the job that commits at the moment, so no lock is held while the disk works.
+//! Invariants: a segment is synced before the next one is created; `durable` never runs ahead of
+//! what a sync confirmed; after an error the writer steps back to the last group that was written
+//! whole.
 
 use super::delta_codec::DeltaEncoder;
 use super::metrics::LogMetrics;

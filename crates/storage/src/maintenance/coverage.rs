@@ -1,9 +1,9 @@
 //! Which groups are due to be sealed, and up to where pages cover the log.
 //!
-//! Time is cut into windows, for each group at its own phase, so that groups born together are not
-//! due together. A group is due once the newest sample of the store lies so far behind the end of a
-//! window that what belongs into it has arrived: data time decides, so a group whose series fell
-//! silent is sealed as the others are, and the log never waits for it.
+//! Time is cut into windows, for each group at its own phase, so that groups created together are
+//! not due together. A group is due once the newest sample of the store lies so far behind the end
+//! of a window that what belongs into it has arrived: data time decides, so a group whose series
+//! fell silent is sealed as the others are, and the log never waits for it.
 //!
 //! Every tick leaves a *mark*: no record of the log up to its position has a sample newer than its
 //! time. So a group that was sealed up to time `t` has nothing left in the records up to the newest

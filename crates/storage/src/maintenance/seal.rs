@@ -1,7 +1,7 @@
 //! Sealing: what a group holds for a window of data time moves from the head into a page.
 //!
 //! ```text
-//! copy (each shard for a moment) -> encode -> births, then pages: write, sync
+//! copy (each shard for a moment) -> encode -> new series, then pages: write, sync
 //!   -> the page is found by readers -> the head drops what is in it (each shard for a moment)
 //!   -> the log may go
 //! ```

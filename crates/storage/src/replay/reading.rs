@@ -1,6 +1,6 @@
 //! The log as replay reads it, and between which times its damage lies.
 //!
-//! What a damaged record held nobody knows. It came between its neighbours, so its samples lay
+//! What a damaged record held is not known. It came between its neighbours, so its samples lay
 //! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
 use crate::damage::{Damage, Damages};

@@ -1,5 +1,5 @@
 //! The cache of opened pages: bounded by their bytes, second chance for what was asked for again,
-//! and none for what nobody asked for within an hour of data time.
+//! and none for what no query read within an hour of data time.
 //!
 //! Pages enter when they are sealed and when they are read. The hand walks them in the order in
 //! which they came; one that was used since it last passed is spared once (Corbató's CLOCK).

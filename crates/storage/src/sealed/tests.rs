@@ -1,4 +1,4 @@
-//! Page segments on a disk that tears, and bytes that nobody wrote.
+//! Page segments on a disk that tears, and bytes that no version wrote.
 
 use super::cache::PageCache;
 use super::directory::{Directory, PageLists};

@@ -1,6 +1,6 @@
 //! Reads one segment of the log: every record, every row of it.
 //!
-//! What a damaged record held nobody knows. It came between its neighbours, so its samples lay
+//! What a damaged record held is not known. It came between its neighbours, so its samples lay
 //! between theirs, or nearly.
 
 use super::finding::{Finding, Part};

@@ -1,7 +1,7 @@
 //! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one
 //! check.
 //!
-//! Series come and go, are sealed, retire and leave the retention meanwhile. In the turns between
+//! Series come and go, are sealed, evicted and leave the retention meanwhile. In the turns between
 //! the steps of a job another thread sends, looks, lets records become durable or not.
 //!
 //! After every restart, and now and then between: every sample that was promised is there once with

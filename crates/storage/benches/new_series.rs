@@ -1,7 +1,7 @@
-//! What a birth costs: new series and their first sample, and series that come back.
+//! What the creation of series costs: new ones with their first sample, and series that come back.
 //!
 //! ```text
-//! cargo bench -p firn-storage --bench births -- [pods] [senders]      2,660 pods, a million series,
+//! cargo bench -p firn-storage --bench new_series -- [pods] [senders]      2,660 pods, a million series,
 //! and 4 senders unless said
 //! ```
 //!
