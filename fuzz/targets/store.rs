@@ -47,6 +47,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         tenant: &TenantId::anonymous(),
         matchers: &[],
         range: TimeRange::ALL,
+        newest_only: false,
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
