@@ -5,11 +5,11 @@
 //! nothing, and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
 
 use super::runs::{Run, Runs};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The length of an epoch: the block span of Prometheus, and about one chunk of a 15 s scrape.
 pub(crate) const EPOCH_MS: i64 = 2 * 3_600_000;
@@ -90,7 +90,7 @@ impl Membership {
 
     #[cold]
     fn grow(&self, epoch: i64, page: usize) {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = lock(&self.growing);
         let mut epochs = Vec::clone(&self.epochs.load());
         let at = match epochs.binary_search_by_key(&epoch, |e| e.number) {
             Ok(at) => at,
@@ -114,7 +114,7 @@ impl Membership {
 
     /// Forgets the epochs before `epoch`. Whether there were any.
     pub(crate) fn drop_before(&self, epoch: i64) -> bool {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = lock(&self.growing);
         let epochs = self.epochs.load();
         let kept: Vec<_> = epochs
             .iter()

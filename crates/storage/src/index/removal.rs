@@ -12,9 +12,10 @@ use super::series_pages::{PAGE_SLOTS, PageBuilder, SeriesCursor};
 use super::terms::TERM_PAGE;
 use super::writer::Writer;
 use crate::sync::atomic::Ordering;
+use crate::sync::lock;
 use crate::trial::{self, Flaw};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// What a removal leaves behind for readers that began before it.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Index {
     /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any
     /// more.
     pub(crate) fn remove(&self, gone: &[u32]) -> Garbage {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         self.remove_with(&mut writer, gone)
     }
 
@@ -44,7 +45,7 @@ impl Index {
         let too_early = trial::has(Flaw::RemovesUnlocked).then(gone);
         trial::turn();
         // Held throughout: none of them comes back meanwhile.
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         let gone = too_early.unwrap_or_else(gone);
         (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
     }
@@ -113,7 +114,7 @@ impl Index {
                 page.terms[(id % TERM_PAGE) as usize].store(None);
             }
         }
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.writer);
         let pages: BTreeSet<u32> = garbage.slots.iter().map(|s| s / PAGE_SLOTS).collect();
         for number in pages {
             let Some(cell) = self.series.get(number) else {

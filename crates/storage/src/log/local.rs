@@ -20,9 +20,9 @@ use firn_model::log::{
 };
 use firn_model::metrics::Collect;
 use firn_model::sample::TimeRange;
-use firn_model::sync::lock;
+use firn_model::sync::{lock, wait};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Between two looks at the free space at most: another program that writes 500 MB/s takes less
@@ -209,8 +209,7 @@ impl LocalLog {
 
     fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.waiting += 1;
-        let changed = self.0.changed.wait(state);
-        let mut state = changed.unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait(&self.0.changed, state);
         state.waiting -= 1;
         state
     }
