@@ -1,7 +1,8 @@
 # The one tool beside cargo. `make` lists the targets.
 
 CARGO    ?= cargo
-FIRN      = target/release/firn
+# What `run` and `conformance` start; target/debug/firn is what the tests compile.
+FIRN     ?= target/release/firn
 SCRIPTS  ?= tests/promql
 # Scripts of $(SCRIPTS) to run, without .test; all of them if empty.
 FILES    ?=
@@ -13,13 +14,18 @@ SECONDS  ?= 60
 # What the benchmark runs: --short and --ablation take three minutes, --churn ten, --full long.
 BENCH    ?= --short
 
-.PHONY: help run build dist test check interleavings bench soak fuzz conformance answers install
+# Clippy as the compiler of the workspace: what it has read it also compiles, so that tests, scripts
+# and interleavings reuse one build. Lints stand in Cargo.toml.
+LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
+
+.PHONY: help run build dist test format compile check inside outside interleavings bench soak miri fuzz \
+	conformance answers install target/release/firn target/debug/firn
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
 	@echo "make dist         build what packages ship: slower to build, a little faster to run"
 	@echo "make test         install what the tests need and run everything"
-	@echo "make check        the part of the tests that needs cargo alone"
+	@echo "make check        the part of the tests that needs cargo alone: formatting, lints, tests"
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
 	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --ablation or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
@@ -29,7 +35,7 @@ help:
 	@echo "                  STARTS=http://... (what each must be: tests/answers/record.rs)"
 
 run: build
-	$(FIRN) serve
+	target/release/firn serve
 
 build:
 	$(CARGO) build --release --locked -p firn-firn
@@ -37,18 +43,28 @@ build:
 install:
 	sh tests/install/debian.sh
 
-check:
+format:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked
 
-# A flag of the compiler for all crates, hence a folder of its own.
-interleavings:
-	RUSTFLAGS="--cfg shuttle" $(CARGO) test --locked -p firn-storage --lib \
-		--target-dir target/interleavings interleavings
+compile:
+	$(LINTED) test --workspace --all-targets --locked --no-run
+	$(LINTED) test -p firn-storage --features shuttle --lib --locked --no-run
 
-test: install build check interleavings
-	$(MAKE) conformance SCRIPTS=tests/promql
+# Two lanes: what computes, on one thread, beside what mostly waits for servers.
+check: format compile
+	$(MAKE) --jobs=2 --output-sync=target inside outside
+
+inside: interleavings
+	RUST_TEST_THREADS=1 $(LINTED) test --workspace --lib --bins --locked
+
+outside: compile
+	$(LINTED) test --workspace --test '*' --locked
+
+interleavings: compile
+	$(LINTED) test -p firn-storage --features shuttle --lib --locked interleavings
+
+test: install check
+	$(MAKE) conformance SCRIPTS=tests/promql FIRN=target/debug/firn
 
 # Linked as one piece: what packages ship and what figures are taken of.
 dist:
@@ -64,7 +80,11 @@ soak: build
 fuzz:
 	sh fuzz/run.sh $(TARGET) $(SECONDS)
 
-conformance: build
+target/release/firn: build
+
+target/debug/firn: compile
+
+conformance: $(FIRN)
 	$(FIRN) test promql $(if $(FILES),$(FILES:%=$(SCRIPTS)/%.test),$(wildcard $(SCRIPTS)/*.test))
 
 answers:

@@ -9,6 +9,7 @@ mod modules;
 mod rooms;
 mod shape;
 mod sources;
+mod ways;
 mod words;
 
 use std::path::{Path, PathBuf};

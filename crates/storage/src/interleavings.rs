@@ -4,6 +4,8 @@
 //! and atomic who goes on. With the flaw that it names the same test fails. `make interleavings`
 //! runs them, `FIRN_SEED=s` begins at another seed; orders that only a weakly ordered memory shows
 //! are not tried.
+// A panic is how a test fails, and what it prints is shown when it does.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod index;
 mod store;

@@ -13,7 +13,7 @@ pub(crate) mod file;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub(crate) mod index;
-#[cfg(all(test, shuttle))]
+#[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 pub mod log;
 pub(crate) mod maintenance;

@@ -95,10 +95,7 @@ impl std::ops::Deref for Reader {
 }
 
 impl Reader {
-    pub(crate) fn select_series(
-        &self,
-        request: SelectRequest<'_>,
-    ) -> Result<Arc<dyn Selection>, Error> {
+    pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),

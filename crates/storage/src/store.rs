@@ -208,7 +208,7 @@ impl Append for Store {
 
 impl Select for Store {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        self.reader.select_series(request)
+        self.reader.select(request)
     }
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {

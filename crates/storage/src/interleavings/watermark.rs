@@ -36,7 +36,7 @@ fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<
             let sequence = taken.sequence;
             complete.lock().unwrap().insert(sequence);
             let (mut ticket, resolver) = Ticket::new();
-            if sequence % 2 == 0 {
+            if sequence.is_multiple_of(2) {
                 taken.complete(None, resolver, Appended::default());
             } else {
                 let mut last = log.lock().unwrap();
