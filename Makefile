@@ -18,7 +18,7 @@ BENCH    ?= --short
 # and interleavings reuse one build. Lints stand in Cargo.toml.
 LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
-.PHONY: help run build dist test format compile check inside outside interleavings bench soak miri fuzz \
+.PHONY: help run build dist test format compile check inside outside interleavings bench soak figures fuzz \
 	conformance answers install target/release/firn target/debug/firn
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --ablation or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
+	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
 	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://... and"
 	@echo "                  STARTS=http://... (what each must be: tests/answers/record.rs)"
@@ -76,6 +77,9 @@ bench: dist
 soak: build
 	FIRN_SEEDS=$(SEEDS) $(CARGO) test --release --locked -p firn-storage -p firn-wire -p firn-promql
 	FIRN_CRASH_ROUNDS=$(ROUNDS) $(CARGO) test --release --locked -p firn-firn --test crash -- --nocapture
+
+figures:
+	$(CARGO) bench --locked -p firn-firn --profile dev --bench figures
 
 fuzz:
 	sh fuzz/run.sh $(TARGET) $(SECONDS)
