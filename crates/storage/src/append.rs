@@ -27,7 +27,6 @@ use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Marker, epoch_of};
-use crate::log::record::RecordEncoder;
 use crate::maintenance::Maintenance;
 use crate::parts::Parts;
 use crate::sync::MutexGuard;
@@ -37,7 +36,7 @@ use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
-use firn_model::log::OnDurable;
+use firn_model::log::{LogBatch, OnDurable};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
 use scratch::{Outcome, Scratch};
@@ -100,10 +99,15 @@ impl Appender {
                 trial::turn();
                 let taken = self.apply(&mut scratch, batch, window);
                 trial::turn();
-                let appended = scratch.encode(self, batch);
+                let appended = scratch.fill_record(self, batch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch);
-                self.hand_to_log(taken, &mut scratch.encoder, appended, exemplars)
+                self.hand_to_log(
+                    taken,
+                    std::mem::take(&mut scratch.record),
+                    appended,
+                    exemplars,
+                )
             }
             Err(e) => {
                 self.leave(&scratch);
@@ -227,12 +231,7 @@ impl Appender {
         }
         let bytes = series.push_sole(time, value)?;
         series.last_sequence = sequence as u32;
-        let known = series.open.newest_decimal();
-        scratch.floats[batch.offsets(i).0] = Outcome {
-            int: known.map_or(0, |(_, int)| int),
-            scale: known.map(|(scale, _)| scale),
-            verdict: Verdict::Stored,
-        };
+        scratch.floats[batch.offsets(i).0] = Outcome::stored(series);
         shard.chunk_bytes += bytes;
         shard.note(local, 1);
         Some(time)
@@ -263,13 +262,10 @@ impl Appender {
             let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
             let epoch = EpochBefore::of(series);
             let verdict = series.append(window, *time, start, Value::Float(*value));
-            let outcome = &mut scratch.floats[floats + k];
-            outcome.verdict = verdict;
+            scratch.floats[floats + k].verdict = verdict;
             if verdict == Verdict::Stored {
                 stored += 1;
-                let known = series.open.newest_decimal();
-                outcome.scale = known.map(|(scale, _)| scale);
-                outcome.int = known.map_or(0, |(_, int)| int);
+                scratch.floats[floats + k] = Outcome::stored(series);
                 self.mark_if_new(&mut scratch.marker, series.slot, epoch, *time);
             }
         }
@@ -309,16 +305,15 @@ impl Appender {
     fn hand_to_log(
         &self,
         taken: Taken,
-        encoder: &mut RecordEncoder,
+        record: LogBatch,
         appended: Appended,
         exemplars: Option<Box<Admitted>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
-        if encoder.is_empty() {
+        if record.is_empty() {
             taken.complete(None, resolver, appended);
             return ticket;
         }
-        let payload = encoder.finish();
         let (early, watermark) = (resolver.early(), self.watermark.clone());
         let done = OnDurable::new(move |outcome| match outcome {
             Ok(position) => {
@@ -333,7 +328,7 @@ impl Appender {
             watermark.delay(&reason);
             early.refuse(reason);
         });
-        self.log.append(payload, done);
+        self.log.append(record, done);
         ticket
     }
 }

@@ -20,6 +20,9 @@ pub(crate) mod maintenance;
 pub(crate) mod manifest;
 pub mod page;
 pub(crate) mod parts;
+#[cfg(test)]
+#[path = "../tests/payload/mod.rs"]
+mod payload;
 pub(crate) mod prefetch;
 pub(crate) mod read;
 pub mod repair;

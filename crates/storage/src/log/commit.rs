@@ -87,7 +87,7 @@ impl Commit {
         state.stalled = Some(stall);
         let behind = std::mem::replace(&mut state.queue, group);
         state.queue.extend(behind);
-        state.queued_bytes = state.queue.iter().map(|q| q.payload.len()).sum();
+        state.queued_bytes = state.queue.iter().map(|q| q.bytes).sum();
         let queue = state.queue.iter_mut();
         let delayed: Vec<_> = queue.filter_map(|q| q.done.take_delayed()).collect();
         let metrics = &self.shared.metrics;

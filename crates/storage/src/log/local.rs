@@ -4,6 +4,7 @@ use super::commit::Commit;
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
 use super::queue::{Queued, Shared, State};
+use super::record::RecordEncoder;
 use super::recovery;
 use super::segment::{self, Reader, SegmentInfo};
 use super::segment_list::SegmentList;
@@ -12,11 +13,12 @@ use super::tail::SegmentTail;
 use super::writer::Writer;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{
-    DurableLog, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
+    DurableLog, LogBatch, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
 };
 use firn_model::metrics::Collect;
 use firn_model::sample::TimeRange;
@@ -241,13 +243,34 @@ impl LocalLog {
     }
 }
 
+/// An error if the record of `batch` is too large for a frame. The coded form of anything takes
+/// less than twice its memory, so nearly all batches need not be coded to know.
+fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
+    if 2 * batch.memory_bytes() < PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    let mut record = Vec::new();
+    RecordEncoder::default().encode(batch, &mut record);
+    match record.len() {
+        ..=PAYLOAD_BYTES_MAX => Ok(()),
+        bytes => Err(StorageError::BlockTooLarge {
+            bytes,
+            limit: PAYLOAD_BYTES_MAX,
+        }),
+    }
+}
+
 impl DurableLog for LocalLog {
-    fn append(&self, payload: Vec<u8>, mut done: OnDurable) {
+    fn append(&self, batch: LogBatch, mut done: OnDurable) {
+        if let Err(refusal) = check_size(&batch) {
+            return done.done(Err(refusal.into()));
+        }
+        let bytes = batch.memory_bytes();
         let mut state = lock(&self.0.state);
-        while state.must_wait_for(payload.len(), self.0.options.queue_bytes_max) {
+        while state.must_wait_for(bytes, self.0.options.queue_bytes_max) {
             state = self.wait(state);
         }
-        if let Some(refusal) = state.refusal(payload.len()) {
+        if let Some(refusal) = state.refusal() {
             drop(state);
             return done.done(Err(refusal.into()));
         }
@@ -255,12 +278,13 @@ impl DurableLog for LocalLog {
         let delayed = stalled.and_then(|refusal| Some((done.take_delayed()?, refusal)));
         let position = state.next;
         state.next = position.next();
-        state.queued_bytes += payload.len();
-        state.bytes_since += payload.len();
+        state.queued_bytes += bytes;
+        state.bytes_since += bytes;
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
         state.queue.push(Queued {
             position,
-            payload,
+            batch,
+            bytes,
             done,
         });
         let is_stalled = state.stalled.is_some();
@@ -277,7 +301,7 @@ impl DurableLog for LocalLog {
     fn admit(&self) -> Result<(), Error> {
         let now = self.0.env.clock.monotonic();
         let state = lock(&self.0.state);
-        if let Some(refusal) = state.refusal(0) {
+        if let Some(refusal) = state.refusal() {
             return Err(refusal.into());
         }
         let stalled = state.stalled.as_ref().map(Stall::refusal);

@@ -9,6 +9,7 @@ use super::delta_codec::DeltaEncoder;
 use super::metrics::LogMetrics;
 use super::options::{LogOptions, SyncMode};
 use super::queue::Queued;
+use super::record::RecordEncoder;
 use super::segment;
 use super::segment_list::SegmentList;
 use super::stall::Fault;
@@ -17,7 +18,7 @@ use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX,
 use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
 use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::log::{LogBatch, Position};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use std::time::Duration;
 
 /// Bytes gathered for one write: a larger one gains nothing and costs memory.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// A coded record up to this size leaves its memory for the next one; requests make kilobytes.
+const CODED_BYTES_KEPT: usize = 1 << 20;
 
 /// Where a writer goes on.
 pub(crate) struct Start {
@@ -58,7 +62,8 @@ pub(crate) struct Writer {
     last_sync: Duration,
     buffer: Vec<u8>,
     delta: DeltaEncoder,
-    /// Of the record that is written.
+    record: RecordEncoder,
+    /// Bytes of the record that is written.
     coded: Vec<u8>,
 }
 
@@ -90,6 +95,7 @@ impl Writer {
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
             delta: DeltaEncoder::default(),
+            record: RecordEncoder::default(),
             coded: Vec::new(),
         }
     }
@@ -100,7 +106,7 @@ impl Writer {
         let written = self.last;
         for queued in group.iter().filter(|queued| queued.position > written) {
             self.last = queued.position;
-            self.encode_payload(&queued.payload);
+            self.encode_batch(&queued.batch);
             if self.buffer.len() >= WRITE_BYTES {
                 self.flush()?;
             }
@@ -195,18 +201,24 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the record with the position of the last one into the buffer, delta-coded if it can be.
-    fn encode_payload(&mut self, payload: &[u8]) {
+    /// Puts the record of `batch` into the buffer, with the position of the last one; delta-coded if
+    /// it can be.
+    fn encode_batch(&mut self, batch: &LogBatch) {
         let mut coded = std::mem::take(&mut self.coded);
-        let last = self.last;
-        match self
-            .delta
-            .encode(last, payload, PAYLOAD_BYTES_MAX, &mut coded)
-        {
-            true => self.encode(FrameKind::Condensed, &coded),
-            false => self.encode(FrameKind::Log, payload),
+        let mut record = std::mem::take(&mut self.record);
+        let into = (&mut record, &mut coded);
+        let is_delta = self.delta.encode(self.last, batch, PAYLOAD_BYTES_MAX, into);
+        if !is_delta {
+            record.encode(batch, &mut coded);
         }
-        self.coded = coded;
+        let kind = match is_delta {
+            true => FrameKind::Condensed,
+            false => FrameKind::Log,
+        };
+        self.encode(kind, &coded);
+        if coded.capacity() <= CODED_BYTES_KEPT {
+            (self.coded, self.record) = (coded, record);
+        }
     }
 
     /// Puts a record with the position of the last one into the buffer.

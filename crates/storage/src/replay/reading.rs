@@ -4,8 +4,7 @@
 //! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
 use crate::damage::{Damage, Damages};
-use crate::log::record::RecordReader;
-use firn_model::log::{LogDamage, Tail};
+use firn_model::log::{LogBatch, LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
 /// See the module.
@@ -28,7 +27,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Damage was met behind `last`, or behind what was read before if there is no such record.
-    pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&Vec<u8>>) {
+    pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&LogBatch>) {
         self.remember(last);
         self.add(Damage::of_log(damage));
     }
@@ -40,14 +39,14 @@ impl<'a> Reading<'a> {
     }
 
     /// A sound record was read: damage before it ends there.
-    pub(super) fn go_on(&mut self, payload: &[u8], damages: &Damages) {
+    pub(super) fn go_on(&mut self, batch: &LogBatch, damages: &Damages) {
         if self.open.is_empty() {
             return;
         }
-        let after = times_of(payload);
+        let after = batch.time_range();
         for damage in self.open.drain(..) {
             let range = match (damage.range, after) {
-                (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+                (Some(a), Some(b)) => Some(a.hull(b)),
                 (Some(a), None) => Some(a),
                 (None, after) => after.map(|after| TimeRange::new(i64::MIN, after.max)),
             };
@@ -56,9 +55,8 @@ impl<'a> Reading<'a> {
     }
 
     /// The last record of those that were read.
-    pub(super) fn remember(&mut self, last: Option<&Vec<u8>>) {
-        let times = last.and_then(|payload| times_of(payload));
-        self.before = times.or(self.before);
+    pub(super) fn remember(&mut self, last: Option<&LogBatch>) {
+        self.before = last.and_then(LogBatch::time_range).or(self.before);
     }
 
     /// The log ends here.
@@ -70,18 +68,4 @@ impl<'a> Reading<'a> {
             damages.report(damage.within(Some(open_end)));
         }
     }
-}
-
-/// From the oldest sample of a record to the newest.
-fn times_of(payload: &[u8]) -> Option<TimeRange> {
-    let block = RecordReader::new(payload).ok()?;
-    let (mut range, mut histograms): (Option<TimeRange>, _) = (None, Vec::new());
-    let mut add = |time: i64| {
-        let known = range.unwrap_or(TimeRange::new(time, time));
-        range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
-    };
-    // What stands before damage counts.
-    let _ = block.samples(|row| add(row.time), &mut histograms);
-    histograms.iter().for_each(|row| add(row.time));
-    range
 }
