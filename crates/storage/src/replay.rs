@@ -1,5 +1,4 @@
-//! Bringing the store back: the catalogue, the pages, then the log behind them, on all compute
-//! threads.
+//! Replay: a start reads the catalogue, the pages, then the log behind them, on all compute threads.
 //!
 //! Records are parsed in parallel and samples applied in parallel by shard; reading the log and
 //! interning are one after the other each, beside the rest. Nothing depends on the order of
@@ -9,15 +8,16 @@
 //! page is seen to hold is skipped, and the log is kept until everything else is sealed again. The
 //! index is built last, in order of creation.
 
-mod catalog;
 mod pages;
 mod places;
 mod reading;
+mod series;
 mod shard_rows;
 
-use crate::catalogue::payload;
+use crate::catalogue::payload::{Inflater, Payload};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::fan_out::map;
 use crate::fingerprint::Fingerprint;
 use crate::log::record::SeriesRecords;
 use crate::maintenance::state::State;
@@ -25,15 +25,14 @@ use crate::parts::Parts;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, lock};
-use catalog::{Catalog, TermLists};
+use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
 use firn_model::log::{CreatedSeries, LogBatch, Position};
 use firn_model::sample::TimestampMs;
 use reading::Reading;
+use series::{ReplaySeries, TermLists};
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 /// Bytes of the catalogue that are read together: what is read of them takes more memory, which
 /// adds to what a start takes at most. Four times as many gain no time.
@@ -42,16 +41,18 @@ const CATALOGUE_BYTES: usize = 256 << 10;
 /// Bytes of memory of the batches of the log that are applied together, some 30,000 samples.
 const GROUP_BYTES: usize = 640 << 10;
 
-/// What replay knows beside the head.
+/// What replay keeps beside the head.
 struct Replay<'a> {
     store: &'a Parts,
-    catalog: Mutex<Catalog>,
+    known: Mutex<ReplaySeries>,
     terms: Mutex<TermLists>,
     /// For each shard, samples that came after newer ones of their series.
     late: Box<[Mutex<Vec<Late>>]>,
     next_slot: AtomicU32,
     /// Rows of groups that were applied: their memory is used again.
     spare_rows: Mutex<Vec<ShardRows>>,
+    /// Decompressors of the catalogue that are idle.
+    inflaters: Mutex<Vec<Inflater>>,
 }
 
 /// A series as it was read.
@@ -74,12 +75,6 @@ struct ReadSeries<'a> {
     series: Vec<Read>,
 }
 
-/// What all threads read, in order.
-fn all_of<T>(parts: &[Mutex<Vec<T>>]) -> Vec<T> {
-    let take = |part: &Mutex<Vec<T>>| std::mem::take(&mut *lock(part));
-    parts.iter().flat_map(take).collect()
-}
-
 /// What a start finds beside the catalogue, the exemplars and the log themselves.
 pub(crate) struct FoundPages {
     pub(crate) pages: Vec<Placed>,
@@ -95,11 +90,12 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     let start = store.env.clock.monotonic();
     let mut replay = Replay {
         store,
-        catalog: Mutex::default(),
+        known: Mutex::default(),
         terms: Mutex::default(),
         late: store.shards.iter().map(|_| Mutex::default()).collect(),
         next_slot: AtomicU32::new(0),
         spare_rows: Mutex::default(),
+        inflaters: Mutex::default(),
     };
     replay.load_catalogue(state)?;
     let page_count = found.pages.len();
@@ -185,30 +181,24 @@ impl Replay<'_> {
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
-        let unpacked: Vec<Mutex<Vec<payload::Payload<'_>>>> =
-            payloads.iter().map(|_| Mutex::default()).collect();
-        self.store
-            .env
-            .compute
-            .for_each(
-                payloads.len(),
-                &|i| match payload::Payload::read(&payloads[i]) {
-                    Ok(payload) => lock(&unpacked[i]).push(payload),
-                    Err(e) => self.report(&e.to_string()),
-                },
-            );
-        let unpacked = all_of(&unpacked);
-        let read: Vec<Mutex<Vec<ReadSeries<'_>>>> =
-            unpacked.iter().map(|_| Mutex::default()).collect();
-        self.store.env.compute.for_each(unpacked.len(), &|i| {
-            let payload = &unpacked[i];
-            self.next_slot
-                .fetch_max(payload.header.next_slot, Ordering::Relaxed);
-            lock(&read[i]).push(self.read_catalogue_series(payload.records()));
+        let compute = &*self.store.env.compute;
+        let unpacked = map(compute, payloads.len(), |i| self.unpack(&payloads[i]));
+        let unpacked: Vec<Payload<'_>> = unpacked.into_iter().flatten().collect();
+        let read = map(compute, unpacked.len(), |i| {
+            let next_slot = unpacked[i].header.next_slot;
+            self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
+            self.read_catalogue_series(unpacked[i].records())
         });
-        let read = all_of(&read);
         self.register_all(&read);
         read.iter().map(|read| read.series.len() as u64).sum()
+    }
+
+    /// Inflates a payload of the catalogue, or reports that it is none.
+    fn unpack<'a>(&self, payload: &'a [u8]) -> Option<Payload<'a>> {
+        let mut inflater = lock(&self.inflaters).pop().unwrap_or_default();
+        let unpacked = Payload::read(payload, &mut inflater);
+        lock(&self.inflaters).push(inflater);
+        unpacked.map_err(|e| self.report(&e.to_string())).ok()
     }
 
     /// Applies the log from `from` on, and its exemplars behind `kept`; returns how many records it
@@ -237,7 +227,7 @@ impl Replay<'_> {
             }
             records += group.len();
         }
-        let (mut reading, _) = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut reading, _) = into_inner(reading);
         missing.into_iter().for_each(|damage| reading.add(damage));
         reading.end(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
@@ -272,7 +262,8 @@ impl Replay<'_> {
         Ok(group)
     }
 
-    /// A series born later must not inherit the exemplars of one whose birth was never acked.
+    /// Reserves the slots of exemplars: a series created later must not inherit those of a series
+    /// whose creation was never acked.
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
             self.next_slot
@@ -311,7 +302,7 @@ impl Replay<'_> {
 
     /// Applies records that follow each other in the log.
     fn apply_group(&self, batches: &[LogBatch], orphans: &mut ShardRows) {
-        let compute = &self.store.env.compute;
+        let compute = &*self.store.env.compute;
         let creating: Vec<&CreatedSeries> = batches
             .iter()
             .map(|batch| &batch.created)
@@ -319,24 +310,16 @@ impl Replay<'_> {
             .collect();
         // Most groups create no series, and threads need not be woken to find that.
         if !creating.is_empty() {
-            let read: Vec<Mutex<Vec<ReadSeries<'_>>>> =
-                creating.iter().map(|_| Mutex::default()).collect();
-            compute.for_each(creating.len(), &|i| {
-                lock(&read[i]).push(self.read_created(creating[i]));
-            });
-            self.register_all(&all_of(&read));
+            let read = map(compute, creating.len(), |i| self.read_created(creating[i]));
+            self.register_all(&read);
         }
         // A few parts for each thread, so that none waits long for the last one.
         let part_len = batches.len().div_ceil(compute.threads() * 4).max(1);
         let parts: Vec<&[LogBatch]> = batches.chunks(part_len).collect();
-        let rows: Vec<Mutex<ShardRows>> = parts.iter().map(|_| Mutex::default()).collect();
-        let catalog = lock(&self.catalog);
-        compute.for_each(parts.len(), &|part| {
-            *lock(&rows[part]) = self.sort_rows(parts[part], &catalog);
-        });
-        drop(catalog);
-        let mut parts: Vec<ShardRows> =
-            rows.iter().map(|r| std::mem::take(&mut *lock(r))).collect();
+        let known = lock(&self.known);
+        let sort = |part: usize| self.sort_rows(parts[part], &known);
+        let mut parts = map(compute, parts.len(), sort);
+        drop(known);
         for part in &mut parts {
             orphans.take_unknown(part);
         }
@@ -346,10 +329,10 @@ impl Replay<'_> {
     }
 
     /// Sorts the samples of batches by shard.
-    fn sort_rows(&self, batches: &[LogBatch], catalog: &Catalog) -> ShardRows {
+    fn sort_rows(&self, batches: &[LogBatch], known: &ReplaySeries) -> ShardRows {
         let mut rows = lock(&self.spare_rows).pop().unwrap_or_default();
         for batch in batches {
-            rows.add(self.store, catalog, batch);
+            rows.add(self.store, known, batch);
         }
         let samples = batches.iter().flat_map(LogBatch::samples);
         let newest = samples.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
@@ -375,9 +358,9 @@ impl Replay<'_> {
     }
 
     /// Samples whose series stood in a later record; those without any belong to removed series, or
-    /// to ones whose birth was never acked.
+    /// to series whose creation was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
-        orphans.sort(self.store, &lock(&self.catalog));
+        orphans.sort(self.store, &lock(&self.known));
         self.apply_rows(&[orphans]);
     }
 
@@ -392,11 +375,11 @@ impl Replay<'_> {
         });
     }
 
-    /// Births in order of slots, as if they happened now.
+    /// Creates the series in the index, by ascending slot.
     fn build_index(&self) {
-        let (catalog, terms) = (lock(&self.catalog), lock(&self.terms));
+        let (known, terms) = (lock(&self.known), lock(&self.terms));
         let mut births = self.store.index.births();
-        catalog.each_by_slot(|slot, place| {
+        known.each_by_slot(|slot, place| {
             births.skip_to(slot);
             births.place(slot, place, terms.of(slot));
         });

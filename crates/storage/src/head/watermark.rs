@@ -12,13 +12,13 @@
 //! never be durable the watermark stands for good.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,8 +92,7 @@ impl Watermark {
         let mut state = self.lock();
         let visible = self.visible.load(Ordering::Acquire);
         while state.readers.keys().next().is_some_and(|r| *r < visible) {
-            let waited = self.ended.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.ended, state);
         }
     }
 
@@ -190,7 +189,7 @@ impl Watermark {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

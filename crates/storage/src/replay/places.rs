@@ -16,13 +16,13 @@ struct InShard {
     /// Which of those that were read.
     read: usize,
     local: u32,
-    /// The slot of a series with the same labels that was removed before this one was born.
+    /// The slot of a series with equal labels that was removed before this one was created.
     replaced: Option<u32>,
 }
 
 impl Replay<'_> {
-    /// Gives series their places, unless they have them, or a later series has the same labels:
-    /// then they were removed before that was born.
+    /// Gives series their places. A series that has one keeps it; one with the labels of a later
+    /// series gets none, because it was removed before the later one was created.
     pub(super) fn register_all(&self, sources: &[ReadSeries<'_>]) {
         let series: Vec<Read> = sources
             .iter()
@@ -51,16 +51,16 @@ impl Replay<'_> {
             };
         });
         let untaken = std::mem::take(&mut *lock(&untaken));
-        let mut catalog = lock(&self.catalog);
+        let mut known = lock(&self.known);
         for (number, in_shard) in in_shards.iter().enumerate() {
             for found in lock(in_shard).drain(..) {
                 if let Some(slot) = found.replaced {
-                    catalog.forget(slot);
+                    known.forget(slot);
                     store.index.unmark(slot);
                 }
                 if untaken.binary_search(&found.read).is_err() {
                     let place = store.place(number, found.local);
-                    catalog.add(series[found.read].slot, place);
+                    known.add(series[found.read].slot, place);
                 } else {
                     lock(&store.shards[number]).remove(found.local);
                     self.report("the index takes no more label names or values");

@@ -7,7 +7,7 @@ use crate::damage::{Damage, Damages};
 use firn_model::log::{LogBatch, LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
-/// See the module.
+/// The log while it is read, and the damage met so far.
 pub(super) struct Reading<'a> {
     pub(super) tail: Box<dyn Tail + 'a>,
     /// The times of the record before.
@@ -26,19 +26,19 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Damage was met behind `last`, or behind what was read before if there is no such record.
+    /// Notes damage behind `last`, or behind what was read before if there is no such record.
     pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&LogBatch>) {
         self.remember(last);
         self.add(Damage::of_log(damage));
     }
 
-    /// There is damage behind what was read.
+    /// Notes damage behind what was read.
     pub(super) fn add(&mut self, damage: Damage) {
         let range = damage.range.or(self.before);
         self.open.push(damage.within(range));
     }
 
-    /// A sound record was read: damage before it ends there.
+    /// Notes a sound record: damage before it ends there, and is reported.
     pub(super) fn go_on(&mut self, batch: &LogBatch, damages: &Damages) {
         if self.open.is_empty() {
             return;
@@ -54,15 +54,15 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The last record of those that were read.
+    /// Notes the last record of those that were read.
     pub(super) fn remember(&mut self, last: Option<&LogBatch>) {
         self.before = last.and_then(LogBatch::time_range).or(self.before);
     }
 
-    /// The log ends here.
+    /// Reports the damage at the end of the log.
     pub(super) fn end(self, damages: &Damages) {
         for damage in self.open {
-            // Nobody knows how far it went, or from where.
+            // How far it went, or from where, is not known.
             let from = damage.range.map_or(i64::MIN, |range| range.min);
             let open_end = TimeRange::new(from, i64::MAX);
             damages.report(damage.within(Some(open_end)));

@@ -1,6 +1,6 @@
 //! Samples of the log on their way into the shards.
 
-use super::catalog::Catalog;
+use super::series::ReplaySeries;
 use crate::chunk::Sample;
 use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
@@ -40,16 +40,16 @@ pub(super) struct ShardRows {
 impl ShardRows {
     /// Adds the samples of a batch but for those that are sealed: to the shards of their series, or
     /// to those whose series is not known.
-    pub(super) fn add(&mut self, store: &Parts, catalog: &Catalog, batch: &LogBatch) {
+    pub(super) fn add(&mut self, store: &Parts, known: &ReplaySeries, batch: &LogBatch) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
         for row in batch.floats.iter() {
-            if !sort_row(store, catalog, &mut self.shards, &row) {
+            if !sort_row(store, known, &mut self.shards, &row) {
                 self.floats.push(row);
             }
         }
         self.histograms.extend_from_slice(&batch.histograms);
-        self.sort_histograms(store, catalog);
+        self.sort_histograms(store, known);
     }
 
     /// Forgets all rows, and keeps their memory.
@@ -70,22 +70,22 @@ impl ShardRows {
 
     /// Sorts the rows whose series was not known and is so now into shards, but for those that are
     /// sealed.
-    pub(super) fn sort(&mut self, store: &Parts, catalog: &Catalog) {
+    pub(super) fn sort(&mut self, store: &Parts, known: &ReplaySeries) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
         let shards = &mut self.shards;
         self.floats
-            .retain(|row| !sort_row(store, catalog, shards, row));
-        self.sort_histograms(store, catalog);
+            .retain(|row| !sort_row(store, known, shards, row));
+        self.sort_histograms(store, known);
     }
 
-    fn sort_histograms(&mut self, store: &Parts, catalog: &Catalog) {
+    fn sort_histograms(&mut self, store: &Parts, known: &ReplaySeries) {
         let shards = &mut self.shards;
         self.histograms.retain(|row| {
-            let Some(place) = catalog.place(row.slot) else {
+            let Some(place) = known.place(row.slot) else {
                 return true;
             };
-            if !catalog.is_sealed(row.slot, row.time) {
+            if !known.is_sealed(row.slot, row.time) {
                 let (shard, local) = store.shard_and_local(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
@@ -137,11 +137,11 @@ impl ShardRows {
 
 /// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
 #[inline]
-fn sort_row(store: &Parts, catalog: &Catalog, shards: &mut [OfShard], row: &FloatRow) -> bool {
-    let Some(place) = catalog.place(row.slot) else {
+fn sort_row(store: &Parts, known: &ReplaySeries, shards: &mut [OfShard], row: &FloatRow) -> bool {
+    let Some(place) = known.place(row.slot) else {
         return false;
     };
-    if !catalog.is_sealed(row.slot, row.time) {
+    if !known.is_sealed(row.slot, row.time) {
         let (shard, local) = store.shard_and_local(place);
         shards[shard].floats.push(ShardRow {
             local,
