@@ -72,7 +72,7 @@ impl Maintenance {
             return;
         }
         let scheduled = Scheduled(me);
-        let job = move || scheduled.0.keep_up();
+        let job = move || scheduled.0.run_due();
         self.env.compute.spawn(Work::Background, Box::new(job));
     }
 
@@ -100,7 +100,7 @@ impl Maintenance {
     }
 
     /// Does what is due.
-    pub(super) fn keep_up(&self) {
+    pub(super) fn run_due(&self) {
         let mut state = lock(&self.state);
         let newest = self.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);

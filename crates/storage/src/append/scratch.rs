@@ -1,4 +1,4 @@
-//! What a batch under way is told: where its series are, and what became of its samples.
+//! Working memory of an append: where the series of the batch are, and the outcome of each sample.
 
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Verdict, Window};
@@ -48,23 +48,23 @@ pub(super) struct Scratch {
     ends: Vec<u32>,
     pub(super) locals: Vec<u32>,
     pub(super) slots: Vec<u32>,
-    /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
+    /// Series whose labels are needed: unknown ones, and those whose creation is not logged yet.
     pub(super) wanted: Vec<u32>,
-    /// Series that may be born, in the order of the batch.
-    pub(super) unborn: Vec<u32>,
-    /// The same grouped by shard; shard `s` has `unborn_by_shard[unborn_ends[s - 1]..]`.
-    pub(super) unborn_by_shard: Vec<u32>,
-    unborn_ends: Vec<u32>,
-    /// Memory to bring numbers into order.
+    /// Series that are to be created, in the order of the batch.
+    pub(super) missing: Vec<u32>,
+    /// `missing` grouped by shard; shard `s` has `missing_by_shard[missing_ends[s - 1]..]`.
+    pub(super) missing_by_shard: Vec<u32>,
+    missing_ends: Vec<u32>,
+    /// Working memory of [`order`].
     marks: Vec<bool>,
-    /// Memory for a series key.
+    /// Working memory for a series key.
     pub(super) key: Vec<u8>,
     /// What became of each float sample and each histogram, in the order of the batch's columns.
     pub(super) floats: Vec<Outcome>,
     pub(super) histograms: Vec<Verdict>,
     /// Series of which this batch has the first sample.
-    pub(super) births: Vec<u32>,
-    /// What goes to the log.
+    pub(super) created: Vec<u32>,
+    /// The batch for the log.
     pub(super) record: LogBatch,
     pub(super) marker: Marker,
 }
@@ -73,7 +73,7 @@ impl Scratch {
     /// Computes the fingerprints and groups the series by shard.
     pub(super) fn begin(&mut self, parts: &Parts, batch: &Batch) {
         self.prints.clear();
-        self.births.clear();
+        self.created.clear();
         self.marker = Marker::default();
         let series = batch.series_count();
         for i in 0..series {
@@ -111,16 +111,16 @@ impl Scratch {
         range_of(&self.ends, shard)
     }
 
-    /// Groups the unborn by shard.
-    pub(super) fn group_unborn(&mut self) {
-        let into = (&mut self.unborn_by_shard, &mut self.unborn_ends);
-        let unborn = self.unborn.iter().copied();
-        group(unborn, &self.shard_of, self.ends.len() - 1, into);
+    /// Groups the missing series by shard.
+    pub(super) fn group_missing(&mut self) {
+        let into = (&mut self.missing_by_shard, &mut self.missing_ends);
+        let missing = self.missing.iter().copied();
+        group(missing, &self.shard_of, self.ends.len() - 1, into);
     }
 
-    /// Where the unborn of a shard stand.
-    pub(super) fn group_of_unborn(&self, shard: usize) -> std::ops::Range<usize> {
-        range_of(&self.unborn_ends, shard)
+    /// Where the missing series of a shard stand.
+    pub(super) fn group_of_missing(&self, shard: usize) -> std::ops::Range<usize> {
+        range_of(&self.missing_ends, shard)
     }
 
     /// Brings the wanted into the order of the batch.
@@ -128,9 +128,9 @@ impl Scratch {
         order(&mut self.wanted, &mut self.marks, self.prints.len());
     }
 
-    /// A series that was not born: for want of room, or because none of its samples lies in the
-    /// window.
-    pub(super) fn refuse_unborn(
+    /// Refuses the samples of a series that was not created: for want of room, or because none of
+    /// them lies in the window.
+    pub(super) fn refuse_missing(
         &mut self,
         (floats, histograms): (usize, usize),
         samples: SeriesSamples<'_>,
@@ -159,11 +159,11 @@ impl Scratch {
     pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch) -> Appended {
         let mut appended = Appended::default();
         self.record.floats.reserve(self.floats.len());
-        order(&mut self.births, &mut self.marks, self.prints.len());
+        order(&mut self.created, &mut self.marks, self.prints.len());
         let slots = &self.slots;
-        // That is their order already, unless some of them are another batch's births.
-        self.births.sort_by_key(|i| slots[*i as usize]);
-        for i in &self.births {
+        // They are in this order already, unless another batch created some of them.
+        self.created.sort_by_key(|i| slots[*i as usize]);
+        for i in &self.created {
             let labels = batch.series(*i as usize).labels;
             self.record.created.push(self.slots[*i as usize], labels);
         }

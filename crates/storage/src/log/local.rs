@@ -1,4 +1,4 @@
-//! The engine's face: [`LocalLog`] opens the folder, takes records and answers about itself.
+//! [`LocalLog`]: the local engine behind [`DurableLog`].
 
 use super::commit::Commit;
 use super::metrics::LogMetrics;
@@ -20,24 +20,24 @@ use firn_model::error::Error;
 use firn_model::log::{
     DurableLog, LogBatch, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
 };
-use firn_model::metrics::Collect;
+use firn_model::metrics::{Collect, Gauge};
 use firn_model::sample::TimeRange;
 use firn_model::sync::{lock, wait};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Between two looks at the free space at most: another program that writes 500 MB/s takes less
-/// meanwhile than [`LogOptions::free_bytes_min`].
+/// Time between two looks at the free space, at most. A program that writes 500 MB/s takes less in
+/// it than [`LogOptions::free_bytes_min`].
 const LOOK_EACH: Duration = Duration::from_millis(250);
 
-/// Bytes taken between two looks at most.
+/// Bytes of batches taken between two looks, at most.
 const LOOK_BYTES: usize = 8 << 20;
 
-/// Of a segment that the disk does not deliver and the log has no more use for.
+/// The extension of a segment that the disk does not deliver and the log does not need any more.
 const UNREADABLE_EXTENSION: &str = "unreadable";
 
-/// See the module.
+/// A log of segments in one folder of a local disk.
 pub struct LocalLog(pub(super) Arc<Shared>);
 
 impl LocalLog {
@@ -80,8 +80,8 @@ impl LocalLog {
         Ok(log)
     }
 
-    /// What of `known` behind `trimmed` is in no segment, but for what lies between segments, which
-    /// reading finds.
+    /// The records behind `trimmed` that the manifest knows and no segment holds, if there are any.
+    /// Gaps between segments are not looked for: reading finds them.
     pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
         if known.log > trimmed && self.0.found_newest < known.log {
             let path = self.0.dir.join(segment::file_name(known.log));
@@ -92,12 +92,13 @@ impl LocalLog {
         let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("records {} to {} are missing", from.0, to.0);
-            // Nobody knows of when: what stands before them is forgotten.
+            // Their times are not known: the records before them are gone.
             Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
         })
     }
 
-    /// The job that writes what waits, if it is time to, or `at_once`.
+    /// The job that tries again to write what waits; `None` if nothing waits or it is not time yet.
+    /// `at_once` does not wait for the time.
     fn next_attempt(&self, at_once: bool) -> Option<Commit> {
         let now = self.0.env.clock.monotonic();
         let mut state = lock(&self.0.state);
@@ -109,7 +110,7 @@ impl LocalLog {
         Some(Commit::new(self.0.clone(), writer))
     }
 
-    /// See [`Writer::vouch`]; not while anything is written or waits.
+    /// Calls [`Writer::vouch`] unless records are being written or wait.
     fn vouch(&self) {
         let mut state = lock(&self.0.state);
         if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
@@ -339,13 +340,14 @@ impl DurableLog for LocalLog {
         }
     }
 
+    /// Reads the gauges, which follow the state under its lock: each batch asks.
     fn pressure(&self) -> Pressure {
-        let state = lock(&self.0.state);
-        let has_no_room = |stall: &Stall| stall.fault == Fault::NoRoom;
+        let metrics = &self.0.metrics;
+        let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
         Pressure {
-            bytes: u64::try_from(self.0.metrics.size_bytes.get()).unwrap_or(0),
-            is_crowded: state.queued_bytes > self.0.options.queue_bytes_max / 2,
-            is_disk_full: state.disk_full || state.stalled.as_ref().is_some_and(has_no_room),
+            bytes: bytes_of(&metrics.size_bytes),
+            is_crowded: bytes_of(&metrics.queued_bytes) > self.0.options.queue_bytes_max as u64 / 2,
+            is_disk_full: metrics.disk_full.get() > 0,
             free_bytes_min: self.0.options.free_bytes_min,
         }
     }
@@ -381,6 +383,13 @@ impl DurableLog for LocalLog {
     }
 
     fn trim(&self, to: Position) -> Result<(), Error> {
+        let next = lock(&self.0.state).next;
+        assert!(
+            to <= next,
+            "a trim to {} behind the last record {}",
+            to.0,
+            next.0
+        );
         Ok(self.remove_before(to)?)
     }
 

@@ -28,7 +28,7 @@ pub(super) struct State {
     /// Bytes of memory of the batches in the queue.
     pub(super) queued_bytes: usize,
     pub(super) next: Position,
-    /// As of the last group.
+    /// The newest durable position when the last group ended.
     pub(super) durable: Position,
     /// Away while a group is committed.
     pub(super) writer: Option<Box<Writer>>,

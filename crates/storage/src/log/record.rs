@@ -44,11 +44,16 @@ pub(crate) struct RecordEncoder {
 impl RecordEncoder {
     /// Codes all of `batch` but for its values; returns how many bytes that took.
     pub(crate) fn begin(&mut self, batch: &LogBatch) -> usize {
+        let floats = &batch.floats;
+        let columns = [floats.slots.len(), floats.times.len(), floats.values.len()];
+        assert!(
+            columns == [floats.len(); 3],
+            "columns of unequal length: {columns:?}"
+        );
         self.before.clear();
         self.behind.clear();
         self.begin_exemplars(batch);
         self.begin_created(batch);
-        let floats = &batch.floats;
         push_uvarint(&mut self.before, floats.len() as u64);
         let slots = floats.slots.iter().map(|slot| i64::from(*slot));
         push_numbers(slots, &mut self.column, &mut self.before);

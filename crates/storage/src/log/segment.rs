@@ -91,7 +91,7 @@ pub(crate) struct Reader {
     delta: DeltaDecoder,
     /// The position of the next record.
     expected: Position,
-    /// The file header is not sound, which nobody has been told yet.
+    /// The file header is not sound, and the reader has not reported it yet.
     is_header_damaged: bool,
 }
 

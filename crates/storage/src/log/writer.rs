@@ -40,7 +40,7 @@ pub(crate) struct Start {
     pub(crate) found_newest: Position,
 }
 
-/// See the module.
+/// Writes and syncs groups of records to the newest segment.
 pub(crate) struct Writer {
     env: Env,
     dir: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) struct Writer {
     vouched: Position,
     /// The end of what was written whole: offset and position.
     kept: (u64, Position),
-    /// The last thing that failed was a sync.
+    /// The last operation that failed was a sync.
     has_failed_sync: bool,
     last_sync: Duration,
     buffer: Vec<u8>,
@@ -100,8 +100,8 @@ impl Writer {
         }
     }
 
-    /// Writes a group in order and syncs it as the mode says. What of it was written before is
-    /// passed over.
+    /// Writes a group in order and syncs it as the mode says. Records that an attempt before wrote
+    /// are passed over.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         let written = self.last;
         for queued in group.iter().filter(|queued| queued.position > written) {
@@ -130,9 +130,9 @@ impl Writer {
         Ok(())
     }
 
-    /// After an error: forgets what was written since the last group that was written whole. Says
-    /// how to go on; `None` if nothing can be promised any more, because records before that group
-    /// are neither known to be durable nor held by anyone.
+    /// Forgets, after an error, what was written since the last group that was written whole.
+    /// Returns how to go on; `None` if nothing can be promised any more, because records before
+    /// that group are neither known to be durable nor in the queue.
     pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
         self.buffer.clear();
         self.delta.begin();
@@ -168,8 +168,9 @@ impl Writer {
         }
     }
 
-    /// Says durably enough for the end of the process, if no record does yet, that all records are
-    /// durable: without it nobody could tell damage to the last ones from a write that was cut off.
+    /// Writes a frame that says that all records are durable, unless a record says so already.
+    /// Without it a start cannot tell damage to the last records from a write that was cut off. The
+    /// frame is not synced: it need outlive the process only.
     pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
         if self.durable < self.last || self.vouched >= self.last {
             return Ok(());

@@ -225,7 +225,8 @@ impl Maintenance {
         Ok(due.iter().map(encode).collect())
     }
 
-    /// What there is to seal of a group, by slot, and whether the head has none of its series.
+    /// Copies what is to be sealed of a group, by slot. The flag says that the head has none of its
+    /// series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
         let first = due.group * GROUP_SLOTS;
         let end = self.index.published().min(first + GROUP_SLOTS);
@@ -278,7 +279,7 @@ impl Maintenance {
             return Ok(sealed.iter().map(|_| Vec::new()).collect());
         }
         self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
-        // Whoever finds a page at a start must know whose samples they are.
+        // A start that finds a page must find the labels of its series.
         let slots = pages().filter_map(|(meta, _)| meta.slots.as_slice().last());
         let end = slots.map(|run| run.end).max();
         if end > Some(state.catalogue.end_slot()) {
@@ -359,7 +360,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Says to the coverage where log and data time stand.
+    /// Tells the coverage where the log and data time stand.
     pub(super) fn leave_mark(&self, state: &mut State) {
         // In this order: see `Coverage::tick`.
         let newest = || self.newest.load(Ordering::Acquire);
@@ -374,11 +375,11 @@ impl Maintenance {
             position,
         };
         let next_slot = self.index.next_slot();
-        let mut revived = std::mem::take(&mut *lock(&self.restored_groups));
+        let mut restored = std::mem::take(&mut *lock(&self.restored_groups));
         if trial::has(Flaw::ForgetsRevived) {
-            revived.clear();
+            restored.clear();
         }
-        state.coverage.tick(mark, next_slot, &revived);
+        state.coverage.tick(mark, next_slot, &restored);
     }
 }
 

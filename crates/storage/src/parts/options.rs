@@ -92,7 +92,7 @@ pub struct StoreOptions {
     /// The format of series keys under which the store finds series without their labels. The
     /// labels of samples that come with keys of another format are always read.
     pub key_format: &'static dyn KeyFormat,
-    /// Shards of the head: more let more writers work at once. With one shard series are born in
+    /// Shards of the head: more let more writers work at once. With one shard series are created in
     /// the order of their batch and everything is deterministic.
     pub shards: usize,
     /// When a batch counts as durable.

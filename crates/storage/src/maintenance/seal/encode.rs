@@ -154,7 +154,7 @@ impl Part {
         self.times_bytes += size_of_val(&columns.times[..]);
         self.range = match self.cuts.is_empty() {
             true => TimeRange::new(*first, *last),
-            false => TimeRange::new(self.range.min.min(*first), self.range.max.max(*last)),
+            false => self.range.hull(TimeRange::new(*first, *last)),
         };
         self.slots.push(Run {
             start: series.slot,
@@ -238,7 +238,7 @@ impl Parts<'_> {
         });
         stuck.series.extend(series.iter().copied());
         stuck.range = match (stuck.range, range) {
-            (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+            (Some(a), Some(b)) => Some(a.hull(b)),
             (a, b) => a.or(b),
         };
     }
