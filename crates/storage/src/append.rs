@@ -23,6 +23,7 @@ mod series_budget;
 #[cfg(test)]
 mod tests;
 
+use crate::failpoints;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
@@ -32,7 +33,6 @@ use crate::parts::Parts;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, lock};
-use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
@@ -94,11 +94,11 @@ impl Appender {
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {
                 let batch = source.batch();
-                trial::turn();
+                failpoints::turn();
                 self.create_missing(&mut scratch, batch, window);
-                trial::turn();
+                failpoints::turn();
                 let taken = self.apply(&mut scratch, batch, window);
-                trial::turn();
+                failpoints::turn();
                 let appended = scratch.fill_record(self, batch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch);

@@ -12,6 +12,7 @@ mod merge;
 mod plain;
 
 use crate::chunk::{Columns, TimesKnown};
+use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
@@ -19,7 +20,6 @@ use crate::parts::Parts;
 use crate::sealed::directory::{PageEntry, PageLists};
 use crate::sealed::{Sealed, group_of};
 use crate::sync::{Mutex, lock};
-use crate::trial::{self, Flaw};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -128,13 +128,13 @@ impl Reader {
             .lookup(request.matchers, request.range, request.cancel)?;
         request.series.count(found.len())?;
         let slots: Vec<u32> = found.slots().collect();
-        let early = trial::has(Flaw::ReadsPagesFirst);
+        let early = failpoints::has(Flaw::ReadsPagesFirst);
         let memory = &mut selection.memory;
         let mut pages = || self.pages_of(&slots, request.range, memory);
         let too_early = if early { Some(pages()?) } else { None };
-        trial::turn();
+        failpoints::turn();
         selection.head = self.copy_head(&slots, request, reading.sequence)?;
-        trial::turn();
+        failpoints::turn();
         selection.pages = match too_early {
             Some(too_early) => too_early,
             None => pages()?,

@@ -11,9 +11,9 @@
 //! early; once it is durable its batch becomes visible with all behind it. After a record that can
 //! never be durable the watermark stands for good.
 
+use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
-use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
@@ -129,7 +129,7 @@ impl Watermark {
             .extend(position.map(|position| (position, sequence)));
         let mut visible = self.visible.load(Ordering::Relaxed);
         while state.complete.remove(&(visible + 1))
-            || trial::has(Flaw::ShowsOutOfOrder) && visible < sequence
+            || failpoints::has(Flaw::ShowsOutOfOrder) && visible < sequence
         {
             visible += 1;
         }
@@ -180,7 +180,7 @@ impl Watermark {
     fn publish_floor(&self, state: &State) {
         let visible = self.visible.load(Ordering::Relaxed);
         let mut readers = state.readers.keys();
-        let oldest = match trial::has(Flaw::RaisesFloorEarly) {
+        let oldest = match failpoints::has(Flaw::RaisesFloorEarly) {
             true => readers.next_back(),
             false => readers.next(),
         };

@@ -23,8 +23,8 @@ mod tests;
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
+use crate::failpoints::{self, Flaw};
 use crate::log::record::{self, ReadValues, RecordEncoder, decimal_of};
-use crate::trial::{self, Flaw};
 use firn_model::log::{FloatRows, LogBatch, Position};
 use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
 use predictor::{Context, SLAB_SLOTS};
@@ -146,7 +146,7 @@ impl DeltaDecoder {
             began,
         };
         let batch = record::decode(cursor.rest(), &mut values)?;
-        if u64::from(sum_of(&batch.floats.values)) != sum && !trial::has(Flaw::TrustsContext) {
+        if u64::from(sum_of(&batch.floats.values)) != sum && !failpoints::has(Flaw::TrustsContext) {
             return Err(Malformed("what the values are measured against was lost"));
         }
         Ok(batch)
@@ -165,7 +165,7 @@ impl ReadValues for DeltaValues<'_> {
             return Err(Malformed("more rows than a log block has"));
         }
         let decoder = &mut *self.decoder;
-        if decoder.began != Some(self.began) && !trial::has(Flaw::MixesContexts) {
+        if decoder.began != Some(self.began) && !failpoints::has(Flaw::MixesContexts) {
             decoder.context.clear();
             decoder.began = Some(self.began);
         }

@@ -14,9 +14,9 @@ use super::segment;
 use super::segment_list::SegmentList;
 use super::stall::Fault;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
 use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
-use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::{LogBatch, Position};
 use std::io::ErrorKind;
@@ -313,7 +313,7 @@ impl Writer {
         self.kept = (self.offset, self.last);
         // A segment says of those before it that they are durable.
         self.vouched = self.last;
-        if !trial::has(Flaw::KeepsContext) {
+        if !failpoints::has(Flaw::KeepsContext) {
             self.delta.begin();
         }
         match std::mem::replace(&mut self.first, first) == first {

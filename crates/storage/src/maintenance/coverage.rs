@@ -13,8 +13,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::failpoints::{self, Flaw};
 use crate::sealed::group_of;
-use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, VecDeque};
@@ -190,7 +190,7 @@ impl Coverage {
     /// to `sequence` brought.
     pub(crate) fn unsealed_after(&self, due: Due, sequence: u64) -> Position {
         let known = self.groups.get(&due.group).map(|g| g.unsealed_after);
-        let trusts = trial::has(Flaw::TrustsUnsealedMark);
+        let trusts = failpoints::has(Flaw::TrustsUnsealedMark);
         let fits = |m: &&Mark| m.newest <= due.end && (m.sequence <= sequence || trusts);
         let mark = self.marks.iter().rev().find(fits).map(|m| m.position);
         known.max(mark).unwrap_or_default()

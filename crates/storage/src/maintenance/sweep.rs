@@ -6,9 +6,9 @@
 
 use super::Maintenance;
 use super::state::State;
+use crate::failpoints::{self, Flaw};
 use crate::index::epoch_of;
 use crate::sync::lock;
-use crate::trial::{self, Flaw};
 use firn_model::sample::TimestampMs;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
@@ -95,7 +95,7 @@ impl Maintenance {
             shard.active = std::mem::take(&mut state.active);
         }
         drop(shard);
-        trial::turn();
+        failpoints::turn();
         self.evict(state.shard, &idle, gone);
         state.local = end;
         if is_end {
@@ -114,7 +114,7 @@ impl Maintenance {
         // Creation takes the locks in this order too: no series returns before it is evicted.
         let mut births = self.index.births();
         let mut shard = lock(&self.shards[number]);
-        if shard.appending > 0 && !trial::has(Flaw::DismissesAppending) {
+        if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
             return;
         }
         let members = self.index.members();
@@ -125,7 +125,7 @@ impl Maintenance {
                 continue;
             }
             shard.remove(*local);
-            if members.has(*slot) && !trial::has(Flaw::RemovesSealed) {
+            if members.has(*slot) && !failpoints::has(Flaw::RemovesSealed) {
                 evicted.push(*slot);
             } else {
                 gone.push(*slot);

@@ -5,9 +5,9 @@ use super::Maintenance;
 use super::state::State;
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
-use crate::trial::{self, Flaw};
 use firn_model::error::Error;
 use firn_model::log::Position;
 
@@ -16,7 +16,7 @@ impl Maintenance {
     /// in the catalogue.
     pub(crate) fn trim_log(&self, state: &mut State) {
         let mut covered = state.coverage.covered();
-        if trial::has(Flaw::TrimsTooFar) {
+        if failpoints::has(Flaw::TrimsTooFar) {
             covered = covered.next();
         }
         if covered.next() < self.log.positions().trims_from {
@@ -28,7 +28,7 @@ impl Maintenance {
             .and_then(|()| self.write_manifest(state))
             .map_err(Error::from)
             .and_then(|()| {
-                trial::turn();
+                failpoints::turn();
                 // What the log forgets is in pages, and the catalogue says so durably.
                 let trimmed = state.trimmed();
                 assert!(
@@ -84,7 +84,7 @@ impl Maintenance {
         let sealed = &self.sealed;
         let segments = &mut state.segments;
         let mut cutoff = self.cutoff();
-        if trial::has(Flaw::UnlinksEarly) {
+        if failpoints::has(Flaw::UnlinksEarly) {
             cutoff = cutoff.saturating_add(self.options.window_ms);
         }
         let old = match segments.take_before(cutoff) {

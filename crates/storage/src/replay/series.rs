@@ -3,9 +3,9 @@
 //! Tables grow by leaves, so that growing copies nothing and a start of a million series holds
 //! some 60 bytes for each beside the head that it fills.
 
+use crate::failpoints::{self, Flaw};
 use crate::index::Place;
 use crate::sealed::group_of;
-use crate::trial::{self, Flaw};
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ impl ReplaySeries {
             }
         }
         let sealed = self.sealed.get(slot).flatten();
-        sealed.is_some_and(|sealed| time <= sealed) && !trial::has(Flaw::ReplaysSealed)
+        sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(Flaw::ReplaysSealed)
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.

@@ -1,9 +1,9 @@
 //! Delta-coded records: what is decoded reads as what was logged, to the bit, or is an error.
 
 use super::*;
+use crate::failpoints::with_flaw;
 use crate::log::record::tests::{contents, hint, histogram};
 use crate::seeds::seeds;
-use crate::trial::with_flaw;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;

@@ -2,8 +2,8 @@
 
 use super::{FILE_HEADER, FIRST_SEGMENT, open, unpadded, world};
 use super::{LocalLog, LogOptions};
+use crate::failpoints::{Flaw, with_flaw};
 use crate::log::record::tests::hint;
-use crate::trial::{Flaw, with_flaw};
 use firn_model::env::sim::Sim;
 use firn_model::log::{DurableLog, FloatRow, LogBatch, OnDurable, Position};
 use std::path::Path;
