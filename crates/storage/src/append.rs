@@ -169,7 +169,7 @@ impl Appender {
         }
     }
 
-    /// Takes back what [`Appender::look_up`] told the shards of a batch under way.
+    /// Takes back that [`Appender::look_up`] counted the batch as appending in its shards.
     fn leave(&self, scratch: &Scratch) {
         for (number, shard) in self.shards.iter().enumerate() {
             if !scratch.group(number).is_empty() {

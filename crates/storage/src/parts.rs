@@ -29,7 +29,7 @@ use metrics::StoreMetrics;
 use options::StoreOptions;
 use std::sync::Arc;
 
-/// See the module.
+/// The shared parts of a store.
 pub(crate) struct Parts {
     pub(crate) options: StoreOptions,
     pub(crate) env: Env,

@@ -122,7 +122,7 @@ impl LocalLog {
         drop(state);
         let mut commit = Commit::new(self.0.clone(), writer);
         if let Err(e) = commit.writer_mut().vouch() {
-            // The next record says it too, and meets what is wrong with the disk.
+            // The next record says the same, and reports what is wrong with the disk.
             let _ = commit.writer_mut().step_back(&e);
         }
         self.0.give_back(commit);

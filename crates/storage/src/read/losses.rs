@@ -1,4 +1,4 @@
-//! Damage met by a selection: what cannot be read is left out, and the answer says so.
+//! Damage met by a selection: what cannot be read is left out, and the answer warns of it.
 //!
 //! Damage costs the columns that lie in the damaged bytes and nothing else. The series' other pages
 //! and what the head holds of it are given, and series that are whole answer as ever.
