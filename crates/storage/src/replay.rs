@@ -38,8 +38,13 @@ use std::collections::BTreeMap;
 /// adds to what a start takes at most. Four times as many gain no time.
 const CATALOGUE_BYTES: usize = 256 << 10;
 
-/// Bytes of memory of the batches of the log that are applied together, some 30,000 samples.
-const GROUP_BYTES: usize = 640 << 10;
+/// Samples and created series of the log that are applied together. Four times as many gain no
+/// time.
+const GROUP_ROWS: usize = 32 << 10;
+
+/// Bytes of memory of the batches that are applied together, at most, which add to what a start
+/// takes. Samples take 20 bytes each, created series some hundreds.
+const GROUP_BYTES: usize = 4 << 20;
 
 /// What replay keeps beside the head.
 struct Replay<'a> {
@@ -242,8 +247,8 @@ impl Replay<'_> {
         reading: &mut Reading<'_>,
         kept: Position,
     ) -> Result<Vec<LogBatch>, Error> {
-        let (mut group, mut bytes) = (Vec::new(), 0);
-        while bytes < GROUP_BYTES {
+        let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        while rows < GROUP_ROWS && bytes < GROUP_BYTES {
             match reading.tail.next()? {
                 Some(Ok(record)) => {
                     if record.position > kept && !record.batch.exemplars.is_empty() {
@@ -251,8 +256,10 @@ impl Replay<'_> {
                         self.store.exemplars.replay(exemplars, record.position);
                     }
                     reading.go_on(&record.batch, &self.store.damages);
-                    bytes += record.batch.memory_bytes();
-                    group.push(record.batch);
+                    let batch = record.batch;
+                    rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
+                    bytes += batch.memory_bytes();
+                    group.push(batch);
                 }
                 Some(Err(damage)) => reading.meet(damage, group.last()),
                 None => break,
