@@ -147,8 +147,8 @@ pub struct ExemplarRequest<'a> {
 pub trait Select: Send + Sync {
     /// The series that match, each once, in the order in which the store created them. That is no
     /// order of labels, and two stores that hold the same series may give different orders: a
-    /// caller whose answer depends on an order (sums of floats, output by labels, a merge of several
-    /// selections) must sort by [`Selection::labels`].
+    /// caller whose answer depends on an order (sums of floats, output by labels, a merge of
+    /// several selections) must sort by [`Selection::labels`].
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
     /// The names of labels on the series that match, sorted.
@@ -193,7 +193,8 @@ pub trait Selection: Send + Sync {
     ) -> Result<LabelColumn, Error>;
 
     /// Appends the samples of `series` that lie in the request's range to `into`: series by series,
-    /// times strictly ascending in each. A series without any is there with empty columns. May be called from many threads at once.
+    /// times strictly ascending in each. A series without any is there with empty columns. May be
+    /// called from many threads at once.
     ///
     /// Samples that cannot be read because their bytes are damaged are left out, and
     /// [`Selection::losses`] says which.

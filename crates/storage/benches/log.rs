@@ -5,8 +5,8 @@
 //! cargo bench -p firn-storage --bench log -- FOLDER       appends and syncs on a real disk
 //! ```
 //!
-//! Batches are those of the fleet of the other benchmarks, 2,000 rows each. It prints bytes a row in
-//! the segments, and nanoseconds a row to write and to read.
+//! Batches are those of the fleet of the other benchmarks, 2,000 rows each. It prints bytes a row
+//! in the segments, and nanoseconds a row to write and to read.
 //!
 //! On a real disk, for each sync mode and number of records in flight it prints records and
 //! megabytes a second, how many records shared a sync, and the latency from append to

@@ -1,8 +1,8 @@
 //! Appending: a batch goes into the head and to the log.
 //!
 //! ```text
-//! fingerprints -> look up, shard by shard -> labels of unknown series -> creation, in batch order ->
-//! append, shard by shard, under one sequence number -> one log record -> durable -> complete
+//! fingerprints -> look up, shard by shard -> labels of unknown series -> creation, in batch order
+//! -> append, shard by shard, under one sequence number -> one log record -> durable -> complete
 //! ```
 //!
 //! A series is found by the fingerprint of its key, so the labels of a known series are never read.
@@ -209,9 +209,9 @@ impl Appender {
         taken.expect("a store has at least one shard")
     }
 
-    /// Appends a series of one float to its chunk under way and returns the time of the float. Nearly
-    /// all series of a batch are such. For all others it returns `None` and does nothing; the caller
-    /// must call [`Appender::append_series`].
+    /// Appends a series of one float to its chunk under way and returns the time of the float.
+    /// Nearly all series of a batch are such. For all others it returns `None` and does nothing;
+    /// the caller must call [`Appender::append_series`].
     #[inline]
     fn append_sole(
         &self,
@@ -295,8 +295,8 @@ impl Appender {
         newest
     }
 
-    /// Tells the index that the series has a sample in the epoch of `time`, unless the sample before
-    /// was in that epoch.
+    /// Tells the index that the series has a sample in the epoch of `time`, unless the sample
+    /// before was in that epoch.
     #[inline]
     fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
         if time >= before.end || before.is_none {

@@ -1,4 +1,5 @@
-//! Replay: a start reads the catalogue, the pages, then the log behind them, on all compute threads.
+//! Replay: a start reads the catalogue, the pages, then the log behind them, on all compute
+//! threads.
 //!
 //! Records are parsed in parallel and samples applied in parallel by shard; reading the log and
 //! interning are one after the other each, beside the rest. Nothing depends on the order of

@@ -43,7 +43,8 @@ impl SeriesBudget {
         }
     }
 
-    /// Whether one more series of `job` may be created. Counts it as created if so, else as refused.
+    /// Whether one more series of `job` may be created. Counts it as created if so, else as
+    /// refused.
     pub(super) fn admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
         if budget == NewSeriesBudget::NONE {
             return true;

@@ -202,8 +202,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the record of `batch` into the buffer, with the position of the last one; delta-coded if
-    /// it can be.
+    /// Puts the record of `batch` into the buffer, with the position of the last one; delta-coded
+    /// if it can be.
     fn encode_batch(&mut self, batch: &LogBatch) {
         let mut coded = std::mem::take(&mut self.coded);
         let mut record = std::mem::take(&mut self.record);

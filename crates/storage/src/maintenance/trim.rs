@@ -43,8 +43,8 @@ impl Maintenance {
         }
     }
 
-    /// Writes to the catalogue that the log is covered up to `trimmed`, with the series that the log
-    /// may then forget: those in the index, which has all series of records up to there.
+    /// Writes to the catalogue that the log is covered up to `trimmed`, with the series that the
+    /// log may then forget: those in the index, which has all series of records up to there.
     pub(crate) fn write_catalogue(
         &self,
         state: &mut State,

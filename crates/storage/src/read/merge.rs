@@ -12,8 +12,8 @@
 //!   have each time once; of two samples at one time, that of the earlier source stays. Both are
 //!   equal, because a store accepts one sample for a time.
 //! - **Exactly covered.** Every visible sample in the selection's range is in at least one source
-//!   that the selection holds: the head was copied first and pages were listed after it, so a sample
-//!   that left the head meanwhile is in a listed page. Nothing is read of a source that the
+//!   that the selection holds. The head was copied first and pages were listed after it, so a
+//!   sample that left the head meanwhile is in a listed page. Nothing is read of a source that the
 //!   selection did not hold when it was made.
 //! - **Damage** costs the part of a source that is damaged; the other sources are given.
 //!

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The times of the newest series of a batch, and what they were made of.
 #[derive(Debug, Default)]
 pub(super) struct TimesMade {
-    /// The times of pages, oldest first, and behind them memory of earlier pieces. A piece is written
-    /// in place: moving a freshly written struct stalls on store forwarding.
+    /// The times of pages, oldest first, and behind them memory of earlier pieces. A piece is
+    /// written in place: moving a freshly written struct stalls on store forwarding.
     pieces: Vec<Piece>,
     /// How many there are.
     count: usize,

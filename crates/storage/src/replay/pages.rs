@@ -315,8 +315,8 @@ fn union(a: Option<TimeRange>, b: Option<TimeRange>) -> Option<TimeRange> {
     }
 }
 
-/// From when to when a series has samples in `page`, if it has any, and the newest of them. Decoding
-/// shows that the column is whole.
+/// From when to when a series has samples in `page`, if it has any, and the newest of them.
+/// Decoding shows that the column is whole.
 fn newest(page: &Page, slot: u32) -> Result<Option<(TimeRange, Sample)>, Malformed> {
     let Some(column) = page.find(slot)? else {
         return Ok(None);

@@ -80,8 +80,8 @@ impl ReplaySeries {
         *known = Some(time).max(*known);
     }
 
-    /// Notes from when to when pages are seen to hold the series of a group whose pages are damaged.
-    /// Nothing else of the group counts as sealed.
+    /// Notes from when to when pages are seen to hold the series of a group whose pages are
+    /// damaged. Nothing else of the group counts as sealed.
     pub(super) fn set_spans(&mut self, group: u32, spans: Vec<(u32, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
@@ -89,7 +89,8 @@ impl ReplaySeries {
         }
     }
 
-    /// From now on nothing counts as sealed but what [`ReplaySeries::set_spans`] noted, of any group.
+    /// From now on nothing counts as sealed but what [`ReplaySeries::set_spans`] noted, of any
+    /// group.
     pub(super) fn trust_spans_only(&mut self) {
         self.trusts_spans_only = true;
     }
