@@ -31,7 +31,7 @@ fn circle_of_many_files_is_refused() {
 const STORAGE: [&str; 25] = [
     "error",
     "sync",
-    "trial",
+    "failpoints",
     "prefetch",
     "encoding",
     "fan_out",

@@ -1,8 +1,11 @@
 //! The log as a trait: an engine that makes records durable, in order.
 //!
-//! The local segment log is one engine; an object-store log and Kafka follow. A record is opaque
-//! here and self-contained: it replays from itself plus the series records of its segment or
-//! catalogue.
+//! The local segment log is one engine; an object-store log and Kafka follow. A record holds one
+//! [`LogBatch`]; the engine chooses how it codes it.
+
+mod batch;
+
+pub use batch::{CreatedSeries, DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
 
 use crate::error::Error;
 use crate::metrics::Collect;
@@ -24,20 +27,20 @@ impl Position {
     }
 }
 
-/// A record as it was appended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A record as it was appended, but for hints.
+#[derive(Clone, Debug)]
 pub struct LogRecord {
     /// Where it stands.
     pub position: Position,
-    /// What was appended, or other bytes that say the same.
-    pub payload: Vec<u8>,
+    /// What was appended.
+    pub batch: LogBatch,
 }
 
 type OnDone = Box<dyn FnOnce(Result<Position, Error>) + Send>;
 type OnDelayed = Box<dyn FnOnce(Error) + Send>;
 
-/// What is called for a record: once when it is durable (with its position) or can never be, and
-/// before that at most once if nobody knows when it will be.
+/// What an engine calls for a record: once when the record is durable (with its position) or can
+/// never be, and before that at most once if the engine cannot write it now.
 pub struct OnDurable {
     done: OnDone,
     delayed: Option<OnDelayed>,
@@ -121,7 +124,7 @@ pub enum LogHealth {
     Poisoned(String),
 }
 
-/// A place of the log that does not say what was appended there.
+/// A stretch of the log that does not say what was appended there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDamage {
     /// The file or object; empty if none is to blame.
@@ -144,24 +147,25 @@ pub trait Tail: Send {
 /// One engine writes segments of a local disk. The store holds it as a trait object and knows
 /// nothing else of it.
 pub trait DurableLog: Send + Sync {
-    /// Whether an append could succeed now. The caller asks before it changes anything for the sake
-    /// of the append, so that a poisoned log or a full disk refuses a write whole.
+    /// An error unless an append could succeed now. The caller must ask before it changes anything
+    /// for the sake of the append, so that a poisoned log or a full disk refuses a write whole.
     fn admit(&self) -> Result<(), Error>;
 
-    /// Appends a record. Returns at once, unless so much is queued that writers must wait; `done`
-    /// is called when the record is durable, on any thread and perhaps before this returns, and
-    /// must not append itself. While the log cannot write it keeps the record and says that it is
-    /// delayed; if it can never write again every append fails with
-    /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
-    fn append(&self, payload: Vec<u8>, done: OnDurable);
+    /// Appends a record of `batch`, which the engine takes over: nothing is copied or coded on the
+    /// caller's thread or under a lock of the engine. Returns at once, unless so much is queued
+    /// that writers must wait. The engine calls `done` when the record is durable, on any thread
+    /// and perhaps before this returns; `done` must not append itself. While the engine cannot
+    /// write, it keeps the record and calls that it is delayed; if it can never write again, every
+    /// append fails with [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    fn append(&self, batch: LogBatch, done: OnDurable);
 
     /// Reads the records from `from` on.
     fn tail(&self, from: Position) -> Box<dyn Tail + '_>;
 
-    /// Where it begins, ends, and is durable to.
+    /// Where the log begins and ends, and up to where it is durable.
     fn positions(&self) -> Positions;
 
-    /// How much it holds.
+    /// How much it holds. Called for each batch: takes no lock.
     fn pressure(&self) -> Pressure;
 
     /// Whether it takes records.

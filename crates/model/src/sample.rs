@@ -46,6 +46,11 @@ impl TimeRange {
         Self { min, max }
     }
 
+    /// The shortest range that holds both.
+    pub fn hull(self, other: TimeRange) -> Self {
+        Self::new(self.min.min(other.min), self.max.max(other.max))
+    }
+
     /// Whether `ts` lies in the range.
     pub const fn contains(&self, ts: TimestampMs) -> bool {
         self.min <= ts && ts <= self.max

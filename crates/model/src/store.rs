@@ -145,7 +145,10 @@ pub struct ExemplarRequest<'a> {
 
 /// Answers look-ups.
 pub trait Select: Send + Sync {
-    /// The series that match, in the order in which they were created.
+    /// The series that match, each once, in the order in which the store created them. That is no
+    /// order of labels, and two stores that hold the same series may give different orders: a
+    /// caller whose answer depends on an order (sums of floats, output by labels, a merge of
+    /// several selections) must sort by [`Selection::labels`].
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
     /// The names of labels on the series that match, sorted.
@@ -189,8 +192,9 @@ pub trait Selection: Send + Sync {
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error>;
 
-    /// Appends the samples of `series` that lie in the request's range to `into`, in order. A
-    /// series without any is there with empty columns. May be called from many threads at once.
+    /// Appends the samples of `series` that lie in the request's range to `into`: series by series,
+    /// times strictly ascending in each. A series without any is there with empty columns. May be
+    /// called from many threads at once.
     ///
     /// Samples that cannot be read because their bytes are damaged are left out, and
     /// [`Selection::losses`] says which.

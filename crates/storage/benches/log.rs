@@ -5,12 +5,12 @@
 //! cargo bench -p firn-storage --bench log -- FOLDER       appends and syncs on a real disk
 //! ```
 //!
-//! Batches are those of the fleet of the other benchmarks, 2,000 rows a block. It prints bytes a
-//! row in the segments, and nanoseconds a row to write and to read, beside the same bytes as a
-//! payload that the log does not know and therefore writes as it is.
+//! Batches are those of the fleet of the other benchmarks, 2,000 rows each. It prints bytes a row
+//! in the segments, and nanoseconds a row to write and to read.
 //!
-//! On a real disk, for each sync mode and number of blocks in flight it prints blocks and megabytes
-//! a second, how many blocks shared a sync, and the latency from append to acknowledgement. The
+//! On a real disk, for each sync mode and number of records in flight it prints records and
+//! megabytes a second, how many records shared a sync, and the latency from append to
+//! acknowledgement. The
 //! folder given is created and holds the log afterwards.
 #![allow(clippy::print_stdout)]
 
@@ -21,19 +21,20 @@ mod batches;
 mod fleet;
 
 use firn_model::env::{Clock, Env, real, sim};
-use firn_model::log::{DurableLog, OnDurable, Position};
+use firn_model::labels::Labels;
+use firn_model::log::{DurableLog, LogBatch, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the head makes of a request with 2,000 samples: about 1.5 bytes a sample.
+/// What the log writes of a request with 2,000 samples: about 1.5 bytes a sample.
 const PAYLOAD_BYTES: usize = 3_000;
 
 /// How long one line takes.
 const RUN: Duration = Duration::from_secs(3);
 
-/// Blocks that were appended and not acknowledged, and the latencies of those that were.
+/// Records that were appended and not acknowledged, and the latencies of those that were.
 #[derive(Default)]
 struct Flight {
     state: Mutex<(usize, Vec<Duration>)>,
@@ -41,7 +42,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// Waits until fewer than `limit` blocks are in flight, and counts one more.
+    /// Waits until fewer than `limit` records are in flight, and counts one more.
     fn take_off(&self, limit: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.0 >= limit {
@@ -68,10 +69,13 @@ fn run(env: &Env, dir: &Path, sync: SyncMode, in_flight: usize) {
     let metrics = Arc::new(LogMetrics::default());
     let log = LocalLog::open(env, dir, options, metrics.clone()).expect("open the log");
     let flight = Arc::new(Flight::default());
+    let mut batch = LogBatch::default();
+    let labels = Labels::from_pairs([("payload", "7".repeat(PAYLOAD_BYTES))]);
+    batch.created.push(0, labels.as_ref());
     let start = env.clock.monotonic();
     while env.clock.monotonic() - start < RUN {
         flight.take_off(in_flight);
-        append(&log, env.clock.clone(), flight.clone());
+        append(&log, &batch, env.clock.clone(), flight.clone());
     }
     log.close().expect("close the log");
     let took = (env.clock.monotonic() - start).as_secs_f64();
@@ -95,10 +99,10 @@ fn run(env: &Env, dir: &Path, sync: SyncMode, in_flight: usize) {
     log.trim(next).expect("remove full segments");
 }
 
-fn append(log: &LocalLog, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
+fn append(log: &LocalLog, batch: &LogBatch, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
     let begun = clock.monotonic();
     log.append(
-        vec![7; PAYLOAD_BYTES],
+        batch.clone(),
         OnDurable::new(move |outcome| {
             outcome.expect("the disk is sound");
             flight.land(clock.monotonic() - begun);
@@ -106,8 +110,8 @@ fn append(log: &LocalLog, clock: Arc<dyn Clock>, flight: Arc<Flight>) {
     );
 }
 
-/// Writes `payloads` to a log in memory and reads them; prints what a row of `rows` costs.
-fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
+/// Writes `batches` to a log in memory and reads them; prints what a row of `rows` costs.
+fn cost(batches: Vec<LogBatch>, rows: usize) {
     let sim = sim::env(1);
     let (dir, metrics) = (Path::new("wal"), Arc::new(LogMetrics::default()));
     sim.env.disk.create_dir_all(dir).expect("the disk is new");
@@ -117,11 +121,11 @@ fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
     };
     let log = LocalLog::open(&sim.env, dir, options, metrics.clone()).expect("open the log");
     let begun = Instant::now();
-    for payload in payloads {
+    for batch in batches {
         let done = OnDurable::new(|outcome| {
             outcome.expect("the disk is sound");
         });
-        log.append(payload.clone(), done);
+        log.append(batch, done);
     }
     let written = begun.elapsed();
     let begun = Instant::now();
@@ -132,23 +136,18 @@ fn cost(what: &str, payloads: &[Vec<u8>], rows: usize) {
     let read = begun.elapsed();
     let ns = |time: Duration| time.as_nanos() as f64 / rows as f64;
     println!(
-        "{what:<9} {:>6.3} bytes/row  write {:>5.1} ns/row  read {:>5.1} ns/row",
+        "{:>6.3} bytes/row  write {:>5.1} ns/row  read {:>5.1} ns/row",
         metrics.written_bytes.get() as f64 / rows as f64,
         ns(written),
         ns(read),
     );
 }
 
-/// What batches cost beside opaque bytes, some times over.
+/// What batches cost, some times over.
 fn cost_of_batches() {
-    let (mut payloads, rows) = batches::payloads();
+    let (batches, rows) = batches::batches();
     for _ in 0..3 {
-        cost("batches", &payloads, rows);
-        let versions = payloads.iter_mut().filter_map(|p| p.first_mut());
-        versions.for_each(|version| *version ^= 0x40);
-        cost("opaque", &payloads, rows);
-        let versions = payloads.iter_mut().filter_map(|p| p.first_mut());
-        versions.for_each(|version| *version ^= 0x40);
+        cost(batches.clone(), rows);
     }
 }
 

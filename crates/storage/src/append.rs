@@ -1,8 +1,8 @@
-//! The way of a batch into the head and to the log.
+//! Appending: a batch goes into the head and to the log.
 //!
 //! ```text
-//! fingerprints -> look up, shard by shard -> labels of the unknown -> creation, in batch order ->
-//! append, shard by shard, under one sequence number -> one log record -> durable -> complete
+//! fingerprints -> look up, shard by shard -> labels of unknown series -> creation, in batch order
+//! -> append, shard by shard, under one sequence number -> one log record -> durable -> complete
 //! ```
 //!
 //! A series is found by the fingerprint of its key, so the labels of a known series are never read.
@@ -23,21 +23,20 @@ mod series_budget;
 #[cfg(test)]
 mod tests;
 
+use crate::failpoints;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
 use crate::index::{EPOCH_MS, Marker, epoch_of};
-use crate::log::record::RecordEncoder;
 use crate::maintenance::Maintenance;
 use crate::parts::Parts;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, lock};
-use crate::trial;
 use exemplars::Admitted;
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
-use firn_model::log::OnDurable;
+use firn_model::log::{LogBatch, OnDurable};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{AppendBounds, Appended, Ticket};
 use scratch::{Outcome, Scratch};
@@ -48,7 +47,7 @@ use std::sync::Arc;
 pub(crate) struct Appender {
     parts: Arc<Parts>,
     maintenance: Arc<Maintenance>,
-    /// Memory of batches that are done.
+    /// Working memory of appends that are done, for the next ones.
     scratch: Mutex<Vec<Scratch>>,
     budget: Mutex<SeriesBudget>,
 }
@@ -72,7 +71,7 @@ impl Appender {
         }
     }
 
-    /// How often new series of each job were refused in the window under way; `top` of them.
+    /// How often new series of each job were refused in the window under way, for the `top` jobs.
     pub(crate) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
         lock(&self.budget).offenders(top)
     }
@@ -95,15 +94,20 @@ impl Appender {
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {
                 let batch = source.batch();
-                trial::turn();
-                self.give_birth(&mut scratch, batch, window);
-                trial::turn();
+                failpoints::turn();
+                self.create_missing(&mut scratch, batch, window);
+                failpoints::turn();
                 let taken = self.apply(&mut scratch, batch, window);
-                trial::turn();
-                let appended = scratch.encode(self, batch);
+                failpoints::turn();
+                let appended = scratch.fill_record(self, batch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch);
-                self.hand_to_log(taken, &mut scratch.encoder, appended, exemplars)
+                self.hand_to_log(
+                    taken,
+                    std::mem::take(&mut scratch.record),
+                    appended,
+                    exemplars,
+                )
             }
             Err(e) => {
                 self.leave(&scratch);
@@ -129,7 +133,7 @@ impl Appender {
         source.read_labels(&all)
     }
 
-    /// Finds the series of the batch; those that are not there stay unknown.
+    /// Finds the series of the batch in the head; the others stay unknown.
     fn look_up(&self, scratch: &mut Scratch) {
         scratch.wanted.clear();
         for (number, shard) in self.shards.iter().enumerate() {
@@ -146,7 +150,7 @@ impl Appender {
                 let series = found.and_then(|local| Some((local, shard.series(local)?)));
                 let Some((local, series)) = series else {
                     scratch.wanted.push(at as u32);
-                    // Behind an unknown one come others.
+                    // Behind an unknown series come others.
                     if i >= warm {
                         warm = group.end.min(i + 1 + WARM);
                         let next = &scratch.grouped[i + 1..warm];
@@ -155,7 +159,7 @@ impl Appender {
                     continue;
                 };
                 scratch.locals[at] = local;
-                // Batches of a target come in one order, which was the order of birth.
+                // Batches of a target come in one order, in which its series were created.
                 guess = local + 1;
                 scratch.slots[at] = series.slot;
                 if !series.has_newest() {
@@ -165,7 +169,7 @@ impl Appender {
         }
     }
 
-    /// Takes back what [`Store::look_up`] said of a batch on its way.
+    /// Takes back that [`Appender::look_up`] counted the batch as appending in its shards.
     fn leave(&self, scratch: &Scratch) {
         for (number, shard) in self.shards.iter().enumerate() {
             if !scratch.group(number).is_empty() {
@@ -181,7 +185,7 @@ impl Appender {
         let mut held: Option<MutexGuard<'_, Shard>> = None;
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(shard);
-            // Only now may those behind go on: none of them overtakes this batch.
+            // Batches behind this one go on only now, so that none overtakes it.
             drop(held.take());
             // Taken in the first one.
             let sequence = taken.get_or_insert_with(|| self.watermark.next()).sequence;
@@ -205,8 +209,9 @@ impl Appender {
         taken.expect("a store has at least one shard")
     }
 
-    /// The short way of [`Store::append_series`] for one float that a series with others before it
-    /// stores in the chunk under way: nearly all. `None`, and nothing done, for all others.
+    /// Appends a series of one float to its chunk under way and returns the time of the float.
+    /// Nearly all series of a batch are such. For all others it returns `None` and does nothing;
+    /// the caller must call [`Appender::append_series`].
     #[inline]
     fn append_sole(
         &self,
@@ -227,18 +232,14 @@ impl Appender {
         }
         let bytes = series.push_sole(time, value)?;
         series.last_sequence = sequence as u32;
-        let known = series.open.newest_decimal();
-        scratch.floats[batch.offsets(i).0] = Outcome {
-            int: known.map_or(0, |(_, int)| int),
-            scale: known.map(|(scale, _)| scale),
-            verdict: Verdict::Stored,
-        };
+        scratch.floats[batch.offsets(i).0] = Outcome::stored(series);
         shard.chunk_bytes += bytes;
         shard.note(local, 1);
         Some(time)
     }
 
-    /// Returns the newest time that was stored, or the least there is.
+    /// Appends the samples of a series. Returns the newest time that was stored, or the least time
+    /// that there is.
     fn append_series(
         &self,
         shard: &mut Shard,
@@ -252,7 +253,7 @@ impl Appender {
         let local = scratch.locals[i];
         let (floats, histograms) = batch.offsets(i);
         let Some(series) = shard.series_mut(local) else {
-            scratch.refuse_unborn((floats, histograms), samples, window);
+            scratch.refuse_missing((floats, histograms), samples, window);
             return i64::MIN;
         };
         let is_first = !series.has_newest();
@@ -263,13 +264,10 @@ impl Appender {
             let start = samples.start_times.get(k).copied().unwrap_or(START_UNKNOWN);
             let epoch = EpochBefore::of(series);
             let verdict = series.append(window, *time, start, Value::Float(*value));
-            let outcome = &mut scratch.floats[floats + k];
-            outcome.verdict = verdict;
+            scratch.floats[floats + k].verdict = verdict;
             if verdict == Verdict::Stored {
                 stored += 1;
-                let known = series.open.newest_decimal();
-                outcome.scale = known.map(|(scale, _)| scale);
-                outcome.int = known.map_or(0, |(_, int)| int);
+                scratch.floats[floats + k] = Outcome::stored(series);
                 self.mark_if_new(&mut scratch.marker, series.slot, epoch, *time);
             }
         }
@@ -287,7 +285,7 @@ impl Appender {
             return i64::MIN;
         }
         if is_first {
-            scratch.births.push(i as u32);
+            scratch.created.push(i as u32);
         }
         series.last_sequence = sequence as u32;
         let newest = series.open.last_time();
@@ -297,7 +295,8 @@ impl Appender {
         newest
     }
 
-    /// Says that the series has a sample in the epoch of `time`, unless its last one was in it too.
+    /// Tells the index that the series has a sample in the epoch of `time`, unless the sample
+    /// before was in that epoch.
     #[inline]
     fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
         if time >= before.end || before.is_none {
@@ -305,20 +304,19 @@ impl Appender {
         }
     }
 
-    /// One record for the batch; the ticket resolves when it is durable and visible.
+    /// Appends the record to the log. The ticket resolves when the record is durable and visible.
     fn hand_to_log(
         &self,
         taken: Taken,
-        encoder: &mut RecordEncoder,
+        record: LogBatch,
         appended: Appended,
         exemplars: Option<Box<Admitted>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
-        if encoder.is_empty() {
+        if record.is_empty() {
             taken.complete(None, resolver, appended);
             return ticket;
         }
-        let payload = encoder.finish();
         let (early, watermark) = (resolver.early(), self.watermark.clone());
         let done = OnDurable::new(move |outcome| match outcome {
             Ok(position) => {
@@ -333,7 +331,7 @@ impl Appender {
             watermark.delay(&reason);
             early.refuse(reason);
         });
-        self.log.append(payload, done);
+        self.log.append(record, done);
         ticket
     }
 }

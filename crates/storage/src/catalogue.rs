@@ -30,7 +30,7 @@ use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
-use payload::{Header, header_of};
+use payload::{Deflater, Header, header_of};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -313,6 +313,7 @@ pub(crate) struct SeriesEncoder<'a> {
     /// The series of the payload under way.
     bytes: Vec<u8>,
     labels: LabelsEncoder,
+    deflater: Deflater,
     last_slot: u32,
     series: u64,
 }
@@ -324,6 +325,7 @@ impl<'a> SeriesEncoder<'a> {
             until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
+            deflater: Deflater::default(),
             last_slot: 0,
             series: 0,
         }
@@ -331,7 +333,8 @@ impl<'a> SeriesEncoder<'a> {
 
     /// Writes the payload under way and begins the next.
     fn write(&mut self, header: Header) -> Result<(), StorageError> {
-        self.files.append(&payload::write(header, &self.bytes))?;
+        self.files
+            .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
         self.bytes.clear();
         self.labels.clear();
         self.last_slot = 0;

@@ -6,11 +6,10 @@
 //! nor counted again. It repairs nothing.
 
 use crate::error::StorageError;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use firn_model::metrics::Counter;
 use firn_model::sample::TimeRange;
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 pub use firn_model::damage::{Damage, DamageKind};
 
@@ -107,7 +106,7 @@ impl Damages {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listed)
     }
 
     /// How many of a kind were met.

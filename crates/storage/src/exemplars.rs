@@ -25,8 +25,9 @@ use firn_model::exemplar::{FoundExemplar, SeriesExemplars};
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The exemplars of a store.
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ impl Exemplars {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ring)
     }
 
     /// Those of `offered` that may be logged, in their order; their numbers of series are slots.

@@ -11,8 +11,8 @@ mod index;
 mod store;
 mod watermark;
 
+use crate::failpoints::{Flaw, with_flaw};
 use crate::seeds::seeds;
-use crate::trial::{Flaw, with_flaw};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};

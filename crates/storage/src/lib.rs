@@ -8,6 +8,7 @@ pub mod data_dir;
 pub(crate) mod encoding;
 pub mod error;
 pub(crate) mod exemplars;
+pub(crate) mod failpoints;
 pub(crate) mod fan_out;
 pub(crate) mod file;
 pub(crate) mod fingerprint;
@@ -20,6 +21,9 @@ pub(crate) mod maintenance;
 pub(crate) mod manifest;
 pub mod page;
 pub(crate) mod parts;
+#[cfg(test)]
+#[path = "../tests/payload/mod.rs"]
+mod payload;
 pub(crate) mod prefetch;
 pub(crate) mod read;
 pub mod repair;
@@ -30,5 +34,4 @@ pub(crate) mod sealed;
 mod seeds;
 pub mod store;
 pub(crate) mod sync;
-pub(crate) mod trial;
 pub mod verify;

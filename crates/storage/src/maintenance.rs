@@ -24,7 +24,7 @@ use firn_model::log::Position;
 use state::State;
 use std::sync::{Arc, Weak};
 
-/// See the module.
+/// The background work of a store.
 pub(crate) struct Maintenance {
     parts: Arc<Parts>,
     /// Held by the tick under way.
@@ -43,7 +43,7 @@ impl std::ops::Deref for Maintenance {
     }
 }
 
-/// The tick under way; the next may be scheduled when it ends, were it by a panic.
+/// The tick under way. When it ends, also by a panic, the next may be scheduled.
 struct Scheduled(Arc<Maintenance>);
 
 impl Drop for Scheduled {
@@ -67,12 +67,12 @@ impl Maintenance {
     /// Starts the work that is due on the background thread.
     pub(crate) fn tick(&self) {
         let Some(me) = self.me.upgrade() else { return };
-        // One tick at a time; one that finds it running is made up for by the next one.
+        // One tick at a time: a call during a tick does nothing, and the next tick does more.
         if self.is_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
         let scheduled = Scheduled(me);
-        let job = move || scheduled.0.keep_up();
+        let job = move || scheduled.0.run_due();
         self.env.compute.spawn(Work::Background, Box::new(job));
     }
 
@@ -88,7 +88,7 @@ impl Maintenance {
         }
     }
 
-    /// Seals what is due on this thread: how it would be without a background.
+    /// Seals what is due on the calling thread, for [`Sealing::WithWrites`].
     fn seal_now(&self) {
         let Some(newest) = self.newest() else { return };
         let mut state = lock(&self.state);
@@ -99,8 +99,8 @@ impl Maintenance {
         }
     }
 
-    /// Does what is due.
-    pub(super) fn keep_up(&self) {
+    /// Does what is due: one tick.
+    pub(super) fn run_due(&self) {
         let mut state = lock(&self.state);
         let newest = self.newest.load(Ordering::Relaxed);
         self.began_at.store(newest, Ordering::Relaxed);

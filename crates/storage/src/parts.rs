@@ -29,7 +29,7 @@ use metrics::StoreMetrics;
 use options::StoreOptions;
 use std::sync::Arc;
 
-/// See the module.
+/// The shared parts of a store.
 pub(crate) struct Parts {
     pub(crate) options: StoreOptions,
     pub(crate) env: Env,
@@ -104,7 +104,7 @@ impl Parts {
         [
             ("chunks", &m.chunk_memory),
             ("index", &m.index_memory),
-            ("newborn", &m.newborn_memory),
+            ("newborn", &m.new_series_memory),
             ("tables", &m.table_memory),
             ("pages", &self.sealed.cache.held_bytes),
         ]

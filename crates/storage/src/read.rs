@@ -2,15 +2,17 @@
 //!
 //! A selection holds what was visible when it was made: its chunks are immutable or copied, and
 //! samples of batches that were not complete are counted off. Pages are asked for after the
-//! copying: what was sealed meanwhile is in both then, and of a page only what is older than the
-//! copied chunks is read.
+//! copying: what was sealed meanwhile is in both then. [`merge`] says how the samples of one series
+//! come together from its sources, and [`plain`] does it without copying where they do not overlap.
 
 mod exemplars;
 mod head_read;
 mod losses;
+mod merge;
 mod plain;
 
 use crate::chunk::{Columns, TimesKnown};
+use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copied;
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
@@ -18,7 +20,6 @@ use crate::parts::Parts;
 use crate::sealed::directory::{PageEntry, PageLists};
 use crate::sealed::{Sealed, group_of};
 use crate::sync::{Mutex, lock};
-use crate::trial::{self, Flaw};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
@@ -28,7 +29,7 @@ use firn_model::labels::Labels;
 use firn_model::losses::Losses;
 use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
-use head_read::Visible;
+use head_read::HeadCopies;
 use losses::Opened;
 use plain::TimesMade;
 use std::ops::Range;
@@ -45,16 +46,16 @@ struct HeadSelection {
     newest_only: bool,
     slots: Vec<u32>,
     /// What the head held of the series that were asked for.
-    visible: Visible,
+    head: HeadCopies,
     /// Their numbers, if some of them turned out to have no samples.
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
     pages: PageLists,
-    /// That of `pages`.
+    /// The reservation for `pages`.
     memory: Reservation,
     /// Where reads reserve the pages that they hold.
     budget: Budget,
-    /// What reads could not give.
+    /// The samples that reads could not give.
     losses: Losses,
     /// Memory of reads that are done.
     idle: Mutex<Vec<Memory>>,
@@ -73,9 +74,9 @@ struct Memory {
 struct OpenGroup<'a> {
     group: Option<u32>,
     entries: &'a [Arc<PageEntry>],
-    /// As many as there are entries; opened when a series needs them.
+    /// One for each entry; opened when a series needs it.
     pages: Vec<Opened>,
-    /// That of the pages.
+    /// The reservation for the open pages.
     memory: Reservation,
     /// Whether no series of the group follows: its pages need not be remembered.
     is_last: bool,
@@ -83,7 +84,7 @@ struct OpenGroup<'a> {
     is_mixed: bool,
 }
 
-/// Answers what readers ask of the parts.
+/// Answers look-ups from the parts of a store.
 pub(crate) struct Reader(pub(crate) Arc<Parts>);
 
 impl std::ops::Deref for Reader {
@@ -105,7 +106,7 @@ impl Reader {
             range: request.range,
             newest_only: request.newest_only,
             slots: Vec::new(),
-            visible: Visible::default(),
+            head: HeadCopies::default(),
             asked: None,
             pages: Vec::new(),
             memory: request.budget.hold(),
@@ -124,13 +125,13 @@ impl Reader {
             .lookup(request.matchers, request.range, request.cancel)?;
         request.series.count(found.len())?;
         let slots: Vec<u32> = found.slots().collect();
-        let early = trial::has(Flaw::ReadsPagesFirst);
+        let early = failpoints::has(Flaw::ReadsPagesFirst);
         let memory = &mut selection.memory;
         let mut pages = || self.pages_of(&slots, request.range, memory);
         let too_early = if early { Some(pages()?) } else { None };
-        trial::turn();
-        selection.visible = self.copy_visible(&slots, request, reading.sequence)?;
-        trial::turn();
+        failpoints::turn();
+        selection.head = self.copy_head(&slots, request, reading.sequence)?;
+        failpoints::turn();
         selection.pages = match too_early {
             Some(too_early) => too_early,
             None => pages()?,
@@ -207,13 +208,11 @@ impl HeadSelection {
             let is_plain = !open.is_mixed && self.read_plain(i, &mut open, memory, into)?;
             if !is_plain {
                 memory.made.forget();
-                let columns = &mut memory.columns;
-                columns.clear();
-                self.decode(i, (&mut open, &mut memory.page, &mut memory.known), columns)?;
-                columns.push_range(self.range, into);
+                self.merge_sources(i, &mut open, memory)?;
+                memory.columns.push_range(self.range, into);
             }
             if i == series.start {
-                // Those behind the first are like it more often than not.
+                // The other series are mostly like the first.
                 into.make_room(series.len() - 1);
             }
         }
@@ -223,7 +222,7 @@ impl HeadSelection {
     /// Leaves out the series of which neither head nor pages hold anything.
     fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
         let is_there =
-            |(number, slot): &(usize, &u32)| self.visible.has(*number) || self.has_page(**slot);
+            |(number, slot): &(usize, &u32)| self.head.has(*number) || self.has_page(**slot);
         let kept = slots.iter().enumerate().filter(is_there);
         let asked: Vec<u32> = kept.map(|(number, _)| number as u32).collect();
         if asked.len() == slots.len() {
@@ -237,7 +236,7 @@ impl HeadSelection {
     /// What the head held of a series.
     fn copy(&self, series: usize) -> Option<Copied<'_>> {
         let asked = self.asked.as_ref();
-        self.visible
+        self.head
             .get(asked.map_or(series, |asked| asked[series] as usize))
     }
 
@@ -252,47 +251,6 @@ impl HeadSelection {
 
     fn has_page(&self, slot: u32) -> bool {
         self.pages(slot).iter().any(|page| page.has(slot))
-    }
-
-    /// Decodes a series whose group is open. What is damaged of it is left out.
-    fn decode(
-        &self,
-        series: usize,
-        (open, scratch, known): (&mut OpenGroup<'_>, &mut Scratch, &mut TimesKnown),
-        into: &mut Columns,
-    ) -> Result<(), Error> {
-        let slot = self.slots[series];
-        for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
-            if !entry.has(slot) {
-                continue;
-            }
-            let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
-                continue;
-            };
-            let before = into.times.len();
-            let found = page.find(slot);
-            let decoded = match &found {
-                Ok(Some(column)) => page.decode(column, self.range, scratch, into),
-                Ok(None) => continue,
-                Err(e) => Err(*e),
-            };
-            match decoded {
-                Ok(()) => into.merge_from(before),
-                Err(e) => self.lose_column(series, entry, page, (found.ok().flatten(), e)),
-            }
-            if open.is_last {
-                opened.close(&mut open.memory);
-            }
-        }
-        let Some(copy) = self.copy(series) else {
-            return Ok(());
-        };
-        let before = into.times.len();
-        match copy.decode(known, into) {
-            Ok(()) => into.merge_from(before),
-            Err(e) => self.lose_chunk(series, copy, e),
-        }
-        Ok(())
     }
 }
 

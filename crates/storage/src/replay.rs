@@ -1,4 +1,4 @@
-//! Bringing the store back: the catalogue, the pages, then the log behind them, on all compute
+//! Replay: a start reads the catalogue, the pages, then the log behind them, on all compute
 //! threads.
 //!
 //! Records are parsed in parallel and samples applied in parallel by shard; reading the log and
@@ -9,47 +9,56 @@
 //! page is seen to hold is skipped, and the log is kept until everything else is sealed again. The
 //! index is built last, in order of creation.
 
-mod catalog;
 mod pages;
 mod places;
 mod reading;
+mod series;
 mod shard_rows;
 
-use crate::catalogue::payload;
+use crate::catalogue::payload::{Inflater, Payload};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::fan_out::map;
 use crate::fingerprint::Fingerprint;
-use crate::log::record::{RecordReader, SeriesRecords};
+use crate::log::record::SeriesRecords;
 use crate::maintenance::state::State;
 use crate::parts::Parts;
 use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, lock};
-use catalog::{Catalog, TermLists};
+use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
-use firn_model::exemplar::SeriesExemplars;
-use firn_model::log::{LogRecord, Position};
+use firn_model::log::{CreatedSeries, LogBatch, Position};
 use firn_model::sample::TimestampMs;
 use reading::Reading;
+use series::{ReplaySeries, TermLists};
 use shard_rows::{Late, ShardRows};
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
-/// Log bytes that are parsed together: their rows take some forty times as much memory, which adds
-/// to what a start takes at most. Four times as many gain no time.
-const GROUP_BYTES: usize = 256 << 10;
+/// Bytes of the catalogue that are read together: what is read of them takes more memory, which
+/// adds to what a start takes at most. Four times as many gain no time.
+const CATALOGUE_BYTES: usize = 256 << 10;
 
-/// What replay knows beside the head.
+/// Samples and created series of the log that are applied together. Four times as many gain no
+/// time.
+const GROUP_ROWS: usize = 32 << 10;
+
+/// Bytes of memory of the batches that are applied together, at most, which add to what a start
+/// takes. Samples take 20 bytes each, created series some hundreds.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// What replay keeps beside the head.
 struct Replay<'a> {
     store: &'a Parts,
-    catalog: Mutex<Catalog>,
+    known: Mutex<ReplaySeries>,
     terms: Mutex<TermLists>,
     /// For each shard, samples that came after newer ones of their series.
     late: Box<[Mutex<Vec<Late>>]>,
     next_slot: AtomicU32,
     /// Rows of groups that were applied: their memory is used again.
     spare_rows: Mutex<Vec<ShardRows>>,
+    /// Decompressors of the catalogue that are idle.
+    inflaters: Mutex<Vec<Inflater>>,
 }
 
 /// A series as it was read.
@@ -59,21 +68,17 @@ struct Read {
     print: Fingerprint,
 }
 
-/// Series of one payload: those that were read, and where they stand.
-struct Payload<'a> {
-    records: SeriesRecords<'a>,
+/// The labels of series: in a payload of the catalogue, or of a batch of the log.
+#[derive(Clone)]
+enum LabelSource<'a> {
+    Catalogue(SeriesRecords<'a>),
+    Log(&'a CreatedSeries),
+}
+
+/// Series that were read from one source.
+struct ReadSeries<'a> {
+    source: LabelSource<'a>,
     series: Vec<Read>,
-}
-
-/// Whether a record has births, or something wrong with it.
-fn may_have_births(payload: &[u8]) -> bool {
-    RecordReader::new(payload).map_or(true, |block| block.creates_series())
-}
-
-/// What all threads read, in order.
-fn all_of<T>(parts: &[Mutex<Vec<T>>]) -> Vec<T> {
-    let take = |part: &Mutex<Vec<T>>| std::mem::take(&mut *lock(part));
-    parts.iter().flat_map(take).collect()
 }
 
 /// What a start finds beside the catalogue, the exemplars and the log themselves.
@@ -91,11 +96,12 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     let start = store.env.clock.monotonic();
     let mut replay = Replay {
         store,
-        catalog: Mutex::default(),
+        known: Mutex::default(),
         terms: Mutex::default(),
         late: store.shards.iter().map(|_| Mutex::default()).collect(),
         next_slot: AtomicU32::new(0),
         spare_rows: Mutex::default(),
+        inflaters: Mutex::default(),
     };
     replay.load_catalogue(state)?;
     let page_count = found.pages.len();
@@ -108,14 +114,14 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
         // What the log was to forget next may be all there is of it.
         false => store.log.positions().first,
     };
-    let log_bytes = replay.load_log(from, kept, found.missing_log)?;
+    let log_records = replay.load_log(from, kept, found.missing_log)?;
     replay.keep_slots_of_exemplars();
     replay.finish(state);
     store.watermark.start_at(store.log.positions().last);
     tracing::info!(
         series = store.index.series_count(),
         pages = page_count,
-        log_bytes,
+        log_records,
         took_ms = store
             .env
             .clock
@@ -148,7 +154,7 @@ impl Replay<'_> {
         state.catalogue.payloads(&mut |payload| {
             bytes += payload.len();
             payloads.push(payload.to_vec());
-            if bytes >= GROUP_BYTES && result.is_ok() {
+            if bytes >= CATALOGUE_BYTES && result.is_ok() {
                 series += self.read_catalogue(&std::mem::take(&mut payloads));
                 bytes = 0;
                 result = self.check_memory(series);
@@ -181,34 +187,28 @@ impl Replay<'_> {
 
     /// Reads payloads of the catalogue on all threads; returns how many series they have.
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
-        let unpacked: Vec<Mutex<Vec<payload::Payload<'_>>>> =
-            payloads.iter().map(|_| Mutex::default()).collect();
-        self.store
-            .env
-            .compute
-            .for_each(
-                payloads.len(),
-                &|i| match payload::Payload::read(&payloads[i]) {
-                    Ok(payload) => lock(&unpacked[i]).push(payload),
-                    Err(e) => self.report(&e.to_string()),
-                },
-            );
-        let unpacked = all_of(&unpacked);
-        let read: Vec<Mutex<Vec<Payload<'_>>>> =
-            unpacked.iter().map(|_| Mutex::default()).collect();
-        self.store.env.compute.for_each(unpacked.len(), &|i| {
-            let payload = &unpacked[i];
-            self.next_slot
-                .fetch_max(payload.header.next_slot, Ordering::Relaxed);
-            lock(&read[i]).push(self.read_series(payload.records()));
+        let compute = &*self.store.env.compute;
+        let unpacked = map(compute, payloads.len(), |i| self.unpack(&payloads[i]));
+        let unpacked: Vec<Payload<'_>> = unpacked.into_iter().flatten().collect();
+        let read = map(compute, unpacked.len(), |i| {
+            let next_slot = unpacked[i].header.next_slot;
+            self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
+            self.read_catalogue_series(unpacked[i].records())
         });
-        let read = all_of(&read);
         self.register_all(&read);
-        read.iter().map(|payload| payload.series.len() as u64).sum()
+        read.iter().map(|read| read.series.len() as u64).sum()
     }
 
-    /// Applies the log from `from` on, and its exemplars behind `kept`; returns its bytes. While
-    /// one group of records is applied, the next one is read: reading is one after the other.
+    /// Inflates a payload of the catalogue, or reports that it is none.
+    fn unpack<'a>(&self, payload: &'a [u8]) -> Option<Payload<'a>> {
+        let mut inflater = lock(&self.inflaters).pop().unwrap_or_default();
+        let unpacked = Payload::read(payload, &mut inflater);
+        lock(&self.inflaters).push(inflater);
+        unpacked.map_err(|e| self.report(&e.to_string())).ok()
+    }
+
+    /// Applies the log from `from` on, and its exemplars behind `kept`; returns how many records it
+    /// has. While one group of records is applied the next one is read, on one thread.
     fn load_log(
         &self,
         from: Position,
@@ -217,7 +217,7 @@ impl Replay<'_> {
     ) -> Result<usize, Error> {
         let reading = Mutex::new((Reading::new(self.store.log.tail(from)), Ok(Vec::new())));
         let orphans = Mutex::new(ShardRows::default());
-        let mut bytes = 0;
+        let mut records = 0;
         let mut group = Vec::new();
         loop {
             self.store.env.compute.for_each(2, &|task| match task {
@@ -231,29 +231,36 @@ impl Replay<'_> {
             if group.is_empty() {
                 break;
             }
-            bytes += group.iter().map(Vec::len).sum::<usize>();
+            records += group.len();
         }
-        let (mut reading, _) = reading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut reading, _) = into_inner(reading);
         missing.into_iter().for_each(|damage| reading.add(damage));
         reading.end(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
         self.apply_late();
-        Ok(bytes)
+        Ok(records)
     }
 
-    /// The payloads of the next records; none at the end of the log.
-    fn read_group(&self, reading: &mut Reading<'_>, kept: Position) -> Result<Vec<Vec<u8>>, Error> {
-        let (mut group, mut bytes) = (Vec::new(), 0);
-        while bytes < GROUP_BYTES {
+    /// The batches of the next records; none at the end of the log.
+    fn read_group(
+        &self,
+        reading: &mut Reading<'_>,
+        kept: Position,
+    ) -> Result<Vec<LogBatch>, Error> {
+        let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        while rows < GROUP_ROWS && bytes < GROUP_BYTES {
             match reading.tail.next()? {
-                Some(Ok(block)) => {
-                    if block.position > kept {
-                        self.take_exemplars(&block);
+                Some(Ok(record)) => {
+                    if record.position > kept && !record.batch.exemplars.is_empty() {
+                        let exemplars = &record.batch.exemplars;
+                        self.store.exemplars.replay(exemplars, record.position);
                     }
-                    reading.go_on(&block.payload, &self.store.damages);
-                    bytes += block.payload.len();
-                    group.push(block.payload);
+                    reading.go_on(&record.batch, &self.store.damages);
+                    let batch = record.batch;
+                    rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
+                    bytes += batch.memory_bytes();
+                    group.push(batch);
                 }
                 Some(Err(damage)) => reading.meet(damage, group.last()),
                 None => break,
@@ -263,21 +270,8 @@ impl Replay<'_> {
         Ok(group)
     }
 
-    /// Takes the exemplars of a record. One without an outline is reported with its births.
-    fn take_exemplars(&self, block: &LogRecord) {
-        let Ok(reader) = RecordReader::new(&block.payload) else {
-            return;
-        };
-        if reader.has_exemplars() {
-            let mut exemplars = SeriesExemplars::default();
-            match reader.exemplars(&mut exemplars) {
-                Ok(()) => self.store.exemplars.replay(&exemplars, block.position),
-                Err(e) => self.report(&e.to_string()),
-            }
-        }
-    }
-
-    /// A series born later must not inherit the exemplars of one whose birth was never acked.
+    /// Reserves the slots of exemplars: a series created later must not inherit those of a series
+    /// whose creation was never acked.
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
             self.next_slot
@@ -285,8 +279,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Reads the slots and fingerprints of series.
-    fn read_series<'a>(&self, records: SeriesRecords<'a>) -> Payload<'a> {
+    /// Reads the slots and fingerprints of series of the catalogue.
+    fn read_catalogue_series<'a>(&self, records: SeriesRecords<'a>) -> ReadSeries<'a> {
         let mut series = Vec::new();
         let read = records
             .clone()
@@ -297,31 +291,43 @@ impl Replay<'_> {
         if let Err(e) = read {
             self.report(&e.to_string());
         }
-        Payload { records, series }
+        let source = LabelSource::Catalogue(records);
+        ReadSeries { source, series }
+    }
+
+    /// Computes the fingerprints of series that a batch of the log created.
+    fn read_created<'a>(&self, created: &'a CreatedSeries) -> ReadSeries<'a> {
+        let mut key = Vec::new();
+        let series = created.iter().map(|(slot, labels)| Read {
+            slot,
+            print: self.store.fingerprint_of(labels, &mut key),
+        });
+        ReadSeries {
+            series: series.collect(),
+            source: LabelSource::Log(created),
+        }
     }
 
     /// Applies records that follow each other in the log.
-    fn apply_group(&self, payloads: &[Vec<u8>], orphans: &mut ShardRows) {
-        let compute = &self.store.env.compute;
-        // A few parts for each thread, so that none waits long for the last one.
-        let part_len = payloads.len().div_ceil(compute.threads() * 4).max(1);
-        let parts: Vec<&[Vec<u8>]> = payloads.chunks(part_len).collect();
-        let born: Vec<Mutex<Vec<Payload<'_>>>> = parts.iter().map(|_| Mutex::default()).collect();
-        // In most groups nothing was born, and threads need not be woken to find that.
-        if payloads.iter().any(|payload| may_have_births(payload)) {
-            compute.for_each(parts.len(), &|part| {
-                *lock(&born[part]) = self.read_births(parts[part]);
-            });
-            self.register_all(&all_of(&born));
+    fn apply_group(&self, batches: &[LogBatch], orphans: &mut ShardRows) {
+        let compute = &*self.store.env.compute;
+        let creating: Vec<&CreatedSeries> = batches
+            .iter()
+            .map(|batch| &batch.created)
+            .filter(|created| !created.is_empty())
+            .collect();
+        // Most groups create no series, and threads need not be woken to find that.
+        if !creating.is_empty() {
+            let read = map(compute, creating.len(), |i| self.read_created(creating[i]));
+            self.register_all(&read);
         }
-        let rows: Vec<Mutex<ShardRows>> = parts.iter().map(|_| Mutex::default()).collect();
-        let catalog = lock(&self.catalog);
-        compute.for_each(parts.len(), &|part| {
-            *lock(&rows[part]) = self.read_rows(parts[part], &catalog);
-        });
-        drop(catalog);
-        let mut parts: Vec<ShardRows> =
-            rows.iter().map(|r| std::mem::take(&mut *lock(r))).collect();
+        // A few parts for each thread, so that none waits long for the last one.
+        let part_len = batches.len().div_ceil(compute.threads() * 4).max(1);
+        let parts: Vec<&[LogBatch]> = batches.chunks(part_len).collect();
+        let known = lock(&self.known);
+        let sort = |part: usize| self.sort_rows(parts[part], &known);
+        let mut parts = map(compute, parts.len(), sort);
+        drop(known);
         for part in &mut parts {
             orphans.take_unknown(part);
         }
@@ -330,32 +336,17 @@ impl Replay<'_> {
         lock(&self.spare_rows).append(&mut parts);
     }
 
-    fn read_births<'a>(&self, payloads: &'a [Vec<u8>]) -> Vec<Payload<'a>> {
-        let mut read = Vec::new();
-        for payload in payloads {
-            match RecordReader::new(payload) {
-                Ok(block) if block.creates_series() => {
-                    read.push(self.read_series(block.created_series()))
-                }
-                Ok(_) => {}
-                Err(e) => self.report(&e.to_string()),
-            }
-        }
-        read
-    }
-
-    fn read_rows(&self, payloads: &[Vec<u8>], catalog: &Catalog) -> ShardRows {
+    /// Sorts the samples of batches by shard.
+    fn sort_rows(&self, batches: &[LogBatch], known: &ReplaySeries) -> ShardRows {
         let mut rows = lock(&self.spare_rows).pop().unwrap_or_default();
-        for payload in payloads {
-            // A record that does not even have an outline was reported when its births were read.
-            if let Ok(block) = RecordReader::new(payload)
-                && let Err(e) = rows.read(self.store, catalog, &block)
-            {
-                self.report(&e.to_string());
-            }
+        for batch in batches {
+            rows.add(self.store, known, batch);
         }
-        if let Some((slot, time)) = rows.take_newest() {
-            // Also of slots that nobody has: a series born later must not inherit their samples.
+        let samples = batches.iter().flat_map(LogBatch::samples);
+        let newest = samples.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
+        if let Some((slot, time)) = newest {
+            // Also of slots that no series has: a series created later must not inherit their
+            // samples.
             self.next_slot
                 .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
             self.store.newest.fetch_max(time, Ordering::Relaxed);
@@ -375,9 +366,9 @@ impl Replay<'_> {
     }
 
     /// Samples whose series stood in a later record; those without any belong to removed series, or
-    /// to ones whose birth was never acked.
+    /// to series whose creation was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
-        orphans.sort(self.store, &lock(&self.catalog));
+        orphans.sort(self.store, &lock(&self.known));
         self.apply_rows(&[orphans]);
     }
 
@@ -392,11 +383,11 @@ impl Replay<'_> {
         });
     }
 
-    /// Births in order of slots, as if they happened now.
+    /// Creates the series in the index, by ascending slot.
     fn build_index(&self) {
-        let (catalog, terms) = (lock(&self.catalog), lock(&self.terms));
+        let (known, terms) = (lock(&self.known), lock(&self.terms));
         let mut births = self.store.index.births();
-        catalog.each_by_slot(|slot, place| {
+        known.each_by_slot(|slot, place| {
             births.skip_to(slot);
             births.place(slot, place, terms.of(slot));
         });

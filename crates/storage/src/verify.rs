@@ -24,20 +24,19 @@ pub use finding::{Finding, Remark, Report};
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::{StorageError, is_disk_fault};
+use crate::fan_out::map;
 use crate::log::SegmentInfo;
 use crate::log::segment;
 use crate::manifest::{self, Manifest, SegmentState};
 use crate::sealed::segment::PAGES;
-use crate::sync::Mutex;
 use finding::Part;
 use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
 use slots::Slots;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::PoisonError;
 
-/// Reads the data folder at `root`, which nobody may use meanwhile.
+/// Reads the data folder at `root`, which no other process may use meanwhile.
 pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
     let dir = DataDir::hold(env, root)?;
     Ok(verify_held(env, &dir)?.0)
@@ -126,18 +125,8 @@ fn read_all<T: Send>(
     read: &(dyn Fn(usize) -> Result<T, StorageError> + Sync),
     take: &mut dyn FnMut(T),
 ) -> Result<(), StorageError> {
-    let places: Vec<Mutex<Option<Result<T, StorageError>>>> =
-        (0..count).map(|_| Mutex::new(None)).collect();
-    env.compute.for_each(count, &|i| {
-        *places[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(i));
-    });
-    for place in places {
-        let read = place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(read) = read {
-            take(read?);
-        }
-    }
-    Ok(())
+    let read = map(&*env.compute, count, read);
+    read.into_iter().try_for_each(|read| read.map(&mut *take))
 }
 
 fn read_pages(

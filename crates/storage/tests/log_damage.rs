@@ -5,11 +5,13 @@
 //! Beyond that a single flipped bit in a closed segment costs at most one record. `FIRN_SEEDS=n`,
 //! `FIRN_SEED=s` as elsewhere.
 
+mod payload;
 mod seeds;
 
 use firn_model::env::sim::{self, Sim, SimRng};
 use firn_model::log::{DurableLog, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions};
+use payload::{batch_of, bytes_of};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +41,9 @@ fn written(rng: &SimRng) -> (Sim, Records, Vec<PathBuf>) {
     for number in 1..=RECORDS {
         let bytes = rng.below(200);
         let payload: Vec<u8> = (0..bytes).map(|_| rng.below(256) as u8).collect();
-        records.insert(Position(number), payload.clone());
-        log.append(payload, OnDurable::new(|outcome| assert!(outcome.is_ok())));
+        let batch = batch_of(&payload);
+        records.insert(Position(number), payload);
+        log.append(batch, OnDurable::new(|outcome| assert!(outcome.is_ok())));
     }
     log.close().expect("the disk is sound");
     let segments = log.segments().into_iter().map(|s| s.path).collect();
@@ -84,7 +87,7 @@ fn read(log: &LocalLog) -> (Records, usize) {
     while let Some(item) = tail.next().expect("every segment can be opened") {
         match item {
             Ok(record) => {
-                let again = records.insert(record.position, record.payload);
+                let again = records.insert(record.position, bytes_of(&record.batch));
                 assert_eq!(again, None, "{:?} is there twice", record.position);
             }
             Err(_) => errors += 1,
@@ -122,12 +125,12 @@ fn log_with_random_damage_yields_only_what_was_written() {
         let log = open(&sim);
         assert_written(seed, &read(&log).0, &records);
         // What is appended next is read with the rest, and takes no position that was read.
-        let payload = b"appended after the damage".to_vec();
+        let payload = b"appended after the damage";
         log.append(
-            payload.clone(),
+            batch_of(payload),
             OnDurable::new(|outcome| assert!(outcome.is_ok())),
         );
-        records.insert(log.positions().last, payload);
+        records.insert(log.positions().last, payload.to_vec());
         sim.disk.crash();
         assert_written(seed, &read(&open(&sim)).0, &records);
     }

@@ -6,12 +6,14 @@
 //! acknowledge a repeated sample on the strength of it. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s`
 //! one.
 
+mod payload;
 mod seeds;
 
 use firn_model::env::Compute;
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim, SimRng};
 use firn_model::log::{DurableLog, OnDurable, Position};
 use firn_storage::log::{LocalLog, LogMetrics, LogOptions, SyncMode};
+use payload::{batch_of, bytes_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -130,10 +132,11 @@ impl History {
             let filler = self.rng.below(if self.rng.one_in(10) { 3000 } else { 90 });
             let mut payload = id.to_le_bytes().to_vec();
             payload.extend((0..filler).map(|_| self.rng.below(256) as u8));
-            self.payloads.insert(id, payload.clone());
+            let batch = batch_of(&payload);
+            self.payloads.insert(id, payload);
             let answers = self.answers.clone();
             self.log().append(
-                payload,
+                batch,
                 OnDurable::new(move |outcome| {
                     let mut answers = answers.lock().expect("no callback panics");
                     answers.push((id, outcome.ok()));
@@ -266,7 +269,10 @@ fn read_all(log: &LocalLog) -> Result<BTreeMap<Position, Vec<u8>>, String> {
     while let Some(item) = tail.next().map_err(|e| e.to_string())? {
         match item {
             Ok(record) => {
-                if held.insert(record.position, record.payload).is_some() {
+                if held
+                    .insert(record.position, bytes_of(&record.batch))
+                    .is_some()
+                {
                     trouble = Some(format!("{:?} is there twice", record.position));
                 }
             }

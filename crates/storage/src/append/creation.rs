@@ -26,17 +26,17 @@ const JOB: &str = "job";
 /// What a new series takes in the index besides its labels, about.
 const INDEXED_BYTES: usize = 128;
 
-/// Births of one batch, while it is alone in the index.
-struct Nursery<'a> {
+/// The creation of the new series of one batch, which holds the lock of the index.
+struct Creating<'a> {
     births: Births<'a>,
-    /// Slots from here on are new; one below is of a series that returns.
+    /// Slots from here on are new; a lower slot belongs to an evicted series that returns.
     first_new: u32,
-    /// How many more series the head takes, and of how many bytes.
+    /// How many more series the head takes, and how many bytes of them.
     room: usize,
     room_bytes: usize,
-    /// About what those take that were born.
-    born_bytes: usize,
-    born: u64,
+    /// About what the created series take.
+    created_bytes: usize,
+    created: u64,
     refused: u64,
 }
 
@@ -73,18 +73,18 @@ impl Appender {
     }
 
     /// Gives the unknown series that have a sample in the window their places in shards and index.
-    pub(super) fn give_birth(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
-        scratch.unborn.clear();
+    pub(super) fn create_missing(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
+        scratch.missing.clear();
         for (i, local) in scratch.locals.iter().enumerate() {
             if *local == UNKNOWN && has_sample_in(batch.series(i), window) {
-                scratch.unborn.push(i as u32);
+                scratch.missing.push(i as u32);
             }
         }
-        if scratch.unborn.is_empty() {
+        if scratch.missing.is_empty() {
             return;
         }
         let births = self.index.births();
-        let mut nursery = Nursery {
+        let mut creating = Creating {
             first_new: births.next_slot(),
             births,
             room: self.room_for_series(),
@@ -92,30 +92,32 @@ impl Appender {
                 .options
                 .head_bytes_max
                 .saturating_sub(self.memory_bytes()),
-            born_bytes: 0,
-            born: 0,
+            created_bytes: 0,
+            created: 0,
             refused: 0,
         };
         self.reserve(scratch);
-        self.index_unborn(scratch, batch, &mut nursery);
-        self.settle(scratch, &nursery);
-        self.metrics.newborn_memory.add(nursery.born_bytes as i64);
-        self.metrics.born_series.add(nursery.born);
-        self.metrics.refused_series.add(nursery.refused);
+        self.index_missing(scratch, batch, &mut creating);
+        self.settle(scratch, &creating);
+        self.metrics
+            .new_series_memory
+            .add(creating.created_bytes as i64);
+        self.metrics.created_series.add(creating.created);
+        self.metrics.refused_series.add(creating.refused);
     }
 
-    /// Finds those of the unborn that another batch was faster with, and reserves the places of
+    /// Finds the missing series that another batch created meanwhile, and reserves the places of
     /// all others.
     fn reserve(&self, scratch: &mut Scratch) {
-        scratch.group_unborn();
+        scratch.group_missing();
         for (number, shard) in self.shards.iter().enumerate() {
-            let group = scratch.group_of_unborn(number);
+            let group = scratch.group_of_missing(number);
             if group.is_empty() {
                 continue;
             }
             let mut shard = lock(shard);
             for k in group {
-                let i = scratch.unborn_by_shard[k] as usize;
+                let i = scratch.missing_by_shard[k] as usize;
                 match shard.find_or_reserve(scratch.prints[i]) {
                     Found::Series(local, slot) => {
                         (scratch.locals[i], scratch.slots[i]) = (local, slot);
@@ -128,15 +130,15 @@ impl Appender {
         }
     }
 
-    /// Gives those with a reserved place their slots, in the order of the batch.
-    fn index_unborn(&self, scratch: &mut Scratch, batch: &Batch, nursery: &mut Nursery<'_>) {
-        let mut newcomers = lock(&self.budget);
+    /// Gives the series with a reserved place their slots, in the order of the batch.
+    fn index_missing(&self, scratch: &mut Scratch, batch: &Batch, creating: &mut Creating<'_>) {
+        let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
-        newcomers.turn_to(self.newest().or_else(first).unwrap_or(0));
-        for k in 0..scratch.unborn.len() {
-            let i = scratch.unborn[k] as usize;
+        budget.turn_to(self.newest().or_else(first).unwrap_or(0));
+        for k in 0..scratch.missing.len() {
+            let i = scratch.missing[k] as usize;
             if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNKNOWN {
-                let slot = self.index_one(scratch, batch, i, nursery, &mut newcomers);
+                let slot = self.index_one(scratch, batch, i, creating, &mut budget);
                 scratch.slots[i] = slot.unwrap_or(UNKNOWN);
             }
         }
@@ -148,40 +150,40 @@ impl Appender {
         scratch: &Scratch,
         batch: &Batch,
         i: usize,
-        nursery: &mut Nursery<'_>,
-        newcomers: &mut SeriesBudget,
+        creating: &mut Creating<'_>,
+        budget: &mut SeriesBudget,
     ) -> Option<u32> {
         let labels = batch.series(i).labels;
         let job = labels.get(JOB);
-        let bytes = nursery.born_bytes + labels.as_bytes().len() + INDEXED_BYTES;
-        let has_room = nursery.room > 0 && bytes <= nursery.room_bytes;
-        if !has_room || !newcomers.admit(self.options.new_series, job) {
-            nursery.refused += 1;
+        let bytes = creating.created_bytes + labels.as_bytes().len() + INDEXED_BYTES;
+        let has_room = creating.room > 0 && bytes <= creating.room_bytes;
+        if !has_room || !budget.admit(self.options.new_series, job) {
+            creating.refused += 1;
             return None;
         }
         let place = self.place(scratch.shard_of[i] as usize, scratch.locals[i]);
-        let slot = nursery.births.add(labels, place).ok()?;
-        nursery.room -= 1;
-        match slot >= nursery.first_new {
+        let slot = creating.births.add(labels, place).ok()?;
+        creating.room -= 1;
+        match slot >= creating.first_new {
             true => {
-                nursery.born += 1;
-                nursery.born_bytes = bytes;
+                creating.created += 1;
+                creating.created_bytes = bytes;
             }
-            false => newcomers.take_back(job),
+            false => budget.take_back(job),
         }
         Some(slot)
     }
 
     /// Puts series into the places that were reserved for them, and gives up those of the refused.
-    fn settle(&self, scratch: &mut Scratch, nursery: &Nursery<'_>) {
+    fn settle(&self, scratch: &mut Scratch, creating: &Creating<'_>) {
         for (number, shard) in self.shards.iter().enumerate() {
-            let group = scratch.group_of_unborn(number);
+            let group = scratch.group_of_missing(number);
             if group.is_empty() {
                 continue;
             }
             let mut shard = lock(shard);
             for k in group.clone() {
-                let i = scratch.unborn_by_shard[k] as usize;
+                let i = scratch.missing_by_shard[k] as usize;
                 let (local, slot) = (scratch.locals[i], scratch.slots[i]);
                 if local == UNKNOWN || !shard.is_reserved(local) {
                     continue;
@@ -192,13 +194,13 @@ impl Appender {
                     continue;
                 }
                 let mut series = Series::new(slot);
-                if slot < nursery.first_new {
-                    self.revive(&mut series);
+                if slot < creating.first_new {
+                    self.restore(&mut series);
                 }
                 shard.fill(local, series);
             }
             for k in group {
-                let i = scratch.unborn_by_shard[k] as usize;
+                let i = scratch.missing_by_shard[k] as usize;
                 if scratch.locals[i] == UNKNOWN
                     && let Some(local) = shard.find(scratch.prints[i], UNKNOWN)
                 {
@@ -209,24 +211,24 @@ impl Appender {
         }
     }
 
-    /// How many more series the head takes. One that retired costs a sixteenth: its terms and its
-    /// page entries.
+    /// How many more series the head takes. An evicted series counts as a sixteenth: its terms and
+    /// its page entries.
     fn room_for_series(&self) -> usize {
         let held = self.head_series() + self.index.retired_count() / 16;
         self.options.series_max.saturating_sub(held)
     }
 
-    /// Prepares a series that comes back: what is sealed of it is older than what it takes, also
-    /// of a batch that began before it retired.
-    fn revive(&self, series: &mut Series) {
+    /// Prepares an evicted series that returns: it takes only samples that are newer than what is
+    /// sealed of it, also from a batch that began before the eviction.
+    fn restore(&self, series: &mut Series) {
         // It has its place in the index by now, and its samples are not in the log yet: see
         // `Coverage::tick`.
         let group = group_of(series.slot);
-        let mut revived = lock(&self.restored_groups);
-        if revived.last() != Some(&group) {
-            revived.push(group);
+        let mut restored = lock(&self.restored_groups);
+        if restored.last() != Some(&group) {
+            restored.push(group);
         }
-        drop(revived);
+        drop(restored);
         if let Some(newest) = self.newest() {
             let sealed = newest.saturating_sub(self.options.lateness_max_ms);
             let sealed = sealed.saturating_sub(1);

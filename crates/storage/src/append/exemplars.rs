@@ -49,9 +49,7 @@ impl Appender {
             }
         }
         let exemplars = self.exemplars.admit(&offered);
-        for (slot, exemplar) in exemplars.iter() {
-            scratch.encoder.push_exemplar(slot, &exemplar);
-        }
+        scratch.record.exemplars.clone_from(&exemplars);
         (!exemplars.is_empty()).then(|| {
             Box::new(Admitted {
                 exemplars,

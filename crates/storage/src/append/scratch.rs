@@ -1,30 +1,40 @@
-//! What a batch under way is told: where its series are, and what became of its samples.
+//! Working memory of an append: where the series of the batch are, and the outcome of each sample.
 
-use crate::encoding::decimal::Scale;
 use crate::fingerprint::Fingerprint;
-use crate::head::series::{Verdict, Window};
+use crate::head::series::{Series, Verdict, Window};
 use crate::index::Marker;
-use crate::log::record::{RecordEncoder, Row};
 use crate::parts::Parts;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::Labels;
+use firn_model::log::{DecimalHint, FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{Appended, Rejected, Rejection};
+use std::sync::Arc;
 
 /// A series that is not in the head.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
-/// What became of a sample, and what the log needs to know of its value.
+/// What became of a sample, and what its chunk found out about its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    pub(super) int: i64,
-    pub(super) scale: Option<Scale>,
+    pub(super) hint: DecimalHint,
     pub(super) verdict: Verdict,
 }
 
+impl Outcome {
+    /// The outcome for a float that is the newest sample of `series` now.
+    #[inline]
+    pub(super) fn stored(series: &Series) -> Self {
+        let known = series.open.newest_decimal();
+        Self {
+            hint: known.map_or(DecimalHint::NONE, |(scale, _)| DecimalHint(scale.code())),
+            verdict: Verdict::Stored,
+        }
+    }
+}
+
 const REFUSED: Outcome = Outcome {
-    int: 0,
-    scale: None,
+    hint: DecimalHint::NONE,
     verdict: Verdict::Refused(Rejection::SeriesLimit),
 };
 
@@ -38,23 +48,24 @@ pub(super) struct Scratch {
     ends: Vec<u32>,
     pub(super) locals: Vec<u32>,
     pub(super) slots: Vec<u32>,
-    /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
+    /// Series whose labels are needed: unknown ones, and those whose creation is not logged yet.
     pub(super) wanted: Vec<u32>,
-    /// Series that may be born, in the order of the batch.
-    pub(super) unborn: Vec<u32>,
-    /// The same grouped by shard; shard `s` has `unborn_by_shard[unborn_ends[s - 1]..]`.
-    pub(super) unborn_by_shard: Vec<u32>,
-    unborn_ends: Vec<u32>,
-    /// Memory to bring numbers into order.
+    /// Series that are to be created, in the order of the batch.
+    pub(super) missing: Vec<u32>,
+    /// `missing` grouped by shard; shard `s` has `missing_by_shard[missing_ends[s - 1]..]`.
+    pub(super) missing_by_shard: Vec<u32>,
+    missing_ends: Vec<u32>,
+    /// Working memory of [`order`].
     marks: Vec<bool>,
-    /// Memory for a series key.
+    /// Working memory for a series key.
     pub(super) key: Vec<u8>,
     /// What became of each float sample and each histogram, in the order of the batch's columns.
     pub(super) floats: Vec<Outcome>,
     pub(super) histograms: Vec<Verdict>,
     /// Series of which this batch has the first sample.
-    pub(super) births: Vec<u32>,
-    pub(super) encoder: RecordEncoder,
+    pub(super) created: Vec<u32>,
+    /// The batch for the log.
+    pub(super) record: LogBatch,
     pub(super) marker: Marker,
 }
 
@@ -62,7 +73,7 @@ impl Scratch {
     /// Computes the fingerprints and groups the series by shard.
     pub(super) fn begin(&mut self, parts: &Parts, batch: &Batch) {
         self.prints.clear();
-        self.births.clear();
+        self.created.clear();
         self.marker = Marker::default();
         let series = batch.series_count();
         for i in 0..series {
@@ -100,16 +111,16 @@ impl Scratch {
         range_of(&self.ends, shard)
     }
 
-    /// Groups the unborn by shard.
-    pub(super) fn group_unborn(&mut self) {
-        let into = (&mut self.unborn_by_shard, &mut self.unborn_ends);
-        let unborn = self.unborn.iter().copied();
-        group(unborn, &self.shard_of, self.ends.len() - 1, into);
+    /// Groups the missing series by shard.
+    pub(super) fn group_missing(&mut self) {
+        let into = (&mut self.missing_by_shard, &mut self.missing_ends);
+        let missing = self.missing.iter().copied();
+        group(missing, &self.shard_of, self.ends.len() - 1, into);
     }
 
-    /// Where the unborn of a shard stand.
-    pub(super) fn group_of_unborn(&self, shard: usize) -> std::ops::Range<usize> {
-        range_of(&self.unborn_ends, shard)
+    /// Where the missing series of a shard stand.
+    pub(super) fn group_of_missing(&self, shard: usize) -> std::ops::Range<usize> {
+        range_of(&self.missing_ends, shard)
     }
 
     /// Brings the wanted into the order of the batch.
@@ -117,9 +128,9 @@ impl Scratch {
         order(&mut self.wanted, &mut self.marks, self.prints.len());
     }
 
-    /// A series that was not born: for want of room, or because none of its samples lies in the
-    /// window.
-    pub(super) fn refuse_unborn(
+    /// Refuses the samples of a series that was not created: for want of room, or because none of
+    /// them lies in the window.
+    pub(super) fn refuse_missing(
         &mut self,
         (floats, histograms): (usize, usize),
         samples: SeriesSamples<'_>,
@@ -144,16 +155,17 @@ impl Scratch {
         }
     }
 
-    /// Encodes what was accepted, in the order of the batch, and counts what was not.
-    pub(super) fn encode(&mut self, parts: &Parts, batch: &Batch) -> Appended {
+    /// Puts what was accepted into the record, in the order of the batch, and counts what was not.
+    pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch) -> Appended {
         let mut appended = Appended::default();
-        order(&mut self.births, &mut self.marks, self.prints.len());
+        self.record.floats.reserve(self.floats.len());
+        order(&mut self.created, &mut self.marks, self.prints.len());
         let slots = &self.slots;
-        // That is their order already, unless some of them are another batch's births.
-        self.births.sort_by_key(|i| slots[*i as usize]);
-        for i in &self.births {
+        // They are in this order already, unless another batch created some of them.
+        self.created.sort_by_key(|i| slots[*i as usize]);
+        for i in &self.created {
             let labels = batch.series(*i as usize).labels;
-            self.encoder.push_created(self.slots[*i as usize], labels);
+            self.record.created.push(self.slots[*i as usize], labels);
         }
         for i in 0..batch.series_count() {
             let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
@@ -163,14 +175,14 @@ impl Scratch {
                     self.push_row(i, at, (time, START_UNKNOWN), value);
                     appended.stored += 1;
                 }
-                _ => self.encode_series(parts, batch, i, &mut appended),
+                _ => self.record_series(parts, batch, i, &mut appended),
             }
         }
         appended
     }
 
-    /// The same for one series whatever it has.
-    fn encode_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
+    /// Puts what was accepted of one series into the record, and counts what was not.
+    fn record_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
         let samples = batch.series(i);
         let slot = self.slots[i];
         let (floats, histograms) = batch.offsets(i);
@@ -190,15 +202,18 @@ impl Scratch {
         for (k, sample) in samples.histograms.iter().enumerate() {
             let verdict = self.histograms[histograms + k];
             if verdict == Verdict::Stored {
-                let (time, start) = (sample.time, sample.start_time);
-                self.encoder
-                    .push_histogram(slot, time, start, &sample.histogram);
+                self.record.histograms.push(HistogramRow {
+                    slot,
+                    time: sample.time,
+                    start: sample.start_time,
+                    value: Arc::new(sample.histogram.clone()),
+                });
             }
             count(appended, verdict, labels, sample.time);
         }
     }
 
-    /// Encodes the float sample with the number `at`, of series `i`.
+    /// Puts the float sample with the number `at`, of series `i`, into the record.
     #[inline]
     fn push_row(
         &mut self,
@@ -207,15 +222,13 @@ impl Scratch {
         (time, start): (TimestampMs, TimestampMs),
         value: f64,
     ) {
-        let row = Row {
+        let row = FloatRow {
             slot: self.slots[i],
             time,
             start,
             value,
         };
-        let outcome = self.floats[at];
-        let known = outcome.scale.map(|scale| (scale, outcome.int));
-        self.encoder.rows.push(row, known);
+        self.record.floats.push(row, self.floats[at].hint);
     }
 }
 

@@ -7,27 +7,27 @@
 use crate::parts::options::NewSeriesBudget;
 use std::collections::HashMap;
 
-/// The window.
+/// The length of a window.
 const WINDOW_MS: i64 = 3_600_000;
 
-/// Jobs that are counted apart in a window; those beyond share what one may have.
+/// Jobs that are counted apart in a window; all others share the budget of one.
 const JOBS_MAX: usize = 1_024;
 
 #[derive(Debug)]
 struct OfJob {
     name: Box<[u8]>,
-    born: usize,
+    created: usize,
     refused: u64,
 }
 
-/// The births of the window under way.
+/// What was created in the window under way.
 #[derive(Debug, Default)]
 pub(super) struct SeriesBudget {
     window: i64,
-    born: usize,
+    created: usize,
     jobs: Vec<OfJob>,
     by_name: HashMap<Box<[u8]>, usize>,
-    /// The job that was asked for last: neighbours are of one.
+    /// The job of the last request: neighbours are of one job.
     last: usize,
 }
 
@@ -43,28 +43,29 @@ impl SeriesBudget {
         }
     }
 
-    /// Whether one more series of `job` may be born; counts it if so, and as refused if not.
+    /// Whether one more series of `job` may be created. Counts it as created if so, else as
+    /// refused.
     pub(super) fn admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
         if budget == NewSeriesBudget::NONE {
             return true;
         }
-        let is_over = self.born >= budget.all;
+        let is_over = self.created >= budget.all;
         let of_job = self.of_job(job);
-        if is_over || of_job.born >= budget.of_job {
+        if is_over || of_job.created >= budget.of_job {
             of_job.refused += 1;
             return false;
         }
-        of_job.born += 1;
-        self.born += 1;
+        of_job.created += 1;
+        self.created += 1;
         true
     }
 
     /// Takes back the last admission, which was of `job`.
     pub(super) fn take_back(&mut self, job: &[u8]) {
-        self.born = self.born.saturating_sub(1);
+        self.created = self.created.saturating_sub(1);
         if !self.jobs.is_empty() {
             let of_job = self.of_job(job);
-            of_job.born = of_job.born.saturating_sub(1);
+            of_job.created = of_job.created.saturating_sub(1);
         }
     }
 
@@ -90,7 +91,7 @@ impl SeriesBudget {
     fn add(&mut self, job: &[u8]) -> usize {
         self.jobs.push(OfJob {
             name: job.into(),
-            born: 0,
+            created: 0,
             refused: 0,
         });
         self.by_name.insert(job.into(), self.jobs.len() - 1);

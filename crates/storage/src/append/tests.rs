@@ -33,7 +33,9 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
     let mut scratch = Scratch::default();
     scratch.begin(&store.appender, &overtaken);
     store.appender.look_up(&mut scratch);
-    store.appender.give_birth(&mut scratch, &overtaken, ALWAYS);
+    store
+        .appender
+        .create_missing(&mut scratch, &overtaken, ALWAYS);
     let bounds = AppendBounds { time_max: i64::MAX };
     let ticket = store.append(&TenantId::anonymous(), &batch_at(2), bounds);
     assert_eq!(ticket.wait().unwrap().stored, names.len());

@@ -39,7 +39,7 @@ pub(crate) struct Payload<'a> {
 
 impl<'a> Payload<'a> {
     /// Unpacks a payload.
-    pub(crate) fn read(payload: &'a [u8]) -> Result<Self, Malformed> {
+    pub(crate) fn read(payload: &'a [u8], inflater: &mut Inflater) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
         let version = cursor.byte()?;
         let header = read_header(&mut cursor)?;
@@ -48,7 +48,7 @@ impl<'a> Payload<'a> {
             VERSION => {
                 let bytes = usize::try_from(cursor.uvarint()?);
                 let bytes = bytes.map_err(|_| Malformed("catalogue payload too long"))?;
-                Cow::Owned(inflate(cursor.rest(), bytes)?)
+                Cow::Owned(inflate(cursor.rest(), bytes, inflater)?)
             }
             _ => return Err(Malformed("catalogue payload of an unknown version")),
         };
@@ -79,20 +79,40 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     })
 }
 
+/// Deflates payloads, with one compressor for all of them.
+#[derive(Debug)]
+pub(crate) struct Deflater(Compress);
+
+impl Default for Deflater {
+    fn default() -> Self {
+        // The fastest level: the others gain a tenth.
+        Self(Compress::new(Compression::fast(), false))
+    }
+}
+
+/// Inflates payloads, with one decompressor for all of them.
+#[derive(Debug)]
+pub(crate) struct Inflater(Decompress);
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self(Decompress::new(false))
+    }
+}
+
 /// Makes a payload of series as [`SeriesRecords`] reads them.
-pub(crate) fn write(header: Header, series: &[u8]) -> Vec<u8> {
+pub(crate) fn write(header: Header, series: &[u8], deflater: &mut Deflater) -> Vec<u8> {
     let mut payload = Vec::with_capacity(series.len() / 4 + 64);
     payload.push(VERSION);
     push_uvarint(&mut payload, header.trimmed.0);
     push_uvarint(&mut payload, u64::from(header.next_slot));
     push_uvarint(&mut payload, series.len() as u64);
-    deflate(series, &mut payload);
+    deflate(series, &mut payload, &mut deflater.0);
     payload
 }
 
-fn deflate(mut input: &[u8], out: &mut Vec<u8>) {
-    // The fastest level: the others gain a tenth.
-    let mut deflater = Compress::new(Compression::fast(), false);
+fn deflate(mut input: &[u8], out: &mut Vec<u8>, deflater: &mut Compress) {
+    deflater.reset();
     loop {
         out.reserve(input.len() / 4 + 64);
         let before = deflater.total_in();
@@ -107,13 +127,14 @@ fn deflate(mut input: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The `bytes` bytes that `input` was made of.
-fn inflate(input: &[u8], bytes: usize) -> Result<Vec<u8>, Malformed> {
+fn inflate(input: &[u8], bytes: usize, inflater: &mut Inflater) -> Result<Vec<u8>, Malformed> {
     const DAMAGED: Malformed = Malformed("catalogue payload is not what deflate makes");
     if bytes > input.len().saturating_mul(RATIO_MAX) {
         return Err(DAMAGED);
     }
     let mut out = Vec::with_capacity(bytes);
-    let mut inflater = Decompress::new(false);
+    let inflater = &mut inflater.0;
+    inflater.reset(false);
     let status = inflater.decompress_vec(input, &mut out, FlushDecompress::Finish);
     let is_whole = matches!(status, Ok(Status::StreamEnd))
         && out.len() == bytes
@@ -136,8 +157,8 @@ mod tests {
 
     #[track_caller]
     fn check(series: &[u8]) {
-        let payload = write(HEADER, series);
-        let read = Payload::read(&payload).unwrap();
+        let payload = write(HEADER, series, &mut Deflater::default());
+        let read = Payload::read(&payload, &mut Inflater::default()).unwrap();
         assert_eq!((read.header, &*read.series), (HEADER, series));
         assert_eq!(header_of(&payload), Ok(HEADER));
     }
@@ -159,7 +180,7 @@ mod tests {
     #[test]
     fn payload_of_the_version_before_reads_as_written() {
         let payload = [1, 5, 9, b'a', b'b'];
-        let read = Payload::read(&payload).unwrap();
+        let read = Payload::read(&payload, &mut Inflater::default()).unwrap();
         assert_eq!(read.header.trimmed, Position(5));
         assert_eq!((read.header.next_slot, &*read.series), (9, &b"ab"[..]));
     }
@@ -167,17 +188,21 @@ mod tests {
     #[test]
     fn payload_with_any_byte_changed_is_refused_or_of_the_same_length() {
         let series: Vec<u8> = (0..2_000u32).map(|i| (i % 7 * i % 11) as u8).collect();
-        let payload = write(HEADER, &series);
+        let payload = write(HEADER, &series, &mut Deflater::default());
+        let mut inflater = Inflater::default();
         for at in 0..payload.len() {
             for bit in 0..8 {
                 let mut changed = payload.clone();
                 changed[at] ^= 1 << bit;
                 // The frame's checksum finds what deflate does not.
-                if let Ok(read) = Payload::read(&changed) {
+                if let Ok(read) = Payload::read(&changed, &mut inflater) {
                     assert!(read.series.len() <= payload.len() * RATIO_MAX);
                 }
             }
-            assert!(Payload::read(&payload[..at]).is_err() || at < 2, "{at}");
+            assert!(
+                Payload::read(&payload[..at], &mut inflater).is_err() || at < 2,
+                "{at}"
+            );
         }
     }
 }

@@ -11,14 +11,14 @@
 //! early; once it is durable its batch becomes visible with all behind it. After a record that can
 //! never be durable the watermark stands for good.
 
+use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::trial::{self, Flaw};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct State {
@@ -92,8 +92,7 @@ impl Watermark {
         let mut state = self.lock();
         let visible = self.visible.load(Ordering::Acquire);
         while state.readers.keys().next().is_some_and(|r| *r < visible) {
-            let waited = self.ended.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.ended, state);
         }
     }
 
@@ -130,7 +129,7 @@ impl Watermark {
             .extend(position.map(|position| (position, sequence)));
         let mut visible = self.visible.load(Ordering::Relaxed);
         while state.complete.remove(&(visible + 1))
-            || trial::has(Flaw::ShowsOutOfOrder) && visible < sequence
+            || failpoints::has(Flaw::ShowsOutOfOrder) && visible < sequence
         {
             visible += 1;
         }
@@ -181,7 +180,7 @@ impl Watermark {
     fn publish_floor(&self, state: &State) {
         let visible = self.visible.load(Ordering::Relaxed);
         let mut readers = state.readers.keys();
-        let oldest = match trial::has(Flaw::RaisesFloorEarly) {
+        let oldest = match failpoints::has(Flaw::RaisesFloorEarly) {
             true => readers.next_back(),
             false => readers.next(),
         };
@@ -190,7 +189,7 @@ impl Watermark {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -10,7 +10,7 @@ use super::core::Index;
 use super::creation::Births;
 use super::membership::Members;
 use super::series_pages::{PAGE_SLOTS, Place, SeriesCursor};
-use crate::trial::{self, Flaw};
+use crate::failpoints::{self, Flaw};
 use std::sync::Arc;
 
 /// Terms that are hashed: those behind it are compared alone.
@@ -106,7 +106,7 @@ impl Births<'_> {
 
     /// The retired series with exactly these terms, which are in the order of their labels.
     pub(super) fn find_retired(&self, terms: &[u32]) -> Option<u32> {
-        if self.index.retired_count() == 0 || trial::has(Flaw::LosesRetired) {
+        if self.index.retired_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
             return None;
         }
         let hash = self.index.hash_of_terms(terms.iter().copied());

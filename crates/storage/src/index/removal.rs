@@ -11,9 +11,9 @@ use super::runs::{Run, Runs};
 use super::series_pages::{PAGE_SLOTS, PageBuilder, SeriesCursor};
 use super::terms::TERM_PAGE;
 use super::writer::Writer;
+use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::trial::{self, Flaw};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ impl Index {
     /// epoch that is kept out of all postings; returns how many.
     pub(crate) fn remove_retired(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
         let gone = || self.retired_without_samples(first, end);
-        let too_early = trial::has(Flaw::RemovesUnlocked).then(gone);
-        trial::turn();
+        let too_early = failpoints::has(Flaw::RemovesUnlocked).then(gone);
+        failpoints::turn();
         // Held throughout: none of them comes back meanwhile.
         let mut writer = lock(&self.writer);
         let gone = too_early.unwrap_or_else(gone);
@@ -106,7 +106,7 @@ impl Index {
     /// Frees what a removal left, unless someone may still look at it.
     pub(crate) fn sweep(&self, garbage: Garbage) -> Option<Garbage> {
         let is_held = Arc::strong_count(&garbage.generation) > 1;
-        if is_held && !trial::has(Flaw::SweepsUnderReaders) {
+        if is_held && !failpoints::has(Flaw::SweepsUnderReaders) {
             return Some(garbage);
         }
         for id in garbage.terms {

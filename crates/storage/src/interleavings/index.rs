@@ -1,9 +1,9 @@
 //! Readers of the index beside creation, removal and sweeping.
 
 use super::check;
+use crate::failpoints::Flaw;
 use crate::fingerprint::HashKeys;
 use crate::index::{Index, Place, epoch_of};
-use crate::trial::Flaw;
 use firn_model::cancel::Cancel;
 use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;

@@ -1,8 +1,8 @@
 //! Batches, readers, sealing, eviction and removal of one store at once.
 
 use super::check;
+use crate::failpoints::Flaw;
 use crate::store::{Store, StoreOptions};
-use crate::trial::Flaw;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -163,7 +163,7 @@ fn send_while_they_leave(end: i64, newest: i64) {
 
 #[test]
 fn series_that_gets_a_sample_while_it_retires_is_found_once() {
-    let flaws = [Flaw::DismissesAppending, Flaw::LosesRetired];
+    let flaws = [Flaw::EvictsAppending, Flaw::LosesEvicted];
     let newest = HOUR + HOUR / 2;
     check(200, &flaws, move || send_while_they_leave(newest, newest));
 }

@@ -1,8 +1,8 @@
 //! Numbers that complete in any order, and what readers may see meanwhile.
 
 use super::check;
+use crate::failpoints::Flaw;
 use crate::head::watermark::Watermark;
-use crate::trial::Flaw;
 use firn_model::log::Position;
 use firn_model::store::{Appended, Ticket};
 use shuttle::sync::Mutex;

@@ -14,10 +14,10 @@ use firn_model::error::Error;
 use firn_model::sync::lock;
 use std::sync::Arc;
 
-/// See the module.
+/// The job that commits groups; it holds the only writer.
 pub(crate) struct Commit {
     shared: Arc<Shared>,
-    /// There until the job is dropped.
+    /// `None` once the job has ended.
     writer: Option<Box<Writer>>,
 }
 
@@ -87,7 +87,7 @@ impl Commit {
         state.stalled = Some(stall);
         let behind = std::mem::replace(&mut state.queue, group);
         state.queue.extend(behind);
-        state.queued_bytes = state.queue.iter().map(|q| q.payload.len()).sum();
+        state.queued_bytes = state.queue.iter().map(|q| q.bytes).sum();
         let queue = state.queue.iter_mut();
         let delayed: Vec<_> = queue.filter_map(|q| q.done.take_delayed()).collect();
         let metrics = &self.shared.metrics;
@@ -132,15 +132,16 @@ impl Drop for Commit {
 }
 
 impl Shared {
-    /// Wakes those who wait for a change of `state`. To signal is a system call, also if nobody
-    /// waits.
+    /// Wakes the threads that wait for a change of `state`. A signal is a system call even if no
+    /// thread waits.
     fn signal(&self, state: &State) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Ends `commit`, which did something else than commit, and serves what queued up meanwhile.
+    /// Takes the writer back from `commit`, which did other work, and commits what queued up
+    /// meanwhile.
     pub(crate) fn give_back(&self, mut commit: Commit) {
         {
             let mut state = lock(&self.state);
@@ -155,11 +156,13 @@ impl Shared {
 
     /// A group was written: the log is not stalled, if it was.
     fn go_on(&self) {
-        let Some(stall) = lock(&self.state).stalled.take() else {
+        let mut state = lock(&self.state);
+        let Some(stall) = state.stalled.take() else {
             return;
         };
         self.metrics.stalled.set(0);
-        self.metrics.disk_full.set(0);
+        self.metrics.disk_full.set(i64::from(state.disk_full));
+        drop(state);
         tracing::info!(after = %stall.cause, "the log writes again");
     }
 
@@ -187,11 +190,11 @@ impl Shared {
                 state.poisoned = Some(cause.clone());
             }
             state.queued_bytes = 0;
+            self.metrics.queued_bytes.set(0);
             self.signal(&state);
             std::mem::take(&mut state.queue)
         };
         self.metrics.poisoned.set(1);
-        self.metrics.queued_bytes.set(0);
         for queued in group.into_iter().chain(waiting) {
             let cause = cause.clone();
             queued

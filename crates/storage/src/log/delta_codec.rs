@@ -1,15 +1,15 @@
 //! The form of a record in the local log: each value as its distance from a prediction.
 //!
 //! ```text
-//! record -> DeltaEncoder -> frame of kind 7 -> DeltaDecoder -> record that reads the same
-//!            Context                             Context
+//! LogBatch -> DeltaEncoder -> frame of kind 7 -> DeltaDecoder -> LogBatch
+//!              Context                             Context
 //! ```
 //!
-//! A record measures values against each other, because a log that keeps single records elsewhere
-//! has nothing but the record. A segment is read from its beginning, so here the encoder and the
-//! decoder know the newest value of each series in the segment, as a compressor with a dictionary
-//! would, and predict the next one from it. A record of an unknown version or without a float goes
-//! through as it is.
+//! A plain record measures values against each other, because a log that keeps single records
+//! elsewhere has nothing but the record. A segment is read from its beginning, so here the encoder
+//! and the decoder know the newest value of each series in the segment, as a compressor with a
+//! dictionary would, and predict the next one from it. Batches without a float, and very large
+//! ones, are written as plain records.
 //!
 //! Invariants: a [`Context`] begins anew with a segment, with a writer, and once its series have
 //! [`ROUNDS`] samples each; a frame names the position at which its context began. Every frame has
@@ -23,19 +23,22 @@ mod tests;
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
-use crate::log::record::{Outline, ROWS_MAX};
-use crate::trial::{self, Flaw};
-use firn_model::log::Position;
+use crate::failpoints::{self, Flaw};
+use crate::log::record::{self, ReadValues, RecordEncoder, decimal_of};
+use firn_model::log::{FloatRows, LogBatch, Position};
 use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
 use predictor::{Context, SLAB_SLOTS};
+
+/// Rows of a delta-coded record. Requests have thousands.
+const ROWS_MAX: usize = 1 << 20;
 
 /// Samples a series, on average, after which a context begins anew. It bounds what damage costs (a
 /// quarter of an hour of scrapes every 15 s) and gives back the memory of series that ended; a
 /// series costs some three bytes more in the first of its samples.
 const ROUNDS: u64 = 64;
 
-/// Rows for which an encoder keeps its memory; requests have 2,000.
-const ROWS_KEPT: usize = 1 << 16;
+/// Values that go into a checksum at a time, by way of the stack.
+const SUMMED_VALUES: usize = 64;
 
 /// Writes the records of one segment.
 #[derive(Debug, Default)]
@@ -46,10 +49,6 @@ pub(crate) struct DeltaEncoder {
     /// Series in the context, and their samples.
     series: u64,
     rows: u64,
-    slots: Vec<u32>,
-    numbers: Vec<Number>,
-    /// The values as the decoder will give them.
-    plain: Vec<u8>,
     writer: NumberWriter,
 }
 
@@ -61,68 +60,66 @@ impl DeltaEncoder {
         (self.series, self.rows) = (0, 0);
     }
 
-    /// Writes to `into` what stands for `payload` at `position`. Returns false if nothing does:
-    /// then the caller must write the payload itself.
+    /// Sets `into` to what stands for `batch` at `position`, in `bytes_max` bytes at most. Returns
+    /// false if the batch is none to delta-code: then the caller must write a plain record.
     pub(crate) fn encode(
         &mut self,
         position: Position,
-        payload: &[u8],
+        batch: &LogBatch,
         bytes_max: usize,
-        into: &mut Vec<u8>,
+        (record, into): (&mut RecordEncoder, &mut Vec<u8>),
     ) -> bool {
-        // Before the context is touched: of a payload that is written as it is, it knows nothing.
-        let Ok(outline) = self.read(payload) else {
+        // Before the context is touched: of a batch that is written plainly it knows nothing.
+        let rows = batch.floats.len();
+        if rows == 0 || rows > ROWS_MAX {
             return false;
-        };
-        if payload.len() + NUMBER_BYTES_MAX * (self.numbers.len() + 2) > bytes_max {
+        }
+        if record.begin(batch) + NUMBER_BYTES_MAX * (rows + 4) > bytes_max {
             return false;
         }
         if self.rows >= ROUNDS * self.series {
             self.begin();
         }
         let began = *self.began.get_or_insert(position);
-        self.rows += self.numbers.len() as u64;
-        self.write_numbers();
+        self.rows += rows as u64;
+        self.write_numbers(&batch.floats);
         into.clear();
         push_uvarint(into, position.0 - began.0);
-        into.extend_from_slice(&crc32c::crc32c(&self.plain).to_le_bytes());
-        outline.push_with_values(into, self.writer.finish());
-        if self.numbers.capacity() > ROWS_KEPT {
-            (self.slots, self.numbers, self.plain) = Default::default();
-        }
+        into.extend_from_slice(&sum_of(&batch.floats.values).to_le_bytes());
+        record.finish(self.writer.finish(), into);
         true
     }
 
-    /// Reads slots and values of the payload.
-    fn read<'a>(&mut self, payload: &'a [u8]) -> Result<Outline<'a>, Malformed> {
-        let outline = Outline::of(payload)?;
-        let rows = outline.rows()?;
-        if rows == 0 {
-            return Err(Malformed("log block without a float"));
-        }
-        self.slots.clear();
-        self.numbers.clear();
-        self.plain.clear();
-        outline.slots(rows, &mut self.slots)?;
-        outline.values(rows, |bits, known| {
-            self.numbers.push(Number::new(bits, known));
-            self.plain.extend_from_slice(&bits.to_le_bytes());
-        })?;
-        Ok(outline)
-    }
-
-    fn write_numbers(&mut self) {
+    fn write_numbers(&mut self, floats: &FloatRows) {
         self.writer.begin();
-        let mut numbers = &self.numbers[..];
-        for slots in self.slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
+        let mut index = 0;
+        for slots in floats
+            .slots
+            .chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS)
+        {
             let slab = self.context.slab(slots[0] / SLAB_SLOTS);
-            let (of_slab, rest) = numbers.split_at(slots.len());
-            for (slot, number) in slots.iter().zip(of_slab) {
-                self.series += u64::from(self.writer.push(slab, slot % SLAB_SLOTS, *number));
+            for slot in slots {
+                let bits = floats.values[index].to_bits();
+                let number = Number::new(bits, decimal_of(floats, index));
+                self.series += u64::from(self.writer.push(slab, slot % SLAB_SLOTS, number));
+                index += 1;
             }
-            numbers = rest;
         }
     }
+}
+
+/// The checksum of values, eight bytes each.
+fn sum_of(values: &[f64]) -> u32 {
+    let mut sum = 0;
+    let mut bytes = [0; SUMMED_VALUES * size_of::<f64>()];
+    for values in values.chunks(SUMMED_VALUES) {
+        let into = bytes.as_chunks_mut::<{ size_of::<f64>() }>().0;
+        for (into, value) in into.iter_mut().zip(values) {
+            *into = value.to_bits().to_le_bytes();
+        }
+        sum = crc32c::crc32c_append(sum, &bytes[..size_of_val(values)]);
+    }
+    sum
 }
 
 /// Reads the records of one segment, from its beginning on.
@@ -130,56 +127,57 @@ impl DeltaEncoder {
 pub(crate) struct DeltaDecoder {
     context: Context,
     began: Option<Position>,
-    slots: Vec<u32>,
 }
 
 impl DeltaDecoder {
-    /// The payload for which `bytes` stand at `position`, with values that are not coded; an error
-    /// if what it is measured against was lost.
+    /// The batch for which `bytes` stand at `position`; an error if what its values are measured
+    /// against was lost.
     pub(crate) fn decode(
         &mut self,
         position: Position,
         bytes: &[u8],
-    ) -> Result<Vec<u8>, Malformed> {
+    ) -> Result<LogBatch, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let began = position.0.checked_sub(cursor.uvarint()?);
         let began = began.map(Position).ok_or(Malformed("context before all"))?;
         let sum = cursor.number(4)?;
-        let outline = Outline::of(cursor.rest())?;
-        let rows = outline.rows()?;
-        if self.began != Some(began) && !trial::has(Flaw::MixesContexts) {
-            self.context.clear();
-            self.began = Some(began);
-        }
-        self.slots.clear();
-        outline.slots(rows, &mut self.slots)?;
-        let mut payload = outline.begin_plain(rows);
-        let values_at = payload.len();
-        payload.resize(values_at + rows * size_of::<u64>(), 0);
-        let values = &mut payload[values_at..];
-        self.read_numbers(outline.value_bytes(), values)?;
-        if u64::from(crc32c::crc32c(values)) != sum && !trial::has(Flaw::TrustsContext) {
+        let mut values = DeltaValues {
+            decoder: self,
+            began,
+        };
+        let batch = record::decode(cursor.rest(), &mut values)?;
+        if u64::from(sum_of(&batch.floats.values)) != sum && !failpoints::has(Flaw::TrustsContext) {
             return Err(Malformed("what the values are measured against was lost"));
         }
-        outline.end_plain(&mut payload);
-        Ok(payload)
+        Ok(batch)
     }
+}
 
-    fn read_numbers(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Malformed> {
-        let mut reader = NumberReader::new(bytes);
-        let mut values = into;
-        for slots in self.slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
-            let slab = self.context.slab(slots[0] / SLAB_SLOTS);
-            let (of_slab, rest) = values.split_at_mut(slots.len() * size_of::<u64>());
-            let of_slab = of_slab.chunks_exact_mut(size_of::<u64>());
-            for (slot, value) in slots.iter().zip(of_slab) {
+/// Reads the values of one record, whose context began at a position.
+struct DeltaValues<'a> {
+    decoder: &'a mut DeltaDecoder,
+    began: Position,
+}
+
+impl ReadValues for DeltaValues<'_> {
+    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
+        if slots.len() > ROWS_MAX {
+            return Err(Malformed("more rows than a log block has"));
+        }
+        let decoder = &mut *self.decoder;
+        if decoder.began != Some(self.began) && !failpoints::has(Flaw::MixesContexts) {
+            decoder.context.clear();
+            decoder.began = Some(self.began);
+        }
+        let mut reader = NumberReader::new(codes);
+        into.reserve(slots.len());
+        for slots in slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
+            let slab = decoder.context.slab(slots[0] / SLAB_SLOTS);
+            into.extend(slots.iter().map(|slot| {
                 let number = reader.next(slab, slot % SLAB_SLOTS);
-                value.copy_from_slice(&number.bits().to_le_bytes());
-            }
-            values = rest;
+                f64::from_bits(number.bits())
+            }));
         }
         reader.finish()
     }
 }
-
-const _: () = assert!(ROWS_MAX * size_of::<u64>() <= super::PAYLOAD_BYTES_MAX / 4);

@@ -1,9 +1,10 @@
-//! The engine's face: [`LocalLog`] opens the folder, takes records and answers about itself.
+//! [`LocalLog`]: the local engine behind [`DurableLog`].
 
 use super::commit::Commit;
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
 use super::queue::{Queued, Shared, State};
+use super::record::RecordEncoder;
 use super::recovery;
 use super::segment::{self, Reader, SegmentInfo};
 use super::segment_list::SegmentList;
@@ -12,30 +13,31 @@ use super::tail::SegmentTail;
 use super::writer::Writer;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{
-    DurableLog, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
+    DurableLog, LogBatch, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
 };
-use firn_model::metrics::Collect;
+use firn_model::metrics::{Collect, Gauge};
 use firn_model::sample::TimeRange;
 use firn_model::sync::{lock, wait};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Between two looks at the free space at most: another program that writes 500 MB/s takes less
-/// meanwhile than [`LogOptions::free_bytes_min`].
+/// Time between two looks at the free space, at most. A program that writes 500 MB/s takes less in
+/// it than [`LogOptions::free_bytes_min`].
 const LOOK_EACH: Duration = Duration::from_millis(250);
 
-/// Bytes taken between two looks at most.
+/// Bytes of batches taken between two looks, at most.
 const LOOK_BYTES: usize = 8 << 20;
 
-/// Of a segment that the disk does not deliver and the log has no more use for.
+/// The extension of a segment that the disk does not deliver and the log does not need any more.
 const UNREADABLE_EXTENSION: &str = "unreadable";
 
-/// See the module.
+/// A log of segments in one folder of a local disk.
 pub struct LocalLog(pub(super) Arc<Shared>);
 
 impl LocalLog {
@@ -78,8 +80,8 @@ impl LocalLog {
         Ok(log)
     }
 
-    /// What of `known` behind `trimmed` is in no segment, but for what lies between segments, which
-    /// reading finds.
+    /// The records behind `trimmed` that the manifest knows and no segment holds, if there are any.
+    /// Gaps between segments are not looked for: reading finds them.
     pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
         if known.log > trimmed && self.0.found_newest < known.log {
             let path = self.0.dir.join(segment::file_name(known.log));
@@ -90,12 +92,13 @@ impl LocalLog {
         let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("records {} to {} are missing", from.0, to.0);
-            // Nobody knows of when: what stands before them is forgotten.
+            // Their times are not known: the records before them are gone.
             Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
         })
     }
 
-    /// The job that writes what waits, if it is time to, or `at_once`.
+    /// The job that tries again to write what waits; `None` if nothing waits or it is not time yet.
+    /// `at_once` does not wait for the time.
     fn next_attempt(&self, at_once: bool) -> Option<Commit> {
         let now = self.0.env.clock.monotonic();
         let mut state = lock(&self.0.state);
@@ -107,7 +110,7 @@ impl LocalLog {
         Some(Commit::new(self.0.clone(), writer))
     }
 
-    /// See [`Writer::vouch`]; not while anything is written or waits.
+    /// Calls [`Writer::vouch`] unless records are being written or wait.
     fn vouch(&self) {
         let mut state = lock(&self.0.state);
         if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
@@ -119,7 +122,7 @@ impl LocalLog {
         drop(state);
         let mut commit = Commit::new(self.0.clone(), writer);
         if let Err(e) = commit.writer_mut().vouch() {
-            // The next record says it too, and meets what is wrong with the disk.
+            // The next record says the same, and reports what is wrong with the disk.
             let _ = commit.writer_mut().step_back(&e);
         }
         self.0.give_back(commit);
@@ -241,13 +244,34 @@ impl LocalLog {
     }
 }
 
+/// An error if the record of `batch` is too large for a frame. The coded form of anything takes
+/// less than twice its memory, so nearly all batches need not be coded to know.
+fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
+    if 2 * batch.memory_bytes() < PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    let mut record = Vec::new();
+    RecordEncoder::default().encode(batch, &mut record);
+    match record.len() {
+        ..=PAYLOAD_BYTES_MAX => Ok(()),
+        bytes => Err(StorageError::BlockTooLarge {
+            bytes,
+            limit: PAYLOAD_BYTES_MAX,
+        }),
+    }
+}
+
 impl DurableLog for LocalLog {
-    fn append(&self, payload: Vec<u8>, mut done: OnDurable) {
+    fn append(&self, batch: LogBatch, mut done: OnDurable) {
+        if let Err(refusal) = check_size(&batch) {
+            return done.done(Err(refusal.into()));
+        }
+        let bytes = batch.memory_bytes();
         let mut state = lock(&self.0.state);
-        while state.must_wait_for(payload.len(), self.0.options.queue_bytes_max) {
+        while state.must_wait_for(bytes, self.0.options.queue_bytes_max) {
             state = self.wait(state);
         }
-        if let Some(refusal) = state.refusal(payload.len()) {
+        if let Some(refusal) = state.refusal() {
             drop(state);
             return done.done(Err(refusal.into()));
         }
@@ -255,12 +279,13 @@ impl DurableLog for LocalLog {
         let delayed = stalled.and_then(|refusal| Some((done.take_delayed()?, refusal)));
         let position = state.next;
         state.next = position.next();
-        state.queued_bytes += payload.len();
-        state.bytes_since += payload.len();
+        state.queued_bytes += bytes;
+        state.bytes_since += bytes;
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
         state.queue.push(Queued {
             position,
-            payload,
+            batch,
+            bytes,
             done,
         });
         let is_stalled = state.stalled.is_some();
@@ -277,7 +302,7 @@ impl DurableLog for LocalLog {
     fn admit(&self) -> Result<(), Error> {
         let now = self.0.env.clock.monotonic();
         let state = lock(&self.0.state);
-        if let Some(refusal) = state.refusal(0) {
+        if let Some(refusal) = state.refusal() {
             return Err(refusal.into());
         }
         let stalled = state.stalled.as_ref().map(Stall::refusal);
@@ -315,13 +340,14 @@ impl DurableLog for LocalLog {
         }
     }
 
+    /// Reads the gauges, which follow the state under its lock: each batch asks.
     fn pressure(&self) -> Pressure {
-        let state = lock(&self.0.state);
-        let has_no_room = |stall: &Stall| stall.fault == Fault::NoRoom;
+        let metrics = &self.0.metrics;
+        let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
         Pressure {
-            bytes: u64::try_from(self.0.metrics.size_bytes.get()).unwrap_or(0),
-            is_crowded: state.queued_bytes > self.0.options.queue_bytes_max / 2,
-            is_disk_full: state.disk_full || state.stalled.as_ref().is_some_and(has_no_room),
+            bytes: bytes_of(&metrics.size_bytes),
+            is_crowded: bytes_of(&metrics.queued_bytes) > self.0.options.queue_bytes_max as u64 / 2,
+            is_disk_full: metrics.disk_full.get() > 0,
             free_bytes_min: self.0.options.free_bytes_min,
         }
     }
@@ -357,6 +383,13 @@ impl DurableLog for LocalLog {
     }
 
     fn trim(&self, to: Position) -> Result<(), Error> {
+        let next = lock(&self.0.state).next;
+        assert!(
+            to <= next,
+            "a trim to {} behind the last record {}",
+            to.0,
+            next.0
+        );
         Ok(self.remove_before(to)?)
     }
 

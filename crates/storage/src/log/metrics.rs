@@ -1,9 +1,9 @@
-//! What the log counts about itself. Names, help and types stand in one table,
+//! The metrics of the log. Names, help and types stand in one table,
 //! [`LogMetrics::collect`].
 
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Metrics of one log; shared with whoever renders them.
+/// Metrics of one log, shared with the store, which renders them.
 #[derive(Debug, Default)]
 pub struct LogMetrics {
     /// Time of each sync.

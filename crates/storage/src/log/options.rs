@@ -25,8 +25,8 @@ pub struct LogOptions {
     /// hour at usual ones, trimming leaves at most so much behind, and a folder of 15 GB has 240
     /// files.
     pub segment_bytes: u64,
-    /// Payload bytes that may wait while a group is written; beyond them writers wait. As much
-    /// again may be in the group itself. 16 MiB: a tenth of a second of a 160 MB/s disk.
+    /// Bytes of memory of the batches that may wait while a group is written; beyond them writers
+    /// wait. As much again may be in the group itself. 32 MiB: 1.5 million samples.
     pub queue_bytes_max: usize,
     /// Below so many free bytes [`LocalLog::admit`] refuses, so that what was admitted can still be
     /// written and sealing can still free space. Two segments: one to fill, one for the rest.
@@ -43,7 +43,7 @@ impl Default for LogOptions {
         Self {
             sync: SyncMode::Always,
             segment_bytes: 64 << 20,
-            queue_bytes_max: 16 << 20,
+            queue_bytes_max: 32 << 20,
             free_bytes_min: 128 << 20,
             start_after: Position(0),
             given: Position(0),

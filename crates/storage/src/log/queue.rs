@@ -1,7 +1,6 @@
-//! What waits to be written, and what the log shares between those who append and the one who
-//! commits.
+//! The records that wait to be written, and what appenders and the commit job share.
 //!
-//! Invariant: the writer is in [`State`] unless a group is committed, so there is one committer.
+//! Invariant: the writer is in [`State`] unless a group is committed, so there is one commit job.
 
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
@@ -9,9 +8,8 @@ use super::segment_list::SegmentList;
 use super::stall::Stall;
 use super::writer::Writer;
 use crate::error::StorageError;
-use crate::file::frame::PAYLOAD_BYTES_MAX;
 use firn_model::env::Env;
-use firn_model::log::{OnDurable, Position};
+use firn_model::log::{LogBatch, OnDurable, Position};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -19,15 +17,18 @@ use std::time::Duration;
 /// A record that waits.
 pub(crate) struct Queued {
     pub(super) position: Position,
-    pub(super) payload: Vec<u8>,
+    pub(super) batch: LogBatch,
+    /// Bytes of memory of the batch.
+    pub(super) bytes: usize,
     pub(super) done: OnDurable,
 }
 
 pub(super) struct State {
     pub(super) queue: Vec<Queued>,
+    /// Bytes of memory of the batches in the queue.
     pub(super) queued_bytes: usize,
     pub(super) next: Position,
-    /// As of the last group.
+    /// The newest durable position when the last group ended.
     pub(super) durable: Position,
     /// Away while a group is committed.
     pub(super) writer: Option<Box<Writer>>,
@@ -44,31 +45,27 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether there is no room for `bytes` more in the queue, and waiting makes some.
     pub(super) fn must_wait_for(&self, bytes: usize, queue_bytes_max: usize) -> bool {
         // A stalled log takes what was admitted before: it is in the head already.
         let full = self.queued_bytes > 0 && self.queued_bytes + bytes > queue_bytes_max;
-        full && self.stalled.is_none() && self.refusal(bytes).is_none()
+        full && self.stalled.is_none() && self.refusal().is_none()
     }
 
-    /// Why a record of `bytes` cannot be taken.
-    pub(super) fn refusal(&self, bytes: usize) -> Option<StorageError> {
-        if bytes > PAYLOAD_BYTES_MAX {
-            return Some(StorageError::BlockTooLarge {
-                bytes,
-                limit: PAYLOAD_BYTES_MAX,
-            });
-        }
+    /// Why no record can be taken.
+    pub(super) fn refusal(&self) -> Option<StorageError> {
         let poison = self.poison();
         poison.or(self.closed.then_some(StorageError::Closed))
     }
 
+    /// Why no record can be taken until restart.
     pub(super) fn poison(&self) -> Option<StorageError> {
         let cause = self.poisoned.clone()?;
         Some(StorageError::Poisoned { cause })
     }
 }
 
-/// What appends, the committer and the owner share.
+/// What appenders, the commit job and the owner share.
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) dir: PathBuf,

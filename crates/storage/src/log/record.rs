@@ -1,30 +1,27 @@
-//! The unit of the log: a record holds what one append wrote.
+//! The coding of a record of the local log.
 //!
-//! It holds the series that the append created and the samples that were accepted, in columns,
-//! coded only against each other: a record replays from itself and the series of earlier records or
-//! of the catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives the same head
-//! whatever the order of the records and however often one is read, because only accepted samples
-//! are in it, and a sample that is there already is skipped.
+//! ```text
+//! LogBatch -> RecordEncoder -> bytes -> decode -> LogBatch
+//! ```
+//!
+//! The columns are coded only against each other; for the values that is so in a plain record, and
+//! [`super::delta_codec`] puts other codes in their place. `docs/format/log-block.md` draws the
+//! bytes.
 
-mod outline;
-mod records;
-mod rows;
+mod columns;
+mod series;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use outline::{Outline, ROWS_MAX};
-pub(crate) use records::SeriesRecords;
-pub(crate) use rows::{Row, Rows};
+pub(crate) use series::SeriesRecords;
 
 use crate::encoding::cursor::Cursor;
+use crate::encoding::decimal::Scale;
 use crate::encoding::labels::LabelsEncoder;
 use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
-use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
-use firn_model::histogram::Histogram;
-use firn_model::labels::LabelsRef;
-use firn_model::sample::TimestampMs;
-use rows::{PlainReader, ValueReader};
+use columns::{NumberReader, ValueReader, push_numbers, push_values};
+use firn_model::log::{DecimalHint, FloatRows, HistogramRow, LogBatch};
 use std::sync::Arc;
 
 /// The version of the layout without exemplars, its first byte.
@@ -33,171 +30,167 @@ const VERSION: u8 = 1;
 /// The version of the layout with exemplars. Records without exemplars keep the other version.
 const VERSION_WITH_EXEMPLARS: u8 = 2;
 
-/// Set in the version of a record whose values are plain: see [`outline`].
-const PLAIN: u8 = 0x80;
-
-/// Builds a record. Reuse one to keep its memory.
+/// Codes batches. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEncoder {
-    created: Vec<u8>,
-    created_count: u64,
     labels: LabelsEncoder,
-    last_slot: u32,
-    /// The accepted float samples.
-    pub(crate) rows: Rows,
-    histograms: Vec<u8>,
-    histogram_count: u64,
-    exemplars: Vec<u8>,
-    exemplar: ExemplarEncoder,
+    exemplars: ExemplarEncoder,
+    column: Vec<u8>,
+    /// The record as far as the values, and what stands behind them.
+    before: Vec<u8>,
+    behind: Vec<u8>,
 }
 
 impl RecordEncoder {
-    /// Adds a series that the batch created; slots must ascend.
-    pub(crate) fn push_created(&mut self, slot: u32, labels: LabelsRef<'_>) {
-        push_uvarint(&mut self.created, u64::from(slot - self.last_slot));
-        self.last_slot = slot;
-        self.labels.push(&mut self.created, labels);
-        self.created_count += 1;
+    /// Codes all of `batch` but for its values; returns how many bytes that took.
+    pub(crate) fn begin(&mut self, batch: &LogBatch) -> usize {
+        let floats = &batch.floats;
+        let columns = [floats.slots.len(), floats.times.len(), floats.values.len()];
+        assert!(
+            columns == [floats.len(); 3],
+            "columns of unequal length: {columns:?}"
+        );
+        self.before.clear();
+        self.behind.clear();
+        self.begin_exemplars(batch);
+        self.begin_created(batch);
+        push_uvarint(&mut self.before, floats.len() as u64);
+        let slots = floats.slots.iter().map(|slot| i64::from(*slot));
+        push_numbers(slots, &mut self.column, &mut self.before);
+        let times = floats.times.iter().copied();
+        push_numbers(times, &mut self.column, &mut self.before);
+        let starts = floats.starts.iter().copied();
+        push_numbers(starts, &mut self.column, &mut self.behind);
+        self.begin_histograms(&batch.histograms);
+        self.before.len() + self.behind.len()
     }
 
-    /// Adds a histogram sample.
-    pub(crate) fn push_histogram(
-        &mut self,
-        slot: u32,
-        time: TimestampMs,
-        start: TimestampMs,
-        value: &Histogram,
-    ) {
-        push_uvarint(&mut self.histograms, u64::from(slot));
-        push_uvarint(&mut self.histograms, zigzag(time));
-        push_uvarint(&mut self.histograms, zigzag(start));
-        histogram::push(&mut self.histograms, None, value, value.reset_hint);
-        self.histogram_count += 1;
+    /// Appends the record that began, with these codes of its values, to `into`.
+    pub(crate) fn finish(&mut self, values: &[u8], into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.before);
+        push_prefixed(into, values);
+        into.extend_from_slice(&self.behind);
     }
 
-    /// Adds an exemplar.
-    pub(crate) fn push_exemplar(&mut self, slot: u32, exemplar: &TimedExemplar<'_>) {
-        self.exemplar.push(&mut self.exemplars, slot, exemplar);
+    /// Sets `into` to the record of `batch`, with values that are coded against each other.
+    pub(crate) fn encode(&mut self, batch: &LogBatch, into: &mut Vec<u8>) {
+        self.begin(batch);
+        let mut values = std::mem::take(&mut self.column);
+        push_values(&batch.floats, &mut values);
+        into.clear();
+        self.finish(&values, into);
+        self.column = values;
     }
 
-    /// Whether there is nothing to log.
-    pub(crate) fn is_empty(&self) -> bool {
-        let has_samples = !self.rows.is_empty() || self.histogram_count > 0;
-        self.created_count == 0 && !has_samples && self.exemplars.is_empty()
-    }
-
-    /// The record. Empties the encoder.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
-        let columns = self.created.len() + self.rows.memory_bytes() + self.histograms.len();
-        let mut out = Vec::with_capacity(columns + self.exemplars.len() + 64);
-        if self.exemplars.is_empty() {
-            out.push(VERSION);
-        } else {
-            out.push(VERSION_WITH_EXEMPLARS);
-            push_prefixed(&mut out, &self.exemplars);
-            self.exemplars.clear();
-            self.exemplar.clear();
+    fn begin_exemplars(&mut self, batch: &LogBatch) {
+        if batch.exemplars.is_empty() {
+            return self.before.push(VERSION);
         }
-        push_uvarint(&mut out, self.created_count);
-        push_prefixed(&mut out, &self.created);
-        self.rows.finish(&mut out);
-        push_uvarint(&mut out, self.histogram_count);
-        out.extend_from_slice(&self.histograms);
-        self.created.clear();
-        self.created_count = 0;
+        self.exemplars.clear();
+        self.column.clear();
+        for (slot, exemplar) in batch.exemplars.iter() {
+            self.exemplars.push(&mut self.column, slot, &exemplar);
+        }
+        self.before.push(VERSION_WITH_EXEMPLARS);
+        push_prefixed(&mut self.before, &self.column);
+    }
+
+    fn begin_created(&mut self, batch: &LogBatch) {
         self.labels.clear();
-        self.last_slot = 0;
-        self.histograms.clear();
-        self.histogram_count = 0;
-        out
+        self.column.clear();
+        let mut last = 0;
+        for (slot, labels) in batch.created.iter() {
+            push_uvarint(&mut self.column, u64::from(slot - last));
+            self.labels.push(&mut self.column, labels);
+            last = slot;
+        }
+        push_uvarint(&mut self.before, batch.created.len() as u64);
+        push_prefixed(&mut self.before, &self.column);
+    }
+
+    fn begin_histograms(&mut self, rows: &[HistogramRow]) {
+        let out = &mut self.behind;
+        push_uvarint(out, rows.len() as u64);
+        for row in rows {
+            push_uvarint(out, u64::from(row.slot));
+            push_uvarint(out, zigzag(row.time));
+            push_uvarint(out, zigzag(row.start));
+            histogram::push(out, None, &row.value, row.value.reset_hint);
+        }
     }
 }
 
-/// A histogram sample of a record.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct HistogramRow {
-    /// Its series.
-    pub(crate) slot: u32,
-    /// Its time.
-    pub(crate) time: TimestampMs,
-    /// Its start timestamp.
-    pub(crate) start: TimestampMs,
-    /// Its value.
-    pub(crate) value: Arc<Histogram>,
+/// Scale and integer of the value at `index`, if the hint beside it is right.
+#[inline]
+pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(Scale, i64)> {
+    let hint = floats.hints.get(index).unwrap_or(&DecimalHint::NONE);
+    let scale = Scale::from_code(hint.0)?;
+    Some((scale, scale.int(floats.values[index])?))
 }
 
-/// A record, ready to be read in parts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordReader<'a> {
-    is_plain: bool,
-    exemplars: &'a [u8],
-    created_count: u64,
-    created: &'a [u8],
-    behind_created: Cursor<'a>,
+/// Reads the values of rows: takes their slots and the bytes of their codes, and appends as many
+/// values.
+pub(crate) trait ReadValues {
+    /// See the trait.
+    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed>;
 }
 
-impl<'a> RecordReader<'a> {
-    /// Looks at the outline of `payload`.
-    pub(crate) fn new(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(payload);
-        let version = cursor.byte()?;
-        let exemplars = match version & !PLAIN {
-            VERSION => &[],
-            VERSION_WITH_EXEMPLARS => cursor.prefixed()?,
-            _ => return Err(Malformed("log block of an unknown version")),
-        };
-        Ok(Self {
-            is_plain: version & PLAIN != 0,
-            exemplars,
-            created_count: cursor.uvarint()?,
-            created: cursor.prefixed()?,
-            behind_created: cursor,
-        })
-    }
+/// Reads values that are coded against each other.
+pub(crate) struct PlainValues;
 
-    /// Whether the record creates series.
-    pub(crate) fn creates_series(&self) -> bool {
-        self.created_count > 0
-    }
-
-    /// Whether it holds exemplars.
-    pub(crate) fn has_exemplars(&self) -> bool {
-        !self.exemplars.is_empty()
-    }
-
-    /// Adds the exemplars to `into`, with the slots of their series.
-    pub(crate) fn exemplars(&self, into: &mut SeriesExemplars) -> Result<(), Malformed> {
-        read_exemplars(self.exemplars, into)
-    }
-
-    /// The series that the record creates.
-    pub(crate) fn created_series(&self) -> SeriesRecords<'a> {
-        SeriesRecords::new(self.created, Some(self.created_count))
-    }
-
-    /// Calls `row` for the float samples and appends the others to `histograms`.
-    pub(crate) fn samples(
-        &self,
-        row: impl FnMut(Row),
-        histograms: &mut Vec<HistogramRow>,
-    ) -> Result<(), Malformed> {
-        let mut cursor = self.behind_created;
-        match self.is_plain {
-            true => rows::read::<PlainReader<'_>>(&mut cursor, row)?,
-            false => rows::read::<ValueReader<'_>>(&mut cursor, row)?,
+impl ReadValues for PlainValues {
+    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
+        let mut reader = ValueReader::new(codes);
+        for _ in slots {
+            into.push(reader.next()?);
         }
-        for _ in 0..cursor.uvarint()? {
-            let slot = cursor.uvarint()?;
-            histograms.push(HistogramRow {
-                slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
-                time: unzigzag(cursor.uvarint()?),
-                start: unzigzag(cursor.uvarint()?),
-                value: Arc::new(histogram::read(&mut cursor, None)?),
-            });
-        }
-        if !cursor.is_empty() {
-            return Err(Malformed("log block goes on behind its end"));
-        }
-        Ok(())
+        reader.finish()
     }
+}
+
+/// The batch of which `bytes` are the record; memory grows with what the bytes yield.
+pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBatch, Malformed> {
+    let mut batch = LogBatch::default();
+    let mut cursor = Cursor::new(bytes);
+    match cursor.byte()? {
+        VERSION => {}
+        VERSION_WITH_EXEMPLARS => read_exemplars(cursor.prefixed()?, &mut batch.exemplars)?,
+        _ => return Err(Malformed("log block of an unknown version")),
+    }
+    let created_count = cursor.uvarint()?;
+    SeriesRecords::new(cursor.prefixed()?, Some(created_count))
+        .read_labels(|slot, labels| batch.created.push(slot, labels))?;
+    decode_floats(&mut cursor, values, &mut batch.floats)?;
+    for _ in 0..cursor.uvarint()? {
+        let slot = cursor.uvarint()?;
+        batch.histograms.push(HistogramRow {
+            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            time: unzigzag(cursor.uvarint()?),
+            start: unzigzag(cursor.uvarint()?),
+            value: Arc::new(histogram::read(&mut cursor, None)?),
+        });
+    }
+    match cursor.is_empty() {
+        true => Ok(batch),
+        false => Err(Malformed("log block goes on behind its end")),
+    }
+}
+
+fn decode_floats(
+    cursor: &mut Cursor<'_>,
+    values: &mut impl ReadValues,
+    floats: &mut FloatRows,
+) -> Result<(), Malformed> {
+    let count = cursor.uvarint()?;
+    let mut slots = NumberReader::new(cursor.prefixed()?);
+    slots.read(count, &mut floats.slots, |number| {
+        u32::try_from(number).map_err(|_| Malformed("slot out of range"))
+    })?;
+    NumberReader::new(cursor.prefixed()?).read(count, &mut floats.times, Ok)?;
+    values.read(&floats.slots, cursor.prefixed()?, &mut floats.values)?;
+    let starts = cursor.prefixed()?;
+    if !starts.is_empty() {
+        NumberReader::new(starts).read(count, &mut floats.starts, Ok)?;
+    }
+    Ok(())
 }

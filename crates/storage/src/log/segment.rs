@@ -5,6 +5,7 @@
 //! newest is durable whole, because the log syncs one before it creates the next.
 
 use super::delta_codec::DeltaDecoder;
+use super::record::{self, PlainValues};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::frame::{FrameHeader, FrameKind};
@@ -90,7 +91,7 @@ pub(crate) struct Reader {
     delta: DeltaDecoder,
     /// The position of the next record.
     expected: Position,
-    /// The file header is not sound, which nobody has been told yet.
+    /// The file header is not sound, and the reader has not reported it yet.
     is_header_damaged: bool,
 }
 
@@ -181,14 +182,14 @@ fn read_record(
     header: &FrameHeader,
     payload: &[u8],
 ) -> Result<LogRecord, Malformed> {
-    let payload = match header.kind {
-        FrameKind::Log => payload.to_vec(),
+    let batch = match header.kind {
+        FrameKind::Log => record::decode(payload, &mut PlainValues)?,
         FrameKind::Condensed => delta.decode(header.position, payload)?,
         _ => return Err(Malformed("a block of a kind that the log has not")),
     };
     Ok(LogRecord {
         position: header.position,
-        payload,
+        batch,
     })
 }
 

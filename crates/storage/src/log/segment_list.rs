@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct SegmentList {
     /// The first position of each and the bytes that may be read, oldest first.
     segments: Mutex<Vec<(Position, u64)>>,
-    /// Those of which the disk did not deliver all.
+    /// The segments of which the disk did not deliver all.
     unreadable: Mutex<BTreeSet<Position>>,
     metrics: Arc<LogMetrics>,
 }

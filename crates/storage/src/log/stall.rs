@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Between attempts of a disk that goes on failing: each makes a file.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The log cannot write.
+/// Why the log cannot write now, and when it tries again.
 #[derive(Clone, Debug)]
 pub(super) struct Stall {
     pub(super) fault: Fault,
@@ -67,7 +67,7 @@ impl Stall {
         now >= self.next
     }
 
-    /// What a refused writer hears.
+    /// The error with which new records are refused.
     pub(super) fn refusal(&self) -> StorageError {
         let cause = self.cause.clone();
         match self.fault {
@@ -76,7 +76,7 @@ impl Stall {
         }
     }
 
-    /// What the log says of itself.
+    /// The health of the log while it stalls.
     pub(super) fn health(&self) -> LogHealth {
         match self.fault {
             Fault::NoRoom => LogHealth::NoRoom(self.cause.clone()),
@@ -84,7 +84,7 @@ impl Stall {
         }
     }
 
-    /// Says it to the operator, once.
+    /// Logs the stall, once, with what the operator can do.
     pub(super) fn announce(&self) {
         match self.fault {
             Fault::NoRoom => tracing::warn!(

@@ -7,7 +7,7 @@ use firn_model::error::Error;
 use firn_model::log::{LogDamage, LogRecord, Position, Tail};
 use std::path::PathBuf;
 
-/// Walks the segments that were there when it was opened.
+/// Reads the segments that existed when the tail was opened.
 pub(super) struct SegmentTail<'a> {
     log: &'a LocalLog,
     from: Position,

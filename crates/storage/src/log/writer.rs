@@ -9,15 +9,16 @@ use super::delta_codec::DeltaEncoder;
 use super::metrics::LogMetrics;
 use super::options::{LogOptions, SyncMode};
 use super::queue::Queued;
+use super::record::RecordEncoder;
 use super::segment;
 use super::segment_list::SegmentList;
 use super::stall::Fault;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::file::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
 use crate::file::header::{self, FILE_HEADER_BYTES, SEGMENT_MAGIC};
-use crate::trial::{self, Flaw};
 use firn_model::env::{Env, File, OpenMode};
-use firn_model::log::Position;
+use firn_model::log::{LogBatch, Position};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use std::time::Duration;
 
 /// Bytes gathered for one write: a larger one gains nothing and costs memory.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// A coded record up to this size leaves its memory for the next one; requests make kilobytes.
+const CODED_BYTES_KEPT: usize = 1 << 20;
 
 /// Where a writer goes on.
 pub(crate) struct Start {
@@ -36,7 +40,7 @@ pub(crate) struct Start {
     pub(crate) found_newest: Position,
 }
 
-/// See the module.
+/// Writes and syncs groups of records to the newest segment.
 pub(crate) struct Writer {
     env: Env,
     dir: PathBuf,
@@ -53,12 +57,13 @@ pub(crate) struct Writer {
     vouched: Position,
     /// The end of what was written whole: offset and position.
     kept: (u64, Position),
-    /// The last thing that failed was a sync.
+    /// The last operation that failed was a sync.
     has_failed_sync: bool,
     last_sync: Duration,
     buffer: Vec<u8>,
     delta: DeltaEncoder,
-    /// Of the record that is written.
+    record: RecordEncoder,
+    /// Bytes of the record that is written.
     coded: Vec<u8>,
 }
 
@@ -90,17 +95,18 @@ impl Writer {
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
             delta: DeltaEncoder::default(),
+            record: RecordEncoder::default(),
             coded: Vec::new(),
         }
     }
 
-    /// Writes a group in order and syncs it as the mode says. What of it was written before is
-    /// passed over.
+    /// Writes a group in order and syncs it as the mode says. Records that an attempt before wrote
+    /// are passed over.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         let written = self.last;
         for queued in group.iter().filter(|queued| queued.position > written) {
             self.last = queued.position;
-            self.encode_payload(&queued.payload);
+            self.encode_batch(&queued.batch);
             if self.buffer.len() >= WRITE_BYTES {
                 self.flush()?;
             }
@@ -124,9 +130,9 @@ impl Writer {
         Ok(())
     }
 
-    /// After an error: forgets what was written since the last group that was written whole. Says
-    /// how to go on; `None` if nothing can be promised any more, because records before that group
-    /// are neither known to be durable nor held by anyone.
+    /// Forgets, after an error, what was written since the last group that was written whole.
+    /// Returns how to go on; `None` if nothing can be promised any more, because records before
+    /// that group are neither known to be durable nor in the queue.
     pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
         self.buffer.clear();
         self.delta.begin();
@@ -162,8 +168,9 @@ impl Writer {
         }
     }
 
-    /// Says durably enough for the end of the process, if no record does yet, that all records are
-    /// durable: without it nobody could tell damage to the last ones from a write that was cut off.
+    /// Writes a frame that says that all records are durable, unless a record says so already.
+    /// Without it a start cannot tell damage to the last records from a write that was cut off. The
+    /// frame is not synced: it need outlive the process only.
     pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
         if self.durable < self.last || self.vouched >= self.last {
             return Ok(());
@@ -195,18 +202,24 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the record with the position of the last one into the buffer, delta-coded if it can be.
-    fn encode_payload(&mut self, payload: &[u8]) {
+    /// Puts the record of `batch` into the buffer, with the position of the last one; delta-coded
+    /// if it can be.
+    fn encode_batch(&mut self, batch: &LogBatch) {
         let mut coded = std::mem::take(&mut self.coded);
-        let last = self.last;
-        match self
-            .delta
-            .encode(last, payload, PAYLOAD_BYTES_MAX, &mut coded)
-        {
-            true => self.encode(FrameKind::Condensed, &coded),
-            false => self.encode(FrameKind::Log, payload),
+        let mut record = std::mem::take(&mut self.record);
+        let into = (&mut record, &mut coded);
+        let is_delta = self.delta.encode(self.last, batch, PAYLOAD_BYTES_MAX, into);
+        if !is_delta {
+            record.encode(batch, &mut coded);
         }
-        self.coded = coded;
+        let kind = match is_delta {
+            true => FrameKind::Condensed,
+            false => FrameKind::Log,
+        };
+        self.encode(kind, &coded);
+        if coded.capacity() <= CODED_BYTES_KEPT {
+            (self.coded, self.record) = (coded, record);
+        }
     }
 
     /// Puts a record with the position of the last one into the buffer.
@@ -300,7 +313,7 @@ impl Writer {
         self.kept = (self.offset, self.last);
         // A segment says of those before it that they are durable.
         self.vouched = self.last;
-        if !trial::has(Flaw::KeepsContext) {
+        if !failpoints::has(Flaw::KeepsContext) {
             self.delta.begin();
         }
         match std::mem::replace(&mut self.first, first) == first {

@@ -13,8 +13,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::failpoints::{self, Flaw};
 use crate::sealed::group_of;
-use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, VecDeque};
@@ -72,7 +72,7 @@ pub(crate) struct Due {
     pub(crate) end: TimestampMs,
 }
 
-/// See the module.
+/// Up to where each group is sealed, and the marks that relate data time to the log.
 #[derive(Debug)]
 pub(crate) struct Coverage {
     windows: Windows,
@@ -84,7 +84,7 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Knows no group; nothing up to `start` needs the log.
+    /// A coverage without groups; nothing up to `start` needs the log.
     pub(crate) fn new(windows: Windows, start: Position) -> Self {
         let mark = Mark {
             newest: i64::MIN,
@@ -99,9 +99,8 @@ impl Coverage {
         }
     }
 
-    /// Knows a group from a start on: it was sealed up to `sealed_to`, and records up to
-    /// `unsealed_after` have nothing for it that is not sealed. Called again it takes the later of
-    /// each.
+    /// Takes in a group that is sealed up to `sealed_to` and has nothing unsealed in records up to
+    /// `unsealed_after`. Of a known group it takes the later of each.
     pub(crate) fn restore(&mut self, group: u32, sealed_to: TimestampMs, unsealed_after: Position) {
         let known = self.groups.entry(group).or_insert(Group {
             sealed_to,
@@ -112,28 +111,33 @@ impl Coverage {
         self.end_group = self.end_group.max(group + 1);
     }
 
-    /// Knows a group from a start on that has nothing in records up to `start` and no sample older
-    /// than `oldest` that is not sealed.
+    /// Takes in, at a start, a group that has nothing in records up to `start` and no unsealed
+    /// sample older than `oldest`.
     pub(crate) fn restore_at(&mut self, group: u32, oldest: TimestampMs, start: Position) {
         let sealed_to = self.windows.due_end(group, oldest);
         self.restore(group, sealed_to, start);
     }
 
-    /// Leaves a mark, and takes in the groups of slots below `next_slot`, and those `revived`, of
-    /// which a series came back since the tick before: what they have came after the mark before
-    /// this one. The position of `mark` was read before its time, and that before `next_slot`
-    /// and `revived`.
+    /// Leaves a mark, and takes in the groups of slots below `next_slot` and the groups `restored`,
+    /// of which an evicted series returned since the tick before: their samples came after the mark
+    /// before this one. The caller must read the position of `mark` before its time, and that
+    /// before `next_slot` and `restored`.
     ///
-    /// A series that comes back is noted after it has its place in the index and before its samples
-    /// stand in the log. So whoever is noted too late for this tick has none up to the position of
-    /// `mark`, and a group that is found without series after this tick is noted later.
-    pub(crate) fn tick(&mut self, mark: Mark, next_slot: u32, revived: &[u32]) {
+    /// A series that returns is noted after it has its place in the index and before its samples
+    /// stand in the log. So a series that is noted too late for this tick has no sample up to the
+    /// position of `mark`, and a group that is found without series after this tick is noted later.
+    pub(crate) fn tick(&mut self, mark: Mark, next_slot: u32, restored: &[u32]) {
         let before = self.marks.back().map_or(Position(0), |m| m.position);
+        assert!(
+            before <= mark.position,
+            "marks ascend: {:?}, then {mark:?}",
+            self.marks.back()
+        );
         let groups = next_slot
             .checked_sub(1)
             .map_or(0, |last| group_of(last) + 1);
-        let revived = revived.iter().copied();
-        let forgotten = revived.filter(|group| !self.groups.contains_key(group));
+        let restored = restored.iter().copied();
+        let forgotten = restored.filter(|group| !self.groups.contains_key(group));
         let forgotten: Vec<u32> = forgotten.collect();
         for group in forgotten.into_iter().chain(self.end_group..groups) {
             let sealed_to = self.windows.due_end(group, mark.newest);
@@ -149,7 +153,7 @@ impl Coverage {
         self.prune();
     }
 
-    /// Forgets the marks that no group can ask for any more.
+    /// Forgets the marks that no group needs any more.
     fn prune(&mut self) {
         let oldest = self.groups.values().map(|g| g.sealed_to).min();
         let oldest = oldest.unwrap_or(i64::MAX);
@@ -186,14 +190,14 @@ impl Coverage {
     /// to `sequence` brought.
     pub(crate) fn unsealed_after(&self, due: Due, sequence: u64) -> Position {
         let known = self.groups.get(&due.group).map(|g| g.unsealed_after);
-        let trusts = trial::has(Flaw::TrustsUnsealedMark);
+        let trusts = failpoints::has(Flaw::TrustsUnsealedMark);
         let fits = |m: &&Mark| m.newest <= due.end && (m.sequence <= sequence || trusts);
         let mark = self.marks.iter().rev().find(fits).map(|m| m.position);
         known.max(mark).unwrap_or_default()
     }
 
-    /// A group was sealed. One without series in the head is forgotten if it takes no more of them
-    /// but such as come back.
+    /// Notes that a group was sealed. Forgets a group without series in the head, unless new series
+    /// may still get its slots.
     pub(crate) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
         if is_gone && due.group + 1 < self.end_group {
             self.groups.remove(&due.group);
@@ -202,7 +206,7 @@ impl Coverage {
         }
     }
 
-    /// Whether a group is one of those for which nothing more is covered.
+    /// Whether the log cannot be trimmed further because of this group.
     pub(crate) fn pins(&self, group: u32) -> bool {
         let known = self.groups.get(&group);
         known.is_some_and(|group| group.unsealed_after <= self.covered())

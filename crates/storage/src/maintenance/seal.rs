@@ -25,6 +25,7 @@ use super::coverage::Due;
 use super::state::State;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copies;
 use crate::index::{Place, SeriesCursor};
 use crate::page::Page;
@@ -34,7 +35,6 @@ use crate::sealed::directory::PageEntry;
 use crate::sealed::meta::PageMeta;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::trial::{self, Flaw};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -179,8 +179,8 @@ impl Maintenance {
     ) -> Result<(), Error> {
         for some in due.chunks(GROUPS_PER_SYNC) {
             let mut sealed = self.encode_groups(state, some, stance)?;
-            trial::turn();
-            if trial::has(Flaw::DropsBeforeWrite) {
+            failpoints::turn();
+            if failpoints::has(Flaw::DropsBeforeWrite) {
                 let mut cuts = sealed.iter_mut().map(|s| &mut s.cuts);
                 cuts.try_for_each(|cuts| self.drop_sealed(cuts))?;
             }
@@ -212,7 +212,7 @@ impl Maintenance {
             self.log.sync()?;
         }
         let encode = |due: &Due| {
-            let seen = match trial::has(Flaw::SealsUnseen) {
+            let seen = match failpoints::has(Flaw::SealsUnseen) {
                 true => u64::MAX,
                 false => reading.sequence,
             };
@@ -225,7 +225,8 @@ impl Maintenance {
         Ok(due.iter().map(encode).collect())
     }
 
-    /// What there is to seal of a group, by slot, and whether the head has none of its series.
+    /// Copies what is to be sealed of a group, by slot. The flag says that the head has none of its
+    /// series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
         let first = due.group * GROUP_SLOTS;
         let end = self.index.published().min(first + GROUP_SLOTS);
@@ -278,7 +279,7 @@ impl Maintenance {
             return Ok(sealed.iter().map(|_| Vec::new()).collect());
         }
         self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
-        // Whoever finds a page at a start must know whose samples they are.
+        // A start that finds a page must find the labels of its series.
         let slots = pages().filter_map(|(meta, _)| meta.slots.as_slice().last());
         let end = slots.map(|run| run.end).max();
         if end > Some(state.catalogue.end_slot()) {
@@ -292,7 +293,7 @@ impl Maintenance {
             }
             entries.push(of_group);
         }
-        if !trial::has(Flaw::SkipsPageSync) {
+        if !failpoints::has(Flaw::SkipsPageSync) {
             state.segments.sync()?;
         }
         self.metrics.page_bytes.add(bytes as u64);
@@ -328,14 +329,14 @@ impl Maintenance {
             self.metrics.sealed_pages.inc();
             self.sealed.directory.add(entry);
         }
-        trial::turn();
+        failpoints::turn();
         if let Some(stuck) = &sealed.stuck
             && stance == Stance::GiveUp
         {
             self.give_up(group, stuck);
         }
         self.drop_sealed(&mut sealed.cuts)?;
-        trial::turn();
+        failpoints::turn();
         let (due, unsealed_after) = (sealed.due, sealed.unsealed_after);
         state.coverage.sealed(due, unsealed_after, sealed.is_gone);
         let stuck = sealed.stuck.filter(|_| stance == Stance::Keep);
@@ -359,14 +360,14 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Says to the coverage where log and data time stand.
+    /// Tells the coverage where the log and data time stand.
     pub(super) fn leave_mark(&self, state: &mut State) {
         // In this order: see `Coverage::tick`.
         let newest = || self.newest.load(Ordering::Acquire);
-        let too_early = trial::has(Flaw::MarksTimeFirst).then(newest);
-        trial::turn();
+        let too_early = failpoints::has(Flaw::MarksTimeFirst).then(newest);
+        failpoints::turn();
         let (sequence, position) = self.watermark.mark();
-        trial::turn();
+        failpoints::turn();
         let newest = too_early.unwrap_or_else(newest);
         let mark = super::coverage::Mark {
             newest,
@@ -374,11 +375,11 @@ impl Maintenance {
             position,
         };
         let next_slot = self.index.next_slot();
-        let mut revived = std::mem::take(&mut *lock(&self.restored_groups));
-        if trial::has(Flaw::ForgetsRevived) {
-            revived.clear();
+        let mut restored = std::mem::take(&mut *lock(&self.restored_groups));
+        if failpoints::has(Flaw::ForgetsRestored) {
+            restored.clear();
         }
-        state.coverage.tick(mark, next_slot, &revived);
+        state.coverage.tick(mark, next_slot, &restored);
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct State {
     pub(crate) catalogue: Catalogue,
     pub(crate) exemplars: ExemplarFile,
     pub(crate) coverage: Coverage,
-    /// As it was written last, or read.
+    /// The manifest as it was last written, or read at the start.
     pub(crate) manifest: Manifest,
     pub(crate) troubles: Troubles,
     /// On the monotonic clock.
@@ -25,12 +25,12 @@ pub(crate) struct State {
     pub(super) shard: usize,
     pub(super) local: u32,
     pub(super) active: usize,
-    /// Where the sweep over retired series goes on.
-    pub(super) retired_slot: u32,
+    /// The slot at which the sweep over evicted series goes on.
+    pub(super) evicted_slot: u32,
 }
 
 impl State {
-    /// What it keeps when a store is opened.
+    /// The state of a store that was just opened.
     pub(crate) fn new(
         segments: Segments,
         catalogue: Catalogue,
@@ -50,11 +50,11 @@ impl State {
             shard: 0,
             local: 0,
             active: 0,
-            retired_slot: 0,
+            evicted_slot: 0,
         }
     }
 
-    /// The log is covered up to here, and that is durable.
+    /// Up to where the log is covered as the catalogue on disk says.
     pub(crate) fn trimmed(&self) -> Position {
         self.catalogue.trimmed()
     }

@@ -6,9 +6,9 @@
 
 use super::Maintenance;
 use super::state::State;
+use crate::failpoints::{self, Flaw};
 use crate::index::epoch_of;
 use crate::sync::lock;
-use crate::trial::{self, Flaw};
 use firn_model::sample::TimestampMs;
 
 /// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
@@ -17,8 +17,8 @@ const SWEEP_TICKS: usize = 8;
 /// Series looked at under one lock: some 10 us.
 const SLICE: u32 = 1_024;
 
-/// Ticks for a sweep over the retired series, which only leave with two hours of data time.
-const RETIRED_TICKS: u32 = 256;
+/// Ticks for a sweep over the evicted series, which only leave with two hours of data time.
+const EVICTED_TICKS: u32 = 256;
 
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
@@ -29,7 +29,7 @@ impl Maintenance {
         let Some(newest) = self.newest() else { return };
         let cutoff = newest.saturating_sub(self.options.retention_ms);
         self.index.drop_epochs_before(epoch_of(cutoff));
-        // Those that retired are in no shard.
+        // Evicted series are in no shard.
         let slices = self.head_series() / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
         let mut is_round = false;
@@ -41,7 +41,7 @@ impl Maintenance {
             self.metrics.removed_series.add(gone.len() as u64);
             state.garbage.push(self.index.remove(&gone));
         }
-        self.remove_retired(state);
+        self.remove_evicted(state);
         let mut chunks = 0;
         let mut tables = 0;
         for shard in &self.shards {
@@ -56,11 +56,11 @@ impl Maintenance {
             self.sealed.cache.forget_idle(newest);
             let bytes = self.index.memory_bytes();
             self.metrics.index_memory.set(bytes as i64);
-            self.metrics.newborn_memory.set(0);
+            self.metrics.new_series_memory.set(0);
         }
     }
 
-    /// Sweeps one slice of one shard and moves on to the next; whether that one is the first again.
+    /// Sweeps one slice of one shard and moves on to the next. Returns whether a round is complete.
     fn sweep_slice(
         &self,
         state: &mut State,
@@ -68,7 +68,7 @@ impl Maintenance {
         cutoff: TimestampMs,
         gone: &mut Vec<u32>,
     ) -> bool {
-        let retired_before = newest.saturating_sub(self.options.lateness_max_ms);
+        let evict_before = newest.saturating_sub(self.options.lateness_max_ms);
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[state.shard]);
         let end = shard.end().min(state.local + SLICE);
@@ -83,7 +83,7 @@ impl Maintenance {
             // A new sample is newer than what is sealed of it. One that never had any is idle too:
             // a batch that is about to give it one counts as appending.
             let is_idle = series.chunk_count() == 0
-                && (!series.has_newest() || series.open.last_time() < retired_before);
+                && (!series.has_newest() || series.open.last_time() < evict_before);
             let slot = series.slot;
             shard.chunk_bytes -= freed;
             if is_idle {
@@ -95,8 +95,8 @@ impl Maintenance {
             shard.active = std::mem::take(&mut state.active);
         }
         drop(shard);
-        trial::turn();
-        self.dismiss(state.shard, &idle, gone);
+        failpoints::turn();
+        self.evict(state.shard, &idle, gone);
         state.local = end;
         if is_end {
             state.local = 0;
@@ -105,42 +105,43 @@ impl Maintenance {
         is_end && state.shard == 0
     }
 
-    /// Takes idle series out of a shard: those with samples in pages retire, the others are gone.
-    fn dismiss(&self, number: usize, idle: &[(u32, u32)], gone: &mut Vec<u32>) {
+    /// Takes idle series out of a shard. Series with samples in pages are evicted, the others go to
+    /// `gone`.
+    fn evict(&self, number: usize, idle: &[(u32, u32)], gone: &mut Vec<u32>) {
         if idle.is_empty() {
             return;
         }
-        // In this order, as births take them: none comes back before it is retired.
+        // Creation takes the locks in this order too: no series returns before it is evicted.
         let mut births = self.index.births();
         let mut shard = lock(&self.shards[number]);
-        if shard.appending > 0 && !trial::has(Flaw::DismissesAppending) {
+        if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
             return;
         }
         let members = self.index.members();
-        let mut retired = Vec::new();
+        let mut evicted = Vec::new();
         for (slot, local) in idle {
             let series = shard.series_of_slot(*local, *slot);
             if series.is_none_or(|s| s.chunk_count() > 0) {
                 continue;
             }
             shard.remove(*local);
-            if members.has(*slot) && !trial::has(Flaw::RemovesSealed) {
-                retired.push(*slot);
+            if members.has(*slot) && !failpoints::has(Flaw::RemovesSealed) {
+                evicted.push(*slot);
             } else {
                 gone.push(*slot);
             }
         }
-        retired.sort_unstable();
-        self.metrics.retired_series.add(retired.len() as u64);
-        births.retire(&retired);
+        evicted.sort_unstable();
+        self.metrics.evicted_series.add(evicted.len() as u64);
+        births.retire(&evicted);
     }
 
-    /// Removes this tick's share of the retired series whose samples all left the retention.
-    fn remove_retired(&self, state: &mut State) {
+    /// Removes this tick's share of the evicted series whose samples all left the retention.
+    fn remove_evicted(&self, state: &mut State) {
         let end = self.index.next_slot();
-        let first = state.retired_slot;
-        let last = end.min(first.saturating_add(SLICE.max(end / RETIRED_TICKS)));
-        state.retired_slot = if last == end { 0 } else { last };
+        let first = state.evicted_slot;
+        let last = end.min(first.saturating_add(SLICE.max(end / EVICTED_TICKS)));
+        state.evicted_slot = if last == end { 0 } else { last };
         if let Some((count, garbage)) = self.index.remove_retired(first, last) {
             self.metrics.removed_series.add(count as u64);
             state.garbage.push(garbage);

@@ -1,22 +1,22 @@
-//! Trimming: the log forgets what pages and the catalogue hold, pages go with the retention, and
-//! the manifest says before what is left.
+//! Trimming: the log forgets what pages and the catalogue hold, and pages go with the retention.
+//! The manifest says first what is left.
 
 use super::Maintenance;
 use super::state::State;
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
-use crate::trial::{self, Flaw};
 use firn_model::error::Error;
 use firn_model::log::Position;
 
 impl Maintenance {
-    /// Removes the segments of the log all of whose samples are sealed, once their births are in
-    /// the catalogue.
+    /// Removes the segments of the log all of whose samples are sealed, once their series are
+    /// in the catalogue.
     pub(crate) fn trim_log(&self, state: &mut State) {
         let mut covered = state.coverage.covered();
-        if trial::has(Flaw::TrimsTooFar) {
+        if failpoints::has(Flaw::TrimsTooFar) {
             covered = covered.next();
         }
         if covered.next() < self.log.positions().trims_from {
@@ -28,7 +28,13 @@ impl Maintenance {
             .and_then(|()| self.write_manifest(state))
             .map_err(Error::from)
             .and_then(|()| {
-                trial::turn();
+                failpoints::turn();
+                // What the log forgets is in pages, and the catalogue says so durably.
+                let trimmed = state.trimmed();
+                assert!(
+                    covered <= trimmed,
+                    "log trimmed to {covered:?}, covered to {trimmed:?}"
+                );
                 self.log.trim(covered.next())
             });
         if let Err(e) = trimmed {
@@ -37,8 +43,8 @@ impl Maintenance {
         }
     }
 
-    /// Says durably that the log is covered up to `trimmed`, with the series that it may then
-    /// forget: those in the index, since the records up to there were applied long ago.
+    /// Writes to the catalogue that the log is covered up to `trimmed`, with the series that the
+    /// log may then forget: those in the index, which has all series of records up to there.
     pub(crate) fn write_catalogue(
         &self,
         state: &mut State,
@@ -65,7 +71,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Makes durable what of the exemplars the log need not keep.
+    /// Writes the exemplars that only the log holds to their file.
     pub(crate) fn write_exemplars(&self, state: &mut State) -> Result<(), StorageError> {
         if self.exemplars.is_on() {
             self.exemplars.write(&mut state.exemplars)?;
@@ -78,7 +84,7 @@ impl Maintenance {
         let sealed = &self.sealed;
         let segments = &mut state.segments;
         let mut cutoff = self.cutoff();
-        if trial::has(Flaw::UnlinksEarly) {
+        if failpoints::has(Flaw::UnlinksEarly) {
             cutoff = cutoff.saturating_add(self.options.window_ms);
         }
         let old = match segments.take_before(cutoff) {
@@ -119,7 +125,7 @@ impl Maintenance {
         }
     }
 
-    /// What the manifest is to say now.
+    /// The manifest of what is there now.
     fn manifest(&self, state: &State) -> Manifest {
         let before = &state.manifest;
         Manifest {
@@ -133,13 +139,13 @@ impl Maintenance {
         }
     }
 
-    /// Says durably which files there are.
+    /// Writes the manifest.
     pub(crate) fn write_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         let manifest = self.manifest(state);
         self.replace_manifest(state, manifest)
     }
 
-    /// The same of a store that is about to remove its log.
+    /// Writes the manifest of a store that is about to remove its log.
     pub(crate) fn write_last_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         let manifest = Manifest {
             log: Position(0),

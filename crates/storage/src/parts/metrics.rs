@@ -1,20 +1,20 @@
-//! What the store counts about itself.
+//! The metrics of the store.
 
 use super::Parts;
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Metrics of the head and its upkeep.
+/// Metrics of the head and its maintenance.
 #[derive(Debug, Default)]
 pub(crate) struct StoreMetrics {
     /// Samples that the head holds since, silently accepted duplicates included.
     pub(crate) appended_samples: Counter,
-    /// Series that were born.
-    pub(crate) born_series: Counter,
+    /// Series that were created.
+    pub(crate) created_series: Counter,
     /// Times that a new series was refused.
     pub(crate) refused_series: Counter,
     /// Series that left the head and are found in pages only.
-    pub(crate) retired_series: Counter,
+    pub(crate) evicted_series: Counter,
     /// Series that were removed.
     pub(crate) removed_series: Counter,
     /// Samples that were sealed, the pages they make, and bytes of those written.
@@ -43,8 +43,8 @@ pub(crate) struct StoreMetrics {
     /// Bytes of memory of chunks, index and tables.
     pub(crate) chunk_memory: Gauge,
     pub(crate) index_memory: Gauge,
-    /// About what series take that were born since the index was measured.
-    pub(crate) newborn_memory: Gauge,
+    /// About what the series take that were created since the index was measured.
+    pub(crate) new_series_memory: Gauge,
     pub(crate) table_memory: Gauge,
 }
 
@@ -73,7 +73,7 @@ impl Collect for Parts {
             (
                 "firn_storage_head_retired_series_total",
                 "Series that left the head when all of their samples were sealed and old.",
-                counter(&m.retired_series),
+                counter(&m.evicted_series),
             ),
             (
                 "firn_storage_index_series",
@@ -88,7 +88,7 @@ impl Collect for Parts {
             (
                 "firn_storage_head_born_series_total",
                 "Series created.",
-                counter(&m.born_series),
+                counter(&m.created_series),
             ),
             (
                 "firn_storage_head_removed_series_total",

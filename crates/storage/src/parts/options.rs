@@ -1,4 +1,4 @@
-//! What a [`crate::store::Store`] is told when it is opened.
+//! The options with which a [`crate::store::Store`] is opened.
 
 use crate::log;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
@@ -36,7 +36,7 @@ impl From<SyncMode> for log::SyncMode {
 pub const RETENTION_MS: i64 = 15 * 24 * 3_600_000;
 
 /// How far behind the newest sample of the store a sample may lie: half of Prometheus's two-hour
-/// record, as upstream without an out-of-order window.
+/// block, as upstream without an out-of-order window.
 pub const LATENESS_MAX_MS: i64 = 3_600_000;
 
 /// The window that a page covers: 128 scrapes at 15 s. Shorter ones make more pages and more bytes
@@ -92,7 +92,7 @@ pub struct StoreOptions {
     /// The format of series keys under which the store finds series without their labels. The
     /// labels of samples that come with keys of another format are always read.
     pub key_format: &'static dyn KeyFormat,
-    /// Shards of the head: more let more writers work at once. With one shard series are born in
+    /// Shards of the head: more let more writers work at once. With one shard series are created in
     /// the order of their batch and everything is deterministic.
     pub shards: usize,
     /// When a batch counts as durable.

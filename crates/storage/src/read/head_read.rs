@@ -1,4 +1,4 @@
-//! Copies of what is visible of the head's series: the part of a selection that needs locks.
+//! Copies of what a reader may see of the head: the part of a selection that needs locks.
 //!
 //! The series are copied in parts on all compute threads. A shard's lock is held for a slice of a
 //! part at a time, so that no writer waits for a wide query.
@@ -31,7 +31,7 @@ const SERIES_BYTES: usize = 40;
 /// half an hour.
 const COPIED_BYTES: usize = 256;
 
-/// The same of a copy of the newest sample alone.
+/// What a copy of the newest sample alone takes.
 const NEWEST_BYTES: usize = 48;
 
 /// The number of a copy that was not made.
@@ -39,9 +39,9 @@ const NO_COPY: u32 = u32::MAX;
 
 /// Copies of the series that were asked for.
 #[derive(Default)]
-pub(super) struct Visible {
+pub(super) struct HeadCopies {
     parts: Vec<PartCopies>,
-    /// Beside that of the copies.
+    /// For what the selection keeps beside the copies.
     _memory: Option<Reservation>,
 }
 
@@ -64,7 +64,7 @@ struct Wanted {
     local: u32,
 }
 
-impl Visible {
+impl HeadCopies {
     /// Whether there is a copy of the series with this number.
     pub(super) fn has(&self, number: usize) -> bool {
         self.find(number).is_some()
@@ -86,16 +86,16 @@ impl Visible {
 
 impl Reader {
     /// What a reader at `watermark` may see of the series with these slots.
-    pub(super) fn copy_visible(
+    pub(super) fn copy_head(
         &self,
         slots: &[u32],
         request: SelectRequest<'_>,
         watermark: u64,
-    ) -> Result<Visible, Error> {
+    ) -> Result<HeadCopies, Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
         let parts: Vec<&[u32]> = slots.chunks(PART).collect();
         let copy = |part: usize, slots: &[u32]| self.copy_part(part, slots, request, watermark);
-        Ok(Visible {
+        Ok(HeadCopies {
             parts: in_parts(&*self.env.compute, &parts, copy)?,
             _memory: Some(memory),
         })

@@ -1,4 +1,4 @@
-//! What a selection could not read: it is left out, and the answer says so.
+//! Damage met by a selection: what cannot be read is left out, and the answer warns of it.
 //!
 //! Damage costs the columns that lie in the damaged bytes and nothing else. The series' other pages
 //! and what the head holds of it are given, and series that are whole answer as ever.
@@ -29,7 +29,7 @@ pub(super) enum Opened {
 }
 
 impl Opened {
-    /// Forgets a page that nobody asks for any more.
+    /// Closes a page that no series of the read needs any more.
     pub(super) fn close(&mut self, memory: &mut Reservation) {
         if let Self::Page(_, held) = self {
             let left = memory.bytes().saturating_sub(*held);

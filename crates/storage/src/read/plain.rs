@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The times of the newest series of a batch, and what they were made of.
 #[derive(Debug, Default)]
 pub(super) struct TimesMade {
-    /// Those of pages, oldest first; behind them places of earlier ones. A piece is written where
-    /// it lies: to move one from where it was made waits for all of its parts.
+    /// The times of pages, oldest first, and behind them memory of earlier pieces. A piece is
+    /// written in place: moving a freshly written struct stalls on store forwarding.
     pieces: Vec<Piece>,
     /// How many there are.
     count: usize,
@@ -203,7 +203,7 @@ impl HeadSelection {
             let Some(page) = self.opened(entry, opened, &mut open.memory)? else {
                 continue;
             };
-            // Looked at where it was written: a column that is moved waits for its parts.
+            // Moving a freshly written struct stalls on store forwarding; borrow it.
             let found = page.find(slot);
             let column = match &found {
                 Ok(Some(column)) => column,

@@ -6,7 +6,6 @@
 use crate::chunk::{Columns, Sample};
 use crate::error::StorageError;
 use crate::log::SegmentInfo;
-use crate::log::record::{RecordReader, Row};
 use crate::log::segment::Reader;
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::env::Env;
@@ -41,24 +40,17 @@ impl FromLog {
                 found.entry(slot).or_default().push(row);
             }
         };
-        let mut histograms = Vec::new();
         for info in segments {
             let mut reader = Reader::open(&*env.disk, info.clone())?;
             while let Some(item) = reader.next() {
                 // What is damaged has nothing to give.
-                let Ok(block) = item else { continue };
-                let Ok(block) = RecordReader::new(&block.payload) else {
-                    continue;
-                };
-                let each = |row: Row| {
+                let Ok(record) = item else { continue };
+                for row in record.batch.floats.iter() {
                     add(row.slot, (row.time, row.start, Sample::Float(row.value)));
-                };
-                let _ = block.samples(each, &mut histograms);
-                for row in histograms.drain(..) {
-                    add(
-                        row.slot,
-                        (row.time, row.start, Sample::Histogram(row.value)),
-                    );
+                }
+                for row in record.batch.histograms {
+                    let value = Sample::Histogram(row.value);
+                    add(row.slot, (row.time, row.start, value));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The catalogue and the file of exemplars, written anew from the payloads that are sound.
 
+use crate::catalogue::payload::Inflater;
 use crate::damage::DamageKind;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
@@ -23,6 +24,7 @@ pub(super) fn rewrite(
     let mut payloads = BTreeMap::new();
     let mut old: Vec<PathBuf> = Vec::new();
     let mut last = Position(0);
+    let mut inflater = Inflater::default();
     for kind in kinds {
         for number in none_if_missing(kind.list(env, folder))? {
             let path = kind.path(folder, number);
@@ -33,7 +35,7 @@ pub(super) fn rewrite(
                 durable_bytes: 0,
             };
             let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
-                catalogue::check_payload(damage_kind, payload)?;
+                catalogue::check_payload(damage_kind, payload, &mut inflater)?;
                 payloads.entry(position).or_insert_with(|| payload.to_vec());
                 Ok(())
             };

@@ -1,4 +1,4 @@
-//! What pages say at a start: which series have samples when, and the newest of each.
+//! Reading pages at a start: which series have samples when, and the newest sample of each.
 //!
 //! The newest sample of a series decides what it accepts next and which rows of the log are in a
 //! page already. It is read from a page only if it can matter: the log may hold the page's samples
@@ -6,11 +6,12 @@
 //! the page stands for it.
 
 use super::Replay;
-use super::catalog::Catalog;
+use super::series::ReplaySeries;
 use crate::chunk::{Columns, Sample};
 use crate::damage::{self, Damage, DamageKind};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
+use crate::fan_out::map;
 use crate::index::{Place, epoch_of};
 use crate::maintenance::state::State;
 use crate::page::{Page, Scratch};
@@ -18,7 +19,6 @@ use crate::sealed::GROUP_SLOTS;
 use crate::sealed::cache::{damaged, read};
 use crate::sealed::meta::PageMeta;
 use crate::sealed::segment::Placed;
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::log::Position;
@@ -38,7 +38,7 @@ struct Needed {
 
 /// A group while its pages are taken in.
 struct Group<'a> {
-    catalog: &'a Catalog,
+    known: &'a ReplaySeries,
     needed: Needed,
     /// The newest sample of each series in the pages that were seen.
     newest: [TimestampMs; GROUP_SLOTS as usize],
@@ -96,27 +96,24 @@ impl Replay<'_> {
             groups.entry(meta.group).or_default().push((meta, entry));
         }
         let groups: Vec<Vec<Placed>> = groups.into_values().collect();
-        let found: Vec<Mutex<OfGroup>> = groups.iter().map(|_| Mutex::default()).collect();
         // Every series of a page is in the catalogue, which was read before.
-        let mut catalog = std::mem::take(&mut *lock(&self.catalog));
-        store.env.compute.for_each(groups.len(), &|i| {
-            *lock(&found[i]) = self.load_group(&groups[i], &catalog, needed);
-        });
+        let mut known = std::mem::take(&mut *lock(&self.known));
+        let load = |i: usize| self.load_group(&groups[i], &known, needed);
+        let found = map(&*store.env.compute, groups.len(), load);
         let mut all_whole = true;
         let mut nameless = (0, None);
-        for (pages, found) in groups.iter().zip(&found) {
-            let found = std::mem::take(&mut *lock(found));
+        for (pages, found) in groups.iter().zip(found) {
             all_whole &= !found.is_damaged;
             let trusts = is_whole && !found.is_damaged;
             self.restore_coverage(pages, trusts, state);
             match (trusts, pages.first()) {
                 (false, Some((meta, _))) => {
                     store.sealed.returned.add(meta.group);
-                    catalog.set_spans(meta.group, spans(pages, needed));
+                    known.set_spans(meta.group, spans(pages, needed));
                 }
                 _ => {
                     for (slot, time) in found.sealed {
-                        catalog.set_sealed(slot, time);
+                        known.set_sealed(slot, time);
                     }
                 }
             }
@@ -124,10 +121,10 @@ impl Replay<'_> {
             nameless.1 = union(nameless.1, found.nameless_range);
         }
         if !is_whole {
-            catalog.trust_spans_only();
+            known.trust_spans_only();
             store.sealed.returned.add_all();
         }
-        *lock(&self.catalog) = catalog;
+        *lock(&self.known) = known;
         self.report_nameless(nameless);
         all_whole
     }
@@ -138,7 +135,7 @@ impl Replay<'_> {
         let log_last = self.store.log.positions().last;
         let start = self.store.log.positions().first.previous();
         for (meta, _) in pages {
-            // A log that somebody emptied gives its positions again.
+            // A log that was emptied by hand gives its positions again.
             let unsealed_after = match trusts {
                 true => meta.unsealed_after.min(log_last),
                 false => start,
@@ -149,7 +146,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Without labels nobody finds the samples of a series: its part of the catalogue is lost.
+    /// Reports series whose part of the catalogue is lost: no query finds samples without labels.
     fn report_nameless(&self, (series, range): (u64, Option<TimeRange>)) {
         if series == 0 {
             return;
@@ -161,9 +158,9 @@ impl Replay<'_> {
     }
 
     /// Takes in the pages of one group, newest first.
-    fn load_group(&self, pages: &[Placed], catalog: &Catalog, needed: Needed) -> OfGroup {
+    fn load_group(&self, pages: &[Placed], known: &ReplaySeries, needed: Needed) -> OfGroup {
         let mut group = Group {
-            catalog,
+            known,
             needed,
             newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
             found: OfGroup::default(),
@@ -181,7 +178,7 @@ impl Replay<'_> {
         let has_gaps = last - first > 1;
         let is_kept = meta.range.max >= group.needed.cutoff;
         let mut open = None;
-        let wants = |slot: u32, group: &Group<'_>| match group.catalog.place(slot) {
+        let wants = |slot: u32, group: &Group<'_>| match group.known.place(slot) {
             None => is_kept,
             Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
@@ -197,7 +194,7 @@ impl Replay<'_> {
             self.meet(meta, &damaged(entry, e), repeats, group);
         }
         for slot in meta.slots.slots() {
-            let Some(place) = group.catalog.place(slot) else {
+            let Some(place) = group.known.place(slot) else {
                 // Of series whose samples left the retention nothing is said.
                 if let Some(page) = open.as_ref().filter(|_| is_kept) {
                     group.note_nameless(page, slot);
@@ -313,13 +310,13 @@ fn spans(pages: &[Placed], needed: Needed) -> Vec<(u32, TimeRange)> {
 
 fn union(a: Option<TimeRange>, b: Option<TimeRange>) -> Option<TimeRange> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+        (Some(a), Some(b)) => Some(a.hull(b)),
         (a, b) => a.or(b),
     }
 }
 
-/// From when to when a series has samples in `page`, if it has any, and the newest of them. Whoever
-/// has it has seen that the column is whole.
+/// From when to when a series has samples in `page`, if it has any, and the newest of them.
+/// Decoding shows that the column is whole.
 fn newest(page: &Page, slot: u32) -> Result<Option<(TimeRange, Sample)>, Malformed> {
     let Some(column) = page.find(slot)? else {
         return Ok(None);

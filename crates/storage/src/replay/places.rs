@@ -4,7 +4,7 @@
 //! the steps from set to set as they are stored and needs no labels. What both found comes together
 //! at the end.
 
-use super::{Payload, Read, Replay};
+use super::{LabelSource, Read, ReadSeries, Replay};
 use crate::head::series::Series;
 use crate::head::shard::{Shard, WARM};
 use crate::sync::Mutex;
@@ -16,17 +16,17 @@ struct InShard {
     /// Which of those that were read.
     read: usize,
     local: u32,
-    /// The slot of a series with the same labels that was removed before this one was born.
+    /// The slot of a series with equal labels that was removed before this one was created.
     replaced: Option<u32>,
 }
 
 impl Replay<'_> {
-    /// Gives series their places, unless they have them, or a later series has the same labels:
-    /// then they were removed before that was born.
-    pub(super) fn register_all(&self, payloads: &[Payload<'_>]) {
-        let series: Vec<Read> = payloads
+    /// Gives series their places. A series that has one keeps it; one with the labels of a later
+    /// series gets none, because it was removed before the later one was created.
+    pub(super) fn register_all(&self, sources: &[ReadSeries<'_>]) {
+        let series: Vec<Read> = sources
             .iter()
-            .flat_map(|p| p.series.iter().copied())
+            .flat_map(|read| read.series.iter().copied())
             .collect();
         let Some(newest) = series.iter().map(|read| read.slot).max() else {
             return;
@@ -43,7 +43,7 @@ impl Replay<'_> {
         let in_shards: Vec<Mutex<Vec<InShard>>> = (0..shards).map(|_| Mutex::default()).collect();
         store.env.compute.for_each(shards + 1, &|task| {
             match task.checked_sub(1) {
-                None => *lock(&untaken) = self.intern(payloads),
+                None => *lock(&untaken) = self.intern(sources),
                 Some(number) => {
                     let of_shard = &of_shards[number];
                     *lock(&in_shards[number]) = self.fill_shard(number, &series, of_shard);
@@ -51,16 +51,16 @@ impl Replay<'_> {
             };
         });
         let untaken = std::mem::take(&mut *lock(&untaken));
-        let mut catalog = lock(&self.catalog);
+        let mut known = lock(&self.known);
         for (number, in_shard) in in_shards.iter().enumerate() {
             for found in lock(in_shard).drain(..) {
                 if let Some(slot) = found.replaced {
-                    catalog.forget(slot);
+                    known.forget(slot);
                     store.index.unmark(slot);
                 }
                 if untaken.binary_search(&found.read).is_err() {
                     let place = store.place(number, found.local);
-                    catalog.add(series[found.read].slot, place);
+                    known.add(series[found.read].slot, place);
                 } else {
                     lock(&store.shards[number]).remove(found.local);
                     self.report("the index takes no more label names or values");
@@ -71,19 +71,31 @@ impl Replay<'_> {
 
     /// Has the index give every series its terms; returns the numbers of those that it did not
     /// take, ascending.
-    fn intern(&self, payloads: &[Payload<'_>]) -> Vec<usize> {
-        let mut births = self.store.index.births();
+    fn intern(&self, sources: &[ReadSeries<'_>]) -> Vec<usize> {
+        let mut interning = self.store.index.births();
         let mut terms = lock(&self.terms);
         let mut untaken = Vec::new();
         let mut number = 0;
-        for Payload { records, series } in payloads {
-            let mut records = records.clone();
-            for read in series {
-                match births.intern_steps(records.steps()) {
-                    Ok(of_series) => terms.add(read.slot, of_series),
-                    Err(_) => untaken.push(number),
+        let mut take = |read: &Read, of_series: Option<&[u32]>| {
+            match of_series {
+                Some(of_series) => terms.add(read.slot, of_series),
+                None => untaken.push(number),
+            }
+            number += 1;
+        };
+        for ReadSeries { source, series } in sources {
+            match source {
+                LabelSource::Catalogue(records) => {
+                    let mut records = records.clone();
+                    for read in series {
+                        take(read, interning.intern_steps(records.steps()).ok());
+                    }
                 }
-                number += 1;
+                LabelSource::Log(created) => {
+                    for (read, (_, labels)) in series.iter().zip(created.iter()) {
+                        take(read, interning.intern(labels).ok());
+                    }
+                }
             }
         }
         untaken

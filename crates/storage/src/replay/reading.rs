@@ -4,11 +4,10 @@
 //! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
 
 use crate::damage::{Damage, Damages};
-use crate::log::record::RecordReader;
-use firn_model::log::{LogDamage, Tail};
+use firn_model::log::{LogBatch, LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
-/// See the module.
+/// The log while it is read, and the damage met so far.
 pub(super) struct Reading<'a> {
     pub(super) tail: Box<dyn Tail + 'a>,
     /// The times of the record before.
@@ -27,27 +26,27 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Damage was met behind `last`, or behind what was read before if there is no such record.
-    pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&Vec<u8>>) {
+    /// Notes damage behind `last`, or behind what was read before if there is no such record.
+    pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&LogBatch>) {
         self.remember(last);
         self.add(Damage::of_log(damage));
     }
 
-    /// There is damage behind what was read.
+    /// Notes damage behind what was read.
     pub(super) fn add(&mut self, damage: Damage) {
         let range = damage.range.or(self.before);
         self.open.push(damage.within(range));
     }
 
-    /// A sound record was read: damage before it ends there.
-    pub(super) fn go_on(&mut self, payload: &[u8], damages: &Damages) {
+    /// Notes a sound record: damage before it ends there, and is reported.
+    pub(super) fn go_on(&mut self, batch: &LogBatch, damages: &Damages) {
         if self.open.is_empty() {
             return;
         }
-        let after = times_of(payload);
+        let after = batch.time_range();
         for damage in self.open.drain(..) {
             let range = match (damage.range, after) {
-                (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+                (Some(a), Some(b)) => Some(a.hull(b)),
                 (Some(a), None) => Some(a),
                 (None, after) => after.map(|after| TimeRange::new(i64::MIN, after.max)),
             };
@@ -55,33 +54,18 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The last record of those that were read.
-    pub(super) fn remember(&mut self, last: Option<&Vec<u8>>) {
-        let times = last.and_then(|payload| times_of(payload));
-        self.before = times.or(self.before);
+    /// Notes the last record of those that were read.
+    pub(super) fn remember(&mut self, last: Option<&LogBatch>) {
+        self.before = last.and_then(LogBatch::time_range).or(self.before);
     }
 
-    /// The log ends here.
+    /// Reports the damage at the end of the log.
     pub(super) fn end(self, damages: &Damages) {
         for damage in self.open {
-            // Nobody knows how far it went, or from where.
+            // How far it went, or from where, is not known.
             let from = damage.range.map_or(i64::MIN, |range| range.min);
             let open_end = TimeRange::new(from, i64::MAX);
             damages.report(damage.within(Some(open_end)));
         }
     }
-}
-
-/// From the oldest sample of a record to the newest.
-fn times_of(payload: &[u8]) -> Option<TimeRange> {
-    let block = RecordReader::new(payload).ok()?;
-    let (mut range, mut histograms): (Option<TimeRange>, _) = (None, Vec::new());
-    let mut add = |time: i64| {
-        let known = range.unwrap_or(TimeRange::new(time, time));
-        range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
-    };
-    // What stands before damage counts.
-    let _ = block.samples(|row| add(row.time), &mut histograms);
-    histograms.iter().for_each(|row| add(row.time));
-    range
 }

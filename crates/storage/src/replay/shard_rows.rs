@@ -1,13 +1,13 @@
 //! Samples of the log on their way into the shards.
 
-use super::catalog::Catalog;
+use super::series::ReplaySeries;
 use crate::chunk::Sample;
 use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
 use crate::index::{Marker, epoch_of};
-use crate::log::record::{HistogramRow, RecordReader, Row};
 use crate::parts::Parts;
+use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
 
 /// A sample that came after a newer one of its series: (local, time, start, value).
@@ -32,54 +32,24 @@ struct OfShard {
 /// Rows by shard, and those whose series is not known.
 #[derive(Default)]
 pub(super) struct ShardRows {
-    floats: Vec<Row>,
+    floats: Vec<FloatRow>,
     histograms: Vec<HistogramRow>,
     shards: Vec<OfShard>,
-    /// The highest slot and the newest time.
-    newest: Option<(u32, TimestampMs)>,
 }
 
 impl ShardRows {
-    /// Adds the samples of a record but for those that are sealed: to the shards of their series,
-    /// or to those whose series is not known.
-    pub(super) fn read(
-        &mut self,
-        store: &Parts,
-        catalog: &Catalog,
-        block: &RecordReader<'_>,
-    ) -> Result<(), Malformed> {
-        let Self {
-            floats,
-            histograms,
-            shards,
-            newest,
-        } = self;
-        shards.resize_with(store.shards.len(), OfShard::default);
-        let (mut slot_max, mut time_max) = newest.unwrap_or((0, TimestampMs::MIN));
-        let mut any = newest.is_some();
-        let before = histograms.len();
-        let each = |row: Row| {
-            any = true;
-            slot_max = slot_max.max(row.slot);
-            time_max = time_max.max(row.time);
-            if !sort_row(store, catalog, shards, &row) {
-                floats.push(row);
+    /// Adds the samples of a batch but for those that are sealed: to the shards of their series, or
+    /// to those whose series is not known.
+    pub(super) fn add(&mut self, store: &Parts, known: &ReplaySeries, batch: &LogBatch) {
+        self.shards
+            .resize_with(store.shards.len(), OfShard::default);
+        for row in batch.floats.iter() {
+            if !sort_row(store, known, &mut self.shards, &row) {
+                self.floats.push(row);
             }
-        };
-        let read = block.samples(each, histograms);
-        for row in &histograms[before..] {
-            any = true;
-            slot_max = slot_max.max(row.slot);
-            time_max = time_max.max(row.time);
         }
-        *newest = any.then_some((slot_max, time_max));
-        self.sort_histograms(store, catalog);
-        read
-    }
-
-    /// The highest slot and the newest time of what was read.
-    pub(super) fn take_newest(&mut self) -> Option<(u32, TimestampMs)> {
-        self.newest.take()
+        self.histograms.extend_from_slice(&batch.histograms);
+        self.sort_histograms(store, known);
     }
 
     /// Forgets all rows, and keeps their memory.
@@ -100,22 +70,22 @@ impl ShardRows {
 
     /// Sorts the rows whose series was not known and is so now into shards, but for those that are
     /// sealed.
-    pub(super) fn sort(&mut self, store: &Parts, catalog: &Catalog) {
+    pub(super) fn sort(&mut self, store: &Parts, known: &ReplaySeries) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
         let shards = &mut self.shards;
         self.floats
-            .retain(|row| !sort_row(store, catalog, shards, row));
-        self.sort_histograms(store, catalog);
+            .retain(|row| !sort_row(store, known, shards, row));
+        self.sort_histograms(store, known);
     }
 
-    fn sort_histograms(&mut self, store: &Parts, catalog: &Catalog) {
+    fn sort_histograms(&mut self, store: &Parts, known: &ReplaySeries) {
         let shards = &mut self.shards;
         self.histograms.retain(|row| {
-            let Some(place) = catalog.place(row.slot) else {
+            let Some(place) = known.place(row.slot) else {
                 return true;
             };
-            if !catalog.is_sealed(row.slot, row.time) {
+            if !known.is_sealed(row.slot, row.time) {
                 let (shard, local) = store.shard_and_local(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
@@ -167,11 +137,11 @@ impl ShardRows {
 
 /// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
 #[inline]
-fn sort_row(store: &Parts, catalog: &Catalog, shards: &mut [OfShard], row: &Row) -> bool {
-    let Some(place) = catalog.place(row.slot) else {
+fn sort_row(store: &Parts, known: &ReplaySeries, shards: &mut [OfShard], row: &FloatRow) -> bool {
+    let Some(place) = known.place(row.slot) else {
         return false;
     };
-    if !catalog.is_sealed(row.slot, row.time) {
+    if !known.is_sealed(row.slot, row.time) {
         let (shard, local) = store.shard_and_local(place);
         shards[shard].floats.push(ShardRow {
             local,

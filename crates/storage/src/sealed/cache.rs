@@ -12,10 +12,11 @@ use crate::page::Page;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
@@ -145,7 +146,7 @@ impl PageCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clock)
     }
 }
 

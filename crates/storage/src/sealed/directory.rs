@@ -9,8 +9,9 @@ use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::sync::{read, write};
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 /// A page and where its bytes lie. Some 100 bytes of memory with its place: a group has one for
 /// each window of the retention.
@@ -129,7 +130,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Adds a page; readers find it from here on.
     pub(crate) fn add(&self, page: Arc<PageEntry>) {
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = write(&self.groups);
         groups.entry(page.group).or_default().push(page);
     }
 
@@ -141,7 +142,7 @@ impl Directory {
         range: TimeRange,
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = read(&self.groups);
         let mut found = Vec::new();
         for number in wanted {
             let Some(group) = groups.get(&number) else {
@@ -165,7 +166,7 @@ impl Directory {
     /// How many pages a segment has, and from their oldest sample to their newest. Looks at every
     /// page.
     pub(super) fn extent_of(&self, segment: Position) -> (usize, Option<TimeRange>) {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = read(&self.groups);
         let (mut count, mut extent) = (0, None::<TimeRange>);
         for Placed { page, .. } in groups.values().flat_map(|group| &group.pages) {
             if page.segment.number == segment {
@@ -180,7 +181,7 @@ impl Directory {
 
     /// Forgets the pages of a segment, which is about to be removed.
     pub(crate) fn forget(&self, segment: Position) {
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = write(&self.groups);
         let mut gone = None;
         groups.retain(|_, group| {
             gone = group.forget(segment).or(gone.take());
@@ -196,7 +197,7 @@ impl Directory {
 
     /// The oldest sample's time, how many pages, and their bytes.
     pub(crate) fn summary(&self) -> Summary {
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = read(&self.groups);
         let mut summary = Summary::default();
         for Placed { page, .. } in groups.values().flat_map(|group| &group.pages) {
             let oldest = summary.oldest.unwrap_or(i64::MAX).min(page.range.min);

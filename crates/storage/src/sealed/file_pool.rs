@@ -4,14 +4,14 @@
 //! recently. Readers hold an `Arc`, so a file that left the pool is closed by the last of them.
 //! Invariant: no lock is held while a file is opened, read or closed.
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Files that stay open. There are twelve segments a day: these are five days, more than most
 /// queries look at, and a sixteenth of the descriptors that a process has by default. To open one
@@ -103,6 +103,6 @@ impl FilePool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }

@@ -1,8 +1,9 @@
 //! Groups: 512 neighbouring slots, whose samples are sealed together.
 
+use firn_model::sync::{read, write};
 use std::collections::BTreeSet;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 /// Slots of a group, the unit of sealing: the series of one or two targets, whose samples share
 /// their times; a page of it has some 30 kB, which is little to read for one series and much to
@@ -27,8 +28,7 @@ pub(crate) struct Returned {
 impl Returned {
     /// A group is one of them.
     pub(crate) fn add(&self, group: u32) {
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        groups.insert(group);
+        write(&self.groups).insert(group);
         self.is_any.store(true, Ordering::Release);
     }
 
@@ -43,7 +43,7 @@ impl Returned {
         if !self.is_any.load(Ordering::Acquire) {
             return false;
         }
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        let groups = read(&self.groups);
         self.all.load(Ordering::Acquire) || groups.contains(&group)
     }
 }

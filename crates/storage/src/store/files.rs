@@ -30,7 +30,7 @@ pub(super) struct Files {
     pub(super) log: Box<dyn DurableLog>,
     /// What the log should hold and does not, at its beginning or its end.
     pub(super) missing_log: Option<Damage>,
-    /// As it was written just now.
+    /// The manifest that the open wrote.
     pub(super) manifest: Manifest,
 }
 

@@ -3,7 +3,7 @@
 
 use super::finding::{Finding, Part};
 use super::frames::{self, Named};
-use crate::catalogue::payload::Payload;
+use crate::catalogue::payload::{Inflater, Payload};
 use crate::catalogue::{COPY, SERIES};
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
@@ -44,6 +44,7 @@ pub(crate) fn read_catalogue(
     let mut held: BTreeSet<Position> = BTreeSet::new();
     let mut last = Position(0);
     let mut open_ends = 0;
+    let mut inflater = Inflater::default();
     let first_finding = part.report.findings.len();
     for (kind, numbers) in [SERIES, COPY].into_iter().zip(&numbers) {
         for number in numbers {
@@ -56,7 +57,7 @@ pub(crate) fn read_catalogue(
             };
             let mut slots = std::mem::take(&mut part.named);
             let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
-                let payload = Payload::read(payload)?;
+                let payload = Payload::read(payload, &mut inflater)?;
                 payload
                     .records()
                     .read(&CanonicalKeys, |slot, _| slots.add(slot))?;
@@ -103,10 +104,14 @@ fn durable_bytes(known: Known, number: Position) -> u64 {
 }
 
 /// Whether a payload of the catalogue or the file of exemplars can be read.
-pub(crate) fn check_payload(kind: DamageKind, payload: &[u8]) -> Result<(), Malformed> {
+pub(crate) fn check_payload(
+    kind: DamageKind,
+    payload: &[u8],
+    inflater: &mut Inflater,
+) -> Result<(), Malformed> {
     match kind {
         DamageKind::Exemplars => count_payload(payload).map(|_| ()),
-        _ => Payload::read(payload)?
+        _ => Payload::read(payload, inflater)?
             .records()
             .read(&CanonicalKeys, |_, _| ()),
     }

@@ -5,18 +5,14 @@
 
 use super::finding::{Finding, Part};
 use crate::damage::{self, DamageKind};
-use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
 use crate::log::SegmentInfo;
-use crate::log::record::RecordReader;
 use crate::log::segment::{Reader, check_header};
 use firn_model::env::{Env, OpenMode};
-use firn_model::exemplar::SeriesExemplars;
-use firn_model::log::Position;
+use firn_model::log::{LogBatch, Position};
 use firn_model::sample::TimeRange;
-use firn_model::series_key::CanonicalKeys;
 use std::collections::BTreeMap;
 
 /// What a segment says, and how far it goes.
@@ -108,8 +104,8 @@ pub(crate) fn read(
 impl Reading<'_> {
     fn read(&mut self, mut reader: Reader) {
         while let Some(item) = reader.next() {
-            let block = match item {
-                Ok(block) => block,
+            let record = match item {
+                Ok(record) => record,
                 Err(e) => {
                     let damage = damage::met(DamageKind::Log, &e);
                     let finding =
@@ -118,15 +114,10 @@ impl Reading<'_> {
                     continue;
                 }
             };
-            let mut range = None;
-            let read = read_block(&block.payload, &mut self.part, &mut range);
-            self.close(block.position, range);
-            self.before = (block.position, range.or(self.before.1));
-            if let Err(e) = read {
-                let what = format!("block {}: {e}", block.position.0);
-                self.open
-                    .push(Finding::new(DamageKind::Log, &self.info.path, None, what));
-            }
+            count_batch(&record.batch, &mut self.part);
+            let range = record.batch.time_range();
+            self.close(record.position, range);
+            self.before = (record.position, range.or(self.before.1));
         }
     }
 
@@ -134,10 +125,10 @@ impl Reading<'_> {
     fn close(&mut self, position: Position, after: Option<TimeRange>) {
         let (last, before) = self.before;
         let range = [before, after].into_iter().flatten();
-        let range = range.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)));
+        let range = range.reduce(TimeRange::hull);
         for mut finding in self.open.drain(..) {
             let is_block_lost = position > last.next();
-            if !is_block_lost && !finding.damage.what.starts_with("block ") {
+            if !is_block_lost {
                 finding.damage.samples = Some(0);
             } else if position.previous() <= self.trimmed {
                 finding.damage.samples = Some(0);
@@ -150,37 +141,16 @@ impl Reading<'_> {
     }
 }
 
-/// Reads all of a record, and adds its times to `range`.
-fn read_block(
-    payload: &[u8],
-    part: &mut Part,
-    range: &mut Option<TimeRange>,
-) -> Result<(), Malformed> {
-    let block = RecordReader::new(payload)?;
-    if block.creates_series() {
-        block
-            .created_series()
-            .read(&CanonicalKeys, |slot, _| part.named.add(slot))?;
+/// Counts what is in a batch.
+fn count_batch(batch: &LogBatch, part: &mut Part) {
+    for (slot, _) in batch.created.iter() {
+        part.named.add(slot);
     }
-    if block.has_exemplars() {
-        let mut exemplars = SeriesExemplars::default();
-        block.exemplars(&mut exemplars)?;
-        part.report.exemplars += exemplars.iter().count() as u64;
+    part.report.exemplars += batch.exemplars.len() as u64;
+    for (slot, _) in batch.samples() {
+        part.read.add(slot);
+        part.report.log_samples += 1;
     }
-    let (read, samples) = (&mut part.read, &mut part.report.log_samples);
-    each_sample(&block, &mut |slot, time| {
-        read.add(slot);
-        *samples += 1;
-        let known = range.unwrap_or(TimeRange::new(time, time));
-        *range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
-    })
-}
-
-fn each_sample(block: &RecordReader<'_>, each: &mut dyn FnMut(u32, i64)) -> Result<(), Malformed> {
-    let mut histograms = Vec::new();
-    let read = block.samples(|row| each(row.slot, row.time), &mut histograms);
-    histograms.iter().for_each(|row| each(row.slot, row.time));
-    read
 }
 
 /// How many samples of those that `wanted` names a segment has, by the number of their finding.
@@ -193,17 +163,14 @@ pub(crate) fn count(
     let mut reader = Reader::open(&*env.disk, info.clone())?;
     while let Some(item) = reader.next() {
         // Damage was found before.
-        let Ok(block) = item else { continue };
-        let Ok(block) = RecordReader::new(&block.payload) else {
-            continue;
-        };
-        let _ = each_sample(&block, &mut |slot, time| {
+        let Ok(record) = item else { continue };
+        for (slot, time) in record.batch.samples() {
             for (range, finding) in wanted.get(&slot).into_iter().flatten() {
                 if range.min <= time && time <= range.max {
                     *counts.entry(*finding).or_default() += 1;
                 }
             }
-        });
+        }
     }
     Ok(counts)
 }

@@ -68,7 +68,7 @@ impl Number {
         }
     }
 
-    /// The same float in another form, if it has that.
+    /// The integer of the float in another form, if it has that form.
     fn in_form(self, form: u8) -> Option<i64> {
         match Scale::from_code(form) {
             Some(scale) => scale.int(f64::from_bits(self.bits())),

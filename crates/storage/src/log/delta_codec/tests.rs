@@ -1,22 +1,19 @@
 //! Delta-coded records: what is decoded reads as what was logged, to the bit, or is an error.
 
 use super::*;
-use crate::encoding::decimal::Scale;
-use crate::log::record::{HistogramRow, RecordEncoder, RecordReader, Row};
+use crate::failpoints::with_flaw;
+use crate::log::record::tests::{contents, hint, histogram};
 use crate::seeds::seeds;
-use crate::trial::with_flaw;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::labels::Labels;
+use firn_model::log::FloatRow;
 use firn_model::sample::stale_nan;
 
 const BYTES_MAX: usize = 1 << 20;
 
-/// A row with its bits.
-type Bits = (u32, i64, i64, u64);
-
-fn row(slot: u32, time: i64, value: f64) -> Row {
-    Row {
+fn row(slot: u32, time: i64, value: f64) -> FloatRow {
+    FloatRow {
         slot,
         time,
         start: 0,
@@ -24,58 +21,48 @@ fn row(slot: u32, time: i64, value: f64) -> Row {
     }
 }
 
-fn payload(rows: &[Row]) -> Vec<u8> {
-    let mut encoder = RecordEncoder::default();
+fn batch(rows: &[FloatRow]) -> LogBatch {
+    let mut batch = LogBatch::default();
     for row in rows {
-        encoder.rows.push(*row, Scale::find(row.value));
+        batch.floats.push(*row, hint(row.value));
     }
-    encoder.finish()
+    batch
 }
 
-/// What a payload says: births, rows and histograms.
-fn read(payload: &[u8]) -> (Vec<(u32, Labels)>, Vec<Bits>, Vec<HistogramRow>) {
-    let record = RecordReader::new(payload).unwrap();
-    let mut births = Vec::new();
-    let birth = |slot, labels: firn_model::labels::LabelsRef<'_>| {
-        births.push((slot, labels.to_owned()));
-    };
-    record.created_series().read_labels(birth).unwrap();
-    let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-    record
-        .samples(|row| rows.push(row), &mut histograms)
-        .unwrap();
-    let bits = |r: &Row| (r.slot, r.time, r.start, r.value.to_bits());
-    (births, rows.iter().map(bits).collect(), histograms)
+/// One batch, coded after those that `delta` had before.
+fn encode_one(delta: &mut DeltaEncoder, position: u64, batch: &LogBatch) -> Option<Vec<u8>> {
+    let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
+    let position = Position(position);
+    let is_coded = delta.encode(position, batch, BYTES_MAX, (&mut record, &mut into));
+    is_coded.then_some(into)
 }
 
-/// The delta-coded records of payloads at the positions from 1 on.
-fn encode(payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    encode_by_writers(payloads, |_| false)
+/// The delta-coded records of batches at the positions from 1 on.
+fn encode(batches: &[LogBatch]) -> Vec<Vec<u8>> {
+    encode_by_writers(batches, |_| false)
 }
 
 /// Like `encode`, by several writers: a new one begins where `is_new` says so.
-fn encode_by_writers(payloads: &[Vec<u8>], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
+fn encode_by_writers(batches: &[LogBatch], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
     let mut delta = DeltaEncoder::default();
-    let mut records = Vec::new();
-    for (payload, position) in payloads.iter().zip(1..) {
+    let numbered = batches.iter().zip(1..);
+    let encode = |(batch, position)| {
         if is_new(position) {
             delta.begin();
         }
-        let mut record = Vec::new();
-        assert!(delta.encode(Position(position), payload, BYTES_MAX, &mut record));
-        records.push(record);
-    }
-    records
+        encode_one(&mut delta, position, batch).unwrap()
+    };
+    numbered.map(encode).collect()
 }
 
 /// Encodes and decodes; returns the bytes of each record.
 #[track_caller]
-fn check(payloads: &[Vec<u8>]) -> Vec<usize> {
+fn check(batches: &[LogBatch]) -> Vec<usize> {
     let mut delta = DeltaDecoder::default();
-    let records = encode(payloads);
-    for ((payload, record), position) in payloads.iter().zip(&records).zip(1..) {
+    let records = encode(batches);
+    for ((batch, record), position) in batches.iter().zip(&records).zip(1..) {
         let decoded = delta.decode(Position(position), record).unwrap();
-        assert_eq!(read(&decoded), read(payload), "record {position}");
+        assert_eq!(contents(&decoded), contents(batch), "record {position}");
     }
     records.iter().map(Vec::len).collect()
 }
@@ -83,9 +70,9 @@ fn check(payloads: &[Vec<u8>]) -> Vec<usize> {
 /// Each value in a record of its own, of one series.
 #[track_caller]
 fn check_values(values: &[f64]) {
-    let rows = |(value, time): (&f64, i64)| payload(&[row(7, time, *value)]);
-    let payloads: Vec<_> = values.iter().zip(0..).map(rows).collect();
-    check(&payloads);
+    let one = |(value, time): (&f64, i64)| batch(&[row(7, time, *value)]);
+    let batches: Vec<_> = values.iter().zip(0..).map(one).collect();
+    check(&batches);
 }
 
 #[test]
@@ -124,7 +111,7 @@ fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
 }
 
 /// Rows of records in which series come and go; contexts begin anew now and then.
-fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
+fn random_rows(rng: &SimRng) -> Vec<Vec<FloatRow>> {
     let base = match rng.below(3) {
         0 => u32::MAX - 300,
         _ => rng.below(1_000) as u32,
@@ -134,7 +121,7 @@ fn random_rows(rng: &SimRng) -> Vec<Vec<Row>> {
     let mut records = Vec::new();
     for round in 0..rounds {
         let first = rng.below(series);
-        let mut rows: Vec<Row> = (first..=first + rng.below(series - first))
+        let mut rows: Vec<FloatRow> = (first..=first + rng.below(series - first))
             .map(|kind| {
                 let time = round as i64 * 15_000 + kind as i64 / 20;
                 row(base + kind as u32, time, random_value(rng, kind, round))
@@ -156,7 +143,7 @@ fn delta_coded_random_records_read_as_what_was_logged() {
     for seed in seeds(200) {
         println!("FIRN_SEED={seed}");
         let rows = random_rows(&SimRng::new(seed));
-        check(&rows.iter().map(|r| payload(r)).collect::<Vec<_>>());
+        check(&rows.iter().map(|r| batch(r)).collect::<Vec<_>>());
     }
 }
 
@@ -165,11 +152,11 @@ fn delta_coded_random_records_read_as_what_was_logged() {
 fn lose_records(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let rows = random_rows(&rng);
-    let payloads: Vec<_> = rows.iter().map(|r| payload(r)).collect();
+    let batches: Vec<_> = rows.iter().map(|r| batch(r)).collect();
     let mut delta = DeltaDecoder::default();
     let mut lost_slots = std::collections::HashSet::new();
     let mut began = Position(0);
-    let records = encode_by_writers(&payloads, |_| rng.one_in(20));
+    let records = encode_by_writers(&batches, |_| rng.one_in(20));
     for (i, record) in records.iter().enumerate() {
         let position = Position(i as u64 + 1);
         let back = Cursor::new(record).uvarint().unwrap();
@@ -184,7 +171,7 @@ fn lose_records(seed: u64) -> Result<(), String> {
         }
         let needs_lost = slots.clone().any(|slot| lost_slots.contains(&slot));
         match delta.decode(position, record) {
-            Ok(decoded) if read(&decoded) != read(&payloads[i]) => {
+            Ok(decoded) if contents(&decoded) != contents(&batches[i]) => {
                 return Err(format!("record {position:?} reads as another"));
             }
             Ok(_) => {}
@@ -217,45 +204,42 @@ fn decoder_that_trusts_what_was_lost_is_caught() {
 }
 
 #[test]
-fn payload_that_is_no_batch_of_floats_stays_as_it_is() {
+fn batch_without_floats_or_too_large_is_not_delta_coded() {
     let mut delta = DeltaEncoder::default();
-    let mut record = Vec::new();
-    let mut births = RecordEncoder::default();
-    births.push_created(3, Labels::from_pairs([("a", "b")]).as_ref());
-    let whole = payload(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
-    let mut newer = whole.clone();
-    newer[0] = 3;
-    let mut more = whole.clone();
-    more[3] = 9;
-    let cut = whole[..whole.len() - 4].to_vec();
-    let others = [
-        births.finish(),
-        newer,
-        more,
-        cut,
-        b"text".to_vec(),
-        Vec::new(),
-    ];
-    for payload in others {
-        assert!(!delta.encode(Position(1), &payload, BYTES_MAX, &mut record));
+    let mut created = LogBatch::default();
+    created
+        .created
+        .push(3, Labels::from_pairs([("a", "b")]).as_ref());
+    for batch in [created, LogBatch::default()] {
+        assert_eq!(encode_one(&mut delta, 1, &batch), None);
     }
-    assert!(!delta.encode(Position(1), &whole, 30, &mut record));
-    assert!(delta.encode(Position(9), &whole, BYTES_MAX, &mut record));
+    let whole = batch(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
+    let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
+    assert!(!delta.encode(Position(1), &whole, 30, (&mut record, &mut into)));
     // As if nothing had been before.
-    assert_eq!(record, encode(&[whole])[0]);
+    let coded = encode_one(&mut delta, 9, &whole);
+    assert_eq!(coded.as_ref(), encode(&[whole]).first());
 }
 
 #[test]
-fn delta_coded_record_keeps_births_and_histograms() {
-    let histogram = crate::log::record::tests::histogram(1).value;
-    let mut encoder = RecordEncoder::default();
-    let payloads = [1, 2, 3].map(|slot| {
-        encoder.push_created(slot, Labels::from_pairs([("a", "b")]).as_ref());
-        encoder.rows.push(row(slot, 5, 0.25), Scale::find(0.25));
-        encoder.push_histogram(slot, 5, 0, &histogram);
-        encoder.finish()
+fn wrong_hint_changes_no_value() {
+    let mut wrong = batch(&[row(1, 2, 0.3), row(2, 2, 4.5), row(3, 2, 7.0)]);
+    for (hint, code) in wrong.floats.hints.iter_mut().zip([0, 40, 16]) {
+        hint.0 = code;
+    }
+    check(&[wrong.clone(), wrong]);
+}
+
+#[test]
+fn delta_coded_record_keeps_created_series_and_histograms() {
+    let batches = [1, 2, 3].map(|slot| {
+        let mut batch = batch(&[row(slot, 5, 0.25)]);
+        let labels = Labels::from_pairs([("a", "b")]);
+        batch.created.push(slot, labels.as_ref());
+        batch.histograms.push(histogram(1));
+        batch
     });
-    check(&payloads);
+    check(&batches);
 }
 
 #[test]
@@ -263,8 +247,8 @@ fn delta_coded_record_changed_anywhere_is_read_or_refused_without_a_panic() {
     for seed in seeds(300) {
         let rng = SimRng::new(seed);
         let mut delta = DeltaDecoder::default();
-        let payloads: Vec<_> = random_rows(&rng).iter().map(|r| payload(r)).collect();
-        for (record, position) in encode(&payloads).iter_mut().zip(1..) {
+        let batches: Vec<_> = random_rows(&rng).iter().map(|r| batch(r)).collect();
+        for (record, position) in encode(&batches).iter_mut().zip(1..) {
             let at = rng.below(record.len() as u64) as usize;
             match rng.below(3) {
                 0 => record[at] ^= 1 << rng.below(8),
@@ -280,11 +264,11 @@ fn delta_coded_record_changed_anywhere_is_read_or_refused_without_a_panic() {
 #[test]
 fn encoder_begins_anew_once_series_have_their_rounds() {
     let rounds = ROUNDS as i64;
-    let payloads: Vec<_> = (0..=rounds)
-        .map(|i| payload(&[row(1, i * 1_000, 1e9), row(2, i * 1_000, 5e9)]))
+    let batches: Vec<_> = (0..=rounds)
+        .map(|i| batch(&[row(1, i * 1_000, 1e9), row(2, i * 1_000, 5e9)]))
         .collect();
-    let bytes = check(&payloads);
-    let backs: Vec<u8> = encode(&payloads).iter().map(|b| b[0]).collect();
+    let bytes = check(&batches);
+    let backs: Vec<u8> = encode(&batches).iter().map(|b| b[0]).collect();
     let expected: Vec<u8> = (0..rounds as u8).chain([0]).collect();
     assert_eq!(backs, expected);
     // Time and values are written out again.
@@ -297,9 +281,8 @@ fn encoder_begins_anew_once_series_have_their_rounds() {
 #[test]
 fn encoder_that_began_gives_its_memory_back() {
     let mut delta = DeltaEncoder::default();
-    let mut record = Vec::new();
     let rows: Vec<_> = (0..1_000).map(|slot| row(slot, 5, 1.0)).collect();
-    assert!(delta.encode(Position(1), &payload(&rows), BYTES_MAX, &mut record));
+    assert!(encode_one(&mut delta, 1, &batch(&rows)).is_some());
     assert_eq!(delta.series, 1_000);
     delta.begin();
     assert_eq!(format!("{:?}", delta.context), "Context { slabs: {} }");

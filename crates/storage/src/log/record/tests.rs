@@ -7,61 +7,70 @@ use crate::fingerprint::HashKeys;
 use crate::index::Index;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::{Counts, ResetHint};
+use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
+use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::Labels;
+use firn_model::log::FloatRow;
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
-type Births = Vec<(u32, Labels)>;
+type Created = Vec<(u32, Labels)>;
 
-fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
-    let mut encoder = RecordEncoder::default();
-    // What was encoded before must not show.
-    encoder.push_created(9, Labels::from_pairs([("a", "b")]).as_ref());
-    encoder.rows.push(
-        Row {
-            slot: 1,
-            time: 2,
-            start: 3,
-            value: 4.0,
-        },
-        None,
-    );
-    encoder.finish();
-    assert!(encoder.is_empty());
-    for (slot, labels) in births {
-        encoder.push_created(*slot, labels.as_ref());
+/// A row with its bits.
+type Bits = (u32, i64, i64, u64);
+
+/// What a search finds out about a value.
+pub(crate) fn hint(value: f64) -> DecimalHint {
+    let found = Scale::find(value);
+    found.map_or(DecimalHint::NONE, |(scale, _)| DecimalHint(scale.code()))
+}
+
+fn batch(created: &Created, rows: &[FloatRow], histograms: &[HistogramRow]) -> LogBatch {
+    let mut batch = LogBatch::default();
+    for (slot, labels) in created {
+        batch.created.push(*slot, labels.as_ref());
     }
     for row in rows {
-        encoder.rows.push(*row, Scale::find(row.value));
+        batch.floats.push(*row, hint(row.value));
     }
-    for h in histograms {
-        encoder.push_histogram(h.slot, h.time, h.start, &h.value);
-    }
-    encoder.finish()
+    batch.histograms = histograms.to_vec();
+    batch
 }
 
-fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
-    let reader = RecordReader::new(bytes)?;
-    let mut births = Vec::new();
-    reader
-        .created_series()
-        .read_labels(|slot, labels| births.push((slot, labels.to_owned())))?;
-    let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-    reader.samples(|row| rows.push(row), &mut histograms)?;
-    Ok((births, rows, histograms))
+fn encode(batch: &LogBatch) -> Vec<u8> {
+    let (mut encoder, mut bytes) = (RecordEncoder::default(), Vec::new());
+    // What was encoded before must not show.
+    let mut before = crate::payload::batch_of(b"before");
+    let row = FloatRow {
+        slot: 1,
+        time: 2,
+        start: 3,
+        value: 4.0,
+    };
+    before.floats.push(row, hint(4.0));
+    encoder.encode(&before, &mut bytes);
+    encoder.encode(batch, &mut bytes);
+    bytes
 }
 
-fn bits(row: &Row) -> (u32, i64, i64, u64) {
-    (row.slot, row.time, row.start, row.value.to_bits())
+/// All that a batch says but for exemplars, in a form that can be compared.
+pub(crate) fn contents(batch: &LogBatch) -> (Created, Vec<Bits>, Vec<HistogramRow>) {
+    let created = batch
+        .created
+        .iter()
+        .map(|(s, labels)| (s, labels.to_owned()));
+    let bits = |row: FloatRow| (row.slot, row.time, row.start, row.value.to_bits());
+    (
+        created.collect(),
+        batch.floats.iter().map(bits).collect(),
+        batch.histograms.clone(),
+    )
 }
 
-fn check(births: &Births, rows: &[Row], histograms: &[HistogramRow], context: &str) {
-    let (b, r, h) = decode(&encode(births, rows, histograms)).unwrap();
-    assert_eq!(b, *births, "{context}");
-    let all_bits = |rows: &[Row]| rows.iter().map(bits).collect::<Vec<_>>();
-    assert_eq!(all_bits(&r), all_bits(rows), "{context}");
-    assert_eq!(h, histograms, "{context}");
+#[track_caller]
+fn check(batch: &LogBatch, context: &str) {
+    let read = decode(&encode(batch), &mut PlainValues).unwrap();
+    assert_eq!(contents(&read), contents(batch), "{context}");
 }
 
 /// A histogram sample without buckets.
@@ -88,27 +97,27 @@ pub(crate) fn histogram(slot: u32) -> HistogramRow {
     }
 }
 
-fn random_births(rng: &SimRng) -> Births {
+fn random_created(rng: &SimRng) -> Created {
     let mut slot = rng.below(1_000) as u32;
-    let mut births = Vec::new();
+    let mut created = Vec::new();
     for _ in 0..rng.below(40) {
         slot += 1 + rng.below(3) as u32;
         let pairs = (0..rng.below(90))
             .filter(|_| !rng.one_in(4))
             .map(|i| (format!("label_{i:02}"), format!("v{}", rng.below(2))));
-        births.push((slot, Labels::from_pairs(pairs)));
+        created.push((slot, Labels::from_pairs(pairs)));
     }
-    births
+    created
 }
 
-fn random_row(rng: &SimRng, i: u32) -> Row {
+fn random_row(rng: &SimRng, i: u32) -> FloatRow {
     let value = match rng.below(6) {
         0 => f64::from_bits(rng.next_u64()),
         1 => stale_nan(),
         2 => rng.below(100_000) as f64 / 1_000.0,
         _ => rng.below(50) as f64,
     };
-    Row {
+    FloatRow {
         slot: if rng.one_in(9) {
             rng.next_u64() as u32
         } else {
@@ -132,12 +141,15 @@ fn random_row(rng: &SimRng, i: u32) -> Row {
 fn record_of_random_batches_returns_them() {
     for seed in 0..500 {
         let rng = SimRng::new(seed);
-        let births = random_births(&rng);
-        let rows: Vec<Row> = (0..rng.below(300) as u32)
+        let created = random_created(&rng);
+        let rows: Vec<FloatRow> = (0..rng.below(300) as u32)
             .map(|i| random_row(&rng, i))
             .collect();
         let histograms: Vec<_> = (0..rng.below(3) as u32).map(histogram).collect();
-        check(&births, &rows, &histograms, &format!("seed {seed}"));
+        check(
+            &batch(&created, &rows, &histograms),
+            &format!("seed {seed}"),
+        );
     }
 }
 
@@ -145,19 +157,19 @@ fn record_of_random_batches_returns_them() {
 fn record_from_corrupt_bytes_never_panics() {
     for seed in 0..20_000 {
         let rng = SimRng::new(seed);
-        let rows: Vec<Row> = (0..20).map(|i| random_row(&rng, i)).collect();
-        let births = vec![
+        let rows: Vec<FloatRow> = (0..20).map(|i| random_row(&rng, i)).collect();
+        let created = vec![
             (1, Labels::from_pairs([("a", "1"), ("b", "2")])),
             (2, Labels::from_pairs([("a", "1"), ("b", "3")])),
         ];
-        let mut bytes = encode(&births, &rows, &[histogram(3)]);
+        let mut bytes = encode(&batch(&created, &rows, &[histogram(3)]));
         for _ in 0..=rng.below(3) {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
         }
         bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
-        if let Ok((births, ..)) = decode(&bytes) {
-            for (_, labels) in births {
+        if let Ok(batch) = decode(&bytes, &mut PlainValues) {
+            for (_, labels) in batch.created.iter() {
                 assert!(
                     firn_model::labels::is_canonical(labels.as_bytes()),
                     "seed {seed}"
@@ -170,15 +182,15 @@ fn record_from_corrupt_bytes_never_panics() {
 /// Neighbours share scrape time and differ little: what the disk sees of a plain fleet.
 #[test]
 fn record_of_a_steady_target_takes_a_byte_or_two_a_sample() {
-    let rows: Vec<Row> = (0..2_000)
-        .map(|i| Row {
+    let rows: Vec<FloatRow> = (0..2_000)
+        .map(|i| FloatRow {
             slot: 5_000 + i,
             time: 1_763_000_000_123,
             start: 0,
             value: f64::from(i / 12 * 7_000 + i % 12 * 90),
         })
         .collect();
-    let bytes = encode(&Vec::new(), &rows, &[]);
+    let bytes = encode(&batch(&Vec::new(), &rows, &[]));
     assert!(bytes.len() < 2_000 * 5 / 2, "{} bytes", bytes.len());
 }
 
@@ -200,18 +212,18 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
 /// with it.
 #[test]
 fn record_golden_bytes_stay() {
-    let births = vec![
+    let created = vec![
         (7, Labels::from_pairs([("__name__", "up"), ("pod", "a")])),
         (8, Labels::from_pairs([("__name__", "up"), ("pod", "b")])),
     ];
-    let row = |slot, value| Row {
+    let row = |slot, value| FloatRow {
         slot,
         time: 1_000,
         start: 0,
         value,
     };
     let golden: Vec<u8> = [
-        // Version, two births in 28 bytes.
+        // Version, two created series in 28 bytes.
         &[1, 2, 28][..],
         b"\x07\xc0\x08__name__\x02up\xc0\x03pod\x01a\x00",
         b"\x01\x01\x80\x01b\x00",
@@ -224,7 +236,8 @@ fn record_golden_bytes_stay() {
         &[0, 0],
     ]
     .concat();
-    assert_eq!(encode(&births, &[row(7, 1.0), row(8, 1.0)], &[]), golden);
+    let rows = [row(7, 1.0), row(8, 1.0)];
+    assert_eq!(encode(&batch(&created, &rows, &[])), golden);
 }
 
 /// A format that marks each label of a key.
@@ -243,19 +256,24 @@ impl KeyFormat for MarkedKeys {
 }
 
 #[test]
-fn births_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
+fn series_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
     for seed in 0..300 {
         let rng = SimRng::new(seed);
-        let births = random_births(&rng);
-        let bytes = encode(&births, &[], &[]);
-        let records = RecordReader::new(&bytes).unwrap().created_series();
+        let created = random_created(&rng);
+        let (mut labels, mut bytes, mut last) = (LabelsEncoder::default(), Vec::new(), 0);
+        for (slot, set) in &created {
+            push_uvarint(&mut bytes, u64::from(slot - last));
+            labels.push(&mut bytes, set.as_ref());
+            last = *slot;
+        }
+        let records = SeriesRecords::new(&bytes, None);
         let mut keys = Vec::new();
         let each = |slot, key: &[u8]| keys.push((slot, key.to_vec()));
         records.clone().read(&MarkedKeys, each).unwrap();
         let index = Index::new(Arc::new(HashKeys::new(&rng)));
         let (mut steps, mut interning) = (records, index.births());
-        assert_eq!(keys.len(), births.len(), "seed {seed}");
-        for ((slot, labels), (read, key)) in births.iter().zip(&keys) {
+        assert_eq!(keys.len(), created.len(), "seed {seed}");
+        for ((slot, labels), (read, key)) in created.iter().zip(&keys) {
             let mut expected = Vec::new();
             MarkedKeys.push_key(&mut expected, labels.as_ref());
             assert_eq!((read, key), (slot, &expected), "seed {seed}");
@@ -282,36 +300,31 @@ fn exemplar(labels: &Labels, value: f64, time: i64) -> TimedExemplar<'_> {
 fn record_with_exemplars_returns_them_and_the_rest() {
     for seed in 0..200 {
         let rng = SimRng::new(seed);
-        let mut encoder = RecordEncoder::default();
         let mut wanted = SeriesExemplars::default();
         for _ in 0..rng.below(9) {
-            let labels = random_births(&rng).pop().map(|(_, labels)| labels);
+            let labels = random_created(&rng).pop().map(|(_, labels)| labels);
             let labels = labels.unwrap_or_default();
             let value = f64::from_bits(rng.next_u64() & !(1 << 62));
             let exemplar = exemplar(&labels, value, rng.next_u64() as i64);
-            let slot = rng.next_u64() as u32;
-            encoder.push_exemplar(slot, &exemplar);
-            wanted.push(slot, exemplar);
+            wanted.push(rng.next_u64() as u32, exemplar);
         }
-        assert_eq!(encoder.is_empty(), wanted.is_empty());
-        encoder.rows.push(random_row(&rng, 3), None);
-        let bytes = encoder.finish();
-        let reader = RecordReader::new(&bytes).unwrap();
-        assert_eq!(reader.has_exemplars(), !wanted.is_empty());
-        let mut found = SeriesExemplars::default();
-        reader.exemplars(&mut found).unwrap();
+        let mut batch = LogBatch {
+            exemplars: wanted.clone(),
+            ..LogBatch::default()
+        };
+        assert_eq!(batch.is_empty(), wanted.is_empty());
+        batch.floats.push(random_row(&rng, 3), DecimalHint::NONE);
+        let bytes = encode(&batch);
+        let found = decode(&bytes, &mut PlainValues).unwrap();
         let list = |e: &SeriesExemplars| format!("{:?}", e.iter().collect::<Vec<_>>());
-        assert_eq!(list(&found), list(&wanted), "seed {seed}");
-        let (_, rows, _) = decode(&bytes).unwrap();
-        assert_eq!(rows.len(), 1, "seed {seed}");
+        assert_eq!(list(&found.exemplars), list(&wanted), "seed {seed}");
+        assert_eq!(found.floats.len(), 1, "seed {seed}");
         for _ in 0..50 {
             let mut bytes = bytes.clone();
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
-            if let Ok(reader) = RecordReader::new(&bytes) {
-                // Whatever it is, it is no panic.
-                let _ = reader.exemplars(&mut found);
-            }
+            // Whatever it is, it is no panic.
+            let _ = decode(&bytes, &mut PlainValues);
         }
     }
 }
@@ -322,9 +335,9 @@ fn record_with_exemplars_golden_bytes_stay() {
         Labels::from_pairs([("trace_id", "a")]),
         Labels::from_pairs([("trace_id", "b")]),
     );
-    let mut encoder = RecordEncoder::default();
-    encoder.push_exemplar(7, &exemplar(&a, 1.5, 1_000));
-    encoder.push_exemplar(300, &exemplar(&b, 1.5, 1_001));
+    let mut batch = LogBatch::default();
+    batch.exemplars.push(7, exemplar(&a, 1.5, 1_000));
+    batch.exemplars.push(300, exemplar(&b, 1.5, 1_001));
     let golden: Vec<u8> = [
         // Version, 41 bytes of exemplars.
         &[2, 41][..],
@@ -333,10 +346,9 @@ fn record_with_exemplars_golden_bytes_stay() {
         b"\xc0\x08trace_id\x01a\x00",
         &[0xac, 2, 2, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0],
         b"\x80\x01b\x00",
-        // No births, no rows, no histograms.
+        // No created series, no rows, no histograms.
         &[0, 0, 0, 0, 0, 0, 0, 0],
     ]
     .concat();
-    assert_eq!(encoder.finish(), golden);
-    assert!(encoder.is_empty());
+    assert_eq!(encode(&batch), golden);
 }

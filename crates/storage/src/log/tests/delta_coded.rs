@@ -1,9 +1,12 @@
 //! A log of batches: delta-coded segments are torn, damaged and gone on with.
 
-use super::*;
-use crate::encoding::decimal::Scale;
-use crate::log::record::{RecordEncoder, RecordReader, Row};
-use crate::trial::{Flaw, with_flaw};
+use super::{FILE_HEADER, FIRST_SEGMENT, open, unpadded, world};
+use super::{LocalLog, LogOptions};
+use crate::failpoints::{Flaw, with_flaw};
+use crate::log::record::tests::hint;
+use firn_model::env::sim::Sim;
+use firn_model::log::{DurableLog, FloatRow, LogBatch, OnDurable, Position};
+use std::path::Path;
 
 /// The values of series 1, 2 and 3.
 type Values = [f64; 3];
@@ -18,23 +21,27 @@ const RECORDED: [Values; 5] = [
 
 const TIMES: [i64; 5] = [1_000, 1_500, 2_000, 1_200, 1_300];
 
-fn payload(time: i64, values: Values) -> Vec<u8> {
-    let mut encoder = RecordEncoder::default();
+fn batch(time: i64, values: Values) -> LogBatch {
+    let mut batch = LogBatch::default();
     for (slot, value) in (1..).zip(values) {
-        let row = Row {
+        let row = FloatRow {
             slot,
             time,
             start: 0,
             value,
         };
-        encoder.rows.push(row, Scale::find(value));
+        batch.floats.push(row, hint(value));
     }
-    encoder.finish()
+    batch
 }
 
-fn payloads() -> impl Iterator<Item = Vec<u8>> {
+fn batches() -> impl Iterator<Item = LogBatch> {
     let recorded = TIMES.iter().zip(RECORDED);
-    recorded.map(|(time, values)| payload(*time, values))
+    recorded.map(|(time, values)| batch(*time, values))
+}
+
+fn append(log: &LocalLog, batch: LogBatch) {
+    log.append(batch, OnDurable::new(|outcome| assert!(outcome.is_ok())));
 }
 
 /// The values in the log; `None` for damage.
@@ -42,14 +49,7 @@ fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
     let mut items = Vec::new();
     let mut tail = log.tail(Position(0));
     while let Some(item) = tail.next().unwrap() {
-        items.push(item.ok().map(|record| {
-            let (mut rows, mut histograms) = (Vec::new(), Vec::new());
-            let record = RecordReader::new(&record.payload).unwrap();
-            record
-                .samples(|row| rows.push(row), &mut histograms)
-                .unwrap();
-            rows.iter().map(|row| row.value).collect()
-        }));
+        items.push(item.ok().map(|record| record.batch.floats.values));
     }
     items
 }
@@ -62,9 +62,7 @@ fn expected(values: &[Values]) -> Vec<Option<Vec<f64>>> {
 fn written() -> Vec<u8> {
     let sim = world();
     let log = open(&sim, unpadded()).unwrap();
-    for payload in payloads() {
-        append(&log, &payload);
-    }
+    batches().for_each(|batch| append(&log, batch));
     sim.disk.contents(Path::new(FIRST_SEGMENT)).unwrap()
 }
 
@@ -101,8 +99,8 @@ fn delta_coded_segment_cut_anywhere_loses_only_what_was_cut() {
         assert_eq!(values(&log), expected(&RECORDED[..whole]), "cut at {cut}");
         // Goes on in the same segment, with a context of its own.
         let [_, b, c, ..] = RECORDED;
-        append(&log, &payload(9_000, c));
-        append(&log, &payload(9_500, b));
+        append(&log, batch(9_000, c));
+        append(&log, batch(9_500, b));
         sim.disk.crash();
         let log = open(&sim, unpadded()).unwrap();
         let all = [&RECORDED[..whole], &[c, b]].concat();
@@ -138,7 +136,7 @@ fn log_of_two_segments() -> Vec<Option<Vec<f64>>> {
     let log = open(&sim, options).unwrap();
     let [_, b, c, ..] = RECORDED;
     for values in [b, c, b, c] {
-        append(&log, &payload(1_000, values));
+        append(&log, batch(1_000, values));
     }
     assert_eq!(log.segments().len(), 3);
     values(&log)

@@ -7,13 +7,13 @@
 use super::{Cut, Sealed, Stance, Stuck, Taken, TakenSeries};
 use crate::chunk::{Columns, TimesKnown};
 use crate::encoding::Malformed;
+use crate::failpoints::{self, Flaw};
 use crate::file::frame::PAYLOAD_BYTES_MAX;
 use crate::index::{Run, Runs};
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::Due;
 use crate::page::{self, Family, PageBuilder};
 use crate::sealed::meta::PageMeta;
-use crate::trial::{self, Flaw};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -108,7 +108,7 @@ impl Maintenance {
         known: &mut TimesKnown,
         into: &mut Columns,
     ) -> Result<(), Malformed> {
-        if trial::faults().malformed == Some(series.slot) {
+        if failpoints::faults().malformed == Some(series.slot) {
             return Err(Malformed("as the test asked"));
         }
         taken.copies.get(series.copy).decode(known, into)
@@ -128,7 +128,7 @@ impl TakenSeries {
 
 impl Part {
     fn is_full(&self) -> bool {
-        let limit = trial::faults().part_bytes.unwrap_or(PART_BYTES);
+        let limit = failpoints::faults().part_bytes.unwrap_or(PART_BYTES);
         let bytes = self.builder.value_bytes() + self.times_bytes;
         !self.cuts.is_empty() && bytes >= limit
     }
@@ -154,7 +154,7 @@ impl Part {
         self.times_bytes += size_of_val(&columns.times[..]);
         self.range = match self.cuts.is_empty() {
             true => TimeRange::new(*first, *last),
-            false => TimeRange::new(self.range.min.min(*first), self.range.max.max(*last)),
+            false => self.range.hull(TimeRange::new(*first, *last)),
         };
         self.slots.push(Run {
             start: series.slot,
@@ -190,7 +190,7 @@ impl Parts<'_> {
             return;
         }
         let samples = part.builder.sample_count();
-        let slots = match trial::has(Flaw::ForgetsLastSlot) {
+        let slots = match failpoints::has(Flaw::ForgetsLastSlot) {
             true => {
                 let last = part.cuts.last().map_or(0, |cut| cut.slot);
                 part.slots.and(&Runs::span(0, last))
@@ -200,7 +200,7 @@ impl Parts<'_> {
         let Some(page) = part.builder.finish() else {
             return;
         };
-        let limit = trial::faults()
+        let limit = failpoints::faults()
             .page_bytes
             .filter(|(group, _)| *group == self.due.group)
             .map_or(PAYLOAD_BYTES_MAX - META_BYTES_MAX, |(_, bytes)| bytes);
@@ -210,7 +210,7 @@ impl Parts<'_> {
             return;
         }
         self.store.metrics.sealed_samples.add(samples);
-        let short = TimestampMs::from(trial::has(Flaw::ClaimsShortRange));
+        let short = TimestampMs::from(failpoints::has(Flaw::ClaimsShortRange));
         let claims = is_last && (self.sealed.stuck.is_none() || stance == Stance::GiveUp);
         let (window_end, unsealed_after) = match claims {
             true => (self.sealed.due.end, self.sealed.unsealed_after),
@@ -238,7 +238,7 @@ impl Parts<'_> {
         });
         stuck.series.extend(series.iter().copied());
         stuck.range = match (stuck.range, range) {
-            (Some(a), Some(b)) => Some(TimeRange::new(a.min.min(b.min), a.max.max(b.max))),
+            (Some(a), Some(b)) => Some(a.hull(b)),
             (a, b) => a.or(b),
         };
     }

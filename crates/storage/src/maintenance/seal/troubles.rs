@@ -35,7 +35,7 @@ struct Trouble {
     not_before: Duration,
 }
 
-/// See the module.
+/// The groups of which something could not be sealed, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
     groups: BTreeMap<u32, Trouble>,
@@ -99,7 +99,7 @@ impl Maintenance {
         self.seal_as(state, &stuck, (reserve_bytes, Stance::GiveUp))
     }
 
-    /// Drops from the head what cannot be sealed of a group, and says so.
+    /// Drops from the head what cannot be sealed of a group, and reports it as damage.
     pub(super) fn give_up(&self, group: u32, stuck: &Stuck) {
         let mut series: Vec<Cut> = stuck.series.clone();
         series.sort_unstable_by_key(|cut| (cut.shard, cut.local));

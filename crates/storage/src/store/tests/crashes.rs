@@ -9,9 +9,9 @@
 //! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
 //! showed. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
+use crate::failpoints;
 use crate::seeds::seeds;
 use crate::store::{Sealing, Store, StoreOptions, SyncMode};
-use crate::trial;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -233,7 +233,7 @@ impl History {
         let turn = self.turn(meanwhile.clone());
         let (store, own) = (self.store().clone(), self.rng.below(4));
         let mut seen = None;
-        trial::with_turns(turn, || match own {
+        failpoints::with_turns(turn, || match own {
             0 => self.send_samples(samples),
             1 => seen = Some(read_all(&store)),
             2 => self.run_jobs(),

@@ -17,7 +17,6 @@ use crate::file::header::FILE_HEADER_BYTES;
 use crate::file::scan::{Found, Scanner};
 use crate::index::SeriesCursor;
 use crate::log::LocalLog;
-use crate::log::record::RecordReader;
 use crate::log::segment::Reader;
 use crate::page::{Page, Scratch as PageScratch};
 use crate::sealed::meta::PageMeta;
@@ -190,11 +189,8 @@ fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<u32, u64>) -> Vec<Plac
         while let Some(record) = reader.next() {
             let record = record.unwrap();
             let keys = rows.entry(record.position.0).or_default();
-            let reader = RecordReader::new(&record.payload).unwrap();
-            let row = |row: crate::log::record::Row| {
-                keys.insert((slots[&row.slot], row.time));
-            };
-            reader.samples(row, &mut Vec::new()).unwrap();
+            let samples = record.batch.samples();
+            keys.extend(samples.map(|(slot, time)| (slots[&slot], time)));
         }
     }
     drop(log);

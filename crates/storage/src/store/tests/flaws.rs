@@ -3,9 +3,9 @@
 
 use super::crashes::first_trouble;
 use super::*;
+use crate::failpoints::{Flaw, with_flaw, with_turns};
 use crate::maintenance::coverage::Due;
 use crate::sealed::GROUP_SLOTS;
-use crate::trial::{Flaw, with_flaw, with_turns};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -25,8 +25,8 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::ClaimsShortRange,
         Flaw::ForgetsLastSlot,
         Flaw::MarksTimeFirst,
-        Flaw::LosesRetired,
-        Flaw::DismissesAppending,
+        Flaw::LosesEvicted,
+        Flaw::EvictsAppending,
         Flaw::RemovesSealed,
         Flaw::UnlinksEarly,
         Flaw::ReadsPagesFirst,
@@ -137,7 +137,7 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
 fn group_whose_series_retired_is_known_again_when_one_comes_back() {
     assert!(sample_of_a_series_that_comes_back_survives());
     assert!(!with_flaw(
-        Flaw::ForgetsRevived,
+        Flaw::ForgetsRestored,
         sample_of_a_series_that_comes_back_survives
     ));
 }

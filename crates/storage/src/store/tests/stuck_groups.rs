@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::damage::DamageKind;
-use crate::trial::{Faults, set_faults};
+use crate::failpoints::{Faults, set_faults};
 use std::collections::BTreeMap;
 
 const MINUTE: i64 = 60_000;

@@ -6,6 +6,7 @@
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::labels::{LabelsDecoder, StepReader};
+use firn_model::labels::LabelsRef;
 use firn_model::series_key::KeyFormat;
 
 /// Series that are still to be read.
@@ -54,10 +55,9 @@ impl<'a> SeriesRecords<'a> {
     }
 
     /// Calls `each` for the series, with their labels.
-    #[cfg(test)]
     pub(crate) fn read_labels(
         &mut self,
-        mut each: impl FnMut(u32, firn_model::labels::LabelsRef<'_>),
+        mut each: impl FnMut(u32, LabelsRef<'_>),
     ) -> Result<(), Malformed> {
         let mut labels = LabelsDecoder::default();
         while let Some(slot) = self.next_slot()? {

@@ -1,5 +1,5 @@
-//! What tests may do inside the store: switch on a deliberate flaw, and take a turn between two
-//! steps of a job, as another thread might.
+//! Points at which tests make the store fail: a deliberate flaw, something broken, or a turn of
+//! another thread between two steps of a job.
 //!
 //! A proof is worth what it would catch. Each [`Flaw`] breaks one rule that the store keeps, and a
 //! test must find it. Outside of tests both functions are empty and their branches are gone.
@@ -24,16 +24,16 @@ pub(crate) enum Flaw {
     ForgetsLastSlot,
     /// A start takes in again what pages hold of the log.
     ReplaysSealed,
-    /// The coverage is not told of series that come back.
-    ForgetsRevived,
+    /// The coverage is not told of evicted series that return.
+    ForgetsRestored,
     /// A mark's position is read after its time.
     MarksTimeFirst,
     /// A mark counts for batches that were not sealed.
     TrustsUnsealedMark,
-    /// A series that returns from its retirement gets another slot.
-    LosesRetired,
-    /// A series is dismissed while a batch is about to write to it.
-    DismissesAppending,
+    /// An evicted series that returns gets another slot.
+    LosesEvicted,
+    /// A series is evicted while a batch is about to write to it.
+    EvictsAppending,
     /// A series with sealed samples is removed as if it had none.
     RemovesSealed,
     /// Pages are unlinked a window before they left the retention.
@@ -46,13 +46,13 @@ pub(crate) enum Flaw {
     RaisesFloorEarly,
     /// What a removal left is swept under readers that began before it.
     SweepsUnderReaders,
-    /// A retired series is removed although it may come back meanwhile.
+    /// An evicted series is removed although it may return meanwhile.
     RemovesUnlocked,
     /// A segment goes on with the context of the one before it.
     KeepsContext,
     /// A reader of the log goes on with its context when the writer began another.
     MixesContexts,
-    /// A reader of the log trusts its context where a block before was lost.
+    /// A reader of the log trusts its context where a record before was lost.
     TrustsContext,
 }
 

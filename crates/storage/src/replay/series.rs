@@ -1,62 +1,62 @@
 //! The series that replay has met: their places, and their terms until the index is built.
 //!
-//! Everything lies in pages, so that growing copies nothing and a start of a million series holds
+//! Tables grow by leaves, so that growing copies nothing and a start of a million series holds
 //! some 60 bytes for each beside the head that it fills.
 
+use crate::failpoints::{self, Flaw};
 use crate::index::Place;
 use crate::sealed::group_of;
-use crate::trial::{self, Flaw};
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
-const PAGE: usize = 4_096;
+const LEAF: usize = 4_096;
 
 const NOWHERE: Place = Place(u32::MAX);
 
-/// Terms of a page; a series' terms lie in one.
-const TERMS_OF_PAGE: usize = 1 << 18;
+/// Terms of a leaf; the terms of a series lie in one.
+const TERMS_OF_LEAF: usize = 1 << 18;
 
-/// Pages by number, of which some are not there.
-struct Pages<T>(Vec<Option<Box<[T]>>>);
+/// The leaves of a table by slot; a leaf is there once one of its slots is.
+struct Leaves<T>(Vec<Option<Box<[T]>>>);
 
-impl<T> Default for Pages<T> {
+impl<T> Default for Leaves<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Copy> Pages<T> {
+impl<T: Copy> Leaves<T> {
     #[inline]
     fn get(&self, slot: u32) -> Option<T> {
-        let page = self.0.get(slot as usize / PAGE)?.as_ref()?;
-        Some(page[slot as usize % PAGE])
+        let leaf = self.0.get(slot as usize / LEAF)?.as_ref()?;
+        Some(leaf[slot as usize % LEAF])
     }
 
     /// What `slot` has; `none` if nothing was there yet.
     fn entry(&mut self, slot: u32, none: T) -> &mut T {
-        let page = slot as usize / PAGE;
-        if self.0.len() <= page {
-            self.0.resize_with(page + 1, || None);
+        let number = slot as usize / LEAF;
+        if self.0.len() <= number {
+            self.0.resize_with(number + 1, || None);
         }
-        let page = self.0[page].get_or_insert_with(|| vec![none; PAGE].into());
-        &mut page[slot as usize % PAGE]
+        let leaf = self.0[number].get_or_insert_with(|| vec![none; LEAF].into());
+        &mut leaf[slot as usize % LEAF]
     }
 }
 
 /// The series by slot; slots of a store that is years old are few among many numbers.
 #[derive(Default)]
-pub(super) struct Catalog {
-    places: Pages<Place>,
+pub(super) struct ReplaySeries {
+    places: Leaves<Place>,
     /// The newest sealed sample's time, for those whose pages the log may repeat.
-    sealed: Pages<Option<TimestampMs>>,
+    sealed: Leaves<Option<TimestampMs>>,
     /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
     spans: BTreeMap<u32, BTreeMap<u32, Vec<TimeRange>>>,
     /// All groups count as such: what pages there were is not known.
     trusts_spans_only: bool,
 }
 
-impl Catalog {
-    /// Says where a series lives.
+impl ReplaySeries {
+    /// Notes where a series lives.
     pub(super) fn add(&mut self, slot: u32, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
     }
@@ -74,14 +74,14 @@ impl Catalog {
         self.places.get(slot).filter(|place| *place != NOWHERE)
     }
 
-    /// Says that the samples of a series up to `time` are sealed.
+    /// Notes that the samples of a series up to `time` are sealed.
     pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
         let known = self.sealed.entry(slot, None);
         *known = Some(time).max(*known);
     }
 
-    /// Says from when to when pages are seen to hold the series of a group whose pages are damaged:
-    /// nothing else of it is sealed.
+    /// Notes from when to when pages are seen to hold the series of a group whose pages are
+    /// damaged. Nothing else of the group counts as sealed.
     pub(super) fn set_spans(&mut self, group: u32, spans: Vec<(u32, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
@@ -89,7 +89,8 @@ impl Catalog {
         }
     }
 
-    /// Nothing is sealed but what [`Catalog::set_spans`] says, of any group.
+    /// From now on nothing counts as sealed but what [`ReplaySeries::set_spans`] noted, of any
+    /// group.
     pub(super) fn trust_spans_only(&mut self) {
         self.trusts_spans_only = true;
     }
@@ -106,15 +107,15 @@ impl Catalog {
             }
         }
         let sealed = self.sealed.get(slot).flatten();
-        sealed.is_some_and(|sealed| time <= sealed) && !trial::has(Flaw::ReplaysSealed)
+        sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(Flaw::ReplaysSealed)
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.
     pub(super) fn each_by_slot(&self, mut each: impl FnMut(u32, Place)) {
-        for (number, page) in self.places.0.iter().enumerate() {
-            for (at, place) in page.iter().flat_map(|p| p.iter()).enumerate() {
+        for (number, leaf) in self.places.0.iter().enumerate() {
+            for (at, place) in leaf.iter().flat_map(|places| places.iter()).enumerate() {
                 if *place != NOWHERE {
-                    each((number * PAGE + at) as u32, *place);
+                    each((number * LEAF + at) as u32, *place);
                 }
             }
         }
@@ -124,7 +125,7 @@ impl Catalog {
 /// Where the terms of a series lie.
 #[derive(Clone, Copy, Default)]
 struct List {
-    page: u32,
+    leaf: u32,
     start: u32,
     count: u32,
 }
@@ -132,27 +133,27 @@ struct List {
 /// The terms of series, until the index is built.
 #[derive(Default)]
 pub(super) struct TermLists {
-    by_slot: Pages<List>,
+    by_slot: Leaves<List>,
     terms: Vec<Vec<u32>>,
 }
 
 impl TermLists {
     /// Adds the terms of a series.
     pub(super) fn add(&mut self, slot: u32, terms: &[u32]) {
-        let is_full = |page: &Vec<u32>| page.len() + terms.len() > TERMS_OF_PAGE;
+        let is_full = |leaf: &Vec<u32>| leaf.len() + terms.len() > TERMS_OF_LEAF;
         if self.terms.last().is_none_or(is_full) {
             // The first one of a small store grows as a vector does.
             let capacity = if self.terms.is_empty() {
                 0
             } else {
-                TERMS_OF_PAGE
+                TERMS_OF_LEAF
             };
             self.terms.push(Vec::with_capacity(capacity));
         }
-        let page = self.terms.len() - 1;
-        let into = &mut self.terms[page];
+        let leaf = self.terms.len() - 1;
+        let into = &mut self.terms[leaf];
         *self.by_slot.entry(slot, List::default()) = List {
-            page: page as u32,
+            leaf: leaf as u32,
             start: into.len() as u32,
             count: terms.len() as u32,
         };
@@ -161,16 +162,16 @@ impl TermLists {
 
     /// Bytes of memory of the terms; as many go into the index.
     pub(super) fn memory_bytes(&self) -> usize {
-        let pages = self.terms.iter();
-        pages.map(|page| page.capacity() * size_of::<u32>()).sum()
+        let leaves = self.terms.iter();
+        leaves.map(|leaf| leaf.capacity() * size_of::<u32>()).sum()
     }
 
     /// The terms of a series; none if it is not known.
     pub(super) fn of(&self, slot: u32) -> &[u32] {
         let list = self.by_slot.get(slot).unwrap_or_default();
-        let page = self.terms.get(list.page as usize);
-        page.map_or(&[], |page| {
-            &page[list.start as usize..][..list.count as usize]
+        let leaf = self.terms.get(list.leaf as usize);
+        leaf.map_or(&[], |leaf| {
+            &leaf[list.start as usize..][..list.count as usize]
         })
     }
 }

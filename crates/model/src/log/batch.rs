@@ -1,0 +1,244 @@
+//! What one append writes to a log, in columns.
+//!
+//! The batch says what happened and not how it is stored: each engine chooses its own coding.
+//! Slots are the store's numbers of its series.
+
+use crate::exemplar::SeriesExemplars;
+use crate::histogram::Histogram;
+use crate::labels::LabelsRef;
+use crate::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use std::sync::Arc;
+
+/// The series that one append created and the samples and exemplars of it that were accepted.
+///
+/// A batch replays from itself and the series of earlier batches or of the catalogue. Replay gives
+/// the same head whatever the order of the batches and however often one is read, because only
+/// accepted samples are in it, and a sample that is there already is skipped.
+#[derive(Clone, Debug, Default)]
+pub struct LogBatch {
+    /// The series of which this append wrote the first sample.
+    pub created: CreatedSeries,
+    /// The float samples.
+    pub floats: FloatRows,
+    /// The native histogram samples.
+    pub histograms: Vec<HistogramRow>,
+    /// The exemplars, each with the slot of its series.
+    pub exemplars: SeriesExemplars,
+}
+
+impl LogBatch {
+    /// Whether there is nothing to log.
+    pub fn is_empty(&self) -> bool {
+        let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
+        !has_samples && self.created.is_empty() && self.exemplars.is_empty()
+    }
+
+    /// Slot and time of every sample, floats first.
+    pub fn samples(&self) -> impl Iterator<Item = (u32, TimestampMs)> {
+        let floats = self.floats.slots.iter().zip(&self.floats.times);
+        let histograms = self.histograms.iter().map(|row| (row.slot, row.time));
+        floats.map(|(slot, time)| (*slot, *time)).chain(histograms)
+    }
+
+    /// From the oldest sample to the newest, if there is one.
+    pub fn time_range(&self) -> Option<TimeRange> {
+        let ranges = self.samples().map(|(_, time)| TimeRange::new(time, time));
+        ranges.reduce(TimeRange::hull)
+    }
+
+    /// Bytes that the batch takes in memory, what its vectors have to spare left out.
+    pub fn memory_bytes(&self) -> usize {
+        let histograms = self.histograms.iter().map(HistogramRow::memory_bytes);
+        self.created.memory_bytes()
+            + self.floats.memory_bytes()
+            + histograms.sum::<usize>()
+            + self.exemplars.memory_bytes()
+    }
+}
+
+/// Series that were created, by ascending slot; their label sets lie one behind the other.
+#[derive(Clone, Debug, Default)]
+pub struct CreatedSeries {
+    slots: Vec<u32>,
+    label_ends: Vec<usize>,
+    label_bytes: Vec<u8>,
+}
+
+impl CreatedSeries {
+    /// Adds a series, whose slot must not be less than the one before.
+    pub fn push(&mut self, slot: u32, labels: LabelsRef<'_>) {
+        let is_ascending = self.slots.last().is_none_or(|last| *last <= slot);
+        assert!(is_ascending, "slots of created series ascend");
+        self.slots.push(slot);
+        self.label_bytes.extend_from_slice(labels.as_bytes());
+        self.label_ends.push(self.label_bytes.len());
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The slots and labels, by ascending slot.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, LabelsRef<'_>)> {
+        let mut start = 0;
+        let ends = self.slots.iter().zip(&self.label_ends);
+        ends.map(move |(slot, end)| {
+            let labels = &self.label_bytes[start..*end];
+            start = *end;
+            (*slot, LabelsRef::from_canonical(labels))
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.label_bytes.len() + self.slots.len() * (size_of::<u32>() + size_of::<usize>())
+    }
+}
+
+/// What the appender knows of the decimal form of a float: the code of a power of ten that makes it
+/// an integer (`docs/format/chunk.md`), or [`DecimalHint::NONE`]. It saves an engine that codes
+/// floats as integers a search. An engine may ignore it, and must not rely on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecimalHint(pub u8);
+
+impl DecimalHint {
+    /// No power of ten is known.
+    pub const NONE: Self = Self(u8::MAX);
+}
+
+/// A float sample.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatRow {
+    /// Its series.
+    pub slot: u32,
+    /// Its time.
+    pub time: TimestampMs,
+    /// Its start timestamp, or [`START_UNKNOWN`].
+    pub start: TimestampMs,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Float samples in columns of equal length.
+#[derive(Clone, Debug, Default)]
+pub struct FloatRows {
+    /// The series.
+    pub slots: Vec<u32>,
+    /// The times.
+    pub times: Vec<TimestampMs>,
+    /// The values.
+    pub values: Vec<f64>,
+    /// The start timestamps; empty if no sample has one.
+    pub starts: Vec<TimestampMs>,
+    /// What is known of the values; empty in a batch that was read from a log.
+    pub hints: Vec<DecimalHint>,
+}
+
+impl FloatRows {
+    /// Makes room for `count` more samples without start timestamps.
+    pub fn reserve(&mut self, count: usize) {
+        self.slots.reserve(count);
+        self.times.reserve(count);
+        self.values.reserve(count);
+        self.hints.reserve(count);
+    }
+
+    /// Adds a sample.
+    #[inline]
+    pub fn push(&mut self, row: FloatRow, hint: DecimalHint) {
+        if row.start != START_UNKNOWN || !self.starts.is_empty() {
+            self.starts.resize(self.slots.len(), START_UNKNOWN);
+            self.starts.push(row.start);
+        }
+        self.slots.push(row.slot);
+        self.times.push(row.time);
+        self.values.push(row.value);
+        self.hints.push(hint);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The samples in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = FloatRow> {
+        let columns = self.slots.iter().zip(&self.times).zip(&self.values);
+        columns
+            .enumerate()
+            .map(|(i, ((slot, time), value))| FloatRow {
+                slot: *slot,
+                time: *time,
+                start: self.starts.get(i).copied().unwrap_or(START_UNKNOWN),
+                value: *value,
+            })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.slots.len() * (size_of::<u32>() + size_of::<TimestampMs>() + size_of::<f64>())
+            + self.starts.len() * size_of::<TimestampMs>()
+            + self.hints.len()
+    }
+}
+
+/// A native histogram sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramRow {
+    /// Its series.
+    pub slot: u32,
+    /// Its time.
+    pub time: TimestampMs,
+    /// Its start timestamp, or [`START_UNKNOWN`].
+    pub start: TimestampMs,
+    /// Its value.
+    pub value: Arc<Histogram>,
+}
+
+impl HistogramRow {
+    fn memory_bytes(&self) -> usize {
+        let value = &*self.value;
+        let spans = value.positive_spans.len() + value.negative_spans.len();
+        let numbers = value.counts.bucket_count() + value.custom_values.len() + spans;
+        size_of::<Self>() + size_of::<Histogram>() + numbers * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn float_rows_with_a_late_first_start_have_one_for_each() {
+        let mut rows = FloatRows::default();
+        for (slot, start) in [(1, 0), (2, 0), (3, 7), (4, 0)] {
+            let row = FloatRow {
+                slot,
+                time: 5,
+                start,
+                value: 1.0,
+            };
+            rows.push(row, DecimalHint::NONE);
+        }
+        assert_eq!(rows.starts, [0, 0, 7, 0]);
+        let starts: Vec<_> = rows.iter().map(|row| row.start).collect();
+        assert_eq!(starts, rows.starts);
+    }
+
+    #[test]
+    #[should_panic(expected = "slots of created series ascend")]
+    fn created_series_out_of_order_is_refused() {
+        let mut created = CreatedSeries::default();
+        created.push(2, LabelsRef::from_canonical(&[]));
+        created.push(1, LabelsRef::from_canonical(&[]));
+    }
+}

@@ -1,0 +1,127 @@
+//! The columns of a record: slots, times, values, and start timestamps where there are any.
+//!
+//! ```text
+//! rows   = count varint | slots | times | values | starts        each: bytes varint, bytes
+//! slots  = time codes of `encoding::time`; neighbours in order of creation are runs
+//! times  = time codes; the samples of a target share one
+//! values = value codes of `encoding::value`
+//! starts = empty if no row has one, else time codes
+//! ```
+
+use super::decimal_of;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::time::TimeState;
+use crate::encoding::value::ValueState;
+use crate::encoding::{Malformed, push_prefixed};
+use firn_model::log::FloatRows;
+
+/// Rows for which a column reserves memory at once; requests have thousands.
+const ROWS_RESERVED: u64 = 1 << 16;
+
+/// Appends a column of numbers to `out`; `column` is memory.
+pub(super) fn push_numbers(
+    numbers: impl Iterator<Item = i64>,
+    column: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) {
+    column.clear();
+    let (mut state, mut run_at) = (TimeState::default(), 0);
+    for number in numbers {
+        state.push(column, &mut run_at, number);
+    }
+    push_prefixed(out, column);
+}
+
+/// Sets `out` to the codes of the values, each measured against the row before.
+pub(super) fn push_values(floats: &FloatRows, out: &mut Vec<u8>) {
+    out.clear();
+    let (mut state, mut run_at) = (ValueState::default(), 0);
+    for (i, value) in floats.values.iter().enumerate() {
+        state.push_known(out, &mut run_at, *value, decimal_of(floats, i));
+    }
+}
+
+fn finish(cursor: &Cursor<'_>) -> Result<(), Malformed> {
+    match cursor.is_empty() {
+        true => Ok(()),
+        false => Err(Malformed("log block has more in a column than rows")),
+    }
+}
+
+/// Reads slots, times or start timestamps.
+pub(super) struct NumberReader<'a> {
+    cursor: Cursor<'a>,
+    state: TimeState,
+}
+
+impl<'a> NumberReader<'a> {
+    /// The column in `bytes`.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            cursor: Cursor::new(bytes),
+            state: TimeState::default(),
+        }
+    }
+
+    /// Appends `count` numbers, which must be all there are, to `into`.
+    pub(super) fn read<T>(
+        &mut self,
+        count: u64,
+        into: &mut Vec<T>,
+        number: impl Fn(i64) -> Result<T, Malformed>,
+    ) -> Result<(), Malformed> {
+        into.reserve(count.min(ROWS_RESERVED) as usize);
+        let mut left = count;
+        while left > 0 {
+            let op = self.cursor.byte()?;
+            let repeats = u64::from(self.state.apply(op, &mut self.cursor)?);
+            if repeats == 0 {
+                into.push(number(self.state.time)?);
+                left -= 1;
+                continue;
+            }
+            if repeats > left {
+                return Err(Malformed("log block has more in a column than rows"));
+            }
+            for _ in 0..repeats {
+                into.push(number(self.state.repeat())?);
+            }
+            left -= repeats;
+        }
+        finish(&self.cursor)
+    }
+}
+
+/// Reads values that are coded against each other.
+pub(super) struct ValueReader<'a> {
+    cursor: Cursor<'a>,
+    state: ValueState,
+    repeats: u32,
+}
+
+impl<'a> ValueReader<'a> {
+    /// The column in `bytes`.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            cursor: Cursor::new(bytes),
+            state: ValueState::default(),
+            repeats: 0,
+        }
+    }
+
+    /// The next value.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<f64, Malformed> {
+        if self.repeats == 0 {
+            let op = self.cursor.byte()?;
+            self.repeats = self.state.apply(op, &mut self.cursor)?;
+        }
+        self.repeats = self.repeats.saturating_sub(1);
+        Ok(f64::from_bits(self.state.bits))
+    }
+
+    /// Checks that nothing is left.
+    pub(super) fn finish(&self) -> Result<(), Malformed> {
+        finish(&self.cursor)
+    }
+}
