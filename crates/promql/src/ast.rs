@@ -332,37 +332,35 @@ impl AggregateOp {
         AggregateOp::LimitRatio,
     ];
 
+    /// The name in PromQL, and the type of the parameter.
+    const fn row(self) -> (&'static str, Option<ValueType>) {
+        const SCALAR: Option<ValueType> = Some(ValueType::Scalar);
+        match self {
+            AggregateOp::Sum => ("sum", None),
+            AggregateOp::Avg => ("avg", None),
+            AggregateOp::Count => ("count", None),
+            AggregateOp::Min => ("min", None),
+            AggregateOp::Max => ("max", None),
+            AggregateOp::Group => ("group", None),
+            AggregateOp::Stddev => ("stddev", None),
+            AggregateOp::Stdvar => ("stdvar", None),
+            AggregateOp::TopK => ("topk", SCALAR),
+            AggregateOp::BottomK => ("bottomk", SCALAR),
+            AggregateOp::CountValues => ("count_values", Some(ValueType::String)),
+            AggregateOp::Quantile => ("quantile", SCALAR),
+            AggregateOp::LimitK => ("limitk", SCALAR),
+            AggregateOp::LimitRatio => ("limit_ratio", SCALAR),
+        }
+    }
+
     /// The name in PromQL.
     pub fn as_str(self) -> &'static str {
-        match self {
-            AggregateOp::Sum => "sum",
-            AggregateOp::Avg => "avg",
-            AggregateOp::Count => "count",
-            AggregateOp::Min => "min",
-            AggregateOp::Max => "max",
-            AggregateOp::Group => "group",
-            AggregateOp::Stddev => "stddev",
-            AggregateOp::Stdvar => "stdvar",
-            AggregateOp::TopK => "topk",
-            AggregateOp::BottomK => "bottomk",
-            AggregateOp::CountValues => "count_values",
-            AggregateOp::Quantile => "quantile",
-            AggregateOp::LimitK => "limitk",
-            AggregateOp::LimitRatio => "limit_ratio",
-        }
+        self.row().0
     }
 
     /// The type of the parameter, of operators that take one.
     pub fn param_type(self) -> Option<ValueType> {
-        match self {
-            AggregateOp::CountValues => Some(ValueType::String),
-            AggregateOp::TopK
-            | AggregateOp::BottomK
-            | AggregateOp::Quantile
-            | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => Some(ValueType::Scalar),
-            _ => None,
-        }
+        self.row().1
     }
 
     /// Whether it needs `promql-experimental-functions`.
@@ -371,82 +369,67 @@ impl AggregateOp {
     }
 }
 
+/// What an infix operator makes of its operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OperatorKind {
+    Arithmetic,
+    Comparison,
+    Set,
+    Trim,
+}
+
 impl BinaryOp {
+    /// How it is written, how tightly it binds, and of which kind it is.
+    #[inline]
+    const fn row(self) -> (&'static str, u8, OperatorKind) {
+        use OperatorKind::{Arithmetic, Comparison, Set, Trim};
+        match self {
+            BinaryOp::Or => ("or", 1, Set),
+            BinaryOp::And => ("and", 2, Set),
+            BinaryOp::Unless => ("unless", 2, Set),
+            BinaryOp::Equal => ("==", 3, Comparison),
+            BinaryOp::NotEqual => ("!=", 3, Comparison),
+            BinaryOp::Greater => (">", 3, Comparison),
+            BinaryOp::Less => ("<", 3, Comparison),
+            BinaryOp::GreaterOrEqual => (">=", 3, Comparison),
+            BinaryOp::LessOrEqual => ("<=", 3, Comparison),
+            BinaryOp::TrimUpper => ("</", 3, Trim),
+            BinaryOp::TrimLower => (">/", 3, Trim),
+            BinaryOp::Add => ("+", 4, Arithmetic),
+            BinaryOp::Sub => ("-", 4, Arithmetic),
+            BinaryOp::Mul => ("*", 5, Arithmetic),
+            BinaryOp::Div => ("/", 5, Arithmetic),
+            BinaryOp::Mod => ("%", 5, Arithmetic),
+            BinaryOp::Atan2 => ("atan2", 5, Arithmetic),
+            BinaryOp::Pow => ("^", 6, Arithmetic),
+        }
+    }
+
     /// As it is written.
     pub fn as_str(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-            BinaryOp::Mod => "%",
-            BinaryOp::Pow => "^",
-            BinaryOp::Atan2 => "atan2",
-            BinaryOp::Equal => "==",
-            BinaryOp::NotEqual => "!=",
-            BinaryOp::Greater => ">",
-            BinaryOp::Less => "<",
-            BinaryOp::GreaterOrEqual => ">=",
-            BinaryOp::LessOrEqual => "<=",
-            BinaryOp::And => "and",
-            BinaryOp::Or => "or",
-            BinaryOp::Unless => "unless",
-            BinaryOp::TrimUpper => "</",
-            BinaryOp::TrimLower => ">/",
-        }
+        self.row().0
     }
 
     /// How tightly it binds; a higher number binds tighter. All but [`BinaryOp::Pow`] associate to
     /// the left.
     pub fn precedence(self) -> u8 {
-        match self {
-            BinaryOp::Or => 1,
-            BinaryOp::And | BinaryOp::Unless => 2,
-            BinaryOp::Equal
-            | BinaryOp::NotEqual
-            | BinaryOp::Greater
-            | BinaryOp::Less
-            | BinaryOp::GreaterOrEqual
-            | BinaryOp::LessOrEqual
-            | BinaryOp::TrimUpper
-            | BinaryOp::TrimLower => 3,
-            BinaryOp::Add | BinaryOp::Sub => 4,
-            BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::Atan2 => 5,
-            BinaryOp::Pow => 6,
-        }
+        self.row().1
     }
 
     /// Whether it is `==`, `!=`, `<`, `<=`, `>` or `>=`.
     pub fn is_comparison(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Equal
-                | BinaryOp::NotEqual
-                | BinaryOp::Greater
-                | BinaryOp::Less
-                | BinaryOp::GreaterOrEqual
-                | BinaryOp::LessOrEqual
-        )
+        self.row().2 == OperatorKind::Comparison
     }
 
     /// Whether its result is another metric than its operands: `+`, `-`, `*`, `/`, `%`, `^` or
     /// `atan2`.
     pub fn is_arithmetic(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div
-                | BinaryOp::Mod
-                | BinaryOp::Pow
-                | BinaryOp::Atan2
-        )
+        self.row().2 == OperatorKind::Arithmetic
     }
 
     /// Whether it is `and`, `or` or `unless`.
     pub fn is_set(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)
+        self.row().2 == OperatorKind::Set
     }
 }
 

@@ -16,10 +16,11 @@ use crate::ast::{
     VectorSelector,
 };
 use crate::depth::deeper;
-use crate::parser::UNITS_MS;
+use crate::go_format::{format_f, format_v};
 use crate::quote::quote;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::units::format_duration;
 use std::fmt;
 
 impl fmt::Display for Expr {
@@ -148,13 +149,13 @@ fn write_matching(matching: &Matching, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         write!(f, " {group} ({})", LabelList(&matching.include))?;
     }
     match (matching.fill_left, matching.fill_right) {
-        (Some(left), Some(right)) if left == right => write!(f, " fill ({})", General(left)),
+        (Some(left), Some(right)) if left == right => write!(f, " fill ({})", format_v(left)),
         (left, right) => {
             if let Some(left) = left {
-                write!(f, " fill_left ({})", General(left))?;
+                write!(f, " fill_left ({})", format_v(left))?;
             }
             if let Some(right) = right {
-                write!(f, " fill_right ({})", General(right))?;
+                write!(f, " fill_right ({})", format_v(right))?;
             }
             Ok(())
         }
@@ -327,58 +328,13 @@ impl fmt::Display for NumberLiteral {
             // Never more than 63 bits of nanoseconds.
             return f.write_str(&format_duration_ms((self.value * 1000.0).round() as i64));
         }
-        write_plain(self.value, f)
-    }
-}
-
-/// A number without an exponent, in as few digits as tell it apart.
-fn write_plain(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if value.is_nan() {
-        f.write_str("NaN")
-    } else if value.is_infinite() {
-        f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
-    } else {
-        write!(f, "{value}")
-    }
-}
-
-/// A number as Go's `%v` writes it: with an exponent from 1e21 on and below 1e-4.
-struct General(f64);
-
-impl fmt::Display for General {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let magnitude = self.0.abs();
-        let is_plain = magnitude == 0.0 || (1e-4..1e21).contains(&magnitude);
-        if is_plain || !magnitude.is_finite() {
-            return write_plain(self.0, f);
-        }
-        let text = format!("{:e}", self.0);
-        match text.split_once('e') {
-            Some((digits, exponent)) => {
-                let exponent: i32 = exponent.parse().unwrap_or_default();
-                let sign = if exponent < 0 { '-' } else { '+' };
-                write!(f, "{digits}e{sign}{:02}", exponent.abs())
-            }
-            None => f.write_str(&text),
-        }
+        f.write_str(&format_f(self.value))
     }
 }
 
 /// A duration as Prometheus writes it: `1h30m`, `90d`, `-5m`, `0s`.
-pub fn format_duration_ms(ms: i64) -> String {
-    if ms == 0 {
-        return "0s".into();
-    }
-    let mut out = String::from(if ms < 0 { "-" } else { "" });
-    let mut rest = ms.unsigned_abs();
-    for (unit, unit_ms) in UNITS_MS {
-        // Years and weeks only where they come out even: 90d is easier to read than 12w6d.
-        let must_be_even = matches!(unit, "y" | "w");
-        if rest < unit_ms || (must_be_even && !rest.is_multiple_of(unit_ms)) {
-            continue;
-        }
-        out.push_str(&format!("{}{unit}", rest / unit_ms));
-        rest %= unit_ms;
-    }
-    out
+fn format_duration_ms(ms: i64) -> String {
+    let sign = if ms < 0 { "-" } else { "" };
+    let duration = std::time::Duration::from_millis(ms.unsigned_abs());
+    format!("{sign}{}", format_duration(duration))
 }

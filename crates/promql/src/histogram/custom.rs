@@ -1,6 +1,6 @@
 //! Custom buckets whose bounds differ: both are mapped to the bounds that they share.
 
-use super::FloatHistogram;
+use super::form::FloatHistogram;
 use super::side::Side;
 use crate::math::kahan::Kahan;
 

@@ -1,6 +1,6 @@
 //! Whether a counter was reset between two histograms.
 
-use super::FloatHistogram;
+use super::form::FloatHistogram;
 use super::side::Side;
 use firn_model::histogram::ResetHint;
 
@@ -48,12 +48,9 @@ impl FloatHistogram {
                 &coarse
             }
         };
-        let threshold = self.zero_threshold;
-        let mut rest = now
-            .cells()
-            .skip(self.first_beyond_zero(now, threshold))
-            .peekable();
-        let skipped = self.first_beyond_zero(before, threshold);
+        let skipped = self.first_beyond_zero(now);
+        let mut rest = now.cells().skip(skipped).peekable();
+        let skipped = self.first_beyond_zero(before);
         for (index, cell) in before.cells().skip(skipped) {
             while rest.next_if(|(i, _)| *i < index).is_some() {}
             let fell = match rest.peek() {

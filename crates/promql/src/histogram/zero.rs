@@ -1,9 +1,8 @@
 //! Zero buckets of different widths: the narrower one is widened, and takes in the buckets that it
 //! then covers.
 
-use super::bounds::bound;
+use super::form::{FloatHistogram, Lost};
 use super::side::Side;
-use super::{FloatHistogram, Lost};
 use crate::math::kahan::Kahan;
 
 impl FloatHistogram {
@@ -34,14 +33,14 @@ impl FloatHistogram {
     /// Adds the buckets below `threshold` to `zero`; returns where the last populated one ends.
     fn take_in(&self, side: &Side, zero: &mut Kahan, threshold: f64) -> f64 {
         for (index, cell) in side.cells() {
-            if bound(self, index - 1) >= threshold {
+            if self.bound(index - 1) >= threshold {
                 break;
             }
             *zero = zero.add(cell.sum);
             if self.lost.is_some() {
                 *zero = zero.add(cell.lost);
             }
-            let upper = bound(self, index);
+            let upper = self.bound(index);
             if upper > threshold {
                 return if cell.sum != 0.0 { upper } else { threshold };
             }

@@ -3,15 +3,10 @@
 //! After `offset` a number, a call or something negated in parentheses ends the duration, so that
 //! `foo offset -2 ^ 2` is a power of `foo offset -2`; anything else goes on as far as it can.
 
-use super::{NESTING_MAX, Parsed, Parser, fail, span};
+use super::{NESTING_MAX, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{BinaryOp, Duration, DurationExpr, DurationKind, NumberLiteral, Span, UnaryOp};
+use crate::durations::DURATION_SECONDS_MAX;
 use crate::lexer::{Token, TokenKind, Word};
-
-/// The most seconds that 63 bits of nanoseconds hold.
-pub(crate) const DURATION_SECONDS_MAX: f64 = (1u64 << 63) as f64 / 1e9;
-
-/// A sign binds as `*` does.
-const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 
 impl Parser<'_> {
     /// A duration between brackets.
@@ -91,7 +86,8 @@ impl Parser<'_> {
                 return Ok(left);
             };
             let precedence = op.precedence();
-            if !is_arithmetic(op) || precedence < precedence_min {
+            let is_allowed = op.is_arithmetic() && op != BinaryOp::Atan2;
+            if !is_allowed || precedence < precedence_min {
                 return Ok(left);
             }
             self.next()?;
@@ -244,10 +240,6 @@ impl Parser<'_> {
         let message = "experimental duration expression is not enabled";
         fail(span.start as usize, message)
     }
-}
-
-fn is_arithmetic(op: BinaryOp) -> bool {
-    op.precedence() >= BinaryOp::Add.precedence() && op != BinaryOp::Atan2
 }
 
 fn duration_number(literal: NumberLiteral, span: Span, blame: usize) -> Parsed<DurationExpr> {
