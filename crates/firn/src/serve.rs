@@ -325,7 +325,9 @@ impl Node {
                 _ = tick.tick() => {
                     store.tick();
                     pipeline.tick();
-                    self.pressure.look();
+                    let pressure = self.pressure.clone();
+                    // A look that gives much memory back takes tenths of a second.
+                    spawn_blocking(move || pressure.look());
                     held.set(self.own_bytes + store.memory_bytes());
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),

@@ -4,7 +4,7 @@
 //! good scrape lost samples has one field more, `lastWarning`.
 
 use super::call::Call;
-use super::status::ok;
+use super::status::computed;
 use super::times::format_rfc3339;
 use crate::http::failure::Failure;
 use crate::parts::WebSettings;
@@ -41,13 +41,13 @@ struct Pools {
 /// The names of the jobs.
 pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
-    let names = views.iter().map(|view| view.name().to_owned());
-    ok(
-        &call,
-        &Pools {
+    computed(&call, move |_| {
+        let names = views.iter().map(|view| view.name().to_owned());
+        Ok(Pools {
             scrape_pools: names.collect(),
-        },
-    )
+        })
+    })
+    .await
 }
 
 #[derive(Serialize)]
@@ -92,7 +92,7 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
     let outside = Outside::new(&call);
     // There may be many thousands: this is work for a thread.
-    let document = call.compute(move |_| {
+    computed(&call, move |_| {
         let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
         let mut targets = Targets {
             active_targets: Vec::new(),
@@ -115,9 +115,8 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
             }
         }
         Ok(targets)
-    });
-    let document = document.await?;
-    ok(&call, &document)
+    })
+    .await
 }
 
 fn dropped_counts(views: &[Arc<PoolView>]) -> BTreeMap<String, usize> {
@@ -265,7 +264,7 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
         )));
     };
     let job = view.job();
-    let steps = call.compute(move |_| {
+    computed(&call, move |_| {
         let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
         let documents = job
             .relabel
@@ -279,9 +278,8 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
         Ok(Steps {
             steps: documents.collect(),
         })
-    });
-    let steps = steps.await?;
-    ok(&call, &steps)
+    })
+    .await
 }
 
 #[cfg(test)]
