@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape: a batch of its own ------------------------------+-> store (bounds) -> ticket
-//! others:   `Append` of the pipeline ------------------------'    -> counted, told in the log
+//! a scrape: a batch of its own (room) -----------------------+-> store (bounds) -> ticket
+//! others:   `Append` of the pipeline (room) -----------------'    -> counted, told in the log
 //! ```
 //!
-//! The ledger counts each batch when its ticket resolves, whichever way it came.
+//! Each batch takes room until its ticket resolves, and the ledger counts it then, whichever way it
+//! came.
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
 //! the memory of all requests together stays below one limit, up to where they are in the log. When
@@ -173,7 +174,8 @@ impl Pipeline {
         let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
         let decoding = self.ledger.clock.monotonic().saturating_sub(started);
         let bounds = self.bounds();
-        let ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
+        let told = (Some(sender.clone()), None);
+        let ticket = self.hand_over(tenant, told, &mut decoded, bounds);
         let metrics = &self.ledger.metrics;
         metrics.decode_duration.observe(decoding);
         metrics.message_bytes.add(message_bytes as u64);
@@ -194,26 +196,48 @@ impl Pipeline {
 
     /// Hands a batch that was made of what `sender` brought to the store.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
-        self.hand_over(tenant, sender, &mut batch, self.bounds())
+        self.append_made(tenant, Some(sender), &mut batch, self.bounds())
     }
 
-    /// Hands samples to the store; they are counted when the ticket resolves.
+    /// Hands a batch to the store of which it may refuse what it likes: that is neither counted nor
+    /// told in the log. The batch is durable when one that is appended after it is.
+    pub(crate) fn append_optional(&self, tenant: &TenantId, mut batch: &Batch) {
+        // No caller waits for it: the log is written in order.
+        drop(self.append_made(tenant, None, &mut batch, self.bounds()));
+    }
+
+    /// Hands over a batch that this process made. It is there already, so its room cannot be
+    /// refused: it is counted until the batch is durable, and requests wait for it.
+    fn append_made(
+        &self,
+        tenant: &TenantId,
+        sender: Option<Sender>,
+        source: &mut dyn Source,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        let room = Admission::of_batch(&self.room, source.batch().memory_bytes());
+        self.hand_over(tenant, (sender, Some(room)), source, bounds)
+    }
+
+    /// Hands samples to the store; they are counted, and `room` is given back, when the ticket
+    /// resolves. Without a sender nothing is told of what the store refuses.
     fn hand_over(
         &self,
         tenant: &TenantId,
-        sender: Sender,
+        (sender, room): (Option<Sender>, Option<Admission>),
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
         source.batch().assert_whole();
         let entry = BatchEntry {
             sender,
+            room,
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
         };
         let ledger = self.ledger.clone();
         let ticket = self.store.append_from(tenant, source, bounds);
-        ticket.observed(move |outcome| ledger.close(&entry, outcome))
+        ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 
     /// Counts, and tells in the log, what was dropped before it came to the store.
@@ -231,13 +255,6 @@ impl Pipeline {
     /// Tells in the log what was refused and not told yet: to be called when all writes ended.
     pub fn finish(&self) {
         self.ledger.refusals.finish();
-    }
-
-    /// Hands a batch to the store of which it may refuse what it likes: that is neither told nor
-    /// counted. It is durable when a batch that is appended after it is.
-    pub fn append_if_welcome(&self, tenant: &TenantId, batch: &Batch) {
-        // No caller waits for it: the log is written in order.
-        drop(self.store.append(tenant, batch, self.bounds()));
     }
 
     fn bounds(&self) -> AppendBounds {
@@ -277,8 +294,8 @@ impl Pipeline {
     }
 }
 
-/// The way in for batches that other parts of this process make. They are counted, and told about
-/// in the log, as a push of their tenant without an address.
+/// The way in for batches that other parts of this process make. They take room, are counted, and
+/// are told about in the log as a push of their tenant without an address.
 impl Append for Pipeline {
     fn append(&self, tenant: &TenantId, mut batch: &Batch, bounds: AppendBounds) -> Ticket {
         self.append_from(tenant, &mut batch, bounds)
@@ -296,7 +313,7 @@ impl Append for Pipeline {
             address: None,
         };
         let time_max = bounds.time_max.min(self.bounds().time_max);
-        self.hand_over(tenant, sender, source, AppendBounds { time_max })
+        self.append_made(tenant, Some(sender), source, AppendBounds { time_max })
     }
 
     fn may_wait(&self) -> bool {

@@ -129,6 +129,17 @@ impl Admission {
         })
     }
 
+    /// Room for a batch of `bytes` that is there already: counted, and never refused.
+    pub(super) fn of_batch(room: &Arc<Room>, bytes: usize) -> Self {
+        let mut work = room.all.hold();
+        work.set(bytes);
+        Self {
+            body: room.bodies.hold(),
+            room: room.clone(),
+            work: Some(work),
+        }
+    }
+
     /// Asks for room for a body of `bytes` in all, of which it did not know before.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
