@@ -1,4 +1,4 @@
-//! The syntax tree of PromQL. Every node knows where it stands in the text.
+//! The syntax tree of PromQL. Every node has its place in the text.
 //!
 //! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees
 //! until the query's start, end and step are known; see [`Duration`].
@@ -20,6 +20,16 @@ pub struct Span {
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
+}
+
+impl Span {
+    /// From the start of this one to the end of `last`.
+    pub fn to(self, last: Span) -> Span {
+        Span {
+            start: self.start,
+            end: last.end,
+        }
+    }
 }
 
 /// A node.
@@ -212,7 +222,7 @@ pub enum AggregateOp {
     LimitRatio,
 }
 
-/// Which labels a grouping or a matching looks at.
+/// The labels that a grouping or a matching compares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Grouping {
     /// `by (...)`
@@ -304,7 +314,7 @@ pub struct Binary {
 }
 
 impl UnaryOp {
-    /// As it is written.
+    /// The operator in the text of a query.
     pub fn as_str(self) -> &'static str {
         match self {
             UnaryOp::Plus => "+",
@@ -313,54 +323,43 @@ impl UnaryOp {
     }
 }
 
-impl AggregateOp {
-    /// All operators.
-    pub const ALL: [AggregateOp; 14] = [
-        AggregateOp::Sum,
-        AggregateOp::Avg,
-        AggregateOp::Count,
-        AggregateOp::Min,
-        AggregateOp::Max,
-        AggregateOp::Group,
-        AggregateOp::Stddev,
-        AggregateOp::Stdvar,
-        AggregateOp::TopK,
-        AggregateOp::BottomK,
-        AggregateOp::CountValues,
-        AggregateOp::Quantile,
-        AggregateOp::LimitK,
-        AggregateOp::LimitRatio,
-    ];
+const SCALAR: Option<ValueType> = Some(ValueType::Scalar);
+const STRING: Option<ValueType> = Some(ValueType::String);
 
-    /// The name in PromQL, and the type of the parameter.
-    const fn row(self) -> (&'static str, Option<ValueType>) {
-        const SCALAR: Option<ValueType> = Some(ValueType::Scalar);
-        match self {
-            AggregateOp::Sum => ("sum", None),
-            AggregateOp::Avg => ("avg", None),
-            AggregateOp::Count => ("count", None),
-            AggregateOp::Min => ("min", None),
-            AggregateOp::Max => ("max", None),
-            AggregateOp::Group => ("group", None),
-            AggregateOp::Stddev => ("stddev", None),
-            AggregateOp::Stdvar => ("stdvar", None),
-            AggregateOp::TopK => ("topk", SCALAR),
-            AggregateOp::BottomK => ("bottomk", SCALAR),
-            AggregateOp::CountValues => ("count_values", Some(ValueType::String)),
-            AggregateOp::Quantile => ("quantile", SCALAR),
-            AggregateOp::LimitK => ("limitk", SCALAR),
-            AggregateOp::LimitRatio => ("limit_ratio", SCALAR),
-        }
+/// All aggregation operators in the order of their declaration, with the name in PromQL and the
+/// type of the parameter.
+const AGGREGATE_OPS: [(AggregateOp, &str, Option<ValueType>); 14] = [
+    (AggregateOp::Sum, "sum", None),
+    (AggregateOp::Avg, "avg", None),
+    (AggregateOp::Count, "count", None),
+    (AggregateOp::Min, "min", None),
+    (AggregateOp::Max, "max", None),
+    (AggregateOp::Group, "group", None),
+    (AggregateOp::Stddev, "stddev", None),
+    (AggregateOp::Stdvar, "stdvar", None),
+    (AggregateOp::TopK, "topk", SCALAR),
+    (AggregateOp::BottomK, "bottomk", SCALAR),
+    (AggregateOp::CountValues, "count_values", STRING),
+    (AggregateOp::Quantile, "quantile", SCALAR),
+    (AggregateOp::LimitK, "limitk", SCALAR),
+    (AggregateOp::LimitRatio, "limit_ratio", SCALAR),
+];
+
+impl AggregateOp {
+    /// The operator with the name `name`, in lower case.
+    pub fn named(name: &str) -> Option<Self> {
+        let row = AGGREGATE_OPS.iter().find(|(_, known, _)| *known == name)?;
+        Some(row.0)
     }
 
     /// The name in PromQL.
     pub fn as_str(self) -> &'static str {
-        self.row().0
+        AGGREGATE_OPS[self as usize].1
     }
 
     /// The type of the parameter, of operators that take one.
     pub fn param_type(self) -> Option<ValueType> {
-        self.row().1
+        AGGREGATE_OPS[self as usize].2
     }
 
     /// Whether it needs `promql-experimental-functions`.
@@ -405,7 +404,7 @@ impl BinaryOp {
         }
     }
 
-    /// As it is written.
+    /// The operator in the text of a query.
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
@@ -452,5 +451,18 @@ impl fmt::Display for ValueType {
             ValueType::Vector => "instant vector",
             ValueType::Matrix => "range vector",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aggregate_ops_stand_in_the_order_of_their_declaration() {
+        for (i, (op, name, _)) in AGGREGATE_OPS.iter().enumerate() {
+            assert_eq!(*op as usize, i, "{name}");
+            assert_eq!(AggregateOp::named(op.as_str()), Some(*op));
+        }
     }
 }

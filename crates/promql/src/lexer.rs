@@ -1,5 +1,6 @@
-//! Text into tokens. The lexer knows where it is: between braces every word is an identifier,
-//! between brackets only durations and their arithmetic stand, elsewhere words have meanings.
+//! Text into tokens. What a token is depends on where it stands: between braces every word is an
+//! identifier, between brackets only durations and their arithmetic stand, elsewhere words have
+//! meanings.
 //!
 //! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the
 //! end of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which

@@ -3,7 +3,7 @@
 //! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14.
 //! Its parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of
 //! several mistakes in a text it reports depends on when that parser needs its one token of
-//! lookahead: reading a token may fail in the lexer. So the rule here is: ask for the next token
+//! lookahead: reading a token may fail in the lexer. So the rule here is: read the next token
 //! only where the grammar must.
 //!
 //! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
@@ -143,9 +143,9 @@ fn unlimited() -> Reservation {
 enum Stop {
     /// For a reason of its own.
     Failed(SyntaxError),
-    /// At a token that no rule wants; an enclosing rule may know what is missing.
+    /// At an unexpected token; an enclosing rule may know what is missing.
     Unexpected(Token),
-    /// For want of memory.
+    /// At the memory limit.
     Limited(String),
 }
 
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
         Err(Stop::Unexpected(self.peek()?))
     }
 
-    /// Fails if the rule stopped at a token that nothing wants: it stood `within` something and
+    /// Fails if the rule stopped at an unexpected token: it stood `within` something and
     /// `expected` was missing.
     fn within<T>(&self, parsed: Parsed<T>, within: &str, expected: &str) -> Parsed<T> {
         parsed.map_err(|stop| match stop {

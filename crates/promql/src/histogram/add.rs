@@ -85,15 +85,8 @@ impl FloatHistogram {
             return;
         };
         let more = other.lost.unwrap_or_default();
-        let join = |number: &mut f64, lost: &mut f64, other: f64, other_lost: f64| {
-            let mut sum = Kahan {
-                sum: *number,
-                lost: *lost,
-            }
-            .add(sign * other);
-            if other_lost != 0.0 {
-                sum = sum.add(sign * other_lost);
-            }
+        let join = |number: &mut f64, lost: &mut f64, other: Kahan| {
+            let sum = Kahan::new(*number, *lost).join(other.map(|number| sign * number));
             (*number, *lost) = (sum.sum, sum.lost);
         };
         let Lost {
@@ -101,9 +94,9 @@ impl FloatHistogram {
             count,
             sum,
         } = lost;
-        join(&mut self.zero_count, zero_count, zero.sum, zero.lost);
-        join(&mut self.count, count, other.count, more.count);
-        join(&mut self.sum, sum, other.sum, more.sum);
+        join(&mut self.zero_count, zero_count, zero);
+        join(&mut self.count, count, Kahan::new(other.count, more.count));
+        join(&mut self.sum, sum, Kahan::new(other.sum, more.sum));
     }
 
     /// Adds buckets of the same schema that are not covered by the zero bucket.

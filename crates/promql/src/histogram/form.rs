@@ -12,7 +12,7 @@ use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint}
 pub(crate) struct FloatHistogram {
     /// What is known about a reset.
     pub(crate) hint: ResetHint,
-    /// As stored: -4 to 8, or that of custom buckets.
+    /// The stored schema: -4 to 8, or that of custom buckets.
     pub(crate) schema: i32,
     /// Half the width of the zero bucket.
     pub(crate) zero_threshold: f64,
@@ -38,40 +38,16 @@ pub(super) struct Lost {
 
 impl From<&Histogram> for FloatHistogram {
     fn from(stored: &Histogram) -> Self {
-        let spans = (&stored.positive_spans, &stored.negative_spans);
-        let (count, zero_count, positive, negative) = match &stored.counts {
-            Counts::Integer {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => (
-                *count as f64,
-                *zero_count as f64,
-                Side::of_deltas(spans.0, positive),
-                Side::of_deltas(spans.1, negative),
-            ),
-            Counts::Float {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => (
-                *count,
-                *zero_count,
-                Side::of_counts(spans.0, positive),
-                Side::of_counts(spans.1, negative),
-            ),
-        };
+        let counts = stored.counts.to_floats();
         Self {
             hint: stored.reset_hint,
             schema: stored.schema,
             zero_threshold: stored.zero_threshold,
-            zero_count,
-            count,
+            zero_count: counts.zero_count,
+            count: counts.count,
             sum: stored.sum,
-            positive,
-            negative,
+            positive: Side::of_counts(&stored.positive_spans, counts.positive),
+            negative: Side::of_counts(&stored.negative_spans, counts.negative),
             custom_values: stored.custom_values.clone(),
             lost: None,
         }

@@ -6,7 +6,8 @@ use firn_model::histogram::ResetHint;
 
 impl FloatHistogram {
     /// Whether the counter started anew after `previous`: some count fell, or a change of the
-    /// layout says so. A hint that knows is believed; a gauge is looked at as if it were a counter.
+    /// layout says so. A hint of a reset or of none decides; a gauge is treated as if it were a
+    /// counter.
     pub(crate) fn is_reset_after(&self, previous: &Self) -> bool {
         match self.hint {
             ResetHint::Reset => return true,

@@ -1,5 +1,4 @@
-//! Numbers and durations: finding their end. What they mean is for the
-//! parser to say.
+//! Numbers and durations: finding their end. What they mean is for the parser to say.
 
 use super::{Lexer, Token, TokenKind, is_word};
 use crate::quote::quote;

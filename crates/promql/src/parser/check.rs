@@ -1,7 +1,7 @@
 //! The type checker: what the grammar lets through and the language does not mean.
 //!
 //! Walks in the order in which Prometheus checks, because the first mistake found is the one
-//! reported. It also settles what only types tell: that set operators match many to many, and that
+//! reported. It also settles what depends on types: that set operators match many to many, and that
 //! between scalars nothing is matched.
 
 use crate::ast::{

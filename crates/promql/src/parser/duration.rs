@@ -115,14 +115,9 @@ impl Parser<'_> {
                 _ => {}
             }
         }
-        let whole = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
-        Ok(DurationExpr {
-            kind: DurationKind::Binary(op, Box::new(left), Box::new(right)),
-            span: whole,
-        })
+        let span = left.span.to(right.span);
+        let kind = DurationKind::Binary(op, Box::new(left), Box::new(right));
+        Ok(DurationExpr { kind, span })
     }
 
     fn checked_operand(&mut self) -> Parsed<DurationExpr> {
@@ -184,10 +179,7 @@ impl Parser<'_> {
         self.expect(TokenKind::Comma)?;
         let right = self.duration_operators_from(0)?;
         self.expect(TokenKind::RightParen)?;
-        let span = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
+        let span = left.span.to(right.span);
         self.duration_built_on(left_height.max(self.height), span)?;
         let kind = kind(Box::new(left), Box::new(right));
         Ok(DurationExpr { kind, span })
@@ -199,10 +191,7 @@ impl Parser<'_> {
         token: Token,
         operand: DurationExpr,
     ) -> Parsed<DurationExpr> {
-        let whole = Span {
-            start: token.start as u32,
-            end: operand.span.end,
-        };
+        let whole = span(token.start, operand.span.end as usize);
         if let DurationKind::Number(mut literal) = operand.kind {
             if sign == UnaryOp::Minus {
                 literal.value = -literal.value;
@@ -251,7 +240,7 @@ fn duration_number(literal: NumberLiteral, span: Span, blame: usize) -> Parsed<D
 }
 
 /// Parentheses around a number or around parentheses are dropped, as upstream prints them. Where a
-/// duration stands is told without its parentheses.
+/// duration stands is given without its parentheses.
 fn parenthesized(inner: DurationExpr) -> DurationExpr {
     if matches!(inner.kind, DurationKind::Number(_) | DurationKind::Paren(_)) {
         return inner;

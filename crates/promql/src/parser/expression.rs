@@ -44,10 +44,7 @@ impl Parser<'_> {
         let modifiers = self.modifiers()?;
         let to_the_right = u8::from(op != BinaryOp::Pow);
         let right = self.operators_from(op.precedence() + to_the_right)?;
-        let whole = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
+        let whole = left.span.to(right.span);
         let fills = modifiers
             .matching
             .fill_left
