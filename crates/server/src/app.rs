@@ -1,4 +1,4 @@
-//! The state that all handlers share, and what a handler may ask of it.
+//! The state that all handlers share, and what it does for them.
 //!
 //! ```text
 //! starting --open(backend)--> ready --stop()--> stopping

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-/// The label that tells the server.
+/// The label that names the server.
 const URL: &str = "__meta_url";
 
 const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh-interval-seconds");

@@ -20,7 +20,7 @@ pub(super) struct Ledger {
 
 /// A batch on its way through the store.
 pub(super) struct BatchEntry {
-    /// Of whom the log tells what the store refused; none where refusals are no loss.
+    /// Named in the log where the store refused samples; none where refusals are no loss.
     pub(super) sender: Option<Sender>,
     /// What a batch takes that this process made; a push keeps its own.
     pub(super) room: Option<Admission>,
@@ -48,7 +48,7 @@ impl Ledger {
         }
     }
 
-    /// Counts dropped samples, and tells about them in the log; `time_max` is the newest time that
+    /// Counts dropped samples, and logs them; `time_max` is the newest time that
     /// was accepted.
     pub(super) fn count_dropped(
         &self,

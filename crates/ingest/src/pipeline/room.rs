@@ -140,7 +140,7 @@ impl Admission {
         }
     }
 
-    /// Asks for room for a body of `bytes` in all, of which it did not know before.
+    /// Takes room for a body that turned out to have `bytes` in all.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
         if bytes <= held {

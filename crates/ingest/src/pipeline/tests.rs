@@ -1,4 +1,4 @@
-//! Requests through the pipeline into a store that takes, rejects or fails as told.
+//! Requests through the pipeline into a store that takes, rejects or fails as the test says.
 
 use super::*;
 use firn_model::env::sim::SimClock;

@@ -146,7 +146,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-/// As upstream, zero is no limit here.
+/// The limit of texts a metric; zero is none, as upstream.
 fn limit_per_metric(call: &Call) -> Result<usize, Failure> {
     let limit = limit(call, "limit_per_metric")?;
     Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))

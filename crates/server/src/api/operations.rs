@@ -1,5 +1,5 @@
-//! What operators and orchestrators ask: health, readiness, metrics, reload, quit and profiles.
-//! Answers are plain text, with upstream's words where it has some.
+//! Endpoints for operators and orchestrators: health, readiness, metrics, reload, quit and
+//! profiles. Answers are plain text, with upstream's words where it has some.
 
 use super::call::not_ready;
 use super::form::Form;
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The longest CPU profile; longer than anyone looks at one.
+/// The longest CPU profile: its samples are kept in memory.
 const PROFILE_SECONDS_MAX: u64 = 300;
 
 fn text(status: StatusCode, text: &str) -> Response {

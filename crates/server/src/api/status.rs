@@ -21,8 +21,9 @@ const TABLE_LINES: i64 = 10;
 /// The most lines that may be asked for; upstream's number.
 const TABLE_LINES_MAX: i64 = 10_000;
 
-/// A 200 with `data`, which is small.
-fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+/// A 200 with `data`, which is small: it is written where the request is answered, and waits for no
+/// turn.
+pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
     Ok(call.json(json_document(data)?))
 }
 

@@ -4,10 +4,10 @@
 //! good scrape lost samples has one field more, `lastWarning`.
 
 use super::call::Call;
-use super::status::computed;
+use super::status::{computed, ok};
 use super::times::format_rfc3339;
 use crate::http::failure::Failure;
-use crate::parts::WebSettings;
+use crate::parts::AppParts;
 use axum::response::Response;
 use firn_ingest::relabel::{self, Rule};
 use firn_ingest::scrape::{ActiveTarget, PoolView};
@@ -41,13 +41,9 @@ struct Pools {
 /// The names of the jobs.
 pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
-    computed(&call, move |_| {
-        let names = views.iter().map(|view| view.name().to_owned());
-        Ok(Pools {
-            scrape_pools: names.collect(),
-        })
-    })
-    .await
+    let names = views.iter().map(|view| view.name().to_owned());
+    let scrape_pools = names.collect();
+    ok(&call, &Pools { scrape_pools })
 }
 
 #[derive(Serialize)]
@@ -90,9 +86,10 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
     let views = call.backend.scraping.views();
-    let outside = Outside::new(&call);
+    let app = call.app.clone();
     // There may be many thousands: this is work for a thread.
     computed(&call, move |_| {
+        let outside = Outside::new(&app.parts);
         let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
         let mut targets = Targets {
             active_targets: Vec::new(),
@@ -154,15 +151,11 @@ struct Outside {
 }
 
 impl Outside {
-    fn new(call: &Call) -> Self {
-        let parts = &call.app.parts;
-        let WebSettings {
-            external_origin, ..
-        } = &parts.web;
+    fn new(parts: &AppParts) -> Self {
         let listen = parts.flags.get("web.listen-address");
         let port = listen.and_then(|address| address.rsplit_once(':'));
         Self {
-            origin: external_origin.clone(),
+            origin: parts.web.external_origin.clone(),
             hostname: (parts.runtime)().hostname,
             port: port.map_or_else(String::new, |(_, port)| port.to_owned()),
         }
