@@ -248,16 +248,17 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
     if text.is_empty() {
         return Err(Failure::bad_data("no labels parameter provided"));
     }
-    let labels: LabelMap = serde_json::from_str(text)
-        .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+    let (pool, text) = (pool.to_owned(), text.to_owned());
     let views = call.backend.scraping.views();
-    let Some(view) = views.iter().find(|view| view.name() == pool) else {
-        return Err(Failure::bad_data(format!(
-            "error retrieving scrape config: scrape pool {pool:?} not found"
-        )));
-    };
-    let job = view.job();
     computed(&call, move |_| {
+        let labels: LabelMap = serde_json::from_str(&text)
+            .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+        let Some(view) = views.iter().find(|view| view.name() == pool) else {
+            return Err(Failure::bad_data(format!(
+                "error retrieving scrape config: scrape pool {pool:?} not found"
+            )));
+        };
+        let job = view.job();
         let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
         let documents = job
             .relabel
