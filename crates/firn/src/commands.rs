@@ -5,6 +5,7 @@
 //! returns an exit code. What is wrong with a command line goes to standard error, with the flag or
 //! command that was probably meant; the exit code is 2.
 
+mod arguments;
 mod check;
 mod completions;
 mod man;
@@ -14,17 +15,11 @@ mod tsdb;
 
 use crate::settings::flags;
 use crate::{PROMETHEUS_VERSION, console, serve};
+use arguments::NOT_UNDERSTOOD;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// The exit code of a command line that is not understood.
-const NOT_UNDERSTOOD: u8 = 2;
-
-/// The id of [`files`].
-const FILES: &str = "files";
 
 /// `firn` with all that it understands.
 fn tree() -> Command {
@@ -121,26 +116,4 @@ fn unknown_command(error: &clap::Error, text: &str) -> String {
     };
     let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
     format!("firn: unknown command {name:?}\n{}", rest.trim_end())
-}
-
-/// The argument of commands that read files: one at least.
-fn files(help: &'static str) -> Arg {
-    Arg::new(FILES)
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .num_args(1..)
-        .required(true)
-        .help(help)
-}
-
-/// The values of [`files`].
-fn paths(matches: &ArgMatches) -> Vec<PathBuf> {
-    let paths = matches.get_many::<PathBuf>(FILES);
-    paths.into_iter().flatten().cloned().collect()
-}
-
-/// The values of an argument that may be repeated.
-fn texts(matches: &ArgMatches, id: &str) -> Vec<String> {
-    let values = matches.get_many::<String>(id);
-    values.into_iter().flatten().cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! What the process asks of its system and allocator: memory, open files, log lines, metrics of
+//! The process's view of its system and allocator: memory, open files, log lines, metrics of
 //! itself, profiles.
 
 pub mod descriptors;

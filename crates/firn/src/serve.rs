@@ -249,7 +249,7 @@ impl Node {
         })
     }
 
-    /// Opens the store, serves until someone wants the process to end, and closes the store.
+    /// Opens the store, serves until a signal or a request ends the process, and closes the store.
     async fn run(mut self) -> Result<(), ServeError> {
         let store = tokio::select! {
             opened = open_store(self.env.clone(), self.options.clone()) => opened?,
@@ -310,7 +310,7 @@ impl Node {
         Ok(opened.await?)
     }
 
-    /// Keeps the clockwork going until someone wants the process to end.
+    /// Keeps the clockwork going until a signal or a request ends the process.
     async fn serve(
         &mut self,
         store: &Arc<Store>,
@@ -325,7 +325,9 @@ impl Node {
                 _ = tick.tick() => {
                     store.tick();
                     pipeline.tick();
-                    self.pressure.look();
+                    let pressure = self.pressure.clone();
+                    // A look that gives much memory back takes tenths of a second.
+                    spawn_blocking(move || pressure.look());
                     held.set(self.own_bytes + store.memory_bytes());
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape: a batch of its own ------------------------------+-> store (bounds) -> ticket
-//! others:   `Append` of the pipeline ------------------------'    -> counted, told in the log
+//! a scrape: a batch of its own (room) -----------------------+-> store (bounds) -> ticket
+//! others:   `Append` of the pipeline (room) -----------------'    -> counted, logged
 //! ```
 //!
-//! The ledger counts each batch when its ticket resolves, whichever way it came.
+//! Each batch takes room until its ticket resolves, and the ledger counts it then, whichever way it
+//! came.
 //!
 //! Invariant: a body is admitted before it is read and its message before it is unpacked, so that
 //! the memory of all requests together stays below one limit, up to where they are in the log. When
@@ -171,9 +172,17 @@ impl Pipeline {
         let mut decoder = self.take_decoder();
         decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
-        let decoding = self.ledger.clock.monotonic().saturating_sub(started);
-        let bounds = self.bounds();
-        let ticket = self.hand_over(tenant, sender.clone(), &mut decoded, bounds);
+        let decoded_at = self.ledger.clock.monotonic();
+        let time_max = self.bounds().time_max;
+        let entry = BatchEntry {
+            sender: Some(sender.clone()),
+            // The request keeps its room itself.
+            room: None,
+            time_max,
+            started: decoded_at,
+        };
+        let ticket = self.hand_over(tenant, &mut decoded, entry);
+        let decoding = decoded_at.saturating_sub(started);
         let metrics = &self.ledger.metrics;
         metrics.decode_duration.observe(decoding);
         metrics.message_bytes.add(message_bytes as u64);
@@ -186,7 +195,7 @@ impl Pipeline {
             ticket,
             dropped,
             sender,
-            time_max: bounds.time_max,
+            time_max,
             admission: Some(admission),
             ledger: self.ledger.clone(),
         })
@@ -194,50 +203,61 @@ impl Pipeline {
 
     /// Hands a batch that was made of what `sender` brought to the store.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
-        self.hand_over(tenant, sender, &mut batch, self.bounds())
+        self.append_made(tenant, Some(sender), &mut batch, self.bounds())
     }
 
-    /// Hands samples to the store; they are counted when the ticket resolves.
-    fn hand_over(
+    /// Hands a batch to the store of which it may refuse any sample: that is neither counted nor
+    /// logged. The batch is durable when one that is appended after it is.
+    pub(crate) fn append_optional(&self, tenant: &TenantId, mut batch: &Batch) {
+        // No caller waits for it: the log is written in order.
+        drop(self.append_made(tenant, None, &mut batch, self.bounds()));
+    }
+
+    /// Hands over a batch that this process made. It is there already, so its room cannot be
+    /// refused: it is counted until the batch is durable, and requests wait for it.
+    fn append_made(
         &self,
         tenant: &TenantId,
-        sender: Sender,
+        sender: Option<Sender>,
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
-        source.batch().assert_whole();
+        let room = Admission::of_batch(&self.room, source.batch().memory_bytes());
         let entry = BatchEntry {
             sender,
+            room: Some(room),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
         };
-        let ledger = self.ledger.clone();
-        let ticket = self.store.append_from(tenant, source, bounds);
-        ticket.observed(move |outcome| ledger.close(&entry, outcome))
+        self.hand_over(tenant, source, entry)
     }
 
-    /// Counts, and tells in the log, what was dropped before it came to the store.
+    /// Hands samples to the store; `entry` is closed when the ticket resolves.
+    fn hand_over(&self, tenant: &TenantId, source: &mut dyn Source, entry: BatchEntry) -> Ticket {
+        source.batch().assert_whole();
+        let bounds = AppendBounds {
+            time_max: entry.time_max,
+        };
+        let ledger = self.ledger.clone();
+        let ticket = self.store.append_from(tenant, source, bounds);
+        ticket.observed(move |outcome| ledger.close(entry, outcome))
+    }
+
+    /// Counts and logs what was dropped before it came to the store.
     pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
         let dropped = std::slice::from_ref(dropped);
         let time_max = self.bounds().time_max;
         self.ledger.count_dropped(sender, dropped, time_max);
     }
 
-    /// Tells in the log what was refused, where that is due: to be called once a second or so.
+    /// Logs what was refused, where that is due; the caller must call it about once a second.
     pub fn tick(&self) {
         self.ledger.refusals.tick(self.ledger.clock.monotonic());
     }
 
-    /// Tells in the log what was refused and not told yet: to be called when all writes ended.
+    /// Logs what was refused and not logged yet; the caller must call it when all writes ended.
     pub fn finish(&self) {
         self.ledger.refusals.finish();
-    }
-
-    /// Hands a batch to the store of which it may refuse what it likes: that is neither told nor
-    /// counted. It is durable when a batch that is appended after it is.
-    pub fn append_if_welcome(&self, tenant: &TenantId, batch: &Batch) {
-        // No caller waits for it: the log is written in order.
-        drop(self.store.append(tenant, batch, self.bounds()));
     }
 
     fn bounds(&self) -> AppendBounds {
@@ -277,8 +297,8 @@ impl Pipeline {
     }
 }
 
-/// The way in for batches that other parts of this process make. They are counted, and told about
-/// in the log, as a push of their tenant without an address.
+/// The way in for batches that other parts of this process make. They take room, are counted, and
+/// are logged as a push of their tenant without an address.
 impl Append for Pipeline {
     fn append(&self, tenant: &TenantId, mut batch: &Batch, bounds: AppendBounds) -> Ticket {
         self.append_from(tenant, &mut batch, bounds)
@@ -296,7 +316,7 @@ impl Append for Pipeline {
             address: None,
         };
         let time_max = bounds.time_max.min(self.bounds().time_max);
-        self.hand_over(tenant, sender, source, AppendBounds { time_max })
+        self.append_made(tenant, Some(sender), source, AppendBounds { time_max })
     }
 
     fn may_wait(&self) -> bool {

@@ -72,6 +72,19 @@ pub enum Counts {
     },
 }
 
+/// The counts of a histogram as floats, those of buckets absolute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FloatCounts {
+    /// All observations.
+    pub count: f64,
+    /// Observations in the zero bucket.
+    pub zero_count: f64,
+    /// One count for each positive (or custom) bucket.
+    pub positive: Vec<f64>,
+    /// One count for each negative bucket.
+    pub negative: Vec<f64>,
+}
+
 /// A native histogram sample's value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
@@ -182,6 +195,35 @@ impl Counts {
         positive + negative
     }
 
+    /// The counts as floats, whatever form they arrived in.
+    pub fn to_floats(&self) -> FloatCounts {
+        let floats = |deltas: &[i64]| absolute(deltas).map(|count| count as f64).collect();
+        match self {
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => FloatCounts {
+                count: *count as f64,
+                zero_count: *zero_count as f64,
+                positive: floats(positive),
+                negative: floats(negative),
+            },
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => FloatCounts {
+                count: *count,
+                zero_count: *zero_count,
+                positive: positive.clone(),
+                negative: negative.clone(),
+            },
+        }
+    }
+
     /// Positive (or custom) and negative buckets.
     fn bucket_counts(&self) -> (usize, usize) {
         match self {
@@ -273,6 +315,24 @@ fn check_not_negative(side: &str, counts: &[f64]) -> Result<(), Error> {
         Some(i) => negative_bucket(side, i, counts[i]),
         None => Ok(()),
     }
+}
+
+/// The counts that deltas stand for.
+fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
+    deltas.iter().scan(0i64, |count, delta| {
+        *count = count.wrapping_add(*delta);
+        Some(*count)
+    })
+}
+
+/// The index of each bucket that `spans` cover, upwards.
+pub fn bucket_indexes(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
+    let mut next = 0i64;
+    spans.iter().flat_map(move |span| {
+        let start = next + i64::from(span.offset);
+        next = start + i64::from(span.length);
+        start..next
+    })
 }
 
 fn negative_bucket(side: &str, index: usize, count: impl std::fmt::Display) -> Result<(), Error> {

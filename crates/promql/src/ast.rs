@@ -1,4 +1,4 @@
-//! The syntax tree of PromQL. Every node knows where it stands in the text.
+//! The syntax tree of PromQL. Every node has its place in the text.
 //!
 //! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees
 //! until the query's start, end and step are known; see [`Duration`].
@@ -20,6 +20,16 @@ pub struct Span {
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
+}
+
+impl Span {
+    /// From the start of this one to the end of `last`.
+    pub fn to(self, last: Span) -> Span {
+        Span {
+            start: self.start,
+            end: last.end,
+        }
+    }
 }
 
 /// A node.
@@ -212,7 +222,7 @@ pub enum AggregateOp {
     LimitRatio,
 }
 
-/// Which labels a grouping or a matching looks at.
+/// The labels that a grouping or a matching compares.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Grouping {
     /// `by (...)`
@@ -304,7 +314,7 @@ pub struct Binary {
 }
 
 impl UnaryOp {
-    /// As it is written.
+    /// The operator in the text of a query.
     pub fn as_str(self) -> &'static str {
         match self {
             UnaryOp::Plus => "+",
@@ -313,56 +323,43 @@ impl UnaryOp {
     }
 }
 
+const SCALAR: Option<ValueType> = Some(ValueType::Scalar);
+const STRING: Option<ValueType> = Some(ValueType::String);
+
+/// All aggregation operators in the order of their declaration, with the name in PromQL and the
+/// type of the parameter.
+const AGGREGATE_OPS: [(AggregateOp, &str, Option<ValueType>); 14] = [
+    (AggregateOp::Sum, "sum", None),
+    (AggregateOp::Avg, "avg", None),
+    (AggregateOp::Count, "count", None),
+    (AggregateOp::Min, "min", None),
+    (AggregateOp::Max, "max", None),
+    (AggregateOp::Group, "group", None),
+    (AggregateOp::Stddev, "stddev", None),
+    (AggregateOp::Stdvar, "stdvar", None),
+    (AggregateOp::TopK, "topk", SCALAR),
+    (AggregateOp::BottomK, "bottomk", SCALAR),
+    (AggregateOp::CountValues, "count_values", STRING),
+    (AggregateOp::Quantile, "quantile", SCALAR),
+    (AggregateOp::LimitK, "limitk", SCALAR),
+    (AggregateOp::LimitRatio, "limit_ratio", SCALAR),
+];
+
 impl AggregateOp {
-    /// All operators.
-    pub const ALL: [AggregateOp; 14] = [
-        AggregateOp::Sum,
-        AggregateOp::Avg,
-        AggregateOp::Count,
-        AggregateOp::Min,
-        AggregateOp::Max,
-        AggregateOp::Group,
-        AggregateOp::Stddev,
-        AggregateOp::Stdvar,
-        AggregateOp::TopK,
-        AggregateOp::BottomK,
-        AggregateOp::CountValues,
-        AggregateOp::Quantile,
-        AggregateOp::LimitK,
-        AggregateOp::LimitRatio,
-    ];
+    /// The operator with the name `name`, in lower case.
+    pub fn named(name: &str) -> Option<Self> {
+        let row = AGGREGATE_OPS.iter().find(|(_, known, _)| *known == name)?;
+        Some(row.0)
+    }
 
     /// The name in PromQL.
     pub fn as_str(self) -> &'static str {
-        match self {
-            AggregateOp::Sum => "sum",
-            AggregateOp::Avg => "avg",
-            AggregateOp::Count => "count",
-            AggregateOp::Min => "min",
-            AggregateOp::Max => "max",
-            AggregateOp::Group => "group",
-            AggregateOp::Stddev => "stddev",
-            AggregateOp::Stdvar => "stdvar",
-            AggregateOp::TopK => "topk",
-            AggregateOp::BottomK => "bottomk",
-            AggregateOp::CountValues => "count_values",
-            AggregateOp::Quantile => "quantile",
-            AggregateOp::LimitK => "limitk",
-            AggregateOp::LimitRatio => "limit_ratio",
-        }
+        AGGREGATE_OPS[self as usize].1
     }
 
     /// The type of the parameter, of operators that take one.
     pub fn param_type(self) -> Option<ValueType> {
-        match self {
-            AggregateOp::CountValues => Some(ValueType::String),
-            AggregateOp::TopK
-            | AggregateOp::BottomK
-            | AggregateOp::Quantile
-            | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => Some(ValueType::Scalar),
-            _ => None,
-        }
+        AGGREGATE_OPS[self as usize].2
     }
 
     /// Whether it needs `promql-experimental-functions`.
@@ -371,82 +368,67 @@ impl AggregateOp {
     }
 }
 
+/// What an infix operator makes of its operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OperatorKind {
+    Arithmetic,
+    Comparison,
+    Set,
+    Trim,
+}
+
 impl BinaryOp {
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
+    /// How it is written, how tightly it binds, and of which kind it is.
+    #[inline]
+    const fn row(self) -> (&'static str, u8, OperatorKind) {
+        use OperatorKind::{Arithmetic, Comparison, Set, Trim};
         match self {
-            BinaryOp::Add => "+",
-            BinaryOp::Sub => "-",
-            BinaryOp::Mul => "*",
-            BinaryOp::Div => "/",
-            BinaryOp::Mod => "%",
-            BinaryOp::Pow => "^",
-            BinaryOp::Atan2 => "atan2",
-            BinaryOp::Equal => "==",
-            BinaryOp::NotEqual => "!=",
-            BinaryOp::Greater => ">",
-            BinaryOp::Less => "<",
-            BinaryOp::GreaterOrEqual => ">=",
-            BinaryOp::LessOrEqual => "<=",
-            BinaryOp::And => "and",
-            BinaryOp::Or => "or",
-            BinaryOp::Unless => "unless",
-            BinaryOp::TrimUpper => "</",
-            BinaryOp::TrimLower => ">/",
+            BinaryOp::Or => ("or", 1, Set),
+            BinaryOp::And => ("and", 2, Set),
+            BinaryOp::Unless => ("unless", 2, Set),
+            BinaryOp::Equal => ("==", 3, Comparison),
+            BinaryOp::NotEqual => ("!=", 3, Comparison),
+            BinaryOp::Greater => (">", 3, Comparison),
+            BinaryOp::Less => ("<", 3, Comparison),
+            BinaryOp::GreaterOrEqual => (">=", 3, Comparison),
+            BinaryOp::LessOrEqual => ("<=", 3, Comparison),
+            BinaryOp::TrimUpper => ("</", 3, Trim),
+            BinaryOp::TrimLower => (">/", 3, Trim),
+            BinaryOp::Add => ("+", 4, Arithmetic),
+            BinaryOp::Sub => ("-", 4, Arithmetic),
+            BinaryOp::Mul => ("*", 5, Arithmetic),
+            BinaryOp::Div => ("/", 5, Arithmetic),
+            BinaryOp::Mod => ("%", 5, Arithmetic),
+            BinaryOp::Atan2 => ("atan2", 5, Arithmetic),
+            BinaryOp::Pow => ("^", 6, Arithmetic),
         }
+    }
+
+    /// The operator in the text of a query.
+    pub fn as_str(self) -> &'static str {
+        self.row().0
     }
 
     /// How tightly it binds; a higher number binds tighter. All but [`BinaryOp::Pow`] associate to
     /// the left.
     pub fn precedence(self) -> u8 {
-        match self {
-            BinaryOp::Or => 1,
-            BinaryOp::And | BinaryOp::Unless => 2,
-            BinaryOp::Equal
-            | BinaryOp::NotEqual
-            | BinaryOp::Greater
-            | BinaryOp::Less
-            | BinaryOp::GreaterOrEqual
-            | BinaryOp::LessOrEqual
-            | BinaryOp::TrimUpper
-            | BinaryOp::TrimLower => 3,
-            BinaryOp::Add | BinaryOp::Sub => 4,
-            BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::Atan2 => 5,
-            BinaryOp::Pow => 6,
-        }
+        self.row().1
     }
 
     /// Whether it is `==`, `!=`, `<`, `<=`, `>` or `>=`.
     pub fn is_comparison(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Equal
-                | BinaryOp::NotEqual
-                | BinaryOp::Greater
-                | BinaryOp::Less
-                | BinaryOp::GreaterOrEqual
-                | BinaryOp::LessOrEqual
-        )
+        self.row().2 == OperatorKind::Comparison
     }
 
     /// Whether its result is another metric than its operands: `+`, `-`, `*`, `/`, `%`, `^` or
     /// `atan2`.
     pub fn is_arithmetic(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div
-                | BinaryOp::Mod
-                | BinaryOp::Pow
-                | BinaryOp::Atan2
-        )
+        self.row().2 == OperatorKind::Arithmetic
     }
 
     /// Whether it is `and`, `or` or `unless`.
     pub fn is_set(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless)
+        self.row().2 == OperatorKind::Set
     }
 }
 
@@ -469,5 +451,18 @@ impl fmt::Display for ValueType {
             ValueType::Vector => "instant vector",
             ValueType::Matrix => "range vector",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aggregate_ops_stand_in_the_order_of_their_declaration() {
+        for (i, (op, name, _)) in AGGREGATE_OPS.iter().enumerate() {
+            assert_eq!(*op as usize, i, "{name}");
+            assert_eq!(AggregateOp::named(op.as_str()), Some(*op));
+        }
     }
 }

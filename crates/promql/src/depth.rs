@@ -1,8 +1,9 @@
 //! Room on the stack for recursion over high trees.
 //!
 //! A chain of ten thousand operators is a tree as high. Whatever walks trees and calls itself does
-//! so through [`deeper`]: it asks how much of the stack is left and goes on with a new piece where
-//! that is little. So the height of a tree is bounded by the parser and not by a thread's stack.
+//! so through [`deeper`]: it measures how much of the stack is left and goes on with a new piece
+//! where that is little. So the height of a tree is bounded by the parser and not by a thread's
+//! stack.
 
 /// What must be left of the stack: more than anything takes between two calls of [`deeper`], also
 /// without optimisation.

@@ -7,11 +7,13 @@ use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
 };
 use crate::grid::seconds;
-use crate::math::log_exp;
-use crate::parser::DURATION_SECONDS_MAX;
+use crate::math::{float, log_exp};
 use crate::value::QueryError;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// The most seconds that 63 bits of nanoseconds hold.
+pub(crate) const DURATION_SECONDS_MAX: f64 = (1u64 << 63) as f64 / 1e9;
 
 /// What `step()` and `range()` stand for. Both are zero in an instant query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,12 +89,10 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
         DurationKind::Negative(inner) => -evaluate(inner, context)?,
         DurationKind::Paren(inner) => evaluate(inner, context)?,
         DurationKind::MinOf(left, right) => {
-            let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
-            nan_or(left, right, f64::min)
+            float::min(evaluate(left, context)?, evaluate(right, context)?)
         }
         DurationKind::MaxOf(left, right) => {
-            let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
-            nan_or(left, right, f64::max)
+            float::max(evaluate(left, context)?, evaluate(right, context)?)
         }
         DurationKind::Binary(op, left, right) => {
             let (left, right) = (evaluate(left, context)?, evaluate(right, context)?);
@@ -115,15 +115,6 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
 /// A duration in seconds, whole ones and the rest apart, as Go converts it.
 pub(crate) fn seconds_of_nanos(duration_ns: i64) -> f64 {
     (duration_ns / NANOS_PER_SECOND) as f64 + (duration_ns % NANOS_PER_SECOND) as f64 / 1e9
-}
-
-/// Go's `math.Min` and `math.Max` answer NaN if either side is.
-fn nan_or(left: f64, right: f64, choose: fn(f64, f64) -> f64) -> f64 {
-    if left.is_nan() || right.is_nan() {
-        f64::NAN
-    } else {
-        choose(left, right)
-    }
 }
 
 /// Upstream writes the bytes of the text where others write line and column.

@@ -5,6 +5,20 @@ use firn_model::sample::TimestampMs;
 
 /// Go's `%g`: the shortest form that reads back, or `precision` significant digits.
 pub(crate) fn format_g(value: f64, precision: Option<usize>) -> String {
+    // Go switches to exponents at the precision, and at six for the shortest form.
+    format_general(
+        value,
+        precision,
+        precision.map_or(6, |digits| digits as i32),
+    )
+}
+
+/// Go's `%v`: the shortest form that reads back, with an exponent from 1e21 on and below 1e-4.
+pub(crate) fn format_v(value: f64) -> String {
+    format_general(value, None, 21)
+}
+
+fn format_general(value: f64, precision: Option<usize>, exponent_end: i32) -> String {
     if let Some(text) = format_special(value) {
         return text.into();
     }
@@ -18,9 +32,7 @@ pub(crate) fn format_g(value: f64, precision: Option<usize>) -> String {
         true => mantissa.trim_end_matches('0').trim_end_matches('.'),
         false => mantissa,
     };
-    // Go switches to exponents at the precision, and at six for the shortest form.
-    let threshold = precision.map_or(6, |digits| digits as i32);
-    if exponent < -4 || exponent >= threshold.max(1) {
+    if exponent < -4 || exponent >= exponent_end.max(1) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.abs());
     }
@@ -91,6 +103,21 @@ mod tests {
         ] {
             assert_eq!(format_g(value, None), shortest);
             assert_eq!(format_g(value, Some(2)), two_digits);
+        }
+    }
+
+    #[test]
+    fn format_v_has_exponents_for_large_and_small_numbers_alone() {
+        for (value, text) in [
+            (123_456_789.25, "123456789.25"),
+            (1e20, "100000000000000000000"),
+            (-1.5e21, "-1.5e+21"),
+            (0.0001, "0.0001"),
+            (0.000_012_5, "1.25e-05"),
+            (-0.0, "-0"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(format_v(value), text);
         }
     }
 

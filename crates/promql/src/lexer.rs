@@ -1,5 +1,6 @@
-//! Text into tokens. The lexer knows where it is: between braces every word is an identifier,
-//! between brackets only durations and their arithmetic stand, elsewhere words have meanings.
+//! Text into tokens. What a token is depends on where it stands: between braces every word is an
+//! identifier, between brackets only durations and their arithmetic stand, elsewhere words have
+//! meanings.
 //!
 //! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the
 //! end of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which
@@ -13,8 +14,8 @@ pub(crate) use strings::unquote;
 pub(crate) use token::{Token, TokenKind, Word};
 
 use crate::ast::BinaryOp;
-use crate::parser::Failure;
 use crate::quote::{REPLACEMENT, quote_char};
+use crate::syntax_error::SyntaxError;
 
 /// Reads tokens from a text.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token, comments left out. After an error or the end nothing may be read.
-    pub(crate) fn next(&mut self) -> Result<Token, Failure> {
+    pub(crate) fn next(&mut self) -> Result<Token, SyntaxError> {
         if self.in_braces {
             self.skip_spaces_and_comments();
             return self.inside_braces();
@@ -73,7 +74,7 @@ impl<'a> Lexer<'a> {
         self.outside()
     }
 
-    fn outside(&mut self) -> Result<Token, Failure> {
+    fn outside(&mut self) -> Result<Token, SyntaxError> {
         let Some(c) = self.bump() else {
             return self.end_of_input();
         };
@@ -103,7 +104,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn end_of_input(&mut self) -> Result<Token, Failure> {
+    fn end_of_input(&mut self) -> Result<Token, SyntaxError> {
         if self.parens_open != 0 {
             return self.fail("unclosed left parenthesis");
         }
@@ -113,7 +114,7 @@ impl<'a> Lexer<'a> {
         self.emit(TokenKind::Eof)
     }
 
-    fn arithmetic(&mut self, c: char) -> Result<Token, Failure> {
+    fn arithmetic(&mut self, c: char) -> Result<Token, SyntaxError> {
         self.emit(TokenKind::Operator(match c {
             '*' => BinaryOp::Mul,
             '/' => BinaryOp::Div,
@@ -124,7 +125,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
-    fn comparison(&mut self, c: char) -> Result<Token, Failure> {
+    fn comparison(&mut self, c: char) -> Result<Token, SyntaxError> {
         let next = self.peek();
         let two_characters = match (c, next) {
             ('=', Some('=')) => BinaryOp::Equal,
@@ -145,12 +146,12 @@ impl<'a> Lexer<'a> {
         self.emit(TokenKind::Operator(two_characters))
     }
 
-    fn left_paren(&mut self) -> Result<Token, Failure> {
+    fn left_paren(&mut self) -> Result<Token, SyntaxError> {
         self.parens_open += 1;
         self.emit(TokenKind::LeftParen)
     }
 
-    fn right_paren(&mut self) -> Result<Token, Failure> {
+    fn right_paren(&mut self) -> Result<Token, SyntaxError> {
         let token = self.emit(TokenKind::RightParen);
         self.parens_open -= 1;
         if self.parens_open < 0 {
@@ -159,7 +160,7 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn left_bracket(&mut self) -> Result<Token, Failure> {
+    fn left_bracket(&mut self) -> Result<Token, SyntaxError> {
         if self.brackets.open {
             return self.fail("unexpected left bracket '['");
         }
@@ -172,7 +173,7 @@ impl<'a> Lexer<'a> {
         self.emit(TokenKind::LeftBracket)
     }
 
-    fn word(&mut self) -> Result<Token, Failure> {
+    fn word(&mut self) -> Result<Token, SyntaxError> {
         self.skip_while(|c| is_word(c) || c == ':');
         let text = &self.text[self.start..self.at];
         let kind = match token::word_kind(text) {
@@ -194,7 +195,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// After a number between brackets: a colon, or a word of duration expressions.
-    fn word_in_brackets(&mut self, first: char) -> Result<Token, Failure> {
+    fn word_in_brackets(&mut self, first: char) -> Result<Token, SyntaxError> {
         if first == ':' && self.brackets.colon_seen {
             return self.fail("unexpected colon ':'");
         }
@@ -219,7 +220,7 @@ impl<'a> Lexer<'a> {
         token::duration_word(&self.text[self.start..self.at].to_ascii_lowercase())
     }
 
-    fn inside_brackets(&mut self) -> Result<Token, Failure> {
+    fn inside_brackets(&mut self) -> Result<Token, SyntaxError> {
         let Some(c) = self.bump() else {
             return self.fail("unexpected end of input in duration expression");
         };
@@ -246,7 +247,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn colon_before_number(&mut self) -> Result<Token, Failure> {
+    fn colon_before_number(&mut self) -> Result<Token, SyntaxError> {
         let token = self.emit(TokenKind::Colon);
         if !self.brackets.number_seen {
             return self.fail("unexpected colon before duration in duration expression");
@@ -257,12 +258,12 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn not_a_duration(&mut self, c: char) -> Result<Token, Failure> {
+    fn not_a_duration(&mut self, c: char) -> Result<Token, SyntaxError> {
         let c = quote_char(c);
         self.fail(format!("unexpected character in duration expression: {c}"))
     }
 
-    fn inside_braces(&mut self) -> Result<Token, Failure> {
+    fn inside_braces(&mut self) -> Result<Token, SyntaxError> {
         let Some(c) = self.bump() else {
             return self.fail("unexpected end of input inside braces");
         };
@@ -338,7 +339,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Ends the token under way.
-    fn emit(&mut self, kind: TokenKind) -> Result<Token, Failure> {
+    fn emit(&mut self, kind: TokenKind) -> Result<Token, SyntaxError> {
         let start = std::mem::replace(&mut self.start, self.at);
         Ok(Token {
             kind,
@@ -348,8 +349,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// Refuses the token under way.
-    fn fail<T>(&self, message: impl Into<String>) -> Result<T, Failure> {
-        Err(Failure::new(self.start, message))
+    fn fail<T>(&self, message: impl Into<String>) -> Result<T, SyntaxError> {
+        Err(SyntaxError::new(self.start, message))
     }
 }
 

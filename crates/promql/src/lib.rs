@@ -17,11 +17,13 @@ mod lexer;
 mod math;
 #[cfg(test)]
 mod mutation;
+mod number;
 pub mod parser;
 mod plan;
 pub mod printer;
 mod quote;
 pub mod script;
+mod syntax_error;
 pub mod value;
 
 pub use eval::{query, query_expr};

@@ -3,7 +3,7 @@
 //! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14.
 //! Its parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of
 //! several mistakes in a text it reports depends on when that parser needs its one token of
-//! lookahead: reading a token may fail in the lexer. So the rule here is: ask for the next token
+//! lookahead: reading a token may fail in the lexer. So the rule here is: read the next token
 //! only where the grammar must.
 //!
 //! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
@@ -13,23 +13,24 @@
 mod check;
 mod duration;
 mod expression;
-mod literal;
 mod selector;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use duration::DURATION_SECONDS_MAX;
-pub use literal::parse_duration_ms;
-pub(crate) use literal::{UNITS_MS, parse_number};
+pub use crate::syntax_error::position;
 
 use crate::Features;
-use crate::ast::{Expr, ExprKind, Span};
+use crate::ast::{Expr, ExprKind, NumberLiteral, Span, UnaryOp};
 use crate::depth::deeper;
 use crate::lexer::{Lexer, Token, TokenKind};
+use crate::number::parse_number;
+use crate::quote::quote;
+use crate::syntax_error::SyntaxError;
 use crate::value::QueryError;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::matcher::Matcher;
+use firn_model::units::parse_duration;
 
 /// The highest tree that is accepted: a chain of operators (`a or b or c`) is as high as it is
 /// long, and generated queries have chains of thousands. Ten thousand of them, and what
@@ -44,6 +45,9 @@ const NODE_BYTES: usize = 768;
 
 /// What an operator, a call or parentheses take of the stack while trees are walked.
 const WALK_BYTES: usize = 256;
+
+/// A sign binds as `*` does: of the infix operators only the power is read before it.
+const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 
 /// What a matcher or a label of a list takes besides its text.
 const LIST_ITEM_BYTES: usize = 256;
@@ -120,12 +124,12 @@ fn parse_with<'a, T>(
     }
     let mut parser = Parser::new(text, features, memory);
     rule(&mut parser).map_err(|stop| {
-        let failure = match stop {
-            Stop::Failed(failure) => failure,
+        let error = match stop {
+            Stop::Failed(error) => error,
             Stop::Unexpected(token) => parser.unexpected(token, "", ""),
             Stop::Limited(message) => return QueryError::Limited(message),
         };
-        QueryError::Parse(failure.render(text))
+        QueryError::Parse(error.render(text))
     })
 }
 
@@ -134,60 +138,20 @@ fn unlimited() -> Reservation {
     Budget::new("expression", usize::MAX).hold()
 }
 
-/// What is wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    at: usize,
-    message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
-        Self {
-            at,
-            message: message.into(),
-        }
-    }
-
-    /// What is wrong, without where.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// `1:5: parse error: ...`
-    fn render(&self, text: &str) -> String {
-        format!("{}: parse error: {}", position(text, self.at), self.message)
-    }
-}
-
-/// `line:column` of a byte, both counted from one, columns in bytes.
-pub fn position(text: &str, at: usize) -> String {
-    if text.is_empty() {
-        return "unknown position".into();
-    }
-    let before = &text.as_bytes()[..at.min(text.len())];
-    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-    let line_start = before
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(0, |i| i + 1);
-    format!("{line}:{}", before.len() - line_start + 1)
-}
-
 /// Why a rule stopped.
 #[derive(Debug)]
 enum Stop {
     /// For a reason of its own.
-    Failed(Failure),
-    /// At a token that no rule wants; an enclosing rule may know what is missing.
+    Failed(SyntaxError),
+    /// At an unexpected token; an enclosing rule may know what is missing.
     Unexpected(Token),
-    /// For want of memory.
+    /// At the memory limit.
     Limited(String),
 }
 
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failed(failure)
+impl From<SyntaxError> for Stop {
+    fn from(error: SyntaxError) -> Self {
+        Stop::Failed(error)
     }
 }
 
@@ -277,7 +241,7 @@ impl<'a> Parser<'a> {
         Err(Stop::Unexpected(self.peek()?))
     }
 
-    /// Fails if the rule stopped at a token that nothing wants: it stood `within` something and
+    /// Fails if the rule stopped at an unexpected token: it stood `within` something and
     /// `expected` was missing.
     fn within<T>(&self, parsed: Parsed<T>, within: &str, expected: &str) -> Parsed<T> {
         parsed.map_err(|stop| match stop {
@@ -286,7 +250,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn unexpected(&self, token: Token, within: &str, expected: &str) -> Failure {
+    fn unexpected(&self, token: Token, within: &str, expected: &str) -> SyntaxError {
         let mut message = format!("unexpected {}", token.kind.describe(self.lexer.text(token)));
         if !within.is_empty() {
             message.push_str(&format!(" in {within}"));
@@ -294,11 +258,66 @@ impl<'a> Parser<'a> {
         if !expected.is_empty() {
             message.push_str(&format!(", expected {expected}"));
         }
-        Failure::new(token.start, message)
+        SyntaxError::new(token.start, message)
     }
 
     fn text(&self, token: Token) -> &'a str {
         self.lexer.text(token)
+    }
+
+    /// What a number or duration token stands for.
+    fn number_literal(&self, token: Token) -> Parsed<NumberLiteral> {
+        let text = self.text(token);
+        let is_duration = token.kind == TokenKind::Duration;
+        let value = match is_duration {
+            true => parse_duration(text)
+                .map(|duration| duration.as_millis() as f64 / 1000.0)
+                .map_err(|e| e.to_string()),
+            false => parse_number(text).map_err(|why| {
+                let text = quote(text.as_bytes());
+                format!("error parsing number: strconv.ParseFloat: parsing {text}: {why}")
+            }),
+        };
+        match value {
+            Ok(value) => Ok(NumberLiteral { value, is_duration }),
+            Err(why) => fail(token.start, why),
+        }
+    }
+
+    /// The value of a number or duration that may have a sign.
+    fn signed_number(&mut self) -> Parsed<f64> {
+        let sign = self.take_sign()?;
+        let token = self.peek()?;
+        if !matches!(token.kind, TokenKind::Number | TokenKind::Duration) {
+            return self.stop_here();
+        }
+        self.next()?;
+        let value = self.number_literal(token)?.value;
+        Ok(match sign {
+            Some((UnaryOp::Minus, _)) => -value,
+            _ => value,
+        })
+    }
+
+    /// Takes items between commas up to a token of kind `close`, which it returns; a comma may
+    /// stand before it. Another token behind an item fails `within` a part of the grammar.
+    fn list(
+        &mut self,
+        (close, shown): (TokenKind, &str),
+        within: &str,
+        mut item: impl FnMut(&mut Self) -> Parsed<()>,
+    ) -> Parsed<Token> {
+        loop {
+            if let Some(token) = self.take(close)? {
+                return Ok(token);
+            }
+            self.reserve(LIST_ITEM_BYTES)?;
+            item(self)?;
+            if self.take(TokenKind::Comma)?.is_none() && self.peek()?.kind != close {
+                let stop = self.stop_here();
+                return self.within(stop, within, &format!("\",\" or {shown}"));
+            }
+        }
     }
 
     /// Reserves what something takes that is about to be made.
@@ -357,7 +376,7 @@ impl<'a> Parser<'a> {
 }
 
 fn fail<T>(at: usize, message: impl Into<String>) -> Parsed<T> {
-    Err(Stop::Failed(Failure::new(at, message)))
+    Err(SyntaxError::new(at, message).into())
 }
 
 fn span(start: usize, end: usize) -> Span {

@@ -16,10 +16,11 @@ use crate::ast::{
     VectorSelector,
 };
 use crate::depth::deeper;
-use crate::parser::UNITS_MS;
+use crate::go_format::{format_f, format_v};
 use crate::quote::quote;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::units::format_duration;
 use std::fmt;
 
 impl fmt::Display for Expr {
@@ -30,19 +31,27 @@ impl fmt::Display for Expr {
             ExprKind::Vector(vector) => vector.fmt(f),
             ExprKind::Matrix(matrix) => matrix.fmt(f),
             ExprKind::Subquery(subquery) => {
-                write!(f, "{}{}", subquery.expr, SubquerySuffix(subquery))
+                write!(f, "{}{}", subquery.expr, subquery_suffix(subquery))
             }
             ExprKind::Call(call) => write_call(call, f),
             ExprKind::Aggregate(aggregate) => {
-                write!(f, "{}(", AggregateHead(aggregate))?;
+                write!(f, "{}(", aggregate_head(aggregate))?;
                 if let Some(param) = &aggregate.param {
                     write!(f, "{param}, ")?;
                 }
                 write!(f, "{})", aggregate.expr)
             }
             ExprKind::Binary(binary) => {
-                let (left, right) = (LeftSide(binary), &binary.right);
-                write!(f, "{left} {} {right}", BinaryHead(binary))
+                match &binary.left.kind {
+                    // With the sign that it has elsewhere, the power would have a sign.
+                    ExprKind::Number(n)
+                        if binary.op == BinaryOp::Pow && n.value == f64::INFINITY =>
+                    {
+                        f.write_str("Inf")?;
+                    }
+                    _ => binary.left.fmt(f)?,
+                }
+                write!(f, " {} {}", binary_head(binary), binary.right)
             }
             ExprKind::Unary(op, inner) => write!(f, "{}{inner}", op.as_str()),
             ExprKind::Paren(inner) => write!(f, "({inner})"),
@@ -60,41 +69,25 @@ fn write_call(call: &Call, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// `sum by (a, b) `, up to the parenthesis.
-struct AggregateHead<'a>(&'a Aggregate);
-
-impl fmt::Display for AggregateHead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.op.as_str())?;
-        match &self.0.grouping {
-            Grouping::By(labels) if labels.is_empty() => Ok(()),
-            Grouping::By(labels) => write!(f, " by ({}) ", LabelList(labels)),
-            Grouping::Without(labels) => write!(f, " without ({}) ", LabelList(labels)),
-        }
+fn aggregate_head(aggregate: &Aggregate) -> String {
+    let op = aggregate.op.as_str();
+    match &aggregate.grouping {
+        Grouping::By(labels) if labels.is_empty() => op.to_owned(),
+        Grouping::By(labels) => format!("{op} by ({}) ", label_list(labels)),
+        Grouping::Without(labels) => format!("{op} without ({}) ", label_list(labels)),
     }
 }
 
 /// Names of labels, in quotes where the grammar needs them.
-struct LabelList<'a>(&'a [String]);
-
-impl fmt::Display for LabelList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, label) in self.0.iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{}", LabelName(label))?;
-        }
-        Ok(())
-    }
+fn label_list(labels: &[String]) -> String {
+    let names: Vec<String> = labels.iter().map(|label| label_name(label)).collect();
+    names.join(", ")
 }
 
-struct LabelName<'a>(&'a str);
-
-impl fmt::Display for LabelName<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if is_plain_name(self.0) {
-            f.write_str(self.0)
-        } else {
-            f.write_str(&quote(self.0.as_bytes()))
-        }
+fn label_name(name: &str) -> String {
+    match is_plain_name(name) {
+        true => name.to_owned(),
+        false => quote(name.as_bytes()),
     }
 }
 
@@ -103,38 +96,19 @@ fn is_plain_name(name: &str) -> bool {
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// The left side of a binary expression. Infinity goes without the sign that it has elsewhere if it
-/// is raised to a power, or the sign would be that of the power.
-struct LeftSide<'a>(&'a Binary);
-
-impl fmt::Display for LeftSide<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.left.kind {
-            ExprKind::Number(n) if self.0.op == BinaryOp::Pow && n.value == f64::INFINITY => {
-                f.write_str("Inf")
-            }
-            _ => self.0.left.fmt(f),
-        }
-    }
-}
-
 /// The operator of a binary expression with all its modifiers: `+ bool on (a) group_left (b)`.
-struct BinaryHead<'a>(&'a Binary);
-
-impl fmt::Display for BinaryHead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.op.as_str())?;
-        if self.0.returns_bool {
-            f.write_str(" bool")?;
-        }
-        match &self.0.matching {
-            Some(matching) => write_matching(matching, f),
-            None => Ok(()),
-        }
+fn binary_head(binary: &Binary) -> String {
+    let mut out = binary.op.as_str().to_owned();
+    if binary.returns_bool {
+        out += " bool";
     }
+    if let Some(matching) = &binary.matching {
+        push_matching(matching, &mut out);
+    }
+    out
 }
 
-fn write_matching(matching: &Matching, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn push_matching(matching: &Matching, out: &mut String) {
     let group = match matching.cardinality {
         Cardinality::ManyToOne => Some("group_left"),
         Cardinality::OneToMany => Some("group_right"),
@@ -142,21 +116,18 @@ fn write_matching(matching: &Matching, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     };
     if !matching.labels.is_empty() || matching.on || group.is_some() {
         let word = if matching.on { "on" } else { "ignoring" };
-        write!(f, " {word} ({})", LabelList(&matching.labels))?;
+        *out += &format!(" {word} ({})", label_list(&matching.labels));
     }
     if let Some(group) = group {
-        write!(f, " {group} ({})", LabelList(&matching.include))?;
+        *out += &format!(" {group} ({})", label_list(&matching.include));
     }
-    match (matching.fill_left, matching.fill_right) {
-        (Some(left), Some(right)) if left == right => write!(f, " fill ({})", General(left)),
-        (left, right) => {
-            if let Some(left) = left {
-                write!(f, " fill_left ({})", General(left))?;
-            }
-            if let Some(right) = right {
-                write!(f, " fill_right ({})", General(right))?;
-            }
-            Ok(())
+    let fills = match (matching.fill_left, matching.fill_right) {
+        (Some(left), Some(right)) if left == right => [("fill", Some(left)), ("", None)],
+        (left, right) => [("fill_left", left), ("fill_right", right)],
+    };
+    for (word, value) in fills {
+        if let Some(value) = value {
+            *out += &format!(" {word} ({})", format_v(value));
         }
     }
 }
@@ -164,19 +135,22 @@ fn write_matching(matching: &Matching, f: &mut fmt::Formatter<'_>) -> fmt::Resul
 impl fmt::Display for VectorSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_series(self, f)?;
-        write_at(self.at, f)?;
-        write_edges(self.edges, f)?;
-        write_offset(&self.offset, f)
+        let (at, offset) = (at_text(self.at), offset_text(&self.offset));
+        write!(f, "{at}{}{offset}", edges_text(self.edges))
     }
 }
 
 impl fmt::Display for MatrixSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_series(&self.vector, f)?;
-        write!(f, "[{}]", self.range)?;
-        write_edges(self.vector.edges, f)?;
-        write_at(self.vector.at, f)?;
-        write_offset(&self.vector.offset, f)
+        let vector = &self.vector;
+        write_series(vector, f)?;
+        let (at, offset) = (at_text(vector.at), offset_text(&vector.offset));
+        write!(
+            f,
+            "[{}]{}{at}{offset}",
+            self.range,
+            edges_text(vector.edges)
+        )
     }
 }
 
@@ -210,41 +184,38 @@ fn matcher_text(matcher: &Matcher) -> String {
         MatchOp::Regex => "=~",
         MatchOp::NotRegex => "!~",
     };
-    format!(
-        "{}{op}{}",
-        LabelName(matcher.name()),
-        quote(matcher.value())
-    )
+    let (name, value) = (label_name(matcher.name()), quote(matcher.value()));
+    format!("{name}{op}{value}")
 }
 
-fn write_at(at: Option<At>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn at_text(at: Option<At>) -> String {
     match at {
-        None => Ok(()),
-        Some(At::Time(ms)) => write!(f, " @ {:.3}", ms as f64 / 1000.0),
-        Some(At::Start) => f.write_str(" @ start()"),
-        Some(At::End) => f.write_str(" @ end()"),
+        None => String::new(),
+        Some(At::Time(ms)) => format!(" @ {:.3}", ms as f64 / 1000.0),
+        Some(At::Start) => " @ start()".into(),
+        Some(At::End) => " @ end()".into(),
     }
 }
 
-fn write_edges(edges: Edges, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn edges_text(edges: Edges) -> &'static str {
     match edges {
-        Edges::Plain => Ok(()),
-        Edges::Anchored => f.write_str(" anchored"),
-        Edges::Smoothed => f.write_str(" smoothed"),
+        Edges::Plain => "",
+        Edges::Anchored => " anchored",
+        Edges::Smoothed => " smoothed",
     }
 }
 
-fn write_offset(offset: &Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn offset_text(offset: &Duration) -> String {
     match offset {
-        Duration::Millis(0) => Ok(()),
-        Duration::Millis(ms) => write!(f, " offset {}", format_duration_ms(*ms)),
-        Duration::Expr(expr) => write!(f, " offset {}", offset_text(expr)),
+        Duration::Millis(0) => String::new(),
+        Duration::Millis(ms) => format!(" offset {}", format_duration_ms(*ms)),
+        Duration::Expr(expr) => format!(" offset {}", offset_expression(expr)),
     }
 }
 
 /// An offset that is an operation must begin with a parenthesis or two signs, or it would end
 /// before its operator. Neither is part of the tree.
-fn offset_text(expr: &DurationExpr) -> String {
+fn offset_expression(expr: &DurationExpr) -> String {
     let text = expr.to_string();
     let mut first = expr;
     while let DurationKind::Binary(_, left, _) = &first.kind {
@@ -277,18 +248,11 @@ fn offset_text(expr: &DurationExpr) -> String {
 }
 
 /// `[30m:1m] @ 1.000 offset 5m`
-struct SubquerySuffix<'a>(&'a Subquery);
-
-impl fmt::Display for SubquerySuffix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}:", self.0.range)?;
-        if let Some(step) = &self.0.step {
-            write!(f, "{step}")?;
-        }
-        f.write_str("]")?;
-        write_at(self.0.at, f)?;
-        write_offset(&self.0.offset, f)
-    }
+fn subquery_suffix(subquery: &Subquery) -> String {
+    let step = subquery.step.as_ref();
+    let step = step.map_or(String::new(), Duration::to_string);
+    let (at, offset) = (at_text(subquery.at), offset_text(&subquery.offset));
+    format!("[{}:{step}]{at}{offset}", subquery.range)
 }
 
 impl fmt::Display for Duration {
@@ -327,58 +291,13 @@ impl fmt::Display for NumberLiteral {
             // Never more than 63 bits of nanoseconds.
             return f.write_str(&format_duration_ms((self.value * 1000.0).round() as i64));
         }
-        write_plain(self.value, f)
-    }
-}
-
-/// A number without an exponent, in as few digits as tell it apart.
-fn write_plain(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if value.is_nan() {
-        f.write_str("NaN")
-    } else if value.is_infinite() {
-        f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" })
-    } else {
-        write!(f, "{value}")
-    }
-}
-
-/// A number as Go's `%v` writes it: with an exponent from 1e21 on and below 1e-4.
-struct General(f64);
-
-impl fmt::Display for General {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let magnitude = self.0.abs();
-        let is_plain = magnitude == 0.0 || (1e-4..1e21).contains(&magnitude);
-        if is_plain || !magnitude.is_finite() {
-            return write_plain(self.0, f);
-        }
-        let text = format!("{:e}", self.0);
-        match text.split_once('e') {
-            Some((digits, exponent)) => {
-                let exponent: i32 = exponent.parse().unwrap_or_default();
-                let sign = if exponent < 0 { '-' } else { '+' };
-                write!(f, "{digits}e{sign}{:02}", exponent.abs())
-            }
-            None => f.write_str(&text),
-        }
+        f.write_str(&format_f(self.value))
     }
 }
 
 /// A duration as Prometheus writes it: `1h30m`, `90d`, `-5m`, `0s`.
-pub fn format_duration_ms(ms: i64) -> String {
-    if ms == 0 {
-        return "0s".into();
-    }
-    let mut out = String::from(if ms < 0 { "-" } else { "" });
-    let mut rest = ms.unsigned_abs();
-    for (unit, unit_ms) in UNITS_MS {
-        // Years and weeks only where they come out even: 90d is easier to read than 12w6d.
-        let must_be_even = matches!(unit, "y" | "w");
-        if rest < unit_ms || (must_be_even && !rest.is_multiple_of(unit_ms)) {
-            continue;
-        }
-        out.push_str(&format!("{}{unit}", rest / unit_ms));
-        rest %= unit_ms;
-    }
-    out
+fn format_duration_ms(ms: i64) -> String {
+    let sign = if ms < 0 { "-" } else { "" };
+    let duration = std::time::Duration::from_millis(ms.unsigned_abs());
+    format!("{sign}{}", format_duration(duration))
 }

@@ -95,49 +95,40 @@ pub fn run(
         name: name.to_owned(),
         ..FileReport::default()
     };
-    if let Err(e) = store.clear() {
-        report.broken.push(Failure {
-            line: 1,
-            text: "clear".into(),
-            why: e.message,
-        });
+    let note = |line, text: &str, done: Result<(), String>| {
+        let failure = |why| Failure {
+            line,
+            text: text.into(),
+            why,
+        };
+        done.map_err(failure)
+    };
+    if let Err(failure) = note(1, "clear", clear(store)) {
+        report.broken.push(failure);
         return report;
     }
     for read in command::read(text) {
-        match read {
+        let (is_eval, outcome) = match read {
             // Counted, so that the sum is that of the script's evaluations.
-            Err(failure) if failure.is_eval() => report.failed.push(failure),
-            Err(failure) => report.broken.push(failure),
-            Ok(Command::Eval(eval)) => match check::check(&eval, store.select(), compute) {
-                Ok(()) => report.passed += 1,
-                Err(why) => report.failed.push(Failure {
-                    line: eval.line,
-                    text: eval.text.clone(),
-                    why,
-                }),
-            },
-            Ok(Command::Clear { line }) => {
-                if let Err(e) = store.clear() {
-                    report.broken.push(Failure {
-                        line,
-                        text: "clear".into(),
-                        why: e.message,
-                    });
-                }
+            Err(failure) => (failure.is_eval(), Err(failure)),
+            Ok(Command::Eval(eval)) => {
+                let outcome = check::check(&eval, store.select(), compute);
+                (true, note(eval.line, &eval.text, outcome))
             }
-            Ok(Command::Load(load)) => {
-                if let Err(why) = run_load(&load, store) {
-                    let text = "load".into();
-                    report.broken.push(Failure {
-                        line: load.line,
-                        text,
-                        why,
-                    });
-                }
-            }
+            Ok(Command::Clear { line }) => (false, note(line, "clear", clear(store))),
+            Ok(Command::Load(load)) => (false, note(load.line, "load", run_load(&load, store))),
+        };
+        match (outcome, is_eval) {
+            (Ok(()), is_eval) => report.passed += usize::from(is_eval),
+            (Err(failure), true) => report.failed.push(failure),
+            (Err(failure), false) => report.broken.push(failure),
         }
     }
     report
+}
+
+fn clear(store: &mut dyn ScriptStore) -> Result<(), String> {
+    store.clear().map_err(|e| e.message)
 }
 
 fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {

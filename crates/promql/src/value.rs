@@ -90,7 +90,7 @@ pub enum QueryError {
     /// The time allowed ran out.
     #[error("{0}")]
     Timeout(String),
-    /// The client went away or someone ended the query.
+    /// The client went away, or an operator ended the query.
     #[error("{0}")]
     Canceled(String),
     /// A limit on memory, samples, series or steps was hit.

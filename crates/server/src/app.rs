@@ -1,4 +1,4 @@
-//! The state that all handlers share, and what a handler may ask of it.
+//! The state that all handlers share, and what it does for them.
 //!
 //! ```text
 //! starting --open(backend)--> ready --stop()--> stopping
@@ -17,6 +17,7 @@ use crate::metrics::ServerMetrics;
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::cancel::Cancel;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, Sink};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::TextSink;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 /// The server's state. Cheap to clone; clones share it.
@@ -88,11 +90,20 @@ impl App {
         let _ = self.0.backend.set(Arc::new(backend));
     }
 
-    /// What `/metrics` answers now: also how the process scrapes itself.
-    pub fn exposition(&self) -> Vec<u8> {
-        let mut sink = TextSink::new();
-        self.0.collect(&mut sink);
-        sink.into_text().into_bytes()
+    /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
+    /// may wait: collectors take locks and read files of the kernel's.
+    pub async fn exposition(&self) -> Result<Vec<u8>, Error> {
+        let app = self.clone();
+        let collecting = spawn_blocking(move || {
+            let mut sink = TextSink::new();
+            app.0.collect(&mut sink);
+            sink.into_text().into_bytes()
+        });
+        collecting.await.map_err(|e| {
+            tracing::error!(error = %e, "collect metrics");
+            self.0.metrics.panics.inc();
+            Error::new(ErrorKind::Internal, "the metrics failed: see the log")
+        })
     }
 
     /// Says that the process is ending: from here on the server is not ready.

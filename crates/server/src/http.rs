@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept -> listener -> connection -> socket (phase, request_head) -> the router
-//!                                                    body <- request -> answer: measured, produce
+//!                                 watched_body: body <- request -> answer: measured, produce
 //! ```
 //!
 //! Invariant: nothing here knows an endpoint, a store or PromQL. The one exception is [`failure`],
@@ -18,3 +18,4 @@ mod phase;
 pub(crate) mod produce;
 pub(crate) mod request_head;
 mod socket;
+mod watched_body;

@@ -119,7 +119,7 @@ fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
 /// How a float's exponent may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatForm {
-    /// As upstream writes samples: exponents below 1e-6 and from 1e21 on.
+    /// The form of samples: exponents below 1e-6 and from 1e21 on.
     Sample,
     /// Never an exponent, as upstream writes scalars.
     Plain,

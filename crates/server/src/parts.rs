@@ -44,7 +44,7 @@ pub struct AppParts {
     pub config: Provider<String>,
     /// `/api/v1/status/runtimeinfo`; cheap to call.
     pub runtime: Provider<RuntimeInfo>,
-    /// Metrics of the process and of parts that live from the start.
+    /// Metrics of the process and of parts that exist from the start.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
     pub lifecycle: Option<Lifecycle>,

@@ -27,7 +27,7 @@ const MOVE_BYTES: usize = 64;
 /// The longest literal whose length stands in its tag.
 const SHORT_LITERAL_BYTES: usize = 60;
 
-/// Bytes that a run looks at for one element: a tag, a move, the tag behind a short literal.
+/// Bytes that a run reads for one element: a tag, a move, the tag behind a short literal.
 const WINDOW_BYTES: usize = 1 + MOVE_BYTES + 1;
 
 /// What the tag of a copy says, by the tag.

@@ -2,6 +2,7 @@
 //!
 //! Texts and exit codes are promtool's: 0 if all files are valid, 1 if one is not.
 
+use super::arguments::{files, paths};
 use crate::console;
 use crate::settings::config;
 use clap::{ArgMatches, Command};
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 pub fn command() -> Command {
     let config = Command::new("config")
         .about("Check config files as promtool does; the exit code is 1 if one is not valid")
-        .arg(super::files("Configs in Prometheus's format"));
+        .arg(files("Configs in Prometheus's format"));
     Command::new("check")
         .about("Check files before a server reads them")
         .subcommand_required(true)
@@ -22,10 +23,8 @@ pub fn command() -> Command {
 
 /// Runs `firn check`.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let files = matches.subcommand().into_iter();
-    let files = files.flat_map(|(_, matches)| super::paths(matches));
     let mut has_failed = false;
-    for file in files {
+    for file in paths(matches) {
         has_failed |= !check_config(&file);
     }
     ExitCode::from(u8::from(has_failed))

@@ -1,5 +1,6 @@
 //! `firn man`: the man pages, one on standard output or all of them in a folder.
 
+use super::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_mangen::{Man, generate_to};
@@ -32,7 +33,7 @@ pub fn command() -> Command {
 pub fn run(tree: Command, matches: &ArgMatches) -> ExitCode {
     let written = match matches.get_one::<PathBuf>("dir") {
         Some(dir) => generate_to(tree, dir),
-        None => print(tree, &super::texts(matches, "command")),
+        None => print(tree, &texts(matches, "command")),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@
 mod client;
 mod print;
 
-use super::NOT_UNDERSTOOD;
+use super::arguments::{NOT_UNDERSTOOD, texts};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::{Client, ClientError, Params};
@@ -169,10 +169,7 @@ fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Err(format!("expected NAME=VALUE, got {text:?}")),
     };
-    super::texts(matches, "header")
-        .into_iter()
-        .map(split)
-        .collect()
+    texts(matches, "header").into_iter().map(split).collect()
 }
 
 fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {

@@ -3,6 +3,7 @@
 //! One shard and inline compute make a run deterministic. The exit code is 1 if an evaluation
 //! failed or a script could not be read, so that a list of scripts can be held by a build.
 
+use super::arguments::{files, paths};
 use crate::console;
 use clap::{ArgMatches, Command};
 use firn_model::batch::Batch;
@@ -26,9 +27,7 @@ const SEED: u64 = 1;
 pub fn command() -> Command {
     let promql = Command::new("promql")
         .about("Run PromQL scripts; the exit code is 1 if an evaluation fails")
-        .arg(super::files(
-            "Scripts in the format of Prometheus's own tests",
-        ));
+        .arg(files("Scripts in the format of Prometheus's own tests"));
     Command::new("test")
         .about("Run tests that are written down in files")
         .subcommand_required(true)
@@ -38,10 +37,8 @@ pub fn command() -> Command {
 
 /// Runs `firn test`.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    let files = matches.subcommand().into_iter();
-    let files = files.flat_map(|(_, matches)| super::paths(matches));
     let mut report = ScriptReport::default();
-    for file in files {
+    for file in paths(matches) {
         report.files.push(run_file(&file));
     }
     console::out(&format!("{report}\n"));

@@ -8,8 +8,8 @@ use crate::settings::config::MemoryLimit;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
-/// What is assumed where neither the cgroup nor `/proc` tells: small enough for any machine of
-/// today.
+/// What is assumed where neither the cgroup nor `/proc` has a limit: small enough for any machine
+/// of today.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
 /// The limit in bytes that `limit` means on this machine.
@@ -24,7 +24,7 @@ pub fn limit_bytes(limit: MemoryLimit) -> u64 {
     }
 }
 
-/// The memory that the process may use, as the files below `root` tell, and how much it may
+/// The memory that the process may use, by the files below `root`, and how much it may
 /// address.
 fn available_bytes(root: &Path, address_space: Option<u64>) -> u64 {
     let machine = machine_bytes(root);

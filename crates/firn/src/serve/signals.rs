@@ -1,4 +1,4 @@
-//! What the outside asks of the process: signals, and the lifecycle endpoints.
+//! Requests from outside to stop or reload: signals, and the lifecycle endpoints.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};

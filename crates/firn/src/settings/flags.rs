@@ -65,7 +65,7 @@ pub struct CommandLine {
 pub enum Request {
     /// To run.
     Run(Box<CommandLine>),
-    /// To be told about the flags; the text.
+    /// To print the help, which is this text.
     Help(String),
     /// The table as Markdown.
     Documentation,

@@ -13,9 +13,9 @@ use tracing::warn;
 /// How long samples are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// As long as this; not zero.
+    /// Samples stay for this long; not zero.
     For(Duration),
-    /// Until the process is told otherwise.
+    /// For ever.
     Unlimited,
 }
 
@@ -51,7 +51,7 @@ impl Retention {
     }
 }
 
-/// As upstream shows it: empty if there is no limit.
+/// The form that upstream shows: empty if there is no limit.
 impl fmt::Display for Retention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -17,7 +17,7 @@ use tracing::warn;
 /// system calls.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// The label that tells the file.
+/// The label that names the file.
 const FILEPATH: &str = "__meta_filepath";
 
 /// What a file was when it was read last.

@@ -1,4 +1,4 @@
-//! Groups of targets, as discoveries tell them.
+//! Groups of targets, the form in which discoveries publish them.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

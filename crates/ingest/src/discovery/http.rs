@@ -8,10 +8,11 @@ use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AG
 use hyper::{StatusCode, Uri};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-/// The label that tells the server.
+/// The label that names the server.
 const URL: &str = "__meta_url";
 
 const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh-interval-seconds");
@@ -58,8 +59,10 @@ impl Source {
             let message = format!("unsupported content type {:?}", body.content_type);
             return Err(invalid(message));
         }
-        let mut groups: Vec<Group> =
-            serde_json::from_slice(&body.bytes).map_err(|e| invalid(e.to_string()))?;
+        // A long list takes longer than an async worker may be held.
+        let reading = spawn_blocking(move || serde_json::from_slice(&body.bytes));
+        let read = reading.await.map_err(|e| invalid(e.to_string()))?;
+        let mut groups: Vec<Group> = read.map_err(|e| invalid(e.to_string()))?;
         for group in &mut groups {
             group.labels.insert(URL.into(), self.url.clone());
         }

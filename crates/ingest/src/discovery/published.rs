@@ -5,7 +5,7 @@ use firn_model::sync::lock;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// The list of a discovery, as its task knows it.
+/// The list of a discovery, which its task replaces.
 #[derive(Debug)]
 pub(super) struct Published {
     groups: Mutex<Option<Arc<Vec<Group>>>>,

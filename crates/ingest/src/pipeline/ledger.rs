@@ -1,5 +1,6 @@
 //! What became of samples, counted once, whichever way they came in.
 
+use super::room::Admission;
 use crate::metrics::Metrics;
 use crate::outcome::Dropped;
 use crate::refusals::{Refusals, Sender};
@@ -19,7 +20,10 @@ pub(super) struct Ledger {
 
 /// A batch on its way through the store.
 pub(super) struct BatchEntry {
-    pub(super) sender: Sender,
+    /// Named in the log where the store refused samples; none where refusals are no loss.
+    pub(super) sender: Option<Sender>,
+    /// What a batch takes that this process made; a push keeps its own.
+    pub(super) room: Option<Admission>,
     /// The newest time that the store may accept.
     pub(super) time_max: TimestampMs,
     /// When the store got the batch, by the monotonic clock.
@@ -27,8 +31,9 @@ pub(super) struct BatchEntry {
 }
 
 impl Ledger {
-    /// Counts what became of a batch.
-    pub(super) fn close(&self, entry: &BatchEntry, outcome: &Result<Appended, Error>) {
+    /// Counts what became of a batch, and gives its room back.
+    pub(super) fn close(&self, entry: BatchEntry, outcome: &Result<Appended, Error>) {
+        drop(entry.room);
         // A batch that cannot stand did not reach the log.
         if !matches!(outcome, Err(e) if e.kind == ErrorKind::Invalid) {
             let took = self.clock.monotonic().saturating_sub(entry.started);
@@ -36,12 +41,14 @@ impl Ledger {
         }
         if let Ok(appended) = outcome {
             self.metrics.samples_stored.add(appended.stored as u64);
-            let rejected: Vec<Dropped> = appended.rejected.iter().map(Dropped::from).collect();
-            self.count_dropped(&entry.sender, &rejected, entry.time_max);
+            if let Some(sender) = &entry.sender {
+                let rejected: Vec<Dropped> = appended.rejected.iter().map(Dropped::from).collect();
+                self.count_dropped(sender, &rejected, entry.time_max);
+            }
         }
     }
 
-    /// Counts dropped samples, and tells about them in the log; `time_max` is the newest time that
+    /// Counts dropped samples, and logs them; `time_max` is the newest time that
     /// was accepted.
     pub(super) fn count_dropped(
         &self,

@@ -129,7 +129,18 @@ impl Admission {
         })
     }
 
-    /// Asks for room for a body of `bytes` in all, of which it did not know before.
+    /// Room for a batch of `bytes` that is there already: counted, and never refused.
+    pub(super) fn of_batch(room: &Arc<Room>, bytes: usize) -> Self {
+        let mut work = room.all.hold();
+        work.set(bytes);
+        Self {
+            body: room.bodies.hold(),
+            room: room.clone(),
+            work: Some(work),
+        }
+    }
+
+    /// Takes room for a body that turned out to have `bytes` in all.
     pub fn cover(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.body.bytes();
         if bytes <= held {

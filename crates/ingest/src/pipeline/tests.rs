@@ -1,11 +1,11 @@
-//! Requests through the pipeline into a store that takes, rejects or fails as told.
+//! Requests through the pipeline into a store that takes, rejects or fails as the test says.
 
 use super::*;
 use firn_model::env::sim::SimClock;
 use firn_model::labels::Labels;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::shares::Shares;
-use firn_model::store::{Rejected, Rejection};
+use firn_model::store::{Rejected, Rejection, TicketResolver};
 use std::task::Waker;
 
 /// Answers every batch the same way and remembers the newest time it was to accept.
@@ -23,6 +23,18 @@ impl Append for Answering {
             appended.stored = batch.sample_count() - rejected;
         }
         Ticket::ready(answer)
+    }
+}
+
+/// Keeps the ticket of the newest batch open.
+#[derive(Default)]
+struct Keeping(Mutex<Option<TicketResolver>>);
+
+impl Append for Keeping {
+    fn append(&self, _: &TenantId, _: &Batch, _: AppendBounds) -> Ticket {
+        let (ticket, resolver) = Ticket::new();
+        *self.0.lock().unwrap() = Some(resolver);
+        ticket
     }
 }
 
@@ -315,4 +327,55 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
         counts.iter().sum::<u64>()
     };
     assert_eq!((durations(&pushed), durations(&appended)), (1, 1));
+}
+
+#[test]
+fn batch_of_this_process_holds_room_until_it_is_durable() {
+    let store = Arc::new(Keeping::default());
+    let memory = Budget::new("process", 1 << 30);
+    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let clock = Arc::new(SimClock::default());
+    let pipeline = Pipeline::new(store.clone(), clock, limits, &memory);
+    let in_flight = pipeline.metrics().in_flight.clone();
+    let mut batch = Batch::default();
+    let labels = Labels::from_pairs([("__name__", "m")]);
+    batch.push_series(labels.as_ref(), &[(5, 1.0)]);
+    let tenant = TenantId::anonymous();
+    let bounds = AppendBounds { time_max: i64::MAX };
+    let doors: [&dyn Fn(); 3] = [
+        &|| drop(pipeline.append(&tenant, &batch, bounds)),
+        &|| drop(pipeline.append_of(&tenant, Sender::Job("j".into()), &batch)),
+        &|| pipeline.append_optional(&tenant, &batch),
+    ];
+    for door in doors {
+        door();
+        assert_eq!(in_flight.used_bytes(), batch.memory_bytes());
+        let resolver = store.0.lock().unwrap().take().unwrap();
+        resolver.resolve(Ok(Appended::default()));
+        assert_eq!(in_flight.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
+    let rejected = Rejected {
+        rejection: Rejection::OutOfOrder,
+        count: 2,
+        first_labels: Labels::from_pairs([("__name__", "m")]),
+        first_time: 5,
+    };
+    let pipeline = pipeline(
+        Ok(Appended {
+            stored: 0,
+            rejected: vec![rejected],
+        }),
+        1024,
+    );
+    let mut batch = Batch::default();
+    for i in 0..10 {
+        let labels = Labels::from_pairs([("__name__", i.to_string())]);
+        batch.push_series(labels.as_ref(), &[(5, 1.0)]);
+    }
+    pipeline.append_optional(&TenantId::anonymous(), &batch);
+    assert_eq!(counts(&pipeline), ["samples_total  8"]);
 }

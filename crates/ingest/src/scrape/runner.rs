@@ -290,7 +290,7 @@ impl Scraping {
         let appending = spawn_blocking(move || {
             let made = make(&mut state);
             if !state.zeros().is_empty() {
-                pipeline.append_if_welcome(&tenant, state.zeros());
+                pipeline.append_optional(&tenant, state.zeros());
             }
             let write = pipeline.append_of(&tenant, sender, state.batch());
             (made, write, state)

@@ -1,6 +1,6 @@
 //! Leaving empty buckets out.
 
-use super::{Counts, Histogram, Span};
+use super::{Counts, Histogram, Span, bucket_indexes};
 
 impl Histogram {
     /// Leaves out runs of more than `empty_max` empty buckets, and those at either end; shorter
@@ -77,12 +77,7 @@ fn indexes(spans: &[Span], buckets: usize) -> Option<impl Iterator<Item = i64> +
     if covered != buckets as u64 || spans.iter().skip(1).any(|span| span.offset < 0) {
         return None;
     }
-    let mut next = 0i64;
-    Some(spans.iter().flat_map(move |span| {
-        let start = next + i64::from(span.offset);
-        next = start + i64::from(span.length);
-        start..next
-    }))
+    Some(bucket_indexes(spans))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! or are cut (`tsdb/chunkenc/float_histogram.go`): only a histogram in the chunk of the one before
 //! is known to be no reset.
 
-use super::{Counts, Histogram, ResetHint, Span};
+use super::{Counts, Histogram, ResetHint, Span, absolute, bucket_indexes};
 
 impl Histogram {
     /// The hint of this histogram behind `previous`, the sample right before it in its series if
@@ -88,26 +88,12 @@ impl Histogram {
     }
 }
 
-/// The counts that deltas stand for.
-fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
-    deltas.iter().scan(0i64, |count, delta| {
-        *count = count.wrapping_add(*delta);
-        Some(*count)
-    })
-}
-
 /// The index and the count of each bucket.
 fn buckets<'a, T>(
     spans: &'a [Span],
     counts: impl Iterator<Item = T> + 'a,
 ) -> impl Iterator<Item = (i64, T)> + 'a {
-    let mut next = 0i64;
-    let indexes = spans.iter().flat_map(move |span| {
-        let start = next + i64::from(span.offset);
-        next = start + i64::from(span.length);
-        start..next
-    });
-    indexes.zip(counts)
+    bucket_indexes(spans).zip(counts)
 }
 
 /// Whether every populated bucket is still there and holds as much as before.

@@ -3,7 +3,8 @@
 //! A mean is a sum divided at the end, until some number of the sum would overflow; from there on
 //! it is an incremental mean. Accumulators of consecutive parts are merged in order.
 
-use super::{FloatHistogram, Incompatible, Joined};
+use super::add::{Incompatible, Joined};
+use super::form::FloatHistogram;
 use firn_model::histogram::ResetHint;
 
 /// What is made of the histograms.

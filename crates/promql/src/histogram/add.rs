@@ -1,11 +1,9 @@
 //! Sums and differences, plain or compensated.
 
-use super::bounds::bound;
+use super::form::{FloatHistogram, Lost};
 use super::side::Side;
-use super::{FloatHistogram, Lost};
 use crate::math::kahan::Kahan;
 use firn_model::histogram::ResetHint;
-use firn_model::histogram::bounds::upper_bound;
 use std::cmp::Ordering;
 
 /// Exponential and custom buckets do not add up.
@@ -31,24 +29,6 @@ impl FloatHistogram {
     /// Subtracts `other`.
     pub(crate) fn subtract(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, -1.0)
-    }
-
-    /// From here on sums are compensated.
-    pub(super) fn compensate(&mut self) {
-        self.lost.get_or_insert_default();
-        self.positive.compensate();
-        self.negative.compensate();
-    }
-
-    /// Adds what rounding lost, and keeps it no longer.
-    pub(super) fn settle(&mut self) {
-        if let Some(lost) = self.lost.take() {
-            self.zero_count += lost.zero_count;
-            self.count += lost.count;
-            self.sum += lost.sum;
-            self.positive.settle();
-            self.negative.settle();
-        }
     }
 
     fn join(&mut self, other: &Self, sign: f64) -> Result<Joined, Incompatible> {
@@ -105,15 +85,8 @@ impl FloatHistogram {
             return;
         };
         let more = other.lost.unwrap_or_default();
-        let join = |number: &mut f64, lost: &mut f64, other: f64, other_lost: f64| {
-            let mut sum = Kahan {
-                sum: *number,
-                lost: *lost,
-            }
-            .add(sign * other);
-            if other_lost != 0.0 {
-                sum = sum.add(sign * other_lost);
-            }
+        let join = |number: &mut f64, lost: &mut f64, other: Kahan| {
+            let sum = Kahan::new(*number, *lost).join(other.map(|number| sign * number));
             (*number, *lost) = (sum.sum, sum.lost);
         };
         let Lost {
@@ -121,24 +94,19 @@ impl FloatHistogram {
             count,
             sum,
         } = lost;
-        join(&mut self.zero_count, zero_count, zero.sum, zero.lost);
-        join(&mut self.count, count, other.count, more.count);
-        join(&mut self.sum, sum, other.sum, more.sum);
+        join(&mut self.zero_count, zero_count, zero);
+        join(&mut self.count, count, Kahan::new(other.count, more.count));
+        join(&mut self.sum, sum, Kahan::new(other.sum, more.sum));
     }
 
     /// Adds buckets of the same schema that are not covered by the zero bucket.
     fn join_sides(&mut self, (positive, negative): (&Side, &Side), sign: f64) {
         let compensated = self.lost.is_some();
-        let (schema, threshold) = (self.schema, self.zero_threshold);
-        let covered = |side: &Side| {
-            let upper = |index: &i32| upper_bound(i64::from(*index), schema, &[]);
-            let covered = side.indexes().iter().take_while(|i| upper(i) <= threshold);
-            covered.count()
-        };
+        let beyond_zero = [positive, negative].map(|side| self.first_beyond_zero(side));
         self.positive
-            .add(positive, covered(positive), sign, compensated);
+            .add(positive, beyond_zero[0], sign, compensated);
         self.negative
-            .add(negative, covered(negative), sign, compensated);
+            .add(negative, beyond_zero[1], sign, compensated);
     }
 
     /// A gauge and anything is a gauge; of what does not fit together nothing is known. Returns
@@ -156,11 +124,11 @@ impl FloatHistogram {
     }
 
     /// The place of the first bucket whose upper bound is beyond the zero bucket.
-    pub(super) fn first_beyond_zero(&self, side: &Side, threshold: f64) -> usize {
+    pub(super) fn first_beyond_zero(&self, side: &Side) -> usize {
         if self.is_custom() {
             return 0;
         }
-        let within = |index: &&i32| bound(self, **index) <= threshold;
+        let within = |index: &&i32| self.bound(**index) <= self.zero_threshold;
         side.indexes().iter().take_while(within).count()
     }
 }

@@ -1,7 +1,6 @@
 //! The buckets of a histogram with their bounds, in the order of the values they hold.
 
-use super::FloatHistogram;
-use super::bounds::bound;
+use super::form::FloatHistogram;
 use super::side::Side;
 use crate::math::log_exp::log2;
 
@@ -54,8 +53,8 @@ impl FloatHistogram {
     /// The buckets of the positive side, or the custom ones, upwards.
     pub(super) fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.positive.cells().map(|(index, cell)| Bucket {
-            lower: bound(self, index.wrapping_sub(1)),
-            upper: bound(self, index),
+            lower: self.bound(index.wrapping_sub(1)),
+            upper: self.bound(index),
             count: cell.sum,
         })
     }
@@ -63,8 +62,8 @@ impl FloatHistogram {
     /// The buckets of the negative side, downwards.
     pub(super) fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.negative.cells().map(|(index, cell)| Bucket {
-            lower: -bound(self, index),
-            upper: -bound(self, index.wrapping_sub(1)),
+            lower: -self.bound(index),
+            upper: -self.bound(index.wrapping_sub(1)),
             count: cell.sum,
         })
     }

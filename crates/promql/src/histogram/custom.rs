@@ -1,6 +1,6 @@
 //! Custom buckets whose bounds differ: both are mapped to the bounds that they share.
 
-use super::FloatHistogram;
+use super::form::FloatHistogram;
 use super::side::Side;
 use crate::math::kahan::Kahan;
 
@@ -73,9 +73,6 @@ fn targets<'a>(
 
 fn map_into(cells: &mut [Kahan], side: (&Side, &[f64]), shared: &[f64], sign: f64) {
     for (at, (_, cell)) in targets(side, shared).zip(side.0.cells()) {
-        cells[at] = cells[at].add(sign * cell.sum);
-        if cell.lost != 0.0 {
-            cells[at] = cells[at].add(sign * cell.lost);
-        }
+        cells[at] = cells[at].join(cell.map(|number| sign * number));
     }
 }

@@ -4,7 +4,8 @@
 //! exponential one evenly on a logarithmic scale. Observations of NaN are counted and are in no
 //! bucket; they stand above all others.
 
-use super::{Bucket, FloatHistogram};
+use super::buckets::Bucket;
+use super::form::FloatHistogram;
 use crate::math::log_exp::{exp2, log2};
 
 /// What observations of NaN did to an answer.

@@ -1,12 +1,13 @@
 //! Whether a counter was reset between two histograms.
 
-use super::FloatHistogram;
+use super::form::FloatHistogram;
 use super::side::Side;
 use firn_model::histogram::ResetHint;
 
 impl FloatHistogram {
     /// Whether the counter started anew after `previous`: some count fell, or a change of the
-    /// layout says so. A hint that knows is believed; a gauge is looked at as if it were a counter.
+    /// layout says so. A hint of a reset or of none decides; a gauge is treated as if it were a
+    /// counter.
     pub(crate) fn is_reset_after(&self, previous: &Self) -> bool {
         match self.hint {
             ResetHint::Reset => return true,
@@ -48,12 +49,9 @@ impl FloatHistogram {
                 &coarse
             }
         };
-        let threshold = self.zero_threshold;
-        let mut rest = now
-            .cells()
-            .skip(self.first_beyond_zero(now, threshold))
-            .peekable();
-        let skipped = self.first_beyond_zero(before, threshold);
+        let skipped = self.first_beyond_zero(now);
+        let mut rest = now.cells().skip(skipped).peekable();
+        let skipped = self.first_beyond_zero(before);
         for (index, cell) in before.cells().skip(skipped) {
             while rest.next_if(|(i, _)| *i < index).is_some() {}
             let fell = match rest.peek() {

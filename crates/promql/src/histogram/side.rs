@@ -15,27 +15,13 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Buckets with counts of their own.
-    pub(super) fn of_counts(spans: &[Span], counts: &[f64]) -> Self {
-        let mut side = Self {
-            indexes: indexes(spans, counts.len()),
-            counts: counts.to_vec(),
-            lost: Vec::new(),
-        };
-        side.counts.truncate(side.indexes.len());
-        side
-    }
-
-    /// Buckets whose counts are steps from one to the next.
-    pub(super) fn of_deltas(spans: &[Span], deltas: &[i64]) -> Self {
-        let indexes = indexes(spans, deltas.len());
-        let absolute = deltas.iter().scan(0i64, |count, delta| {
-            *count = count.wrapping_add(*delta);
-            Some(*count as f64)
-        });
+    /// Buckets with a count each; those beyond the spans are left out.
+    pub(super) fn of_counts(spans: &[Span], mut counts: Vec<f64>) -> Self {
+        let indexes = indexes(spans, counts.len());
+        counts.truncate(indexes.len());
         Self {
-            counts: absolute.take(indexes.len()).collect(),
             indexes,
+            counts,
             lost: Vec::new(),
         }
     }
@@ -100,10 +86,8 @@ impl Side {
     }
 
     fn cell(&self, at: usize) -> Kahan {
-        Kahan {
-            sum: self.counts[at],
-            lost: self.lost.get(at).copied().unwrap_or(0.0),
-        }
+        let lost = self.lost.get(at).copied().unwrap_or(0.0);
+        Kahan::new(self.counts[at], lost)
     }
 
     /// Bytes on the heap.
@@ -147,7 +131,7 @@ impl Side {
         *self = Self::from_cells(kept, compensated);
     }
 
-    /// Leaves out the buckets whose index `within` names.
+    /// Leaves out the buckets of which `keeps` denies the index.
     pub(super) fn retain(&mut self, keeps: impl Fn(i32) -> bool) {
         let compensated = !self.lost.is_empty();
         *self = Self::from_cells(self.cells().filter(|(i, _)| keeps(*i)), compensated);
@@ -184,9 +168,10 @@ impl Side {
     /// Adds the buckets of `other` from place `from` on; with a `sign` of -1 they are subtracted.
     pub(super) fn add(&mut self, other: &Side, from: usize, sign: f64, compensated: bool) {
         let indexes = &other.indexes[from..];
+        let signed = |cell: Kahan| cell.map(|number| sign * number);
         if *indexes == *self.indexes && compensated {
             for at in 0..indexes.len() {
-                let sum = joined(self.cell(at), signed(other.cell(from + at), sign));
+                let sum = self.cell(at).join(signed(other.cell(from + at)));
                 self.set(at, sum);
             }
             return;
@@ -202,6 +187,7 @@ impl Side {
 
     fn add_other_buckets(&mut self, other: &Side, from: usize, sign: f64, compensated: bool) {
         let mut out = Self::default();
+        let signed = |cell: Kahan| cell.map(|number| sign * number);
         let (mut mine, mut theirs) = (0, from);
         loop {
             let index = match (self.indexes.get(mine), other.indexes.get(theirs)) {
@@ -210,14 +196,11 @@ impl Side {
                 (Some(index), None) | (None, Some(index)) => *index,
             };
             let own = self.indexes.get(mine) == Some(&index);
-            let more = (other.indexes.get(theirs) == Some(&index))
-                .then(|| signed(other.cell(theirs), sign));
+            let more =
+                (other.indexes.get(theirs) == Some(&index)).then(|| signed(other.cell(theirs)));
             let cell = match (own.then(|| self.cell(mine)), more) {
-                (Some(cell), Some(more)) if compensated => joined(cell, more),
-                (Some(cell), Some(more)) => Kahan {
-                    sum: cell.sum + more.sum,
-                    lost: 0.0,
-                },
+                (Some(cell), Some(more)) if compensated => cell.join(more),
+                (Some(cell), Some(more)) => Kahan::new(cell.sum + more.sum, 0.0),
                 (cell, more) => cell.or(more).unwrap_or_default(),
             };
             mine += usize::from(own);
@@ -225,22 +208,6 @@ impl Side {
             out.push(index, cell, compensated);
         }
         *self = out;
-    }
-}
-
-fn signed(cell: Kahan, sign: f64) -> Kahan {
-    Kahan {
-        sum: sign * cell.sum,
-        lost: sign * cell.lost,
-    }
-}
-
-/// A sum to which a count and what that lost are added.
-fn joined(sum: Kahan, more: Kahan) -> Kahan {
-    let sum = sum.add(more.sum);
-    match more.lost == 0.0 {
-        true => sum,
-        false => sum.add(more.lost),
     }
 }
 

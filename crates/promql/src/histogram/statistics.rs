@@ -1,6 +1,6 @@
 //! Mean and variance.
 
-use super::FloatHistogram;
+use super::form::FloatHistogram;
 use crate::math::kahan::Kahan;
 
 impl FloatHistogram {

@@ -3,7 +3,7 @@
 
 use super::*;
 use firn_model::env::sim::SimRng;
-use firn_model::histogram::Span;
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 use std::collections::BTreeMap;
 
 /// Positive buckets from `offset` on, of the given schema.

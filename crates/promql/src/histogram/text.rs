@@ -1,6 +1,7 @@
 //! The form in which `count_values` writes a histogram into a label.
 
-use super::{Bucket, FloatHistogram};
+use super::buckets::Bucket;
+use super::form::FloatHistogram;
 use crate::go_format::format_g;
 use std::fmt;
 

@@ -3,7 +3,8 @@
 //! A bucket that the value divides keeps a share of its observations. Count and sum are estimated
 //! anew from what the buckets keep, but only if some bucket lost any.
 
-use super::{Bucket, FloatHistogram};
+use super::buckets::Bucket;
+use super::form::FloatHistogram;
 
 /// Which observations stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,20 +1,22 @@
 //! Zero buckets of different widths: the narrower one is widened, and takes in the buckets that it
 //! then covers.
 
-use super::bounds::bound;
+use super::form::{FloatHistogram, Lost};
 use super::side::Side;
-use super::{FloatHistogram, Lost};
 use crate::math::kahan::Kahan;
 
 impl FloatHistogram {
+    /// What the zero bucket holds.
+    fn own_zero(&self) -> Kahan {
+        let lost = self.lost.map_or(0.0, |lost| lost.zero_count);
+        Kahan::new(self.zero_count, lost)
+    }
+
     /// What the zero bucket would hold if it reached to `threshold`, which is not less than its
     /// own, and how far it then reaches: to the end of the populated bucket that `threshold` lies
     /// in.
     pub(super) fn zero_count_within(&self, threshold: f64) -> (Kahan, f64) {
-        let own = Kahan {
-            sum: self.zero_count,
-            lost: self.lost.map_or(0.0, |lost| lost.zero_count),
-        };
+        let own = self.own_zero();
         let mut threshold = threshold;
         if threshold == self.zero_threshold {
             return (own, threshold);
@@ -34,14 +36,14 @@ impl FloatHistogram {
     /// Adds the buckets below `threshold` to `zero`; returns where the last populated one ends.
     fn take_in(&self, side: &Side, zero: &mut Kahan, threshold: f64) -> f64 {
         for (index, cell) in side.cells() {
-            if bound(self, index - 1) >= threshold {
+            if self.bound(index - 1) >= threshold {
                 break;
             }
             *zero = zero.add(cell.sum);
             if self.lost.is_some() {
                 *zero = zero.add(cell.lost);
             }
-            let upper = bound(self, index);
+            let upper = self.bound(index);
             if upper > threshold {
                 return if cell.sum != 0.0 { upper } else { threshold };
             }
@@ -52,13 +54,7 @@ impl FloatHistogram {
     /// Widens this zero bucket until it and that of `other` can be added; returns what the latter
     /// would hold at the same width.
     pub(super) fn reconcile_zero(&mut self, other: &Self) -> Kahan {
-        let mut theirs = (
-            Kahan {
-                sum: other.zero_count,
-                lost: other.lost.map_or(0.0, |lost| lost.zero_count),
-            },
-            other.zero_threshold,
-        );
+        let mut theirs = (other.own_zero(), other.zero_threshold);
         while theirs.1 != self.zero_threshold {
             if self.zero_threshold > theirs.1 {
                 theirs = other.zero_count_within(self.zero_threshold);

@@ -1,13 +1,12 @@
-//! Numbers and durations: finding their end. Whether they mean something is asked later, in
-//! [`crate::parser`].
+//! Numbers and durations: finding their end. What they mean is for the parser to say.
 
 use super::{Lexer, Token, TokenKind, is_word};
-use crate::parser::Failure;
 use crate::quote::quote;
+use crate::syntax_error::SyntaxError;
 
 impl Lexer<'_> {
     /// A number or duration whose first character has been read.
-    pub(super) fn number_or_duration(&mut self) -> Result<Token, Failure> {
+    pub(super) fn number_or_duration(&mut self) -> Result<Token, SyntaxError> {
         self.at = self.start;
         if self.scan_number() {
             return self.emit(TokenKind::Number);

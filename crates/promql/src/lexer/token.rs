@@ -82,7 +82,7 @@ impl Word {
 /// What the word `text` means, in any case of its letters.
 pub(super) fn word_kind(text: &str) -> Option<TokenKind> {
     let lower = text.to_ascii_lowercase();
-    if let Some(op) = AggregateOp::ALL.into_iter().find(|op| op.as_str() == lower) {
+    if let Some(op) = AggregateOp::named(&lower) {
         return Some(TokenKind::Aggregate(op));
     }
     let kind = match lower.as_str() {

@@ -6,7 +6,7 @@
 
 const DAY_SECONDS: i128 = 86_400;
 
-/// The first second that Go can tell: the 1st of March of this year.
+/// The first second that Go can represent: the 1st of March of this year.
 const EARLIEST_YEAR: i128 = -292_277_022_399;
 
 /// A moment taken apart.

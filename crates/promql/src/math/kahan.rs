@@ -10,6 +10,18 @@ pub(crate) struct Kahan {
 }
 
 impl Kahan {
+    /// A sum and what it lost.
+    #[inline(always)]
+    pub(crate) const fn new(sum: f64, lost: f64) -> Self {
+        Self { sum, lost }
+    }
+
+    /// `f` of the sum and of what it lost.
+    #[inline(always)]
+    pub(crate) fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self::new(f(self.sum), f(self.lost))
+    }
+
     /// Adds `value`.
     #[inline(always)]
     pub(crate) fn add(self, value: f64) -> Self {
@@ -38,6 +50,15 @@ impl Kahan {
         Self { lost, ..joined }
     }
 
+    /// Adds another sum and, as one more value, what that lost.
+    pub(crate) fn join(self, other: Self) -> Self {
+        let sum = self.add(other.sum);
+        match other.lost == 0.0 {
+            true => sum,
+            false => sum.add(other.lost),
+        }
+    }
+
     /// The sum with its compensation.
     #[inline(always)]
     pub(crate) fn total(self) -> f64 {
@@ -59,10 +80,7 @@ impl Mean {
     /// The mean of one value.
     pub(crate) fn of(first: f64) -> Self {
         Self {
-            sum: Kahan {
-                sum: first,
-                lost: 0.0,
-            },
+            sum: Kahan::new(first, 0.0),
             mean: Kahan::default(),
             count: 1.0,
             incremental: false,
@@ -79,17 +97,11 @@ impl Mean {
                 return;
             }
             self.incremental = true;
-            self.mean = Kahan {
-                sum: self.sum.sum / (self.count - 1.0),
-                lost: self.sum.lost / (self.count - 1.0),
-            };
+            self.mean = self.sum.map(|number| number / (self.count - 1.0));
         }
         let weight = (self.count - 1.0) / self.count;
-        self.mean = Kahan {
-            sum: weight * self.mean.sum,
-            lost: weight * self.mean.lost,
-        }
-        .add(value / self.count);
+        let weighed = self.mean.map(|number| weight * number);
+        self.mean = weighed.add(value / self.count);
     }
 
     /// The mean so far.

@@ -1,10 +1,9 @@
 //! The type checker: what the grammar lets through and the language does not mean.
 //!
 //! Walks in the order in which Prometheus checks, because the first mistake found is the one
-//! reported. It also settles what only types tell: that set operators match many to many, and that
+//! reported. It also settles what depends on types: that set operators match many to many, and that
 //! between scalars nothing is matched.
 
-use super::{Failure, Parsed, fail};
 use crate::ast::{
     Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Matching, Span, ValueType, VectorSelector,
 };
@@ -12,14 +11,17 @@ use crate::depth::deeper;
 use crate::functions::{Function, FunctionId};
 use crate::lexer::is_space;
 use crate::quote::quote;
+use crate::syntax_error::SyntaxError;
 use firn_model::labels::METRIC_NAME;
 
+type Checked<T> = Result<T, SyntaxError>;
+
 /// Checks `expr`, which was parsed from `text`, and returns the type of its value.
-pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<ValueType> {
+pub(super) fn check(expr: &mut Expr, text: &str) -> Checked<ValueType> {
     deeper(|| check_node(expr, text))
 }
 
-fn check_node(expr: &mut Expr, text: &str) -> Parsed<ValueType> {
+fn check_node(expr: &mut Expr, text: &str) -> Checked<ValueType> {
     let span = expr.span;
     match &mut expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => {}
@@ -42,17 +44,17 @@ fn check_node(expr: &mut Expr, text: &str) -> Parsed<ValueType> {
     Ok(expr.value_type())
 }
 
-fn at(span: Span) -> usize {
-    span.start as usize
+fn refuse<T>(span: Span, message: impl Into<String>) -> Checked<T> {
+    Err(SyntaxError::new(span.start as usize, message))
 }
 
-fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> Parsed<()> {
+fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> Checked<()> {
     let Some(name) = &vector.name else {
         if may_match_all || vector.matchers.iter().any(|m| !m.matches(b"")) {
             return Ok(());
         }
         let message = "vector selector must contain at least one non-empty matcher";
-        return fail(at(span), message);
+        return refuse(span, message);
     };
     // The last matcher is the name before the braces.
     let mut in_braces = vector.matchers.iter().rev().skip(1).rev();
@@ -60,33 +62,33 @@ fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> P
         None => Ok(()),
         Some(other) => {
             let (name, other) = (quote(name.as_bytes()), quote(other.value()));
-            fail(
-                at(span),
+            refuse(
+                span,
                 format!("metric name must not be set twice: {name} or {other}"),
             )
         }
     }
 }
 
-fn check_subquery_operand(found: ValueType, span: Span) -> Parsed<()> {
+fn check_subquery_operand(found: ValueType, span: Span) -> Checked<()> {
     let found = match found {
         ValueType::Vector => return Ok(()),
         ValueType::Scalar => "scalar",
         ValueType::String => "string",
         ValueType::Matrix => "matrix",
     };
-    fail(
-        at(span),
+    refuse(
+        span,
         format!("subquery is only allowed on instant vector, got {found} instead"),
     )
 }
 
-fn check_sign_operand(found: ValueType, span: Span) -> Parsed<()> {
+fn check_sign_operand(found: ValueType, span: Span) -> Checked<()> {
     if matches!(found, ValueType::Scalar | ValueType::Vector) {
         return Ok(());
     }
-    fail(
-        at(span),
+    refuse(
+        span,
         format!(
             "unary expression only allowed on expressions of type scalar or instant vector, \
              got \"{found}\""
@@ -94,22 +96,22 @@ fn check_sign_operand(found: ValueType, span: Span) -> Parsed<()> {
     )
 }
 
-fn check_type(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Parsed<()> {
+fn check_type(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Checked<()> {
     let found = check(expr, text)?;
     expect_type((expr, found), wanted, context)
 }
 
-fn expect_type((expr, found): (&Expr, ValueType), wanted: ValueType, context: &str) -> Parsed<()> {
+fn expect_type((expr, found): (&Expr, ValueType), wanted: ValueType, context: &str) -> Checked<()> {
     if found == wanted {
         return Ok(());
     }
-    fail(
-        at(expr.span),
+    refuse(
+        expr.span,
         format!("expected type {wanted} in {context}, got {found}"),
     )
 }
 
-fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Parsed<()> {
+fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Checked<()> {
     check_type(
         &mut aggregate.expr,
         ValueType::Vector,
@@ -122,7 +124,7 @@ fn check_aggregate(aggregate: &mut Aggregate, text: &str) -> Parsed<()> {
     }
 }
 
-fn check_call(call: &mut Call, span: Span, text: &str) -> Parsed<()> {
+fn check_call(call: &mut Call, span: Span, text: &str) -> Checked<()> {
     let function = call.function;
     check_argument_count(function, call.args.len(), span)?;
     let is_info = function.id == FunctionId::Info;
@@ -146,78 +148,65 @@ fn check_call(call: &mut Call, span: Span, text: &str) -> Parsed<()> {
     Ok(())
 }
 
-fn check_argument_count(function: &Function, count: usize, span: Span) -> Parsed<()> {
-    let listed = function.args.len();
-    let name = function.name;
-    if function.variadic == 0 {
-        if listed == count {
-            return Ok(());
-        }
-        return fail(
-            at(span),
-            format!("expected {listed} argument(s) in call to \"{name}\", got {count}"),
-        );
-    }
-    let count_min = listed - 1;
-    if count < count_min {
-        return fail(
-            at(span),
-            format!("expected at least {count_min} argument(s) in call to \"{name}\", got {count}"),
-        );
-    }
-    let Ok(optional) = usize::try_from(function.variadic) else {
+fn check_argument_count(function: &Function, count: usize, span: Span) -> Checked<()> {
+    let (listed, name) = (function.args.len(), function.name);
+    let optional = function.variadic;
+    let count_min = listed - usize::from(optional != 0);
+    let count_max = usize::try_from(optional).map_or(usize::MAX, |optional| count_min + optional);
+    if (count_min..=count_max).contains(&count) {
         return Ok(());
-    };
-    let count_max = count_min + optional;
-    if count > count_max {
-        return fail(
-            at(span),
-            format!("expected at most {count_max} argument(s) in call to \"{name}\", got {count}"),
-        );
     }
-    Ok(())
+    let wanted = match count < count_min {
+        _ if optional == 0 => listed.to_string(),
+        true => format!("at least {count_min}"),
+        false => format!("at most {count_max}"),
+    };
+    refuse(
+        span,
+        format!("expected {wanted} argument(s) in call to \"{name}\", got {count}"),
+    )
 }
 
 /// The second argument of `info` lists label matchers and names no metric.
-fn check_info_labels(labels: &Expr, call_span: Span) -> Parsed<()> {
+fn check_info_labels(labels: &Expr, call_span: Span) -> Checked<()> {
     let found = labels.value_type();
     if found != ValueType::Vector {
-        return fail(
-            at(call_span),
+        return refuse(
+            call_span,
             format!("expected type instant vector in call to function \"info\", got {found}"),
         );
     }
     match &labels.kind {
         ExprKind::Vector(vector) if vector.name.is_none() => Ok(()),
-        ExprKind::Vector(_) => fail(
-            at(labels.span),
+        ExprKind::Vector(_) => refuse(
+            labels.span,
             "expected label selectors only, got vector selector instead",
         ),
-        _ => fail(at(labels.span), "expected label selectors only"),
+        _ => refuse(labels.span, "expected label selectors only"),
     }
 }
 
-fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Parsed<ValueType> {
+fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Checked<ValueType> {
     let left = check(&mut binary.left, text)?;
     let right = check(&mut binary.right, text)?;
     let op = binary.op;
     let at_operator = || operator_position(binary.left.span, text);
     if binary.returns_bool && !op.is_comparison() {
         let message = "bool modifier can only be used on comparison operators";
-        return fail(at_operator(), message);
+        return Err(SyntaxError::new(at_operator(), message));
     }
     let scalars = left == ValueType::Scalar && right == ValueType::Scalar;
     if op.is_comparison() && !binary.returns_bool && scalars {
         let message = "comparisons between scalars must use BOOL modifier";
-        return fail(at_operator(), message);
+        return Err(SyntaxError::new(at_operator(), message));
     }
     if let Some(matching) = &binary.matching {
-        check_label_lists(matching).map_err(|message| Failure::new(at_operator(), message))?;
+        check_label_lists(matching).map_err(|message| SyntaxError::new(at_operator(), message))?;
     }
     for (side, found) in [(&binary.left, left), (&binary.right, right)] {
         if !matches!(found, ValueType::Scalar | ValueType::Vector) {
             let message = "binary expression must contain only scalar and instant vector types";
-            return fail(at(side.span), message);
+            return refuse(side.span, message);
         }
     }
     if left == ValueType::Vector && right == ValueType::Vector {
@@ -255,40 +244,37 @@ fn check_label_lists(matching: &Matching) -> Result<(), String> {
 }
 
 /// A scalar on one side: nothing is matched.
-fn check_scalar_sides(binary: &mut Binary, span: Span) -> Parsed<()> {
+fn check_scalar_sides(binary: &mut Binary, span: Span) -> Checked<()> {
     let matching = binary.matching.take().unwrap_or_default();
     if !matching.labels.is_empty() {
         let message = "vector matching only allowed between instant vectors";
-        return fail(at(span), message);
+        return refuse(span, message);
     }
     if matching.fill_left.or(matching.fill_right).is_some() {
         let message = "filling in missing series only allowed between instant vectors";
-        return fail(at(span), message);
+        return refuse(span, message);
     }
     if binary.op.is_set() {
         let op = binary.op.as_str();
-        return fail(
-            at(span),
+        return refuse(
+            span,
             format!("set operator \"{op}\" not allowed in binary scalar expression"),
         );
     }
     Ok(())
 }
 
-fn check_set_operator(binary: &mut Binary, span: Span) -> Parsed<()> {
+fn check_set_operator(binary: &mut Binary, span: Span) -> Checked<()> {
     let Some(matching) = binary.matching.as_mut().filter(|_| binary.op.is_set()) else {
         return Ok(());
     };
     if matching.cardinality != Cardinality::OneToOne {
         let op = binary.op.as_str();
-        return fail(
-            at(span),
-            format!("no grouping allowed for \"{op}\" operation"),
-        );
+        return refuse(span, format!("no grouping allowed for \"{op}\" operation"));
     }
     if matching.fill_left.or(matching.fill_right).is_some() {
-        return fail(
-            at(span),
+        return refuse(
+            span,
             "filling in missing series not allowed for set operators",
         );
     }

@@ -3,15 +3,10 @@
 //! After `offset` a number, a call or something negated in parentheses ends the duration, so that
 //! `foo offset -2 ^ 2` is a power of `foo offset -2`; anything else goes on as far as it can.
 
-use super::{NESTING_MAX, Parsed, Parser, fail, span};
+use super::{NESTING_MAX, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{BinaryOp, Duration, DurationExpr, DurationKind, NumberLiteral, Span, UnaryOp};
+use crate::durations::DURATION_SECONDS_MAX;
 use crate::lexer::{Token, TokenKind, Word};
-
-/// The most seconds that 63 bits of nanoseconds hold.
-pub(crate) const DURATION_SECONDS_MAX: f64 = (1u64 << 63) as f64 / 1e9;
-
-/// A sign binds as `*` does.
-const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 
 impl Parser<'_> {
     /// A duration between brackets.
@@ -91,7 +86,8 @@ impl Parser<'_> {
                 return Ok(left);
             };
             let precedence = op.precedence();
-            if !is_arithmetic(op) || precedence < precedence_min {
+            let is_allowed = op.is_arithmetic() && op != BinaryOp::Atan2;
+            if !is_allowed || precedence < precedence_min {
                 return Ok(left);
             }
             self.next()?;
@@ -119,14 +115,9 @@ impl Parser<'_> {
                 _ => {}
             }
         }
-        let whole = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
-        Ok(DurationExpr {
-            kind: DurationKind::Binary(op, Box::new(left), Box::new(right)),
-            span: whole,
-        })
+        let span = left.span.to(right.span);
+        let kind = DurationKind::Binary(op, Box::new(left), Box::new(right));
+        Ok(DurationExpr { kind, span })
     }
 
     fn checked_operand(&mut self) -> Parsed<DurationExpr> {
@@ -188,10 +179,7 @@ impl Parser<'_> {
         self.expect(TokenKind::Comma)?;
         let right = self.duration_operators_from(0)?;
         self.expect(TokenKind::RightParen)?;
-        let span = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
+        let span = left.span.to(right.span);
         self.duration_built_on(left_height.max(self.height), span)?;
         let kind = kind(Box::new(left), Box::new(right));
         Ok(DurationExpr { kind, span })
@@ -203,10 +191,7 @@ impl Parser<'_> {
         token: Token,
         operand: DurationExpr,
     ) -> Parsed<DurationExpr> {
-        let whole = Span {
-            start: token.start as u32,
-            end: operand.span.end,
-        };
+        let whole = span(token.start, operand.span.end as usize);
         if let DurationKind::Number(mut literal) = operand.kind {
             if sign == UnaryOp::Minus {
                 literal.value = -literal.value;
@@ -246,10 +231,6 @@ impl Parser<'_> {
     }
 }
 
-fn is_arithmetic(op: BinaryOp) -> bool {
-    op.precedence() >= BinaryOp::Add.precedence() && op != BinaryOp::Atan2
-}
-
 fn duration_number(literal: NumberLiteral, span: Span, blame: usize) -> Parsed<DurationExpr> {
     if literal.value > DURATION_SECONDS_MAX || literal.value < -DURATION_SECONDS_MAX {
         return fail(blame, "duration out of range");
@@ -259,7 +240,7 @@ fn duration_number(literal: NumberLiteral, span: Span, blame: usize) -> Parsed<D
 }
 
 /// Parentheses around a number or around parentheses are dropped, as upstream prints them. Where a
-/// duration stands is told without its parentheses.
+/// duration stands is given without its parentheses.
 fn parenthesized(inner: DurationExpr) -> DurationExpr {
     if matches!(inner.kind, DurationKind::Number(_) | DurationKind::Paren(_)) {
         return inner;

@@ -1,6 +1,6 @@
 //! Expressions: operators by precedence, calls, aggregations, parentheses, literals.
 
-use super::{LIST_ITEM_BYTES, NODE_BYTES, Parsed, Parser, fail, span};
+use super::{NODE_BYTES, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, Grouping,
     Matching, Span, UnaryOp,
@@ -8,9 +8,6 @@ use crate::ast::{
 use crate::functions;
 use crate::lexer::{Token, TokenKind, Word, unquote};
 use crate::quote::quote;
-
-/// A sign binds as `*` does: of the infix operators only the power is read before it.
-const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 
 /// What stood between an operator and its right side.
 #[derive(Default)]
@@ -47,10 +44,7 @@ impl Parser<'_> {
         let modifiers = self.modifiers()?;
         let to_the_right = u8::from(op != BinaryOp::Pow);
         let right = self.operators_from(op.precedence() + to_the_right)?;
-        let whole = Span {
-            start: left.span.start,
-            end: right.span.end,
-        };
+        let whole = left.span.to(right.span);
         let fills = modifiers
             .matching
             .fill_left
@@ -112,19 +106,9 @@ impl Parser<'_> {
 
     fn fill_value(&mut self) -> Parsed<f64> {
         self.expect(TokenKind::LeftParen)?;
-        let sign = self.take_sign()?.map(|(sign, _)| sign);
-        let token = self.peek()?;
-        if !matches!(token.kind, TokenKind::Number | TokenKind::Duration) {
-            return self.stop_here();
-        }
-        self.next()?;
-        let value = self.number_literal(token)?.value;
+        let value = self.signed_number()?;
         self.expect(TokenKind::RightParen)?;
-        Ok(if sign == Some(UnaryOp::Minus) {
-            -value
-        } else {
-            value
-        })
+        Ok(value)
     }
 
     pub(super) fn take_word(&mut self, word: Word) -> Parsed<bool> {
@@ -357,18 +341,11 @@ impl Parser<'_> {
         let open = self.expect(TokenKind::LeftParen);
         self.within(open, "grouping opts", "\"(\"")?;
         let mut labels = Vec::new();
-        while self.take(TokenKind::RightParen)?.is_none() {
-            self.reserve(LIST_ITEM_BYTES)?;
-            labels.push(self.grouping_label()?);
-            match self.peek()?.kind {
-                TokenKind::Comma => drop(self.next()?),
-                TokenKind::RightParen => {}
-                _ => {
-                    let stop = self.stop_here();
-                    return self.within(stop, "grouping opts", "\",\" or \")\"");
-                }
-            }
-        }
+        let close = (TokenKind::RightParen, "\")\"");
+        self.list(close, "grouping opts", |parser| {
+            labels.push(parser.grouping_label()?);
+            Ok(())
+        })?;
         Ok(labels)
     }
 

@@ -3,12 +3,13 @@
 //! The grammar lets these follow any expression; that they mean nothing elsewhere is a mistake
 //! with a text of its own.
 
-use super::{Failure, LIST_ITEM_BYTES, Parsed, Parser, fail, span};
+use super::{Parsed, Parser, fail, span};
 use crate::ast::{
-    At, BinaryOp, Duration, Edges, Expr, ExprKind, MatrixSelector, Span, Subquery, UnaryOp,
-    VectorSelector,
+    At, BinaryOp, Duration, Edges, Expr, ExprKind, MatrixSelector, Span, Subquery, VectorSelector,
 };
+use crate::go_format::format_fixed;
 use crate::lexer::{Token, TokenKind, Word, unquote};
+use crate::syntax_error::SyntaxError;
 use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::regex::reading_bytes;
@@ -59,29 +60,24 @@ impl Parser<'_> {
             whole.end = braces.end;
         }
         let text = self.text(name);
-        let name_matcher = Matcher::new(METRIC_NAME, MatchOp::Equal, text.as_bytes());
-        matchers.push(name_matcher.map_err(|e| Failure::new(name.start, e.message))?);
+        matchers.push(new_matcher(
+            name,
+            METRIC_NAME,
+            MatchOp::Equal,
+            text.as_bytes(),
+        )?);
         Ok((new_selector(Some(text.to_owned()), matchers), whole))
     }
 
     fn braces(&mut self) -> Parsed<(Vec<Matcher>, Span)> {
         let open = self.expect(TokenKind::LeftBrace)?;
         let mut matchers = Vec::new();
-        loop {
-            if let Some(close) = self.take(TokenKind::RightBrace)? {
-                return Ok((matchers, span(open.start, close.end)));
-            }
-            self.reserve(LIST_ITEM_BYTES)?;
-            matchers.push(self.label_matcher()?);
-            match self.peek()?.kind {
-                TokenKind::Comma => drop(self.next()?),
-                TokenKind::RightBrace => {}
-                _ => {
-                    let stop = self.stop_here();
-                    return self.within(stop, "label matching", "\",\" or \"}\"");
-                }
-            }
-        }
+        let close = (TokenKind::RightBrace, "\"}\"");
+        let close = self.list(close, "label matching", |parser| {
+            matchers.push(parser.label_matcher()?);
+            Ok(())
+        })?;
+        Ok((matchers, span(open.start, close.end)))
     }
 
     fn label_matcher(&mut self) -> Parsed<Matcher> {
@@ -296,20 +292,11 @@ impl Parser<'_> {
     }
 
     fn timestamp(&mut self, start: usize) -> Parsed<At> {
-        let sign = self.take_sign()?.map(|(sign, _)| sign);
-        let token = self.peek()?;
-        if !matches!(token.kind, TokenKind::Number | TokenKind::Duration) {
-            return self.stop_here();
-        }
-        self.next()?;
-        let mut seconds = self.number_literal(token)?.value;
-        if sign == Some(UnaryOp::Minus) {
-            seconds = -seconds;
-        }
+        let seconds = self.signed_number()?;
         let limit = i64::MAX as f64;
         // Also true for NaN.
         if !(seconds > -limit && seconds < limit) {
-            let seconds = fixed_six(seconds);
+            let seconds = format_fixed(seconds);
             return fail(
                 start,
                 format!("timestamp out of bounds for @ modifier: {seconds}"),
@@ -331,7 +318,7 @@ fn new_selector(name: Option<String>, matchers: Vec<Matcher>) -> VectorSelector 
 
 fn new_matcher(token: Token, name: &str, op: MatchOp, value: &[u8]) -> Parsed<Matcher> {
     let matcher = Matcher::new(name, op, value);
-    Ok(matcher.map_err(|e| Failure::new(token.start, e.message))?)
+    Ok(matcher.map_err(|e| SyntaxError::new(token.start, e.message))?)
 }
 
 /// Where the modifiers of an expression go, if it can have any.
@@ -354,19 +341,4 @@ fn of_vector(vector: &mut VectorSelector) -> Modified<'_> {
         at: &mut vector.at,
         edges: Some(&mut vector.edges),
     }
-}
-
-/// A number as Go's `%f` writes it.
-fn fixed_six(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".into();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 {
-            "+Inf".into()
-        } else {
-            "-Inf".into()
-        };
-    }
-    format!("{value:.6}")
 }

@@ -4,7 +4,7 @@
 //! A chain of operators is a tree as high, so that the indents of a long one add up to many times
 //! its text: what is written is reserved before.
 
-use super::{AggregateHead, BinaryHead, SubquerySuffix};
+use super::{aggregate_head, binary_head, subquery_suffix};
 use crate::ast::{Expr, ExprKind};
 use crate::depth::deeper;
 use firn_model::budget::Reservation;
@@ -76,7 +76,7 @@ impl Printer<'_> {
         match &expr.kind {
             ExprKind::Subquery(subquery) => {
                 self.write(&subquery.expr, level)?;
-                self.push(&SubquerySuffix(subquery).to_string())
+                self.push(&subquery_suffix(subquery))
             }
             ExprKind::Call(call) => {
                 self.open(call.function.name, level)?;
@@ -87,7 +87,7 @@ impl Printer<'_> {
                 self.close(level)
             }
             ExprKind::Aggregate(aggregate) => {
-                self.open(&AggregateHead(aggregate).to_string(), level)?;
+                self.open(&aggregate_head(aggregate), level)?;
                 if let Some(param) = &aggregate.param {
                     self.write(param, level + 1)?;
                     self.push(",\n")?;
@@ -99,7 +99,7 @@ impl Printer<'_> {
                 self.write(&binary.left, level + 1)?;
                 self.push("\n")?;
                 self.indent(level)?;
-                self.push(&BinaryHead(binary).to_string())?;
+                self.push(&binary_head(binary))?;
                 self.push("\n")?;
                 self.write(&binary.right, level + 1)
             }

@@ -7,8 +7,9 @@
 
 use super::OPTIONS;
 use super::command::{Eval, Expected};
-use super::compare::{Times, check_sorted, column, compare};
+use super::compare::{check_sorted, column, compare};
 use crate::ast::{At, Expr, ExprKind};
+use crate::grid::Grid;
 use crate::parser::parse;
 use crate::value::{PointValue, QueryError, QueryResult, Value};
 use crate::{Context, EvalTime, query, query_expr};
@@ -32,26 +33,16 @@ pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> R
         store,
         compute,
     };
-    let at = match eval.time {
-        EvalTime::Range { start, end, .. } => {
-            let step_ms = eval.time.step_ms();
-            let found = query_with(store, compute, |context| {
-                query(context, &eval.text, eval.time, &OPTIONS)
-            });
-            return checker.answer(
-                &found,
-                Some(Times {
-                    start,
-                    end,
-                    step_ms,
-                }),
-            );
-        }
-        EvalTime::Instant(at) => at,
-    };
     let found = query_with(store, compute, |context| {
         query(context, &eval.text, eval.time, &OPTIONS)
     });
+    let at = match eval.time {
+        EvalTime::Instant(at) => at,
+        EvalTime::Range { start, end, .. } => {
+            let grid = Grid::between(start, end, eval.time.step_ms());
+            return checker.answer(&found, Some(grid));
+        }
+    };
     checker.answer(&found, None)?;
     // What does not parse has no other ways to be evaluated in.
     let Ok(expr) = parse(&eval.text, OPTIONS.features) else {
@@ -92,7 +83,7 @@ impl Checker<'_> {
     fn answer(
         &self,
         found: &Result<QueryResult, QueryError>,
-        times: Option<Times>,
+        grid: Option<Grid>,
     ) -> Result<(), String> {
         let expectations = &self.eval.expectations;
         match (found, &expectations.fail) {
@@ -109,7 +100,7 @@ impl Checker<'_> {
                 compare(
                     &self.eval.expected,
                     &result.value,
-                    times,
+                    grid,
                     expectations.ordered,
                 )
             }

@@ -5,7 +5,7 @@
 
 use super::histogram::{ScriptHistogram, one_span};
 use super::sequence::{LoadSample, SampleValue};
-use crate::parser::parse_number;
+use crate::number::parse_signed;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
@@ -80,13 +80,7 @@ fn split(labels: &Labels) -> Option<(Labels, Part)> {
     let name = labels.get(METRIC_NAME);
     let (base, part) = if let Some(base) = name.strip_suffix(b"_bucket") {
         let bound = std::str::from_utf8(labels.get(BOUND)).ok()?;
-        let unsigned = bound.strip_prefix(['+', '-']).unwrap_or(bound);
-        let value = parse_number(unsigned).ok().filter(|v| !v.is_nan())?;
-        let value = if bound.starts_with('-') {
-            -value
-        } else {
-            value
-        };
+        let value = parse_signed(bound).ok().filter(|v| !v.is_nan())?;
         (base, Part::Bucket(value))
     } else if let Some(base) = name.strip_suffix(b"_count") {
         (base, Part::Count)

@@ -6,10 +6,12 @@
 use super::expectation::{Expectations, Wanted};
 use super::report::Failure;
 use super::sequence::{
-    LoadSample, SampleValue, Sequence, StartTimes, parse_scalar, parse_series, parse_start_times,
+    LoadSample, SampleValue, Sequence, StartTimes, parse_duration_ms, parse_scalar, parse_series,
+    parse_start_times,
 };
 use crate::ast::ExprKind;
-use crate::parser::{parse, parse_duration_ms};
+use crate::grid::Grid;
+use crate::parser::parse;
 use crate::{EvalTime, Features};
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
@@ -50,8 +52,8 @@ pub(super) enum Expected {
     String(Vec<u8>),
     /// A vector, or the matrix of a range query.
     Series(Vec<(Labels, Sequence)>),
-    /// A matrix as the value of an instant query, with its start, end and step in milliseconds.
-    RangeVector([i64; 3], Vec<(Labels, Sequence)>),
+    /// A matrix as the value of an instant query, with the times of its points.
+    RangeVector(Grid, Vec<(Labels, Sequence)>),
 }
 
 /// Reads a script.
@@ -195,7 +197,7 @@ fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
             let (start, rest) = keyword_duration("from", rest)?;
             let (end, rest) = keyword_duration("to", rest)?;
             let (step_ms, rest) = keyword_duration("step", rest)?;
-            check_range([start, end, step_ms])?;
+            range(start, end, step_ms)?;
             (EvalTime::range(start, end, step_ms), rest)
         }
         _ => return Err("expected instant or range".into()),
@@ -214,14 +216,15 @@ fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
     Ok(eval)
 }
 
-fn check_range([start, end, step_ms]: [i64; 3]) -> Result<(), String> {
+/// The steps of a range, one at least.
+fn range(start: i64, end: i64, step_ms: i64) -> Result<Grid, String> {
     if end < start {
         return Err("the end is before the start".into());
     }
     if step_ms <= 0 {
         return Err("the step must be positive".into());
     }
-    Ok(())
+    Ok(Grid::between(start, end, step_ms))
 }
 
 fn next_word(text: &str) -> Result<(&str, &str), String> {
@@ -280,17 +283,16 @@ impl Eval {
             self.expected = Expected::String(bytes);
             return Ok(());
         }
-        if let Some(range) = text.strip_prefix("range vector") {
-            let (start, rest) = keyword_duration("from", range)?;
+        if let Some(rest) = text.strip_prefix("range vector") {
+            let (start, rest) = keyword_duration("from", rest)?;
             let (end, rest) = keyword_duration("to", rest)?;
             let step = rest.strip_prefix("step").ok_or("expected step")?;
-            let range = [start, end, parse_duration_ms(step.trim())?];
-            check_range(range)?;
+            let grid = range(start, end, parse_duration_ms(step.trim())?)?;
             let series = match &mut self.expected {
                 Expected::Series(series) => std::mem::take(series),
                 _ => Vec::new(),
             };
-            self.expected = Expected::RangeVector(range, series);
+            self.expected = Expected::RangeVector(grid, series);
             return Ok(());
         }
         self.expectations.add(text)

@@ -4,24 +4,17 @@ use super::almost::almost_equal;
 use super::command::Expected;
 use super::histogram::describe;
 use super::sequence::{SampleValue, Sequence};
+use crate::grid::Grid;
 use crate::value::{MatrixSeries, PointValue, Value, VectorElement};
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 
-/// The times at which a matrix has points.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    pub(super) start: TimestampMs,
-    pub(super) end: TimestampMs,
-    pub(super) step_ms: i64,
-}
-
-/// Compares the value of a query. `times` are those of a matrix; with `ordered` the elements of a
-/// vector come in the order of the script.
+/// Compares the value of a query. `grid` has the times of a matrix; with `ordered` the elements of
+/// a vector come in the order of the script.
 pub(super) fn compare(
     expected: &Expected,
     found: &Value,
-    times: Option<Times>,
+    grid: Option<Grid>,
     ordered: bool,
 ) -> Result<(), String> {
     match (expected, found) {
@@ -39,17 +32,12 @@ pub(super) fn compare(
             Err(format!("expected string \"{expected}\", got \"{found}\""))
         }
         (Expected::Series(series), Value::Vector(found)) => compare_vector(series, found, ordered),
-        (Expected::Series(series), Value::Matrix(found)) => match times {
-            Some(times) => compare_matrix(series, found, times),
+        (Expected::Series(series), Value::Matrix(found)) => match grid {
+            Some(grid) => compare_matrix(series, found, grid),
             None => Err("expected a vector, got a matrix".into()),
         },
-        (Expected::RangeVector([start, end, step_ms], series), Value::Matrix(found)) => {
-            let times = Times {
-                start: *start,
-                end: *end,
-                step_ms: *step_ms,
-            };
-            compare_matrix(series, found, times)
+        (Expected::RangeVector(grid, series), Value::Matrix(found)) => {
+            compare_matrix(series, found, *grid)
         }
         _ => Err(format!(
             "expected {}, got {}",
@@ -136,7 +124,7 @@ fn describe_point(point: &PointValue) -> String {
 fn compare_matrix(
     expected: &[(Labels, Sequence)],
     found: &[MatrixSeries],
-    times: Times,
+    grid: Grid,
 ) -> Result<(), String> {
     check_sorted(found)?;
     for series in found {
@@ -145,7 +133,7 @@ fn compare_matrix(
         let Some((_, values)) = wanted else {
             return Err(format!("unexpected series {labels} {:?}", points(series)));
         };
-        compare_points(labels, values, series, times)?;
+        compare_points(labels, values, series, grid)?;
     }
     let lost = expected
         .iter()
@@ -174,15 +162,13 @@ fn compare_points(
     labels: &Labels,
     values: &Sequence,
     found: &MatrixSeries,
-    times: Times,
+    grid: Grid,
 ) -> Result<(), String> {
     let found = points(found);
     let mut rest = found.iter();
     for (position, wanted) in values.iter().enumerate() {
-        let time = times
-            .start
-            .saturating_add(times.step_ms.saturating_mul(position as i64));
-        if time > times.end {
+        let time = grid.time(position);
+        if time > grid.end {
             return Err(format!(
                 "{labels}: a value is expected at {time}, after the end"
             ));

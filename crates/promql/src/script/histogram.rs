@@ -1,12 +1,12 @@
 //! Native histograms as scripts write them: `{{schema:1 count:3 sum:4.5 buckets:[1 2] offset:-1}}`.
 //!
-//! A list of buckets becomes one span, zeros included, so that comparing and adding go bucket by
-//! bucket; what is compared are the buckets that hold something.
+//! A list of buckets becomes one span, zeros included; what is compared are the buckets that hold
+//! something.
 
 use super::almost::almost_equal;
-use crate::parser::parse_number;
+use crate::histogram::FloatHistogram;
+use crate::number::parse_signed;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
-use std::collections::BTreeMap;
 
 /// A histogram and whether the script says something about counter resets.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,9 +15,6 @@ pub(super) struct ScriptHistogram {
     /// Whether `counter_reset_hint` was written; the hint is compared only then.
     pub(super) hint_written: bool,
 }
-
-/// Buckets by index; those that hold nothing may be left out.
-type Buckets = BTreeMap<i64, f64>;
 
 /// Reads `{{...}}` at the beginning of `text`; returns what follows it.
 pub(super) fn parse_histogram(text: &str) -> Result<(ScriptHistogram, &str), String> {
@@ -126,10 +123,7 @@ fn integer(key: &str, value: &str) -> Result<i32, String> {
 }
 
 fn number(key: &str, value: &str) -> Result<f64, String> {
-    let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
-    let read = parse_number(unsigned)
-        .map_err(|why| format!("histogram: {key} is not a number: {why}: {value}"))?;
-    Ok(if value.starts_with('-') { -read } else { read })
+    parse_signed(value).map_err(|why| format!("histogram: {key} is not a number: {why}: {value}"))
 }
 
 fn numbers(key: &str, value: &str) -> Result<Vec<f64>, String> {
@@ -154,164 +148,51 @@ fn hint(value: &str) -> Result<ResetHint, String> {
 }
 
 impl ScriptHistogram {
-    /// This histogram plus or minus `other`. Both have the same zero threshold and custom bounds,
-    /// and `other` is at least as fine.
+    /// This histogram plus or minus `other`, which is at least as fine.
     pub(super) fn plus(&self, other: &Self, sign: char) -> Result<Self, String> {
-        let (a, b) = (Parts::of(&self.value), Parts::of(&other.value));
-        if self.value.schema > other.value.schema {
+        let (schema, finer) = (self.value.schema, other.value.schema);
+        if schema > finer {
             return Err(format!(
-                "histograms: cannot merge from schema {} to {}",
-                other.value.schema, self.value.schema
+                "histograms: cannot merge from schema {finer} to {schema}"
             ));
         }
-        if self.value.zero_threshold != other.value.zero_threshold
-            || self.value.custom_values != other.value.custom_values
-        {
-            return Err("histograms: zero thresholds and custom bounds must be equal".into());
-        }
-        let factor = if sign == '-' { -1.0 } else { 1.0 };
-        let coarser_by = (other.value.schema - self.value.schema) as u32;
-        let add = |into: Buckets, from: &Buckets| {
-            let mut sum = into;
-            for (index, count) in from {
-                // A coarser bucket covers 2^n finer ones; bucket 0 ends at 1 in every schema.
-                let index = ((index - 1) >> coarser_by.min(62)) + 1;
-                *sum.entry(index).or_default() += factor * count;
-            }
-            sum
+        let mut sum = FloatHistogram::from(&self.value);
+        let other = FloatHistogram::from(&other.value);
+        let joined = match sign {
+            '-' => sum.subtract(&other),
+            _ => sum.add(&other),
         };
-        let (positive_spans, positive) = dense(&add(a.positive, &b.positive))?;
-        let (negative_spans, negative) = dense(&add(a.negative, &b.negative))?;
+        joined.map_err(|_| "histograms: custom and exponential buckets cannot be merged")?;
         Ok(Self {
             hint_written: self.hint_written,
-            value: Histogram {
-                reset_hint: merged_hint(self.value.reset_hint, other.value.reset_hint),
-                sum: self.value.sum + factor * other.value.sum,
-                counts: Counts::Float {
-                    count: a.count + factor * b.count,
-                    zero_count: a.zero_count + factor * b.zero_count,
-                    positive,
-                    negative,
-                },
-                positive_spans,
-                negative_spans,
-                ..self.value.clone()
-            },
+            value: sum.into(),
         })
     }
 
     /// Whether `found` is this histogram, number by number almost.
     pub(super) fn matches(&self, found: &Histogram) -> bool {
         let expected = &self.value;
-        let (a, b) = (Parts::of(expected), Parts::of(found));
+        let (a, b) = (FloatHistogram::from(expected), FloatHistogram::from(found));
+        let sides = a.populated().into_iter().zip(b.populated());
         expected.schema == found.schema
             && expected.zero_threshold == found.zero_threshold
             && expected.custom_values == found.custom_values
-            && almost_equal(expected.sum, found.sum)
+            && almost_equal(a.sum, b.sum)
             && almost_equal(a.count, b.count)
             && almost_equal(a.zero_count, b.zero_count)
-            && same_buckets(&a.positive, &b.positive)
-            && same_buckets(&a.negative, &b.negative)
+            && sides.into_iter().all(|(a, b)| same_buckets(&a, &b))
             && (!self.hint_written || expected.reset_hint == found.reset_hint)
     }
 }
 
-/// A sum of a gauge and something else is a gauge; of what does not fit together nothing is known.
-fn merged_hint(a: ResetHint, b: ResetHint) -> ResetHint {
-    match (a, b) {
-        _ if a == b => a,
-        (ResetHint::Gauge, _) | (_, ResetHint::Gauge) => ResetHint::Gauge,
-        _ => ResetHint::Unknown,
-    }
-}
-
-fn same_buckets(a: &Buckets, b: &Buckets) -> bool {
-    a.len() == b.len()
-        && a.iter()
-            .zip(b)
-            .all(|((i, m), (j, n))| i == j && almost_equal(*m, *n))
-}
-
-/// The buckets as one span from the first to the last, zeros between them.
-fn dense(buckets: &Buckets) -> Result<(Vec<Span>, Vec<f64>), String> {
-    let (Some((first, _)), Some((last, _))) = (buckets.first_key_value(), buckets.last_key_value())
-    else {
-        return Ok((Vec::new(), Vec::new()));
-    };
-    // Wider than a script writes on a line, and small enough to fill with zeros.
-    let (first, last) = (*first, *last);
-    if last - first > 100_000 {
-        return Err(format!(
-            "histograms: buckets too far apart: {first} and {last}"
-        ));
-    }
-    let counts: Vec<f64> = (first..=last)
-        .map(|i| buckets.get(&i).copied().unwrap_or_default())
-        .collect();
-    Ok((one_span(first as i32, counts.len()), counts))
-}
-
-/// The counts of a histogram as floats, buckets by index without the empty ones.
-struct Parts {
-    count: f64,
-    zero_count: f64,
-    positive: Buckets,
-    negative: Buckets,
-}
-
-impl Parts {
-    fn of(histogram: &Histogram) -> Self {
-        let spans = (&histogram.positive_spans, &histogram.negative_spans);
-        match &histogram.counts {
-            Counts::Float {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count,
-                zero_count: *zero_count,
-                positive: by_index(spans.0, positive.iter().copied()),
-                negative: by_index(spans.1, negative.iter().copied()),
-            },
-            Counts::Integer {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count as f64,
-                zero_count: *zero_count as f64,
-                positive: by_index(spans.0, absolute(positive)),
-                negative: by_index(spans.1, absolute(negative)),
-            },
-        }
-    }
-}
-
-fn absolute(deltas: &[i64]) -> impl Iterator<Item = f64> {
-    deltas.iter().scan(0i64, |count, delta| {
-        *count = count.saturating_add(*delta);
-        Some(*count as f64)
-    })
-}
-
-fn by_index(spans: &[Span], counts: impl Iterator<Item = f64>) -> Buckets {
-    let mut index = 0i64;
-    let indexes = spans.iter().flat_map(|span| {
-        let start = index + i64::from(span.offset);
-        index = start + i64::from(span.length);
-        start..index
-    });
-    indexes
-        .zip(counts)
-        .filter(|(_, count)| *count != 0.0)
-        .collect()
+fn same_buckets(a: &[(i32, f64)], b: &[(i32, f64)]) -> bool {
+    let same = |((i, m), (j, n)): (&(i32, f64), &(i32, f64))| i == j && almost_equal(*m, *n);
+    a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
 /// A histogram in the notation of scripts, for messages.
 pub(super) fn describe(histogram: &Histogram) -> String {
-    let parts = Parts::of(histogram);
+    let parts = FloatHistogram::from(histogram);
     let mut out = format!(
         "{{{{schema:{} count:{} sum:{}",
         histogram.schema, parts.count, histogram.sum
@@ -323,7 +204,7 @@ pub(super) fn describe(histogram: &Histogram) -> String {
     if !histogram.custom_values.is_empty() {
         out.push_str(&format!(" custom_values:{:?}", histogram.custom_values));
     }
-    for (name, buckets) in [("buckets", &parts.positive), ("n_buckets", &parts.negative)] {
+    for (name, buckets) in ["buckets", "n_buckets"].into_iter().zip(parts.populated()) {
         if !buckets.is_empty() {
             out.push_str(&format!(" {name}:{buckets:?}"));
         }

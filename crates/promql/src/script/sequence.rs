@@ -5,9 +5,10 @@
 
 use super::histogram::{ScriptHistogram, parse_histogram};
 use crate::lexer::{Lexer, TokenKind, unquote};
-use crate::parser::{parse_duration_ms, parse_number};
+use crate::number::parse_signed;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
+use firn_model::units::parse_duration;
 
 /// The most positions of one series: twenty times those of the longest script known, and few enough
 /// for as many histograms.
@@ -235,11 +236,10 @@ fn take_count(text: &str) -> Result<(Option<usize>, &str), String> {
 /// A number with or without a sign, and the rest behind it.
 fn take_number(text: &str) -> Result<(f64, &str), String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let length = number_length(unsigned);
-    let (number, rest) = unsigned.split_at(length);
-    let value = parse_number(number).map_err(|why| format!("{why}: {text}"))?;
-    let is_negative = text.starts_with('-');
-    Ok((if is_negative { -value } else { value }, rest))
+    let end = text.len() - unsigned.len() + number_length(unsigned);
+    let (number, rest) = text.split_at(end);
+    let value = parse_signed(number).map_err(|why| format!("{why}: {text}"))?;
+    Ok((value, rest))
 }
 
 /// How many bytes of `text` are a number: `Inf`, `NaN`, or digits, where a sign stands behind an
@@ -266,12 +266,7 @@ fn number_length(text: &str) -> usize {
 
 /// A line that is nothing but a number, as Go reads it; `None` if it is something else.
 pub(super) fn parse_scalar(line: &str) -> Option<f64> {
-    let unsigned = line.strip_prefix(['+', '-']).unwrap_or(line);
-    if unsigned.starts_with(['+', '-']) {
-        return None;
-    }
-    let value = parse_number(unsigned).ok()?;
-    Some(if line.starts_with('-') { -value } else { value })
+    parse_signed(line).ok()
 }
 
 /// Start timestamps: `_`, `_x3`, `-1m`, `-1mx3`, `-1m+10sx3`.
@@ -311,6 +306,12 @@ fn take_duration(text: &str) -> Result<(i64, &str), String> {
     let rest = unit.trim_start_matches(|c: char| c.is_ascii_alphabetic() && c != 'x');
     let ms = parse_duration_ms(&unsigned[..unsigned.len() - rest.len()])?;
     Ok((if text.starts_with('-') { -ms } else { ms }, rest))
+}
+
+/// Milliseconds of a duration such as `1h30m`.
+pub(super) fn parse_duration_ms(text: &str) -> Result<i64, String> {
+    let duration = parse_duration(text).map_err(|e| e.to_string())?;
+    Ok(duration.as_millis() as i64)
 }
 
 /// A sample to load.

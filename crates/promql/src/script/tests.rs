@@ -7,6 +7,7 @@ use super::command::{Command, Eval, Expected, read};
 use super::sequence::{SampleValue, Sequence, parse_scalar, parse_series, parse_start_times};
 use super::*;
 use crate::EvalTime;
+use crate::grid::Grid;
 use crate::mutation;
 use firn_model::env::sim::Inline;
 use firn_model::histogram::Counts;
@@ -251,7 +252,7 @@ fn read_eval_takes_times_and_expectations() {
     );
     assert!(matches!(
         eval.expected,
-        Expected::RangeVector([10_000, 60_000, 10_000], _)
+        Expected::RangeVector(grid, _) if grid == Grid::between(10_000, 60_000, 10_000)
     ));
 }
 

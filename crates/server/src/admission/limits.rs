@@ -59,7 +59,7 @@ pub struct Limits {
     pub query_bytes_max: usize,
     /// Memory of all queries and of answers not yet sent.
     pub queries_bytes_max: usize,
-    /// How long requests under way may take to end after the server was told to stop. Senders
+    /// How long requests under way may take to end after the server began to stop. Senders
     /// retry after it; Kubernetes kills after 30 s.
     pub shutdown_grace: Duration,
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Between two looks at memory while a query runs: a query that takes less is too small to matter,
-/// and a look takes some microseconds.
+/// Time between two checks of memory while a query runs: a query that takes less is too small to
+/// matter, and a look takes some microseconds.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a query has no outcome.

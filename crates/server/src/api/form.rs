@@ -16,10 +16,15 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 
 /// Parameters of a request at most. A pair takes a hundred bytes however short its text is; this
 /// many take a MiB, and no client has more than a few hundred selectors to name.
 const PAIRS_MAX: usize = 10_000;
+
+/// A body of so many bytes is decoded in a tenth of a millisecond; a longer one is decoded on a
+/// thread that may take its time.
+const QUICK_BYTES_MAX: usize = 64 << 10;
 
 /// Decoded parameters in the order in which they count.
 #[derive(Debug, Default)]
@@ -213,10 +218,20 @@ pub(crate) async fn read_form(
     let metrics = app.metrics.endpoint(endpoint);
     let body = (body, Vec::new());
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
-    let text = String::from_utf8_lossy(&bytes);
-    // What is decoded takes no more than the text.
-    held.grow(text.len()).map_err(overloaded)?;
-    Ok(Form::parse(&text, &url_query)?.holding(held))
+    let (url_query, is_quick) = (url_query.into_owned(), bytes.len() <= QUICK_BYTES_MAX);
+    let decode = move || {
+        let text = String::from_utf8_lossy(&bytes);
+        // What is decoded takes no more than the text.
+        held.grow(text.len()).map_err(overloaded)?;
+        Ok(Form::parse(&text, &url_query)?.holding(held))
+    };
+    match is_quick {
+        true => decode(),
+        false => match spawn_blocking(decode).await {
+            Ok(form) => form,
+            Err(_) => Err(Failure::internal("the request failed: see the log")),
+        },
+    }
 }
 
 fn is_form(headers: &HeaderMap) -> bool {

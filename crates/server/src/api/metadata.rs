@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::form::parse_integer;
-use super::status::ok;
+use super::status::computed;
 use super::targets::{LabelMap, label_map};
 use crate::http::failure::Failure;
 use axum::response::Response;
@@ -64,7 +64,7 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
     let engine = call.app.parts.engine.clone();
     let budget = call.app.budgets.query();
     let views = call.backend.scraping.views();
-    let found = call.compute(move |cancel| {
+    computed(&call, move |cancel| {
         let mut memory = budget.hold();
         let matchers = match selector.as_str() {
             "" => Vec::new(),
@@ -103,9 +103,8 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
             matcher.ready().map_err(Failure::execution)?;
         }
         Ok(found)
-    });
-    let found = found.await?;
-    ok(&call, &found)
+    })
+    .await
 }
 
 fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
@@ -119,7 +118,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     let per_metric = limit_per_metric(&call)?;
     let metric = call.form.get("metric").to_owned();
     let views = call.backend.scraping.views();
-    let found = call.compute(move |cancel| {
+    computed(&call, move |cancel| {
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
         for active in active(&views) {
             cancel.check().map_err(Failure::execution)?;
@@ -143,12 +142,11 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
         Ok(found
             .map(|(name, set)| (name, documents(set)))
             .collect::<BTreeMap<String, Vec<Document>>>())
-    });
-    let found = found.await?;
-    ok(&call, &found)
+    })
+    .await
 }
 
-/// As upstream, zero is no limit here.
+/// The limit of texts a metric; zero is none, as upstream.
 fn limit_per_metric(call: &Call) -> Result<usize, Failure> {
     let limit = limit(call, "limit_per_metric")?;
     Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))

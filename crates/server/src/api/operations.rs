@@ -1,5 +1,5 @@
-//! What operators and orchestrators ask: health, readiness, metrics, reload, quit and profiles.
-//! Answers are plain text, with upstream's words where it has some.
+//! Endpoints for operators and orchestrators: health, readiness, metrics, reload, quit and
+//! profiles. Answers are plain text, with upstream's words where it has some.
 
 use super::call::not_ready;
 use super::form::Form;
@@ -9,7 +9,7 @@ use super::times::parse_duration_nanos;
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
 use crate::http::produce::{Encoding, respond};
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The longest CPU profile; longer than anyone looks at one.
+/// The longest CPU profile: its samples are kept in memory.
 const PROFILE_SECONDS_MAX: u64 = 300;
 
 fn text(status: StatusCode, text: &str) -> Response {
@@ -57,7 +57,10 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
-    respond(app.exposition(), CONTENT_TYPE, encoding)
+    match app.exposition().await {
+        Ok(text) => respond(Bytes::from(text), CONTENT_TYPE, encoding),
+        Err(e) => Failure::execution(e).into_plain(),
+    }
 }
 
 /// What was built, as upstream's `/version`.
@@ -216,7 +219,11 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
         Ok(bytes) => bytes,
         Err(e) => return Failure::execution(e).into_plain(),
     };
-    let mut response = respond(bytes, "application/octet-stream", Encoding::Identity);
+    let mut response = respond(
+        Bytes::from(bytes),
+        "application/octet-stream",
+        Encoding::Identity,
+    );
     let disposition = format!("attachment; filename=\"{name}\"");
     if let Ok(value) = HeaderValue::from_str(&disposition) {
         response

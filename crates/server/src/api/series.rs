@@ -24,7 +24,7 @@ use firn_promql::value::QueryError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Series between two looks at the cancel flag; upstream's number.
+/// Series between two checks of the cancel flag; upstream's number.
 const SERIES_PER_CHECK: usize = 128;
 
 /// What a series of a selection takes: its places in the store and handles of a few chunks.

@@ -7,7 +7,9 @@ use super::times::format_rfc3339;
 use crate::app::App;
 use crate::http::failure::Failure;
 use crate::parts::RuntimeInfo;
+use axum::body::Bytes;
 use axum::response::Response;
+use firn_model::cancel::Cancel;
 use firn_model::damage::Damage;
 use firn_model::stats::{Stat, StoreStats};
 use serde::Serialize;
@@ -19,10 +21,25 @@ const TABLE_LINES: i64 = 10;
 /// The most lines that may be asked for; upstream's number.
 const TABLE_LINES_MAX: i64 = 10_000;
 
-/// A 200 with `data`.
+/// A 200 with `data`, which is small: it is written where the request is answered, and waits for no
+/// turn.
 pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
+    Ok(call.json(json_document(data)?))
+}
+
+/// A 200 with what `job` makes, when it is the client's turn: see [`Call::compute`]. The job's
+/// thread writes the document, too: it may be long.
+pub(crate) async fn computed<T: Serialize>(
+    call: &Call,
+    job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+) -> Result<Response, Failure> {
+    let document = call.compute(move |cancel| json_document(&job(cancel)?));
+    Ok(call.json(document.await?))
+}
+
+fn json_document(data: &impl Serialize) -> Result<Bytes, Failure> {
     let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
-    Ok(call.json(document(&data, &Annotations::default())))
+    Ok(document(&data, &Annotations::default()).into())
 }
 
 /// What was built.
@@ -31,8 +48,8 @@ pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
 }
 
 /// The body of `/version`.
-pub(crate) fn version(app: &App) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&app.parts.build)
+pub(crate) fn version(app: &App) -> Result<Bytes, serde_json::Error> {
+    serde_json::to_vec(&app.parts.build).map(Bytes::from)
 }
 
 /// How the process runs.
@@ -110,8 +127,10 @@ pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
         return Err(Failure::bad_data(message));
     }
     let count = call.backend.stats.clone();
-    let stats = call.compute(move |_| Ok(count(lines as usize))).await?;
-    ok(&call, &TsdbDocument::from(stats))
+    computed(&call, move |_| {
+        Ok(TsdbDocument::from(count(lines as usize)))
+    })
+    .await
 }
 
 /// Upstream's fields in upstream's order.

@@ -4,10 +4,10 @@
 //! good scrape lost samples has one field more, `lastWarning`.
 
 use super::call::Call;
-use super::status::ok;
+use super::status::{computed, ok};
 use super::times::format_rfc3339;
 use crate::http::failure::Failure;
-use crate::parts::WebSettings;
+use crate::parts::AppParts;
 use axum::response::Response;
 use firn_ingest::relabel::{self, Rule};
 use firn_ingest::scrape::{ActiveTarget, PoolView};
@@ -42,12 +42,8 @@ struct Pools {
 pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
     let names = views.iter().map(|view| view.name().to_owned());
-    ok(
-        &call,
-        &Pools {
-            scrape_pools: names.collect(),
-        },
-    )
+    let scrape_pools = names.collect();
+    ok(&call, &Pools { scrape_pools })
 }
 
 #[derive(Serialize)]
@@ -90,9 +86,10 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let shows = |what: &str| matches!(state.as_str(), "" | "any") || state == what;
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
     let views = call.backend.scraping.views();
-    let outside = Outside::new(&call);
+    let app = call.app.clone();
     // There may be many thousands: this is work for a thread.
-    let document = call.compute(move |_| {
+    computed(&call, move |_| {
+        let outside = Outside::new(&app.parts);
         let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
         let mut targets = Targets {
             active_targets: Vec::new(),
@@ -115,9 +112,8 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
             }
         }
         Ok(targets)
-    });
-    let document = document.await?;
-    ok(&call, &document)
+    })
+    .await
 }
 
 fn dropped_counts(views: &[Arc<PoolView>]) -> BTreeMap<String, usize> {
@@ -155,15 +151,11 @@ struct Outside {
 }
 
 impl Outside {
-    fn new(call: &Call) -> Self {
-        let parts = &call.app.parts;
-        let WebSettings {
-            external_origin, ..
-        } = &parts.web;
+    fn new(parts: &AppParts) -> Self {
         let listen = parts.flags.get("web.listen-address");
         let port = listen.and_then(|address| address.rsplit_once(':'));
         Self {
-            origin: external_origin.clone(),
+            origin: parts.web.external_origin.clone(),
             hostname: (parts.runtime)().hostname,
             port: port.map_or_else(String::new, |(_, port)| port.to_owned()),
         }
@@ -256,16 +248,17 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
     if text.is_empty() {
         return Err(Failure::bad_data("no labels parameter provided"));
     }
-    let labels: LabelMap = serde_json::from_str(text)
-        .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+    let (pool, text) = (pool.to_owned(), text.to_owned());
     let views = call.backend.scraping.views();
-    let Some(view) = views.iter().find(|view| view.name() == pool) else {
-        return Err(Failure::bad_data(format!(
-            "error retrieving scrape config: scrape pool {pool:?} not found"
-        )));
-    };
-    let job = view.job();
-    let steps = call.compute(move |_| {
+    computed(&call, move |_| {
+        let labels: LabelMap = serde_json::from_str(&text)
+            .map_err(|e| Failure::bad_data(format!("error parsing labels: {e}")))?;
+        let Some(view) = views.iter().find(|view| view.name() == pool) else {
+            return Err(Failure::bad_data(format!(
+                "error retrieving scrape config: scrape pool {pool:?} not found"
+            )));
+        };
+        let job = view.job();
         let steps = relabel::steps(&job.relabel, &Labels::from_pairs(labels));
         let documents = job
             .relabel
@@ -279,9 +272,8 @@ pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
         Ok(Steps {
             steps: documents.collect(),
         })
-    });
-    let steps = steps.await?;
-    ok(&call, &steps)
+    })
+    .await
 }
 
 #[cfg(test)]

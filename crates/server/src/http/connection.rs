@@ -6,13 +6,13 @@
 use super::phase::{Busy, Phase};
 use super::request_head::Beside;
 use super::socket::GuardedSocket;
+use super::watched_body::{Watch, WatchedBody};
 use crate::admission::limits::Limits;
 use crate::metrics::ServerMetrics;
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, Request, Response, header};
 use firn_model::budget::Budget;
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -20,10 +20,9 @@ use hyper_util::rt::TokioTimer;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -97,7 +96,9 @@ fn answer(
     routes: &TowerToHyperService<Router>,
 ) -> impl Future<Output = Result<Response<BusyBody>, Infallible>> + Send + use<> {
     let busy = phase.busy();
-    let (mut request, has_ended) = RequestBody::watch(request);
+    let has_ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+    let watch = HasEnded(has_ended.clone());
+    let mut request = request.map(|inner| WatchedBody { inner, watch });
     request.extensions_mut().insert(peer);
     let answer = match phase.take_beside() {
         Some(Beside::Refusal(failure)) => Err(failure),
@@ -118,74 +119,20 @@ fn answer(
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        Ok(response.map(|inner| BusyBody { inner, _busy: busy }))
-    }
-}
-
-/// A request's body that tells whether it was read to its end.
-struct RequestBody {
-    inner: Incoming,
-    has_ended: Arc<AtomicBool>,
-}
-
-impl RequestBody {
-    fn watch(request: Request<Incoming>) -> (Request<Self>, Arc<AtomicBool>) {
-        let has_ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-        let watched = request.map(|inner| Self {
-            inner,
-            has_ended: has_ended.clone(),
-        });
-        (watched, has_ended)
-    }
-}
-
-impl HttpBody for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        let polled = Pin::new(&mut this.inner).poll_frame(cx);
-        if matches!(polled, Poll::Ready(None)) {
-            this.has_ended.store(true, Ordering::Relaxed);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        Ok(response.map(|inner| WatchedBody { inner, watch: busy }))
     }
 }
 
 /// An answer's body; the connection is busy until it was sent.
-struct BusyBody {
-    inner: Body,
-    _busy: Busy,
-}
+type BusyBody = WatchedBody<Body, Busy>;
 
-impl HttpBody for BusyBody {
-    type Data = Bytes;
-    type Error = axum::Error;
+impl Watch for Busy {}
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().inner).poll_frame(cx)
-    }
+/// Is set once a request's body was read to its end.
+struct HasEnded(Arc<AtomicBool>);
 
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+impl Watch for HasEnded {
+    fn end(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

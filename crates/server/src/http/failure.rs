@@ -1,5 +1,5 @@
-//! Why a request has no answer, and what the client is told: the one place where an error becomes
-//! an HTTP status, a Prometheus error type and a Retry-After.
+//! Why a request has no answer, and what the client receives instead: the one place where an error
+//! becomes an HTTP status, a Prometheus error type and a Retry-After.
 
 use crate::admission::queries::Unfinished;
 use crate::json;

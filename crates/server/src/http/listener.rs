@@ -1,4 +1,4 @@
-//! Accepting connections and serving them until told to stop.
+//! Accepting connections and serving them until the server stops.
 //!
 //! Invariant: there are never more connections than the limit; each ends when its client is too
 //! slow, goes away, or the server stops.
@@ -45,7 +45,7 @@ pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future
     server.drain(connections).await;
 }
 
-/// Failed accepts that the log does not know of yet.
+/// Failed accepts that are not logged yet.
 #[derive(Default)]
 struct AcceptFailures {
     count: u64,

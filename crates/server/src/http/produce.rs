@@ -31,26 +31,25 @@ pub(crate) trait Produce: Send {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
-/// A finished text as a stream of one piece.
-impl Produce for Vec<u8> {
-    fn produce(&mut self, out: &mut Vec<u8>, _bytes_max: usize) -> bool {
-        out.append(self);
-        false
+/// A finished text, which is cut into pieces, so that none takes long to compress.
+impl Produce for Bytes {
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let piece = self.split_to(self.len().min(bytes_max));
+        out.extend_from_slice(&piece);
+        !self.is_empty()
     }
 }
 
-/// A finished text that may be long, and the memory that it takes until it was sent.
+/// A finished text and the memory that it takes until it was sent.
 pub(crate) struct Text {
-    bytes: Vec<u8>,
-    at: usize,
+    rest: Bytes,
     _memory: Reservation,
 }
 
 impl Text {
     pub(crate) fn new(bytes: Vec<u8>, memory: Reservation) -> Self {
         Self {
-            bytes,
-            at: 0,
+            rest: bytes.into(),
             _memory: memory,
         }
     }
@@ -58,11 +57,7 @@ impl Text {
 
 impl Produce for Text {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
-        let rest = &self.bytes[self.at..];
-        let piece = &rest[..rest.len().min(bytes_max)];
-        out.extend_from_slice(piece);
-        self.at += piece.len();
-        self.at < self.bytes.len()
+        self.rest.produce(out, bytes_max)
     }
 }
 
@@ -253,6 +248,22 @@ mod tests {
             Some(_) => drop(ZlibDecoder::new(&bytes[..]).read_to_end(&mut got).unwrap()),
         }
         assert!(got == want, "{lines} lines, {encoding:?}");
+    }
+
+    #[test]
+    fn finished_text_is_cut_into_pieces() {
+        let mut text = Bytes::from(vec![b'x'; 70]);
+        let mut piece = Vec::new();
+        let mut lengths = Vec::new();
+        loop {
+            let more = text.produce(&mut piece, 32);
+            lengths.push(piece.len());
+            piece.clear();
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(lengths, [32, 32, 6]);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@
 
 use super::{FloatForm, push_float};
 use firn_model::histogram::bounds::upper_bound;
-use firn_model::histogram::{Counts, Histogram, Span};
+use firn_model::histogram::{FloatCounts, Histogram, bucket_indexes};
 
 struct Bucket {
     lower: f64,
@@ -21,7 +21,7 @@ struct Bucket {
 
 /// Appends `histogram` as an object.
 pub(crate) fn push_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
-    let counts = FloatCounts::of(&histogram.counts);
+    let counts = histogram.counts.to_floats();
     out.extend_from_slice(br#"{"count":""#);
     push_float(out, counts.count, FloatForm::Sample);
     out.extend_from_slice(br#"","sum":""#);
@@ -55,54 +55,9 @@ fn push_bucket(out: &mut Vec<u8>, bucket: &Bucket) {
     out.push(b']');
 }
 
-/// Absolute counts, whatever form they arrived in.
-struct FloatCounts {
-    count: f64,
-    zero_count: f64,
-    positive: Vec<f64>,
-    negative: Vec<f64>,
-}
-
-impl FloatCounts {
-    fn of(counts: &Counts) -> Self {
-        match counts {
-            Counts::Integer {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count as f64,
-                zero_count: *zero_count as f64,
-                positive: sums_of(positive),
-                negative: sums_of(negative),
-            },
-            Counts::Float {
-                count,
-                zero_count,
-                positive,
-                negative,
-            } => Self {
-                count: *count,
-                zero_count: *zero_count,
-                positive: positive.clone(),
-                negative: negative.clone(),
-            },
-        }
-    }
-}
-
-fn sums_of(deltas: &[i64]) -> Vec<f64> {
-    let running = deltas.iter().scan(0i64, |sum, delta| {
-        *sum = sum.wrapping_add(*delta);
-        Some(*sum as f64)
-    });
-    running.collect()
-}
-
 /// The buckets that are not empty, from the lowest to the highest.
 fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<Bucket> {
-    let mut buckets: Vec<Bucket> = indexes(&histogram.negative_spans)
+    let mut buckets: Vec<Bucket> = bucket_indexes(&histogram.negative_spans)
         .zip(&counts.negative)
         .map(|(index, count)| negative_bucket(histogram, index, *count))
         .collect();
@@ -117,20 +72,10 @@ fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<Bucket> {
             count: counts.zero_count,
         });
     }
-    let positive = indexes(&histogram.positive_spans).zip(&counts.positive);
+    let positive = bucket_indexes(&histogram.positive_spans).zip(&counts.positive);
     buckets.extend(positive.map(|(index, count)| positive_bucket(histogram, index, *count)));
     buckets.retain(|bucket| bucket.count != 0.0);
     buckets
-}
-
-/// The index of every bucket that the spans cover.
-fn indexes(spans: &[Span]) -> impl Iterator<Item = i64> {
-    let mut next = 0i64;
-    spans.iter().flat_map(move |span| {
-        let start = next + i64::from(span.offset);
-        next = start + i64::from(span.length);
-        start..next
-    })
 }
 
 fn positive_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
@@ -173,7 +118,7 @@ fn negative_bucket(histogram: &Histogram, index: i64, count: f64) -> Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, ResetHint};
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
 
     fn check(histogram: &Histogram, want: &str) {
         let mut out = Vec::new();

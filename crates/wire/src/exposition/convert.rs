@@ -3,7 +3,7 @@
 //! ```text
 //! h_bucket{le="1"} h_bucket{le="+Inf"} h_sum h_count | next      lines of the body
 //! '------------------ collected ------------------'    |
-//!                                                      h         told before what comes next
+//!                                                      h         emitted before the next event
 //! ```
 //!
 //! Follows upstream's `model/textparse/nhcbparse.go`: the samples of one histogram, which stand
@@ -27,11 +27,11 @@ const BOUND_LABEL: &[u8] = b"le";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What the inner parser found is told.
+    /// The event of the inner parser is handed on.
     Passing,
     /// Samples of a classic histogram are being collected.
     Collecting,
-    /// A converted histogram is told; what the inner parser found comes next.
+    /// A converted histogram is handed on; the event of the inner parser comes next.
     Telling,
 }
 
@@ -246,7 +246,7 @@ impl<'t> Converter<'t> {
         is_converted
     }
 
-    /// Since when the sample told counts, or zero.
+    /// Since when the current sample counts, or zero.
     pub fn start(&mut self) -> TimestampMs {
         match self.state {
             State::Passing if self.entry == Some(Entry::Sample) => self.source.start(),
@@ -278,7 +278,7 @@ impl<'t> Converter<'t> {
         self.source.metadata()
     }
 
-    /// Writes the labels of the sample told.
+    /// Writes the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         if self.state != State::Telling {
             return self.source.labels(out);
@@ -287,7 +287,7 @@ impl<'t> Converter<'t> {
         Ok(())
     }
 
-    /// Adds the exemplars of the sample told.
+    /// Adds the exemplars of the current sample.
     pub fn exemplars(&self, out: &mut Exemplars) {
         if self.state == State::Telling {
             out.extend(&self.told.exemplars);
@@ -297,7 +297,7 @@ impl<'t> Converter<'t> {
     }
 }
 
-/// What a sample tells of a classic histogram.
+/// What a sample is of a classic histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Bucket,

@@ -19,7 +19,7 @@ pub enum Event<'p> {
 pub struct Sample<'p> {
     /// The series as it stands in the exposition. In one format, equal keys mean equal labels.
     pub key: &'p [u8],
-    /// Whether `key` is what [`super::Parser::advance_expecting`] was told to expect.
+    /// Whether `key` is what [`super::Parser::advance_expecting`] was given to expect.
     pub is_expected: bool,
     /// The time that the target gave the sample.
     pub time: Option<TimestampMs>,

@@ -16,7 +16,7 @@ pub enum Format {
     Protobuf,
 }
 
-/// The format of a body, and what was wrong with the header that should have told it.
+/// The format of a body, and what was wrong with the header that should have named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// How to read the body.
@@ -172,7 +172,7 @@ impl ScrapeProtocol {
         self.header().split(';').next().unwrap_or("")
     }
 
-    /// Whether the version knows names in quotes, and therefore how to do without.
+    /// Whether the version has names in quotes, and therefore escapes for those without.
     fn knows_escaping(self) -> bool {
         matches!(
             self,

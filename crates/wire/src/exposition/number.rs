@@ -72,7 +72,7 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
     }
 }
 
-/// A number in any notation that Go knows: decimal or hexadecimal, underscores between digits.
+/// A number in any notation of Go: decimal or hexadecimal, underscores between digits.
 pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     let word = match word.contains(&b'_') {
         true => Cow::from(without_underscores(word)?),

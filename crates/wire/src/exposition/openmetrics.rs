@@ -28,7 +28,7 @@ pub(super) struct OpenMetricsParser<'t> {
     line: Line<'t>,
     is_expected: bool,
     is_labelled: bool,
-    /// Whether samples that tell start times are left out.
+    /// Whether samples that hold start times are left out.
     skips_created: bool,
     starts: Starts<'t>,
 }
@@ -75,7 +75,7 @@ impl<'t> OpenMetricsParser<'t> {
         )
     }
 
-    /// Since when the sample just found counts, or zero. From then on, samples that tell start
+    /// Since when the sample just found counts, or zero. From then on, samples that hold start
     /// times are left out.
     pub fn start(&mut self) -> i64 {
         if !self.has_start() {

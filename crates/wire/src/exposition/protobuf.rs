@@ -1,10 +1,10 @@
 //! Protocol buffers: a sequence of `MetricFamily`, each with its length before it.
 //!
-//! A family is told as the text formats would tell it: help, unit and type, then its metrics
-//! sample by sample, summaries and classic histograms as several series. Follows upstream's
+//! A family yields the events that the text formats would yield: help, unit and type, then its
+//! metrics sample by sample, summaries and classic histograms as several series. Follows upstream's
 //! `model/textparse/protobufparse.go`, with three differences where that loses data: an untyped
 //! metric without a value is zero and not what the one before it was, exemplars of all native
-//! histograms of a family are told, and a classic histogram behind a native one is told.
+//! histograms of a family are emitted, and a classic histogram behind a native one is emitted.
 
 mod message;
 mod native;
@@ -30,7 +30,7 @@ const SEPARATOR: u8 = 0xff;
 /// The longest that the length before a family may be written.
 const LENGTH_BYTES_MAX: usize = 5;
 
-/// Which histograms are told, and how.
+/// Which histograms are emitted, and how.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Histograms {
     /// Native ones as such; otherwise only their classic buckets.
@@ -41,7 +41,7 @@ pub(super) struct Histograms {
     pub classic: bool,
 }
 
-/// What was told last.
+/// What was emitted last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing, or all of a family.
@@ -239,17 +239,17 @@ impl<'t> ProtobufParser<'t> {
         )
     }
 
-    /// Whether the metric is told as a native histogram.
+    /// Whether the metric is emitted as a native histogram.
     fn is_native(&self) -> bool {
         self.is_histogram() && self.histograms.native && self.metric.histogram.is_native()
     }
 
-    /// Whether the metric is told as a classic histogram with custom buckets.
+    /// Whether the metric is emitted as a classic histogram with custom buckets.
     fn is_converted(&self) -> bool {
         self.is_histogram() && self.histograms.converted && !self.is_native()
     }
 
-    /// Whether the native histogram just told is told as a classic one too.
+    /// Whether the native histogram just emitted is emitted as a classic one too.
     fn has_classic_too(&self) -> bool {
         self.histograms.classic && self.is_native() && !self.metric.histogram.buckets.is_empty()
     }
@@ -322,7 +322,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// What tells the sample from others with the same labels.
+    /// What distinguishes the sample from others with the same labels.
     fn part(&self) -> Part {
         match self.state {
             State::Series(part) => part,

@@ -10,7 +10,7 @@ use firn_model::metadata::MetricType;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The labels by which the feature `type-and-unit-labels` tells a metric's type and unit.
+/// The labels by which the feature `type-and-unit-labels` adds a metric's type and unit.
 const TYPE_LABEL: &str = "__type__";
 const UNIT_LABEL: &str = "__unit__";
 

@@ -5,8 +5,8 @@
 pub struct Switches {
     /// Whether a family's type and unit become the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
-    /// Whether samples tell since when they count. In OpenMetrics this takes out the samples that
-    /// say so, `name_created`.
+    /// Whether samples carry the time since when they count. In OpenMetrics this takes out the
+    /// samples that say so, `name_created`.
     pub start_times: bool,
     /// Whether native histograms are read as such (`scrape_native_histograms`). If not, only their
     /// classic buckets are.

@@ -138,7 +138,7 @@ pub fn escaping_of(names: NameScheme) -> Escaping {
     }
 }
 
-/// `scrape_protocols`, if it is set; `whose` it is stands in errors.
+/// `scrape_protocols`, if it is set; errors name the owner that `whose` returns.
 pub fn protocols(
     node: &Node,
     whose: impl Fn() -> String,

@@ -99,7 +99,7 @@ fn params(node: &Node) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The names that the job allows, and how it asks for others.
+/// The names that the job allows, and how others are escaped.
 fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping), YamlError> {
     let own = name_scheme(node);
     let names = own.unwrap_or(global.names);

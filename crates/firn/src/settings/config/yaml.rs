@@ -1,4 +1,4 @@
-//! A YAML document as a tree that knows where each part stands.
+//! A YAML document as a tree with the place of each part.
 //!
 //! Reads the first document of a text, as Prometheus does: anchors, aliases and merge keys (`<<`)
 //! are resolved, a key that is set twice is an error. Scalars stay text; what they mean is the

@@ -24,7 +24,7 @@ struct Series {
     samples: BTreeMap<TimestampMs, Sample>,
 }
 
-/// Series in the order in which they were born.
+/// Series in the order in which they were created.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryStore(Vec<Series>);
 

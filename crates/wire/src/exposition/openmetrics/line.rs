@@ -11,7 +11,7 @@ use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
 use std::ops::Range;
 
-/// Where the end must be told.
+/// Where `# EOF` must stand.
 const END_MISSING: &str = "data does not end with # EOF";
 
 /// What a line says about a metric family.

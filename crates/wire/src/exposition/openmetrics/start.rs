@@ -19,7 +19,7 @@ pub(super) struct Starts<'t> {
     /// Where the reader stopped: samples before this find what it found.
     until: usize,
     next: Option<Start>,
-    /// The start last told.
+    /// The start time that was found last.
     known: Option<Start>,
 }
 
@@ -41,7 +41,7 @@ impl<'t> Starts<'t> {
         }
     }
 
-    /// Forgets the start last told: samples come that have none.
+    /// Forgets the start time: samples without one follow.
     pub fn forget(&mut self) {
         self.known = None;
     }

@@ -369,7 +369,7 @@ pub(super) fn read_exemplar(message: &[u8]) -> Read<Exemplar<'_>> {
     Ok(exemplar)
 }
 
-/// Checks an exemplar that is read later, if anybody asks for it.
+/// Checks an exemplar that is read later, if the caller asks for it.
 fn exemplar<'t>(
     wire_type: WireType,
     cursor: &mut Cursor<'t>,

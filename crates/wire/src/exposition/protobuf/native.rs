@@ -13,7 +13,7 @@ impl Bucket<'_> {
 }
 
 impl Histogram<'_> {
-    /// Whether there is anything but classic buckets: a library tells by an empty span that a
+    /// Whether there is anything but classic buckets: a library shows by an empty span that a
     /// histogram without observations is native.
     pub fn is_native(&self) -> bool {
         !self.positive.spans.is_empty()

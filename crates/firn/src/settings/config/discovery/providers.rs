@@ -1,4 +1,4 @@
-//! What each of Prometheus 3.14's service discoveries may be told. A table.
+//! What each of Prometheus 3.14's service discoveries accept in a config. A table.
 
 use super::super::keys::{TEXTS, TLS};
 use super::super::schema::{Key, Shape};
