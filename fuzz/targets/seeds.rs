@@ -5,6 +5,7 @@ mod folder;
 
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
+use firn_storage::ids::SeriesRef;
 use firn_storage::page::{Columns, Family, PageBuilder, PageMeta};
 use firn_wire::{remote_write, snappy};
 use std::path::Path;
@@ -96,7 +97,7 @@ fn pages() -> Vec<Vec<u8>> {
                 values: (0..count).map(|i| value(kind, i)).collect(),
                 ..Columns::default()
             };
-            let pushed = builder.push(kind, Some(Family(1)), &columns);
+            let pushed = builder.push(SeriesRef(kind), Some(Family(1)), &columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")

@@ -56,6 +56,16 @@ impl TimeRange {
         self.min <= other.max && other.min <= self.max
     }
 
+    /// The shortest range that holds both.
+    pub fn hull(self, other: TimeRange) -> Self {
+        Self::new(self.min.min(other.min), self.max.max(other.max))
+    }
+
+    /// The shortest range that holds those of both that are there.
+    pub fn hull_of(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        a.into_iter().chain(b).reduce(Self::hull)
+    }
+
     /// Where the times that lie in the range stand among `times`, which never fall. A few looks
     /// at each end beyond which there are any, if they are steady.
     #[inline]

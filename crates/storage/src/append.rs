@@ -26,6 +26,7 @@ mod tests;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
+use crate::ids::{Local, SeriesRef};
 use crate::index::{EPOCH_MS, Marker, epoch_of};
 use crate::log::record::RecordEncoder;
 use crate::maintenance::Maintenance;
@@ -139,7 +140,7 @@ impl Appender {
             }
             let mut shard = lock(shard);
             shard.appending += 1;
-            let (mut guess, mut warm) = (0, 0);
+            let (mut guess, mut warm) = (Local(0), 0);
             for i in group.clone() {
                 let at = scratch.grouped[i] as usize;
                 let found = shard.find(scratch.prints[at], guess);
@@ -156,7 +157,7 @@ impl Appender {
                 };
                 scratch.locals[at] = local;
                 // Batches of a target come in one order, which was the order of birth.
-                guess = local + 1;
+                guess = Local(local.0 + 1);
                 scratch.slots[at] = series.slot;
                 if !series.has_newest() {
                     scratch.wanted.push(at as u32);
@@ -299,7 +300,13 @@ impl Appender {
 
     /// Says that the series has a sample in the epoch of `time`, unless its last one was in it too.
     #[inline]
-    fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
+    fn mark_if_new(
+        &self,
+        marker: &mut Marker,
+        slot: SeriesRef,
+        before: EpochBefore,
+        time: TimestampMs,
+    ) {
         if time >= before.end || before.is_none {
             self.index.mark_with(marker, slot, epoch_of(time));
         }

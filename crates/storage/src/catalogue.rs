@@ -24,8 +24,8 @@ use crate::encoding::push_uvarint;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
-use crate::file::header::{FILE_HEADER_BYTES, SERIES_MAGIC};
-use crate::file::scan::{Found, Scanner};
+use crate::file::header::SERIES_MAGIC;
+use crate::ids::SeriesRef;
 use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
@@ -278,29 +278,17 @@ impl Catalogue {
 
 /// Calls `each` with the payloads of a file.
 fn payloads_of(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
-    while let Some(found) = scanner.next() {
-        if let Found::Frame { offset, header } = found
-            && header.kind == FrameKind::Series
-        {
-            each(scanner.payload(offset, &header));
-        }
-    }
+    file.each_frame(FrameKind::Series, &mut |scanner, offset, header| {
+        each(scanner.payload(offset, header));
+    });
 }
 
 /// The positions of the payloads that a file holds.
 fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
     let mut positions = Vec::new();
-    while let Some(found) = scanner.next() {
-        if let Found::Frame { header, .. } = found
-            && header.kind == FrameKind::Series
-        {
-            positions.push(header.position);
-        }
-    }
+    file.each_frame(FrameKind::Series, &mut |_, _, header| {
+        positions.push(header.position);
+    });
     positions
 }
 
@@ -313,7 +301,7 @@ pub(crate) struct SeriesEncoder<'a> {
     /// The series of the payload under way.
     bytes: Vec<u8>,
     labels: LabelsEncoder,
-    last_slot: u32,
+    last_slot: SeriesRef,
     series: u64,
 }
 
@@ -324,7 +312,7 @@ impl<'a> SeriesEncoder<'a> {
             until_now,
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
-            last_slot: 0,
+            last_slot: SeriesRef(0),
             series: 0,
         }
     }
@@ -334,13 +322,17 @@ impl<'a> SeriesEncoder<'a> {
         self.files.append(&payload::write(header, &self.bytes))?;
         self.bytes.clear();
         self.labels.clear();
-        self.last_slot = 0;
+        self.last_slot = SeriesRef(0);
         Ok(())
     }
 
     /// Adds a series; slots ascend.
-    pub(crate) fn push(&mut self, slot: u32, labels: LabelsRef<'_>) -> Result<(), StorageError> {
-        push_uvarint(&mut self.bytes, u64::from(slot - self.last_slot));
+    pub(crate) fn push(
+        &mut self,
+        slot: SeriesRef,
+        labels: LabelsRef<'_>,
+    ) -> Result<(), StorageError> {
+        push_uvarint(&mut self.bytes, u64::from(slot.0 - self.last_slot.0));
         self.last_slot = slot;
         self.labels.push(&mut self.bytes, labels);
         self.series += 1;
@@ -376,7 +368,7 @@ mod tests {
             let written = catalogue.write(header, false, &mut |encoder| {
                 for slot in first..header.next_slot {
                     let labels = Labels::from_pairs([("a", format!("{slot}-{}", "x".repeat(999)))]);
-                    encoder.push(slot, labels.as_ref())?;
+                    encoder.push(SeriesRef(slot), labels.as_ref())?;
                 }
                 Ok(())
             });

@@ -3,6 +3,7 @@
 //! Invariant: results come in the order of the parts, whichever thread made them; of several
 //! failures the first part's is returned.
 
+use crate::ids::SeriesRef;
 use crate::sync::Mutex;
 use firn_model::env::Compute;
 use firn_model::error::Error;
@@ -12,8 +13,8 @@ use std::sync::PoisonError;
 /// results. Does a single part on the calling thread: to wake another takes longer.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,
-    parts: &[&[u32]],
-    task: impl Fn(usize, &[u32]) -> Result<T, Error> + Sync,
+    parts: &[&[SeriesRef]],
+    task: impl Fn(usize, &[SeriesRef]) -> Result<T, Error> + Sync,
 ) -> Result<Vec<T>, Error> {
     if parts.len() <= 1 {
         return parts.iter().map(|part| task(0, part)).collect();

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 pub enum Outcome {
     /// Nothing was damaged.
     Whole(Report),
-    /// Whoever was asked did not want it; nothing was changed.
+    /// The operator declined; nothing was changed.
     Declined,
     /// What was damaged is set aside.
     Repaired {
@@ -54,8 +54,8 @@ pub enum Outcome {
 /// Whether the repair is wanted, once it is known what is damaged and what that costs.
 pub type Confirm<'a> = dyn FnMut(&Report) -> bool + 'a;
 
-/// Repairs the data folder at `root`, which nobody may use meanwhile. What is broken goes to a
-/// folder in `set-aside` that is called `name`, with a number behind it if there is one already.
+/// Repairs the data folder at `root`; no other process may use it meanwhile. What is broken goes to
+/// a folder in `set-aside` that is called `name`, with a number behind it if there is one already.
 pub fn repair(
     env: &Env,
     root: &Path,

@@ -19,6 +19,7 @@ use crate::catalogue::payload;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::fingerprint::Fingerprint;
+use crate::ids::{GroupId, SeriesRef};
 use crate::log::record::{RecordReader, SeriesRecords};
 use crate::maintenance::state::State;
 use crate::parts::Parts;
@@ -55,7 +56,7 @@ struct Replay<'a> {
 /// A series as it was read.
 #[derive(Clone, Copy)]
 struct Read {
-    slot: u32,
+    slot: SeriesRef,
     print: Fingerprint,
 }
 
@@ -281,7 +282,7 @@ impl Replay<'_> {
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
             self.next_slot
-                .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
+                .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
         }
     }
 
@@ -292,6 +293,7 @@ impl Replay<'_> {
             .clone()
             .read(self.store.options.key_format, |slot, key| {
                 let print = self.store.keys.fingerprint(key);
+                let slot = SeriesRef(slot);
                 series.push(Read { slot, print });
             });
         if let Err(e) = read {
@@ -392,20 +394,20 @@ impl Replay<'_> {
         });
     }
 
-    /// Births in order of slots, as if they happened now.
+    /// SeriesCreation in order of slots, as if they happened now.
     fn build_index(&self) {
         let (catalog, terms) = (lock(&self.catalog), lock(&self.terms));
-        let mut births = self.store.index.births();
+        let mut births = self.store.index.create_series();
         catalog.each_by_slot(|slot, place| {
-            births.skip_to(slot);
+            births.skip_to(slot.0);
             births.place(slot, place, terms.of(slot));
         });
         births.skip_to(self.next_slot.load(Ordering::Relaxed));
     }
 
     /// The oldest sample of every group that is not sealed, by group.
-    fn oldest_unsealed(&self) -> BTreeMap<u32, TimestampMs> {
-        let mut oldest: BTreeMap<u32, TimestampMs> = BTreeMap::new();
+    fn oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
+        let mut oldest: BTreeMap<GroupId, TimestampMs> = BTreeMap::new();
         let newest = self.store.newest.load(Ordering::Relaxed);
         for shard in &self.store.shards {
             // Neighbours in a shard are of one group, mostly.

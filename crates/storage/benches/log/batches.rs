@@ -1,4 +1,4 @@
-//! Payloads of the log as the store makes them of the fleet: `docs/format/log-block.md`.
+//! Payloads of the log as the store makes them of the fleet: `docs/format/log-record.md`.
 //!
 //! It knows as much of the codes as plain batches need: no new series, runs only of slots and
 //! times.

@@ -3,6 +3,7 @@
 use crate::encoding::decimal::Scale;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Verdict, Window};
+use crate::ids::{Local, SeriesRef};
 use crate::index::Marker;
 use crate::log::record::{RecordEncoder, Row};
 use crate::parts::Parts;
@@ -12,7 +13,10 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{Appended, Rejected, Rejection};
 
 /// A series that is not in the head.
-pub(super) const UNKNOWN: u32 = u32::MAX;
+pub(super) const UNKNOWN: Local = Local(u32::MAX);
+
+/// A series that the index does not have.
+pub(super) const UNINDEXED: SeriesRef = SeriesRef(u32::MAX);
 
 /// What became of a sample, and what the log needs to know of its value.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +40,8 @@ pub(super) struct Scratch {
     /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
     pub(super) grouped: Vec<u32>,
     ends: Vec<u32>,
-    pub(super) locals: Vec<u32>,
-    pub(super) slots: Vec<u32>,
+    pub(super) locals: Vec<Local>,
+    pub(super) slots: Vec<SeriesRef>,
     /// Series whose labels are needed: unknown ones, and those whose birth is not logged yet.
     pub(super) wanted: Vec<u32>,
     /// Series that may be born, in the order of the batch.
@@ -92,7 +96,7 @@ impl Scratch {
         self.locals.clear();
         self.locals.resize(series, UNKNOWN);
         self.slots.clear();
-        self.slots.resize(series, UNKNOWN);
+        self.slots.resize(series, UNINDEXED);
     }
 
     /// Where the series of a shard stand in `grouped`.
@@ -153,7 +157,7 @@ impl Scratch {
         self.births.sort_by_key(|i| slots[*i as usize]);
         for i in &self.births {
             let labels = batch.series(*i as usize).labels;
-            self.encoder.push_created(self.slots[*i as usize], labels);
+            self.encoder.push_created(self.slots[*i as usize].0, labels);
         }
         for i in 0..batch.series_count() {
             let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
@@ -192,7 +196,7 @@ impl Scratch {
             if verdict == Verdict::Stored {
                 let (time, start) = (sample.time, sample.start_time);
                 self.encoder
-                    .push_histogram(slot, time, start, &sample.histogram);
+                    .push_histogram(slot.0, time, start, &sample.histogram);
             }
             count(appended, verdict, labels, sample.time);
         }
@@ -208,7 +212,7 @@ impl Scratch {
         value: f64,
     ) {
         let row = Row {
-            slot: self.slots[i],
+            slot: self.slots[i].0,
             time,
             start,
             value,

@@ -18,8 +18,8 @@ use crate::encoding::{Malformed, push_uvarint};
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
-use crate::file::header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
-use crate::file::scan::{Found, Scanner};
+use crate::file::header::EXEMPLARS_MAGIC;
+use crate::ids::SeriesRef;
 use crate::manifest::Known;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
@@ -105,22 +105,15 @@ impl ExemplarFile {
     /// Fills `ring`; damage is passed over, and reported where a sound frame says what is none.
     pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
-        let range = FILE_HEADER_BYTES..file.bytes();
-        let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
-        while let Some(found) = scanner.next() {
-            let Found::Frame { offset, header } = found else {
-                continue;
-            };
-            if header.kind == FrameKind::Exemplars
-                && let Err(e) = read_payload(scanner.payload(offset, &header), ring)
-            {
+        file.each_frame(FrameKind::Exemplars, &mut |scanner, offset, header| {
+            if let Err(e) = read_payload(scanner.payload(offset, header), ring) {
                 let damage = Damage::of_file(DamageKind::Exemplars, file.path(), e.to_string());
                 report(Damage {
                     offset: Some(offset),
                     ..damage
                 });
             }
-        }
+        });
     }
 
     /// Adds `news`; returns the bytes written.
@@ -157,7 +150,7 @@ fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     let mut exemplars = Vec::new();
     let mut payload = Vec::new();
     for (slot, exemplar) in news.exemplars.iter() {
-        encoder.push(&mut exemplars, slot, &exemplar);
+        encoder.push(&mut exemplars, SeriesRef(slot), &exemplar);
         if exemplars.len() >= PAYLOAD_BYTES {
             begin(&mut payload, Position(0));
             payload.append(&mut exemplars);
@@ -198,7 +191,7 @@ fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malform
 fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
     let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {
-        ring.add(slot, &exemplar);
+        ring.add(SeriesRef(slot), &exemplar);
     }
     ring.note(position);
     Ok(())

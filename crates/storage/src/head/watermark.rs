@@ -148,8 +148,8 @@ impl Watermark {
         }
     }
 
-    /// The record of a batch waits for a disk that cannot write: whoever waits for that batch, or
-    /// for one behind it, is told so. All of them become visible once the record is durable.
+    /// The record of a batch waits for a disk that cannot write: the tickets of that batch, and of
+    /// those behind it, are refused early. All of them become visible once the record is durable.
     pub(crate) fn delay(&self, reason: &Error) {
         let mut state = self.lock();
         state.delay = Some(reason.clone());
@@ -194,8 +194,8 @@ impl Watermark {
     }
 }
 
-/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark:
-/// nobody waits for a number that never completes.
+/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark,
+/// so that no ticket waits for a number that never completes.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// The number.

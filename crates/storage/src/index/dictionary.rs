@@ -15,6 +15,7 @@
 
 use super::sorted_values::{Question, SortedValues};
 use super::terms::{Label, Terms};
+use crate::ids::{LabelId, TermId};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
@@ -107,10 +108,10 @@ impl Terms {
     /// many values were looked at.
     pub(super) fn terms_by_expression(
         &self,
-        (id, label): (u32, &Label),
+        (id, label): (LabelId, &Label),
         (regex, wants_match): (&Regex, bool),
         cancel: &Cancel,
-    ) -> Result<(Vec<u32>, usize), Error> {
+    ) -> Result<(Vec<TermId>, usize), Error> {
         let (lists, behind) = self.values_in_order(id, label, cancel)?;
         let question = Question::new(regex, wants_match, lists.len());
         let mut terms = Vec::new();
@@ -131,10 +132,10 @@ impl Terms {
     /// The lists of a label, and the terms that are in none, ascending.
     fn values_in_order(
         &self,
-        id: u32,
+        id: LabelId,
         label: &Label,
         cancel: &Cancel,
-    ) -> Result<(Arc<Lists>, Vec<u32>), Error> {
+    ) -> Result<(Arc<Lists>, Vec<TermId>), Error> {
         let lists = label.dictionary.lists.load_full().unwrap_or_default();
         let behind = self.terms_from(lists.terms_end, id, label);
         let gone = (lists.len() + behind.len()).saturating_sub(label.values_count());
@@ -165,7 +166,7 @@ impl Terms {
         Ok((lists, rest))
     }
 
-    fn sorted(&self, ids: &[u32]) -> (SortedValues, u32) {
+    fn sorted(&self, ids: &[TermId]) -> (SortedValues, u32) {
         let mut arena = Vec::new();
         let mut values = Vec::with_capacity(ids.len());
         for id in ids {
@@ -175,27 +176,27 @@ impl Terms {
                 values.push((start..arena.len(), *id));
             });
         }
-        let end = ids.last().map_or(0, |id| id + 1);
+        let end = ids.last().map_or(0, |id| id.0 + 1);
         (SortedValues::sort(&arena, &values), end)
     }
 
     /// The terms of a label with this number or a larger one, ascending.
-    fn terms_from(&self, first: u32, id: u32, label: &Label) -> Vec<u32> {
-        // What is born after this has no series that the reader may see.
+    fn terms_from(&self, first: u32, id: LabelId, label: &Label) -> Vec<TermId> {
+        // Terms that are created after this have no series that the reader may see.
         let end = self.term_count.load(Ordering::Acquire);
-        let is_of = |term: &u32| self.label_of(*term) == id;
+        let is_of = |term: &TermId| self.label_of(*term) == id;
         // The label's table has some two cells a value.
         if ((end - first) as usize) < label.values_count() * 2 {
-            return (first..end).filter(is_of).collect();
+            return (first..end).map(TermId).filter(is_of).collect();
         }
-        let mut terms = label.values.ids();
-        terms.retain(|term| (first..end).contains(term));
+        let mut terms: Vec<TermId> = label.terms().collect();
+        terms.retain(|term| (first..end).contains(&term.0));
         terms.sort_unstable();
         terms
     }
 }
 
-/// The lock, unless somebody has it.
+/// The lock, unless another thread holds it.
 fn try_lock(lock: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match lock.try_lock() {
         Ok(guard) => Some(guard),

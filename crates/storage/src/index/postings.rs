@@ -205,7 +205,8 @@ impl More {
         true
     }
 
-    /// The same with `run` behind it: in a longer tail, or in a new one once the tail is sealed.
+    /// A copy of the list with `run` behind it: in a longer tail, or in a new one once the tail is
+    /// sealed.
     fn grown(&self, run: Run) -> Self {
         if self.tail.len() < TAIL_RUNS {
             let more = Self::new(self.is_whole, self.tail.len() * 2, run);
@@ -251,7 +252,8 @@ impl More {
         }
     }
 
-    /// As [`Postings::any`] of runs that end behind `first`, and perhaps of some before it.
+    /// Whether `is_it` says so of any run that ends behind `first`; it may be asked about some that
+    /// end before.
     fn any(&self, first: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
         let mut end = 0u32;
         for sealed in &self.sealed {
@@ -340,7 +342,7 @@ mod tests {
             assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");
             let slot = (rng.next_u64() % u64::from(next + 1)) as u32;
             let has_slot = postings.any(0..limit, |run| (run.start..run.end).contains(&slot));
-            let expected = below.slots().any(|s| s == slot);
+            let expected = below.slots().any(|s| s.0 == slot);
             assert_eq!(
                 has_slot, expected,
                 "slot {slot}, limit {limit}, seed {seed}"

@@ -53,7 +53,7 @@ impl State {
     /// Why a record of `bytes` cannot be taken.
     pub(super) fn refusal(&self, bytes: usize) -> Option<StorageError> {
         if bytes > PAYLOAD_BYTES_MAX {
-            return Some(StorageError::BlockTooLarge {
+            return Some(StorageError::RecordTooLarge {
                 bytes,
                 limit: PAYLOAD_BYTES_MAX,
             });

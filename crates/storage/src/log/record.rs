@@ -2,7 +2,7 @@
 //!
 //! It holds the series that the append created and the samples that were accepted, in columns,
 //! coded only against each other: a record replays from itself and the series of earlier records or
-//! of the catalogue. `docs/format/log-block.md` draws it. Invariant: replay gives the same head
+//! of the catalogue. `docs/format/log-record.md` draws it. Invariant: replay gives the same head
 //! whatever the order of the records and however often one is read, because only accepted samples
 //! are in it, and a sample that is there already is skipped.
 
@@ -20,6 +20,7 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::labels::LabelsEncoder;
 use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
+use crate::ids::SeriesRef;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::Histogram;
 use firn_model::labels::LabelsRef;
@@ -77,6 +78,7 @@ impl RecordEncoder {
 
     /// Adds an exemplar.
     pub(crate) fn push_exemplar(&mut self, slot: u32, exemplar: &TimedExemplar<'_>) {
+        let slot = SeriesRef(slot);
         self.exemplar.push(&mut self.exemplars, slot, exemplar);
     }
 

@@ -203,7 +203,7 @@ impl Writer {
             .delta
             .encode(last, payload, PAYLOAD_BYTES_MAX, &mut coded)
         {
-            true => self.encode(FrameKind::Condensed, &coded),
+            true => self.encode(FrameKind::DeltaCoded, &coded),
             false => self.encode(FrameKind::Log, payload),
         }
         self.coded = coded;

@@ -6,6 +6,7 @@
 
 use super::Maintenance;
 use super::state::State;
+use crate::ids::{Local, SeriesRef};
 use crate::index::epoch_of;
 use crate::sync::lock;
 use crate::trial::{self, Flaw};
@@ -18,7 +19,7 @@ const SWEEP_TICKS: usize = 8;
 const SLICE: u32 = 1_024;
 
 /// Ticks for a sweep over the retired series, which only leave with two hours of data time.
-const RETIRED_TICKS: u32 = 256;
+const EVICTED_TICKS: u32 = 256;
 
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
@@ -41,7 +42,7 @@ impl Maintenance {
             self.metrics.removed_series.add(gone.len() as u64);
             state.garbage.push(self.index.remove(&gone));
         }
-        self.remove_retired(state);
+        self.remove_evicted(state);
         let mut chunks = 0;
         let mut tables = 0;
         for shard in &self.shards {
@@ -66,13 +67,13 @@ impl Maintenance {
         state: &mut State,
         newest: TimestampMs,
         cutoff: TimestampMs,
-        gone: &mut Vec<u32>,
+        gone: &mut Vec<SeriesRef>,
     ) -> bool {
         let retired_before = newest.saturating_sub(self.options.lateness_max_ms);
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[state.shard]);
-        let end = shard.end().min(state.local + SLICE);
-        for local in state.local..end {
+        let end = shard.end().min(state.local.0 + SLICE);
+        for local in (state.local.0..end).map(Local) {
             let Some(series) = shard.series_mut(local) else {
                 continue;
             };
@@ -97,21 +98,21 @@ impl Maintenance {
         drop(shard);
         trial::turn();
         self.dismiss(state.shard, &idle, gone);
-        state.local = end;
+        state.local = Local(end);
         if is_end {
-            state.local = 0;
+            state.local = Local(0);
             state.shard = (state.shard + 1) % self.shards.len();
         }
         is_end && state.shard == 0
     }
 
     /// Takes idle series out of a shard: those with samples in pages retire, the others are gone.
-    fn dismiss(&self, number: usize, idle: &[(u32, u32)], gone: &mut Vec<u32>) {
+    fn dismiss(&self, number: usize, idle: &[(SeriesRef, Local)], gone: &mut Vec<SeriesRef>) {
         if idle.is_empty() {
             return;
         }
         // In this order, as births take them: none comes back before it is retired.
-        let mut births = self.index.births();
+        let mut births = self.index.create_series();
         let mut shard = lock(&self.shards[number]);
         if shard.appending > 0 && !trial::has(Flaw::DismissesAppending) {
             return;
@@ -132,16 +133,16 @@ impl Maintenance {
         }
         retired.sort_unstable();
         self.metrics.retired_series.add(retired.len() as u64);
-        births.retire(&retired);
+        births.evict(&retired);
     }
 
     /// Removes this tick's share of the retired series whose samples all left the retention.
-    fn remove_retired(&self, state: &mut State) {
+    fn remove_evicted(&self, state: &mut State) {
         let end = self.index.next_slot();
         let first = state.retired_slot;
-        let last = end.min(first.saturating_add(SLICE.max(end / RETIRED_TICKS)));
+        let last = end.min(first.saturating_add(SLICE.max(end / EVICTED_TICKS)));
         state.retired_slot = if last == end { 0 } else { last };
-        if let Some((count, garbage)) = self.index.remove_retired(first, last) {
+        if let Some((count, garbage)) = self.index.remove_evicted(first, last) {
             self.metrics.removed_series.add(count as u64);
             state.garbage.push(garbage);
         }

@@ -5,6 +5,7 @@ use super::Maintenance;
 use super::state::State;
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
+use crate::ids::SeriesRef;
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use crate::trial::{self, Flaw};
@@ -54,7 +55,7 @@ impl Maintenance {
         let first = if is_whole { 0 } else { catalogue.end_slot() };
         let mut cursor = SeriesCursor::new(&self.index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for slot in first..header.next_slot {
+            for slot in (first..header.next_slot).map(SeriesRef) {
                 if cursor.place(slot).is_some() {
                     encoder.push(slot, self.index.series_labels(slot).as_ref())?;
                 }

@@ -13,6 +13,7 @@ use super::values::{self, Pushed};
 use crate::chunk::Columns;
 use crate::encoding::decimal::{BITS, Scale};
 use crate::encoding::{push_uvarint, zigzag};
+use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
@@ -83,7 +84,7 @@ impl PageBuilder {
     /// neighbour is tried.
     pub fn push(
         &mut self,
-        slot: u32,
+        slot: SeriesRef,
         family: Option<Family>,
         columns: &Columns,
     ) -> Result<(), ColumnTooLong> {
@@ -243,7 +244,7 @@ impl PageBuilder {
         let mut range = TimeRange::new(i64::MAX, i64::MIN);
         for (times, bytes) in self.times.columns().iter().zip(&encoded) {
             let (first, last) = (times[0], times[times.len() - 1]);
-            range = TimeRange::new(range.min.min(first), range.max.max(last));
+            range = range.hull(TimeRange::new(first, last));
             let entry = TimesEntry {
                 count: times.len(),
                 first,
@@ -271,8 +272,8 @@ impl PageBuilder {
         let header = Header {
             meta: self.meta,
             range,
-            first_slot,
-            last_slot,
+            first_slot: first_slot.0,
+            last_slot: last_slot.0,
             columns: self.draft.slots.len() as u32,
             samples: self.samples,
         };

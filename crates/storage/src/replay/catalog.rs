@@ -3,6 +3,7 @@
 //! Everything lies in pages, so that growing copies nothing and a start of a million series holds
 //! some 60 bytes for each beside the head that it fills.
 
+use crate::ids::{GroupId, SeriesRef, TermId};
 use crate::index::Place;
 use crate::sealed::group_of;
 use crate::trial::{self, Flaw};
@@ -27,13 +28,13 @@ impl<T> Default for Pages<T> {
 
 impl<T: Copy> Pages<T> {
     #[inline]
-    fn get(&self, slot: u32) -> Option<T> {
+    fn get(&self, SeriesRef(slot): SeriesRef) -> Option<T> {
         let page = self.0.get(slot as usize / PAGE)?.as_ref()?;
         Some(page[slot as usize % PAGE])
     }
 
     /// What `slot` has; `none` if nothing was there yet.
-    fn entry(&mut self, slot: u32, none: T) -> &mut T {
+    fn entry(&mut self, SeriesRef(slot): SeriesRef, none: T) -> &mut T {
         let page = slot as usize / PAGE;
         if self.0.len() <= page {
             self.0.resize_with(page + 1, || None);
@@ -50,19 +51,19 @@ pub(super) struct Catalog {
     /// The newest sealed sample's time, for those whose pages the log may repeat.
     sealed: Pages<Option<TimestampMs>>,
     /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
-    spans: BTreeMap<u32, BTreeMap<u32, Vec<TimeRange>>>,
+    spans: BTreeMap<GroupId, BTreeMap<SeriesRef, Vec<TimeRange>>>,
     /// All groups count as such: what pages there were is not known.
     trusts_spans_only: bool,
 }
 
 impl Catalog {
     /// Says where a series lives.
-    pub(super) fn add(&mut self, slot: u32, place: Place) {
+    pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
     }
 
     /// Forgets a series.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(super) fn forget(&mut self, slot: SeriesRef) {
         if self.place(slot).is_some() {
             self.add(slot, NOWHERE);
         }
@@ -70,19 +71,19 @@ impl Catalog {
 
     /// Where a series lives.
     #[inline]
-    pub(super) fn place(&self, slot: u32) -> Option<Place> {
+    pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
         self.places.get(slot).filter(|place| *place != NOWHERE)
     }
 
     /// Says that the samples of a series up to `time` are sealed.
-    pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
+    pub(super) fn set_sealed(&mut self, slot: SeriesRef, time: TimestampMs) {
         let known = self.sealed.entry(slot, None);
         *known = Some(time).max(*known);
     }
 
     /// Says from when to when pages are seen to hold the series of a group whose pages are damaged:
     /// nothing else of it is sealed.
-    pub(super) fn set_spans(&mut self, group: u32, spans: Vec<(u32, TimeRange)>) {
+    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(SeriesRef, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
             of_group.entry(slot).or_default().push(span);
@@ -96,7 +97,7 @@ impl Catalog {
 
     /// Whether the sample of a series at `time` is sealed.
     #[inline]
-    pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
+    pub(super) fn is_sealed(&self, slot: SeriesRef, time: TimestampMs) -> bool {
         if self.trusts_spans_only || !self.spans.is_empty() {
             let of_group = self.spans.get(&group_of(slot));
             if of_group.is_some() || self.trusts_spans_only {
@@ -110,11 +111,11 @@ impl Catalog {
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.
-    pub(super) fn each_by_slot(&self, mut each: impl FnMut(u32, Place)) {
+    pub(super) fn each_by_slot(&self, mut each: impl FnMut(SeriesRef, Place)) {
         for (number, page) in self.places.0.iter().enumerate() {
             for (at, place) in page.iter().flat_map(|p| p.iter()).enumerate() {
                 if *place != NOWHERE {
-                    each((number * PAGE + at) as u32, *place);
+                    each(SeriesRef((number * PAGE + at) as u32), *place);
                 }
             }
         }
@@ -133,13 +134,13 @@ struct List {
 #[derive(Default)]
 pub(super) struct TermLists {
     by_slot: Pages<List>,
-    terms: Vec<Vec<u32>>,
+    terms: Vec<Vec<TermId>>,
 }
 
 impl TermLists {
     /// Adds the terms of a series.
-    pub(super) fn add(&mut self, slot: u32, terms: &[u32]) {
-        let is_full = |page: &Vec<u32>| page.len() + terms.len() > TERMS_OF_PAGE;
+    pub(super) fn add(&mut self, slot: SeriesRef, terms: &[TermId]) {
+        let is_full = |page: &Vec<TermId>| page.len() + terms.len() > TERMS_OF_PAGE;
         if self.terms.last().is_none_or(is_full) {
             // The first one of a small store grows as a vector does.
             let capacity = if self.terms.is_empty() {
@@ -162,11 +163,13 @@ impl TermLists {
     /// Bytes of memory of the terms; as many go into the index.
     pub(super) fn memory_bytes(&self) -> usize {
         let pages = self.terms.iter();
-        pages.map(|page| page.capacity() * size_of::<u32>()).sum()
+        pages
+            .map(|page| page.capacity() * size_of::<TermId>())
+            .sum()
     }
 
     /// The terms of a series; none if it is not known.
-    pub(super) fn of(&self, slot: u32) -> &[u32] {
+    pub(super) fn of(&self, slot: SeriesRef) -> &[TermId] {
         let list = self.by_slot.get(slot).unwrap_or_default();
         let page = self.terms.get(list.page as usize);
         page.map_or(&[], |page| {

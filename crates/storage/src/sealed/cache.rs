@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
 
-/// Data time for which a page is kept that nobody asks for: what most dashboards look at.
+/// Data time for which a page is kept that no query reads: what most dashboards look at.
 const IDLE_MS: i64 = 3_600_000;
 
 #[derive(Debug)]
@@ -49,8 +49,9 @@ pub(crate) struct PageCache {
     now: AtomicI64,
     /// Bytes held.
     pub(crate) held_bytes: Gauge,
-    /// Pages found, and pages that had to be read.
+    /// Pages found in it.
     pub(crate) hits: Counter,
+    /// Pages that had to be read.
     pub(crate) misses: Counter,
 }
 
@@ -117,7 +118,7 @@ impl PageCache {
         self.retain(|key, _| key.0 != segment.0);
     }
 
-    /// Drops the pages that nobody asked for within an hour of data time, now that the newest
+    /// Drops the pages that no query read within an hour of data time, now that the newest
     /// sample of the store is at `now`.
     pub(crate) fn forget_idle(&self, now: TimestampMs) {
         self.now.store(now, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Groups: 512 neighbouring slots, whose samples are sealed together.
 
+use crate::ids::{GroupId, SeriesRef};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -11,8 +12,15 @@ pub(crate) const GROUP_SLOTS: u32 = 512;
 
 /// The group of a slot.
 #[inline]
-pub(crate) fn group_of(slot: u32) -> u32 {
-    slot / GROUP_SLOTS
+pub(crate) fn group_of(slot: SeriesRef) -> GroupId {
+    GroupId(slot.0 / GROUP_SLOTS)
+}
+
+impl GroupId {
+    /// The number of its first series.
+    pub(crate) fn first_slot(self) -> u32 {
+        self.0 * GROUP_SLOTS
+    }
 }
 
 /// Groups whose pages a start could not trust: what of the log no page was seen to hold came back
@@ -20,13 +28,13 @@ pub(crate) fn group_of(slot: u32) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     all: AtomicBool,
-    groups: RwLock<BTreeSet<u32>>,
+    groups: RwLock<BTreeSet<GroupId>>,
     is_any: AtomicBool,
 }
 
 impl Returned {
     /// A group is one of them.
-    pub(crate) fn add(&self, group: u32) {
+    pub(crate) fn add(&self, group: GroupId) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         groups.insert(group);
         self.is_any.store(true, Ordering::Release);
@@ -39,7 +47,7 @@ impl Returned {
     }
 
     /// Whether a group is one of them.
-    pub(crate) fn has(&self, group: u32) -> bool {
+    pub(crate) fn has(&self, group: GroupId) -> bool {
         if !self.is_any.load(Ordering::Acquire) {
             return false;
         }

@@ -190,7 +190,7 @@ fn say_what_is_lost(
     let left = loaded.entry.samples.unwrap_or(0);
     let lost = known.and_then(|known| known.samples);
     let mut lost = lost.map(|samples| samples.saturating_sub(left));
-    // Of damage to anything but a page nobody needs to be warned.
+    // Damage to anything but a page costs no samples: no query warns of it.
     let is_lossless = lost == Some(0);
     let all = known.and_then(|known| known.range).or(loaded.entry.range);
     for damage in &mut loaded.damages {
@@ -210,8 +210,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
         offset: Some(offset),
         ..Damage::of_file(DamageKind::Pages, file.path(), what)
     };
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
+    let mut scanner = file.scanner();
     while let Some(found) = scanner.next() {
         match found {
             Found::Frame { offset, header } if header.kind == FrameKind::Page => {
@@ -226,7 +225,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
             }
             Found::Frame { .. } => {}
             Found::Damage(range) => {
-                let what = format!("{} bytes are no block", range.end - range.start);
+                let what = format!("{} bytes are no frame", range.end - range.start);
                 damages.push(damaged(range.start, what));
             }
         }
@@ -251,7 +250,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
 /// From the oldest sample of pages to their newest.
 pub(crate) fn range_of(pages: &[Placed]) -> Option<TimeRange> {
     let ranges = pages.iter().map(|(meta, _)| meta.range);
-    ranges.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)))
+    ranges.reduce(TimeRange::hull)
 }
 
 /// The page in `payload`, which ends at offset `end` of its file, and its number of samples.
@@ -325,7 +324,7 @@ fn parse_directory(
         let meta = PageMeta::decode(&mut cursor)?;
         let offset = cursor.uvarint()?;
         let bytes = cursor.uvarint()?;
-        // So that whoever reads the page may allocate its length.
+        // A reader of the page allocates its length.
         if offset
             .checked_add(bytes)
             .is_none_or(|page_end| page_end > end)

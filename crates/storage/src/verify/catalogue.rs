@@ -11,6 +11,7 @@ use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::exemplars::{EXEMPLARS, count_payload};
 use crate::file::append_only::FileKind;
+use crate::ids::SeriesRef;
 use crate::manifest::{Known, Manifest};
 use firn_model::env::Env;
 use firn_model::log::Position;
@@ -59,7 +60,7 @@ pub(crate) fn read_catalogue(
                 let payload = Payload::read(payload)?;
                 payload
                     .records()
-                    .read(&CanonicalKeys, |slot, _| slots.add(slot))?;
+                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesRef(slot)))?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())

@@ -9,6 +9,7 @@ use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
+use crate::ids::SeriesRef;
 use crate::log::SegmentInfo;
 use crate::log::record::RecordReader;
 use crate::log::segment::{Reader, check_header};
@@ -28,7 +29,7 @@ pub(crate) struct Segment {
 }
 
 /// What is looked for in the log: by series, times and the number of the finding that lacks them.
-pub(crate) type Wanted = BTreeMap<u32, Vec<(TimeRange, usize)>>;
+pub(crate) type Wanted = BTreeMap<SeriesRef, Vec<(TimeRange, usize)>>;
 
 /// A segment while it is read.
 struct Reading<'a> {
@@ -69,7 +70,7 @@ pub(crate) fn read(
         part.find(finding("the disk does not deliver all of it".to_owned()).unreadable());
     }
     if info.next.is_none() && header == HeaderState::Damaged && survey.last < info.first {
-        part.remark(&info.path, "it was never finished and holds no block");
+        part.remark(&info.path, "it was never finished and holds no record");
         return Ok(segment);
     }
     let mut info = info.clone();
@@ -99,7 +100,7 @@ pub(crate) fn read(
     segment.part = reading.part;
     if info.next.is_some() && survey.end < info.bytes && segment.part.report.is_whole() {
         let behind = info.bytes - survey.end;
-        let what = format!("{behind} bytes behind its last block are no block; none is missing");
+        let what = format!("{behind} bytes behind its last record are no record; none is missing");
         segment.part.remark(&info.path, what);
     }
     Ok(segment)
@@ -108,8 +109,8 @@ pub(crate) fn read(
 impl Reading<'_> {
     fn read(&mut self, mut reader: Reader) {
         while let Some(item) = reader.next() {
-            let block = match item {
-                Ok(block) => block,
+            let record = match item {
+                Ok(record) => record,
                 Err(e) => {
                     let damage = damage::met(DamageKind::Log, &e);
                     let finding =
@@ -119,11 +120,11 @@ impl Reading<'_> {
                 }
             };
             let mut range = None;
-            let read = read_block(&block.payload, &mut self.part, &mut range);
-            self.close(block.position, range);
-            self.before = (block.position, range.or(self.before.1));
+            let read = read_record(&record.payload, &mut self.part, &mut range);
+            self.close(record.position, range);
+            self.before = (record.position, range.or(self.before.1));
             if let Err(e) = read {
-                let what = format!("block {}: {e}", block.position.0);
+                let what = format!("record {}: {e}", record.position.0);
                 self.open
                     .push(Finding::new(DamageKind::Log, &self.info.path, None, what));
             }
@@ -133,11 +134,10 @@ impl Reading<'_> {
     /// Damage ends before the record at `position`, whose samples have these times.
     fn close(&mut self, position: Position, after: Option<TimeRange>) {
         let (last, before) = self.before;
-        let range = [before, after].into_iter().flatten();
-        let range = range.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)));
+        let range = TimeRange::hull_of(before, after);
         for mut finding in self.open.drain(..) {
-            let is_block_lost = position > last.next();
-            if !is_block_lost && !finding.damage.what.starts_with("block ") {
+            let is_record_lost = position > last.next();
+            if !is_record_lost && !finding.damage.what.starts_with("record ") {
                 finding.damage.samples = Some(0);
             } else if position.previous() <= self.trimmed {
                 finding.damage.samples = Some(0);
@@ -151,35 +151,39 @@ impl Reading<'_> {
 }
 
 /// Reads all of a record, and adds its times to `range`.
-fn read_block(
+fn read_record(
     payload: &[u8],
     part: &mut Part,
     range: &mut Option<TimeRange>,
 ) -> Result<(), Malformed> {
-    let block = RecordReader::new(payload)?;
-    if block.creates_series() {
-        block
+    let record = RecordReader::new(payload)?;
+    if record.creates_series() {
+        record
             .created_series()
-            .read(&CanonicalKeys, |slot, _| part.named.add(slot))?;
+            .read(&CanonicalKeys, |slot, _| part.named.add(SeriesRef(slot)))?;
     }
-    if block.has_exemplars() {
+    if record.has_exemplars() {
         let mut exemplars = SeriesExemplars::default();
-        block.exemplars(&mut exemplars)?;
+        record.exemplars(&mut exemplars)?;
         part.report.exemplars += exemplars.iter().count() as u64;
     }
     let (read, samples) = (&mut part.read, &mut part.report.log_samples);
-    each_sample(&block, &mut |slot, time| {
+    each_sample(&record, &mut |slot, time| {
         read.add(slot);
         *samples += 1;
-        let known = range.unwrap_or(TimeRange::new(time, time));
-        *range = Some(TimeRange::new(known.min.min(time), known.max.max(time)));
+        *range = TimeRange::hull_of(*range, Some(TimeRange::new(time, time)));
     })
 }
 
-fn each_sample(block: &RecordReader<'_>, each: &mut dyn FnMut(u32, i64)) -> Result<(), Malformed> {
+fn each_sample(
+    record: &RecordReader<'_>,
+    each: &mut dyn FnMut(SeriesRef, i64),
+) -> Result<(), Malformed> {
     let mut histograms = Vec::new();
-    let read = block.samples(|row| each(row.slot, row.time), &mut histograms);
-    histograms.iter().for_each(|row| each(row.slot, row.time));
+    let read = record.samples(|row| each(SeriesRef(row.slot), row.time), &mut histograms);
+    for row in &histograms {
+        each(SeriesRef(row.slot), row.time);
+    }
     read
 }
 
@@ -193,11 +197,11 @@ pub(crate) fn count(
     let mut reader = Reader::open(&*env.disk, info.clone())?;
     while let Some(item) = reader.next() {
         // Damage was found before.
-        let Ok(block) = item else { continue };
-        let Ok(block) = RecordReader::new(&block.payload) else {
+        let Ok(record) = item else { continue };
+        let Ok(record) = RecordReader::new(&record.payload) else {
             continue;
         };
-        let _ = each_sample(&block, &mut |slot, time| {
+        let _ = each_sample(&record, &mut |slot, time| {
             for (range, finding) in wanted.get(&slot).into_iter().flatten() {
                 if range.min <= time && time <= range.max {
                     *counts.entry(*finding).or_default() += 1;

@@ -12,9 +12,9 @@ use firn_model::labels::Labels;
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
-type Births = Vec<(u32, Labels)>;
+type SeriesCreation = Vec<(u32, Labels)>;
 
-fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
+fn encode(births: &SeriesCreation, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8> {
     let mut encoder = RecordEncoder::default();
     // What was encoded before must not show.
     encoder.push_created(9, Labels::from_pairs([("a", "b")]).as_ref());
@@ -41,7 +41,7 @@ fn encode(births: &Births, rows: &[Row], histograms: &[HistogramRow]) -> Vec<u8>
     encoder.finish()
 }
 
-fn decode(bytes: &[u8]) -> Result<(Births, Vec<Row>, Vec<HistogramRow>), Malformed> {
+fn decode(bytes: &[u8]) -> Result<(SeriesCreation, Vec<Row>, Vec<HistogramRow>), Malformed> {
     let reader = RecordReader::new(bytes)?;
     let mut births = Vec::new();
     reader
@@ -56,7 +56,7 @@ fn bits(row: &Row) -> (u32, i64, i64, u64) {
     (row.slot, row.time, row.start, row.value.to_bits())
 }
 
-fn check(births: &Births, rows: &[Row], histograms: &[HistogramRow], context: &str) {
+fn check(births: &SeriesCreation, rows: &[Row], histograms: &[HistogramRow], context: &str) {
     let (b, r, h) = decode(&encode(births, rows, histograms)).unwrap();
     assert_eq!(b, *births, "{context}");
     let all_bits = |rows: &[Row]| rows.iter().map(bits).collect::<Vec<_>>();
@@ -88,7 +88,7 @@ pub(crate) fn histogram(slot: u32) -> HistogramRow {
     }
 }
 
-fn random_births(rng: &SimRng) -> Births {
+fn random_births(rng: &SimRng) -> SeriesCreation {
     let mut slot = rng.below(1_000) as u32;
     let mut births = Vec::new();
     for _ in 0..rng.below(40) {
@@ -196,8 +196,8 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
     }
 }
 
-/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go
-/// with it.
+/// Fails when the format changes: `docs/format/log-record.md` and the data folder's format number
+/// go with it.
 #[test]
 fn record_golden_bytes_stay() {
     let births = vec![
@@ -253,7 +253,7 @@ fn births_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
         let each = |slot, key: &[u8]| keys.push((slot, key.to_vec()));
         records.clone().read(&MarkedKeys, each).unwrap();
         let index = Index::new(Arc::new(HashKeys::new(&rng)));
-        let (mut steps, mut interning) = (records, index.births());
+        let (mut steps, mut interning) = (records, index.create_series());
         assert_eq!(keys.len(), births.len(), "seed {seed}");
         for ((slot, labels), (read, key)) in births.iter().zip(&keys) {
             let mut expected = Vec::new();
