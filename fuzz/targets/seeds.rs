@@ -6,7 +6,7 @@ mod folder;
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
 use firn_storage::ids::SeriesRef;
-use firn_storage::page::{Columns, Family, PageBuilder, PageMeta};
+use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
 use firn_wire::{remote_write, snappy};
 use std::path::Path;
 
@@ -90,7 +90,7 @@ fn pages() -> Vec<Vec<u8>> {
         _ => f64::NAN,
     };
     let page = |count: i64| {
-        let mut builder = PageBuilder::new(PageMeta::default());
+        let mut builder = PageBuilder::new(LogSpan::default());
         for kind in 0..5 {
             let columns = Columns {
                 times: (0..count).map(|i| i * 15_000 + i % 3).collect(),

@@ -17,7 +17,7 @@ use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use firn_storage::ids::SeriesRef;
-use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
+use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -275,7 +275,7 @@ fn best<T>(rounds: usize, samples: usize, mut work: impl FnMut() -> T) -> (f64, 
 }
 
 fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
-    let meta = PageMeta {
+    let meta = LogSpan {
         log_from: Position(1),
         log_to: Position(2),
     };

@@ -26,7 +26,7 @@ use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::SERIES_MAGIC;
 use crate::ids::SeriesRef;
-use crate::manifest::Known;
+use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
@@ -114,7 +114,7 @@ impl Catalogue {
     /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
     /// left. The file with the number in `known` had so many bytes at least. What it says is read
     /// with [`Catalogue::payloads`].
-    pub(crate) fn open(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+    pub(crate) fn open(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let main = SERIES.open_newest(env, dir, known)?;
         let copy = COPY.open_newest(env, dir, known)?;
         let mut catalogue = Self {
@@ -158,12 +158,12 @@ impl Catalogue {
 
     /// What is damaged of what a start found; `known` as in [`Catalogue::open`]. Until the manifest
     /// names a file its copy may lack, since they come one after the other.
-    pub(crate) fn damages(&self, known: Known) -> Vec<Damage> {
+    pub(crate) fn damages(&self, known: KnownFile) -> Vec<Damage> {
         if self.is_pair() {
             return Vec::new();
         }
         let newest = self.found.iter().map(AppendOnlyFile::first).max();
-        let newest = newest.unwrap_or_default().max(known.0);
+        let newest = newest.unwrap_or_default().max(known.number);
         let held: BTreeSet<Position> = self.found.iter().flat_map(positions_of).collect();
         let last = self.found.iter().map(AppendOnlyFile::last).max();
         let all = newest.0..=last.unwrap_or_default().0;
@@ -178,7 +178,7 @@ impl Catalogue {
             let what = match self.found.iter().find(|file| file.path() == path) {
                 Some(file) if file.is_whole() => continue,
                 Some(file) => file.trouble(),
-                None if newest > known.0 || newest == Position(0) => continue,
+                None if newest > known.number || newest == Position(0) => continue,
                 None => "the file is missing".to_owned(),
             };
             let what = format!("{what}; {cost}");
@@ -198,10 +198,13 @@ impl Catalogue {
     }
 
     /// The number and the length of the files, if there are any.
-    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+    pub(crate) fn place(&self) -> Option<KnownFile> {
         let files = self.files.as_ref().map(|files| &files.main);
         let main = files.or_else(|| self.found.first().filter(|_| self.is_pair()))?;
-        Some((main.first(), main.durable_bytes()))
+        Some(KnownFile {
+            number: main.first(),
+            bytes: main.durable_bytes(),
+        })
     }
 
     /// Says how many series a reader found in it.
@@ -332,6 +335,8 @@ impl<'a> SeriesEncoder<'a> {
         slot: SeriesRef,
         labels: LabelsRef<'_>,
     ) -> Result<(), StorageError> {
+        let is_first = self.bytes.is_empty();
+        assert!(is_first || self.last_slot < slot, "slots ascend");
         push_uvarint(&mut self.bytes, u64::from(slot.0 - self.last_slot.0));
         self.last_slot = slot;
         self.labels.push(&mut self.bytes, labels);
@@ -374,10 +379,10 @@ mod tests {
             });
             written.unwrap();
         };
-        let open = || Catalogue::open(&sim.env, dir, Known::default()).unwrap();
+        let open = || Catalogue::open(&sim.env, dir, KnownFile::default()).unwrap();
         let mut catalogue = open();
         write(&mut catalogue, header(7, 3), 0);
-        let whole = catalogue.place().unwrap().1;
+        let whole = catalogue.place().unwrap().bytes;
         write(&mut catalogue, header(9, 1_000), 3);
         drop(catalogue);
         sim.disk.crash();
@@ -388,6 +393,6 @@ mod tests {
         let (last, others) = headers.split_last().unwrap();
         assert_eq!(*last, header(9, 1_000));
         assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
-        assert!(catalogue.place().unwrap().1 > whole);
+        assert!(catalogue.place().unwrap().bytes > whole);
     }
 }

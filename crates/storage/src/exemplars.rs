@@ -26,8 +26,9 @@ use firn_model::exemplar::{FoundExemplar, SeriesExemplars};
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The exemplars of a store.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub(crate) struct Exemplars {
     added: Counter,
     out_of_order: Counter,
     too_long: Counter,
-    homeless: Counter,
+    without_series: Counter,
     written_bytes: Counter,
 }
 
@@ -63,7 +64,7 @@ impl Exemplars {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ring)
     }
 
     /// Those of `offered` that may be logged, in their order; their numbers of series are slots.
@@ -85,8 +86,8 @@ impl Exemplars {
     }
 
     /// Counts an exemplar of a series that is not there.
-    pub(crate) fn count_homeless(&self) {
-        self.homeless.inc();
+    pub(crate) fn count_without_series(&self) {
+        self.without_series.inc();
     }
 
     /// Takes what the frame at `position` holds, now that it is durable.
@@ -162,7 +163,7 @@ impl Exemplars {
         let reasons = [
             ("out_of_order", &self.out_of_order),
             ("too_long", &self.too_long),
-            ("no_series", &self.homeless),
+            ("no_series", &self.without_series),
         ];
         for (reason, count) in reasons {
             sink.metric(

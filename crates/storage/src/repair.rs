@@ -205,10 +205,10 @@ fn settle_manifest(
         let opened = env.disk.open(&path, OpenMode::Read);
         opened.is_ok()
     };
-    if !has(SERIES.path(&dir.series(), manifest.catalogue.0)) {
+    if !has(SERIES.path(&dir.series(), manifest.catalogue.number)) {
         manifest.catalogue = Default::default();
     }
-    if !has(EXEMPLARS.path(&dir.exemplars(), manifest.exemplars.0)) {
+    if !has(EXEMPLARS.path(&dir.exemplars(), manifest.exemplars.number)) {
         manifest.exemplars = Default::default();
     }
     manifest.write(&*env.disk, dir.root())

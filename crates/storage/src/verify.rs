@@ -24,18 +24,17 @@ pub use finding::{Finding, Remark, Report};
 use crate::damage::DamageKind;
 use crate::data_dir::DataDir;
 use crate::error::{StorageError, is_disk_fault};
+use crate::fan_out::in_order;
 use crate::log::SegmentInfo;
 use crate::log::segment;
 use crate::manifest::{self, Manifest, SegmentState};
 use crate::sealed::segment::PAGES;
-use crate::sync::Mutex;
 use finding::Part;
 use firn_model::env::{Env, OpenMode};
 use firn_model::log::Position;
 use slots::Slots;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::PoisonError;
 
 /// Reads the data folder at `root`; no other process may use it meanwhile.
 pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
@@ -126,16 +125,8 @@ fn read_all<T: Send>(
     read: &(dyn Fn(usize) -> Result<T, StorageError> + Sync),
     take: &mut dyn FnMut(T),
 ) -> Result<(), StorageError> {
-    let places: Vec<Mutex<Option<Result<T, StorageError>>>> =
-        (0..count).map(|_| Mutex::new(None)).collect();
-    env.compute.for_each(count, &|i| {
-        *places[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(read(i));
-    });
-    for place in places {
-        let read = place.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(read) = read {
-            take(read?);
-        }
+    for read in in_order(&*env.compute, count, read) {
+        take(read?);
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ impl Appender {
         for (series, exemplar) in batch.exemplars().iter() {
             match self.slot_for_exemplars(scratch, batch, series as usize) {
                 Some(slot) => offered.push(slot.0, exemplar),
-                None => self.exemplars.count_homeless(),
+                None => self.exemplars.count_without_series(),
             }
         }
         let exemplars = self.exemplars.admit(&offered);

@@ -20,7 +20,7 @@ use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::EXEMPLARS_MAGIC;
 use crate::ids::SeriesRef;
-use crate::manifest::Known;
+use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
@@ -58,7 +58,7 @@ pub(crate) struct ExemplarFile {
 impl ExemplarFile {
     /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
     /// rewrite left. The file with the number in `known` had so many bytes at least.
-    pub(crate) fn find(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+    pub(crate) fn find(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
             env: env.clone(),
@@ -72,19 +72,22 @@ impl ExemplarFile {
     }
 
     /// The number and the length of the file, if there is one.
-    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+    pub(crate) fn place(&self) -> Option<KnownFile> {
         let file = self.file.as_ref().filter(|file| file.is_whole())?;
-        Some((file.first(), file.durable_bytes()))
+        Some(KnownFile {
+            number: file.first(),
+            bytes: file.durable_bytes(),
+        })
     }
 
     /// What is damaged of what a start found; `known` as in [`ExemplarFile::find`].
-    pub(crate) fn damages(&self, known: Known) -> Option<Damage> {
+    pub(crate) fn damages(&self, known: KnownFile) -> Option<Damage> {
         let (path, what) = match &self.file {
             Some(file) if file.is_whole() => return None,
             Some(file) => (file.path().to_path_buf(), file.trouble()),
-            None if known.0 == Position(0) => return None,
+            None if known.number == Position(0) => return None,
             None => {
-                let path = EXEMPLARS.path(&self.dir, known.0);
+                let path = EXEMPLARS.path(&self.dir, known.number);
                 (path, "the file is missing".to_owned())
             }
         };

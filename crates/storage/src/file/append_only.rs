@@ -14,7 +14,7 @@ use super::header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
 use super::scan::{Found, Scanner};
 use super::survey::{make_durable, survey};
 use crate::error::StorageError;
-use crate::manifest::Known;
+use crate::manifest::KnownFile;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use std::io::ErrorKind;
@@ -77,7 +77,7 @@ impl FileKind {
         &self,
         env: &Env,
         dir: &Path,
-        known: Known,
+        known: KnownFile,
     ) -> Result<Newest, StorageError> {
         let temporary = format!("{}{TEMPORARY_SUFFIX}", self.suffix);
         for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
@@ -87,7 +87,7 @@ impl FileKind {
         }
         let mut newest = Newest {
             file: None,
-            next: known.0.next(),
+            next: known.number.next(),
         };
         for number in self.list(env, dir)?.into_iter().rev() {
             let path = self.path(dir, number);
@@ -96,7 +96,7 @@ impl FileKind {
                 Some(file) if file.is_whole() && is_readable(env, &path) => remove(env, &path)?,
                 Some(_) => {}
                 None => {
-                    let durable_bytes = if number == known.0 { known.1 } else { 0 };
+                    let durable_bytes = known.durable_bytes(number);
                     newest.file = AppendOnlyFile::recover(env, path, *self, number, durable_bytes)?;
                 }
             }

@@ -251,6 +251,8 @@ impl Shard {
     pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
         self.forget_pending(floor);
         if !self.applying.is_empty() {
+            let newest = self.pending.back().map_or(0, |batch| batch.sequence);
+            assert!(newest < sequence, "a shard applies batches in order");
             let empty = self.spare.pop().unwrap_or_default();
             self.pending.push_back(Pending {
                 sequence,

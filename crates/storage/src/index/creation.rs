@@ -95,6 +95,7 @@ impl SeriesCreation<'_> {
     pub(crate) fn place(&mut self, SeriesRef(slot): SeriesRef, place: Place, terms: &[TermId]) {
         let index = self.index;
         let writer = &mut *self.writer;
+        assert!(slot >= writer.next_slot, "slots are given in order");
         if slot != writer.next_slot {
             writer.flush(index);
         }

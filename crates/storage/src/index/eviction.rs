@@ -69,6 +69,7 @@ impl SeriesCreation<'_> {
     /// Takes series out of the head; their slots ascend. The caller holds the shards that kept
     /// them, or runs before any reader or writer does.
     pub(crate) fn evict(&mut self, slots: &[SeriesRef]) {
+        assert!(slots.is_sorted(), "leaves are written once");
         for of_leaf in slots.chunk_by(|a, b| a.0 / LEAF_SLOTS == b.0 / LEAF_SLOTS) {
             self.move_in_leaf(of_leaf, Place::EVICTED);
         }

@@ -84,7 +84,7 @@ impl Index {
         let asked = self.asked(matchers, range, cancel)?;
         let mut names = BTreeSet::new();
         let reading = || {
-            let runs = self.all_labels().map(|(_, l)| l.present.sizes(0).1);
+            let runs = self.all_labels().map(|l| l.present.runs_from(0));
             runs.sum::<usize>() * self.costs.run
         };
         match &asked {
@@ -100,7 +100,7 @@ impl Index {
             }
             _ => {
                 let limit = self.published();
-                for (_, label) in self.all_labels() {
+                for label in self.all_labels() {
                     cancel.check()?;
                     if asked.meet(&label.present, limit) {
                         names.insert(label.name.to_string());
@@ -119,7 +119,7 @@ impl Index {
         range: TimeRange,
         cancel: &Cancel,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let Some((id, label)) = self.label(name) else {
+        let Some(label) = self.label(name) else {
             return Ok(Vec::new());
         };
         let asked = self.asked(matchers, range, cancel)?;
@@ -129,7 +129,7 @@ impl Index {
         let terms: Vec<TermId> = match &asked {
             Asked::Found(found) if found.len() * self.costs.series < reading => {
                 let mut cursor = SeriesCursor::new(self);
-                let term_of = |slot| cursor.term_of(slot, id);
+                let term_of = |slot| cursor.term_of(slot, label.id);
                 let terms: BTreeSet<TermId> = found.slots().filter_map(term_of).collect();
                 terms.into_iter().collect()
             }
@@ -185,7 +185,7 @@ impl Index {
         memory.grow(size_of_val(slots))?;
         let passing = slots.len() * PASSING_BYTES;
         memory.grow(passing)?;
-        let label = self.label(name).map(|(id, _)| id);
+        let label = self.label(name).map(|label| label.id);
         let parts: Vec<&[SeriesRef]> = slots.chunks(COLUMN_PART).collect();
         let read = in_parts(compute, &parts, |_, slots| {
             self.term_column(label, slots, cancel)

@@ -252,7 +252,7 @@ impl<'a> Filter<'a> {
 
     /// Whether a series with these terms satisfies the condition.
     fn keeps(&mut self, index: &Index, terms: &[TermId]) -> bool {
-        let label = self.condition.id;
+        let label = self.condition.label.id;
         let is_of = |term: &TermId| index.label_of(*term) == label;
         if !terms.get(self.place).is_some_and(is_of) {
             match terms.iter().position(is_of) {

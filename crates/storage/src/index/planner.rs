@@ -8,7 +8,7 @@
 use super::core::Index;
 use super::costs::Costs;
 use super::terms::Label;
-use crate::ids::{LabelId, TermId};
+use crate::ids::TermId;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
@@ -20,7 +20,6 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Condition<'a> {
     pub(super) matcher: &'a Matcher,
-    pub(super) id: LabelId,
     pub(super) label: &'a Label,
     pub(super) list: List<'a>,
     /// Whether a series must be in the list, or must not: then series without the label match.
@@ -67,10 +66,9 @@ impl<'a> Plan<'a> {
                 None if or_absent => {}
                 None => return Self::Nothing,
                 Some(_) if matcher.matches_everything() => {}
-                Some((id, label)) => {
+                Some(label) => {
                     let mut condition = Condition {
                         matcher,
-                        id,
                         label,
                         list: List::of(matcher, or_absent),
                         is_in: !or_absent,
@@ -129,15 +127,16 @@ impl Condition<'_> {
                 (terms, values.len())
             }
             List::Expression { regex, wants_match } => {
-                let label = (self.id, self.label);
                 regex.ready()?;
-                let found = index.terms_by_expression(label, (regex, wants_match), cancel)?;
+                let found = index.terms_by_expression(self.label, regex, wants_match, cancel)?;
                 regex.ready()?;
                 found
             }
         };
         let first = self.slots.start;
-        let sizes = |id: &TermId| index.with_term(*id, |t| t.postings.sizes(first));
+        let sizes = |id: &TermId| {
+            index.with_term(*id, |t| (t.postings.count(), t.postings.runs_from(first)))
+        };
         let sizes = terms.iter().filter_map(sizes);
         let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         self.series_max = series.min(self.slots.len());
@@ -149,7 +148,7 @@ impl Condition<'_> {
     /// What looking up the terms of the list takes, or reading their postings if they are known.
     fn first_step_nanos(&self, costs: Costs) -> usize {
         match &self.list {
-            List::Presence => self.label.present.sizes(self.slots.start).1 * costs.run,
+            List::Presence => self.label.present.runs_from(self.slots.start) * costs.run,
             List::Terms(terms) => terms.len() * costs.term,
             List::Values(values) => values.len() * costs.term,
             List::Expression { regex, wants_match } => {

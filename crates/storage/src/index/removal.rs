@@ -52,6 +52,7 @@ impl Index {
     }
 
     fn remove_with(&self, writer: &mut Writer, gone: &[SeriesRef]) -> Garbage {
+        assert!(gone.is_sorted(), "sets of slots are built in order");
         // It remembers terms that may go.
         writer.forget();
         let mut by_term: BTreeMap<TermId, Runs> = BTreeMap::new();

@@ -44,6 +44,7 @@ impl Runs {
         if run.start >= run.end {
             return;
         }
+        debug_assert!(self.0.last().is_none_or(|last| last.end <= run.start));
         match self.0.last_mut() {
             Some(last) if last.end == run.start => last.end = run.end,
             _ => self.0.push(run),

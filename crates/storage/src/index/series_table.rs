@@ -92,6 +92,7 @@ impl LeafBuilder {
 
     /// Adds slot `at` of the leaf, skipping those before it that are not there.
     pub(super) fn push(&mut self, at: usize, place: Place, terms: &[TermId]) {
+        assert!(self.places.len() <= at, "slots of a leaf come in order");
         while self.places.len() < at {
             self.add(Self::NO_PLACE, &[]);
         }

@@ -29,7 +29,7 @@ impl Index {
     /// The tables with at most `top` lines each.
     pub(crate) fn tables(&self, top: usize) -> Tables {
         let mut tables = Tables::default();
-        for (_, label) in self.all_labels() {
+        for label in self.all_labels() {
             let mut values = 0;
             let mut bytes = 0;
             for term in label.terms().filter_map(|id| self.term(id)) {
@@ -59,7 +59,7 @@ impl Index {
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.evicted.memory_bytes();
         bytes += self.matcher_cache.memory_bytes() + self.label_value_cache.memory_bytes();
-        for (_, label) in self.all_labels() {
+        for label in self.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();
             bytes += label.dictionary.memory_bytes();

@@ -32,6 +32,7 @@ pub(crate) struct Full;
 /// A label name. Names stay when their last series goes.
 #[derive(Debug)]
 pub(super) struct Label {
+    pub(super) id: LabelId,
     pub(super) name: Box<str>,
     pub(super) present: Postings,
     /// Terms by the hash of their value.
@@ -114,7 +115,7 @@ impl Terms {
     /// A hash of the labels of a series without `le`, if it has one: buckets of one histogram have
     /// the same.
     pub(crate) fn family(&self, slot: SeriesRef) -> Option<u64> {
-        let (le, _) = self.label(BUCKET_LABEL)?;
+        let le = self.label(BUCKET_LABEL)?.id;
         let mut is_bucket = false;
         let mut bytes = Vec::with_capacity(64);
         for term in SeriesCursor::new(self).terms(slot) {
@@ -164,10 +165,10 @@ impl Terms {
         }))
     }
 
-    pub(super) fn label(&self, name: &str) -> Option<(LabelId, &Label)> {
+    pub(super) fn label(&self, name: &str) -> Option<&Label> {
         let is_it = |id| self.labels.get(id).is_some_and(|l| &*l.name == name);
         let id = self.names.find(self.keys.hash(name.as_bytes()), is_it)?;
-        Some((LabelId(id), self.labels.get(id)?))
+        self.labels.get(id)
     }
 
     pub(super) fn find_term(&self, label: &Label, value: &[u8]) -> Option<TermId> {
@@ -183,20 +184,21 @@ impl Terms {
     }
 
     /// Labels in order of their ids.
-    pub(super) fn all_labels(&self) -> impl Iterator<Item = (LabelId, &Label)> {
+    pub(super) fn all_labels(&self) -> impl Iterator<Item = &Label> {
         let count = self.label_count.load(Ordering::Acquire);
-        (0..count).filter_map(|id| Some((LabelId(id), self.labels.get(id)?)))
+        (0..count).filter_map(|id| self.labels.get(id))
     }
 
     pub(super) fn add_label(&self, name: &str) -> Result<LabelId, Full> {
-        if let Some((id, _)) = self.label(name) {
-            return Ok(id);
+        if let Some(label) = self.label(name) {
+            return Ok(label.id);
         }
         let id = self.label_count.load(Ordering::Relaxed);
         if id >= LABELS_MAX {
             return Err(Full);
         }
         self.labels.get_or_init(id, || Label {
+            id: LabelId(id),
             name: name.into(),
             present: Default::default(),
             values: Default::default(),

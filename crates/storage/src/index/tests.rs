@@ -396,7 +396,7 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
     let labels = |i: usize| Labels::from_pairs([("id", format!("{:06}", i * 7 % 1_000_000))]);
     create(&index, &(0..COUNT).map(labels).collect::<Vec<_>>());
     let in_order = |index: &Index| {
-        let (_, label) = index.label("id").unwrap();
+        let label = index.label("id").unwrap();
         COUNT
             - label
                 .dictionary

@@ -110,7 +110,7 @@ impl Maintenance {
             let segments = manifest.segments.iter();
             let states = segments.map(|entry| (entry.number, entry.state));
             let states: Vec<(Position, SegmentState)> = states.collect();
-            (manifest.log, manifest.catalogue.0, states)
+            (manifest.log, manifest.catalogue.number, states)
         };
         if known(&self.manifest(state)) == known(&state.manifest) {
             return;

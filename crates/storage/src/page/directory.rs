@@ -170,6 +170,13 @@ pub(super) struct Directory {
     checksums_at: usize,
 }
 
+/// The number of a column's time column, and what is said of that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesOfColumn {
+    pub(super) times: usize,
+    pub(super) entry: TimesEntry,
+}
+
 /// A stripe: its place in the data section, and its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripeEntry {
@@ -276,9 +283,11 @@ impl Directory {
     pub(super) fn column(
         &self,
         bytes: &[u8],
-        (index, slot): (usize, SeriesRef),
-        (times, entry): (usize, TimesEntry),
+        index: usize,
+        slot: SeriesRef,
+        of_times: TimesOfColumn,
     ) -> Result<Column, Malformed> {
+        let TimesOfColumn { times, entry } = of_times;
         Ok(Column {
             kind: Kind::from_code(self.kinds.get(bytes, index)?)?,
             slot,

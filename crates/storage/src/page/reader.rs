@@ -1,7 +1,7 @@
 //! Reads pages, a column at a time.
 
-use super::directory::{Column, Directory, Kind, StripeEntry};
-use super::header::{self, Header, PageMeta};
+use super::directory::{Column, Directory, Kind, StripeEntry, TimesOfColumn};
+use super::header::{self, Header, LogSpan};
 use super::times::{self, TimesEntry};
 use super::values::{self, FloatReader, Stripe};
 use super::{ints, mixed};
@@ -84,7 +84,7 @@ impl Page {
     }
 
     /// What the page covers of its store.
-    pub fn meta(&self) -> PageMeta {
+    pub fn meta(&self) -> LogSpan {
         self.header.meta
     }
 
@@ -135,7 +135,8 @@ impl Page {
             Some(known) => known.entry,
             None => self.directory.times_entry(bytes, times)?,
         };
-        self.directory.column(bytes, (index, slot), (times, entry))
+        let of_times = TimesOfColumn { times, entry };
+        self.directory.column(bytes, index, slot, of_times)
     }
 
     /// The times of a column.

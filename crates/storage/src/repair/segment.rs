@@ -171,7 +171,7 @@ fn salvage(
     slots: &[(SeriesRef, Option<TimeRange>)],
     log: &FromLog,
 ) -> Result<Option<(PageMeta, Vec<u8>, u64)>, Malformed> {
-    let mut builder = PageBuilder::new(page::PageMeta {
+    let mut builder = PageBuilder::new(page::LogSpan {
         log_from: meta.unsealed_after.next(),
         log_to: meta.sealed_up_to,
     });

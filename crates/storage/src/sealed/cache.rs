@@ -12,10 +12,11 @@ use crate::page::Page;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
@@ -70,7 +71,7 @@ impl PageCache {
 
     /// The page, from memory or from its segment.
     pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
-        if let Some(held) = self.lock().held.get(&key(entry)) {
+        if let Some(held) = lock(&self.clock).held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
             let now = self.now.load(Ordering::Relaxed);
             held.wanted_at.fetch_max(now, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl PageCache {
         if bytes > self.bytes_max {
             return;
         }
-        let mut clock = self.lock();
+        let mut clock = lock(&self.clock);
         let held = Held {
             page,
             used: AtomicBool::new(false),
@@ -128,7 +129,7 @@ impl PageCache {
 
     /// Walks all pages under the lock: some thousand fit into the bound.
     fn retain(&self, is_kept: impl Fn(&Key, &Held) -> bool) {
-        let mut guard = self.lock();
+        let mut guard = lock(&self.clock);
         let clock = &mut *guard;
         let before = clock.held.len();
         let mut freed = 0;
@@ -143,10 +144,6 @@ impl PageCache {
             clock.bytes -= freed;
             self.held_bytes.set(clock.bytes as i64);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

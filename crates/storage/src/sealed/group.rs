@@ -23,8 +23,9 @@ impl GroupId {
     }
 }
 
-/// Groups whose pages a start could not trust: what of the log no page was seen to hold came back
-/// into the head, before or between what sound pages hold. Reads of them put samples in order.
+/// Groups with samples in the head that are older than some of their pages: a start could not trust
+/// the pages and took what no page was seen to hold out of the log again. Reads of such a group
+/// merge its samples by time.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     all: AtomicBool,

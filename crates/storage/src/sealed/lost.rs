@@ -11,8 +11,9 @@ use super::view::Sealed;
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::page::{Lost, Page};
+use crate::sync::lock;
 use std::io::ErrorKind;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Errors of a system that is short of something (ENOMEM, ENFILE, EMFILE): they go by, and no byte
 /// is damaged.
@@ -101,10 +102,7 @@ impl Sealed {
 
     /// The damage that is known of a place, or `find`, which is reported.
     fn remember(&self, key: Key, find: impl FnOnce() -> Damage) -> Arc<Damage> {
-        let known = || {
-            let lost = &self.directory.lost.known;
-            lost.lock().unwrap_or_else(PoisonError::into_inner)
-        };
+        let known = || lock(&self.directory.lost.known);
         if let Some(damage) = known().get(&key) {
             return damage.clone();
         }

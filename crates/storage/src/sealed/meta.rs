@@ -6,10 +6,10 @@
 //! run  = skipped varint | length varint - 1        slots of the group that have a column
 //! ```
 
-use super::group::GROUP_SLOTS;
+use super::group::{GROUP_SLOTS, group_of};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::ids::GroupId;
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Run, Runs};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -45,6 +45,11 @@ impl PageMeta {
         push_uvarint(out, self.unsealed_after.0);
         push_uvarint(out, self.sealed_up_to.0);
         let runs = self.slots.as_slice();
+        let is_of = |run: &Run| group_of(SeriesRef(run.start)) == self.group;
+        let last = runs
+            .last()
+            .map_or(0, |run| run.end - self.group.first_slot());
+        assert!(runs.first().is_none_or(is_of) && last <= GROUP_SLOTS);
         push_uvarint(out, runs.len() as u64);
         let mut at = self.group.first_slot();
         for run in runs {

@@ -1,5 +1,5 @@
-//! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault has
-//! no error path and no account.
+//! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault
+//! returns no error and its memory is not counted.
 
 use super::file_pool::FilePool;
 use crate::error::StorageError;

@@ -120,8 +120,9 @@ pub(crate) fn load(
     };
     // Only to refuse a newer version: the name says all that the header does.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
+    let segment = Arc::new(Segment::new(number, files, &path));
     if header == HeaderState::Sound
-        && let Some(loaded) = read_directory((&file, files), number, &path, bytes, known)
+        && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
         return Ok(Some(loaded));
     }
@@ -264,11 +265,11 @@ fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u
     Ok(((meta, Arc::new(entry)), samples))
 }
 
-/// The pages by the directory at the end of the file; `None` unless it is sound.
+/// The pages by the directory at the end of `file`, which has so many bytes; `None` unless it is
+/// sound.
 pub(crate) fn read_directory(
-    (file, files): (&Arc<dyn File>, &Arc<FilePool>),
-    number: Position,
-    path: &Path,
+    file: &Arc<dyn File>,
+    segment: &Arc<Segment>,
     bytes: u64,
     known: Option<&SegmentEntry>,
 ) -> Option<Loaded> {
@@ -285,21 +286,20 @@ pub(crate) fn read_directory(
     if start < FILE_HEADER_BYTES || start >= end {
         return None;
     }
-    let mut scanner = Scanner::new(file.clone(), number, start..end);
+    let mut scanner = Scanner::new(file.clone(), segment.number, start..end);
     let Some(Found::Frame { offset, header }) = scanner.next() else {
         return None;
     };
     if header.kind != FrameKind::Directory || offset + header.frame_bytes() != end {
         return None;
     }
-    let segment = Arc::new(Segment::new(number, files, path));
-    let pages = parse_directory(scanner.payload(offset, &header), &segment, start).ok()?;
+    let pages = parse_directory(scanner.payload(offset, &header), segment, start).ok()?;
     let known = known.filter(|known| known.state == SegmentState::Complete);
     Some(Loaded {
         next: header.position.next(),
         damages: Vec::new(),
         entry: SegmentEntry {
-            number,
+            number: segment.number,
             state: SegmentState::Complete,
             bytes,
             crc: known.and_then(|known| known.crc),

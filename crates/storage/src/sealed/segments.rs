@@ -12,6 +12,7 @@ use super::meta::PageMeta;
 use super::segment::{self, Loaded, PAGES, Placed, Segment};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::fan_out::in_order;
 use crate::file::append_only::{self, AppendOnlyFile};
 use crate::index::epoch_of;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
@@ -20,7 +21,7 @@ use firn_model::env::Env;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The segment that grows.
 struct Growing {
@@ -78,12 +79,9 @@ impl Segments {
     ) -> Result<Found, StorageError> {
         let files = Arc::new(FilePool::new(env.disk.clone()));
         let numbers = PAGES.list(env, dir)?;
-        let loads: Vec<Mutex<Result<Option<Loaded>, StorageError>>> =
-            numbers.iter().map(|_| Mutex::new(Ok(None))).collect();
-        env.compute.for_each(numbers.len(), &|i| {
+        let loads = in_order(&*env.compute, numbers.len(), &|i| {
             let known = manifest.segment(numbers[i]);
-            let loaded = segment::load(env, &files, dir, numbers[i], known);
-            *loads[i].lock().unwrap_or_else(PoisonError::into_inner) = loaded;
+            segment::load(env, &files, dir, numbers[i], known)
         });
         let mut found = Found {
             segments: Self {
@@ -100,8 +98,7 @@ impl Segments {
             pages: Vec::new(),
             damages: Vec::new(),
         };
-        for (number, load) in numbers.into_iter().zip(loads) {
-            let loaded = load.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (number, loaded) in numbers.into_iter().zip(loads) {
             if let Some(loaded) = loaded? {
                 found.take(number, loaded, manifest.segment(number));
             }

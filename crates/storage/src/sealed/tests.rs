@@ -39,7 +39,7 @@ fn meta(group: GroupId, window: i64, slots: Runs) -> PageMeta {
 /// A page of the first three series of a group, with two samples each.
 fn page(group: GroupId, window: i64) -> (PageMeta, Vec<u8>) {
     let first = group.first_slot();
-    let mut builder = PageBuilder::new(page::PageMeta::default());
+    let mut builder = PageBuilder::new(page::LogSpan::default());
     for slot in first..first + 3 {
         let columns = Columns {
             times: vec![window * 100, window * 100 + 1],

@@ -22,7 +22,7 @@ use crate::page::{Page, Scratch};
 use crate::sealed::file_pool::FilePool;
 use crate::sealed::group_of;
 use crate::sealed::meta::PageMeta;
-use crate::sealed::segment::{PAGES, Placed, TRAILER_BYTES, read_directory};
+use crate::sealed::segment::{PAGES, Placed, Segment, TRAILER_BYTES, read_directory};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
@@ -84,7 +84,8 @@ pub(crate) fn open(
 ) -> Result<Opened, StorageError> {
     let bytes = file.len().map_err(StorageError::io("read segment", path))?;
     let files = Arc::new(FilePool::new(env.disk.clone()));
-    let loaded = read_directory((&file, &files), number, path, bytes, known);
+    let segment = Arc::new(Segment::new(number, &files, path));
+    let loaded = read_directory(&file, &segment, bytes, known);
     let is_complete = known.is_some_and(|known| known.state == SegmentState::Complete);
     let durable_bytes = known.map_or(0, |known| known.bytes);
     let survey = survey(file.clone(), number, bytes, durable_bytes);

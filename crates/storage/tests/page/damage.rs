@@ -10,7 +10,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::sample::TimeRange;
 use firn_storage::ids::SeriesRef;
 use firn_storage::page::{
-    Columns, Family, HISTOGRAM_NUMBERS_MAX, Malformed, Page, PageBuilder, PageMeta, SAMPLES_MAX,
+    Columns, Family, HISTOGRAM_NUMBERS_MAX, LogSpan, Malformed, Page, PageBuilder, SAMPLES_MAX,
     Scratch,
 };
 use std::ops::Range;
@@ -49,7 +49,7 @@ fn pushes(rng: &SimRng) -> Vec<(u32, Columns)> {
 }
 
 fn sealed(pushes: &[(u32, Columns)]) -> Vec<u8> {
-    let mut builder = PageBuilder::new(PageMeta::default());
+    let mut builder = PageBuilder::new(LogSpan::default());
     for (slot, columns) in pushes {
         let pushed = builder.push(SeriesRef(*slot), Some(Family(1)), columns);
         pushed.expect("no series is too long");

@@ -8,7 +8,7 @@ use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint,
 use firn_model::log::Position;
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
 use firn_storage::ids::SeriesRef;
-use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
+use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const START_MS: i64 = 1_763_000_000_000;
 
 /// Reads the golden file, and writes it.
 fn check(name: &str, pushes: &[Push]) {
-    let meta = PageMeta {
+    let meta = LogSpan {
         log_from: Position(17),
         log_to: Position(4_711),
     };

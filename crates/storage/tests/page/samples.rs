@@ -8,11 +8,11 @@ use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use firn_storage::ids::SeriesRef;
 use firn_storage::page::{
-    Column, Columns, Family, Page, PageBuilder, PageMeta, SAMPLES_MAX, Scratch,
+    Column, Columns, Family, LogSpan, Page, PageBuilder, SAMPLES_MAX, Scratch,
 };
 use std::sync::Arc;
 
-const META: PageMeta = PageMeta {
+const META: LogSpan = LogSpan {
     log_from: Position(7),
     log_to: Position(9),
 };

@@ -164,7 +164,7 @@ impl Part {
 impl Parts<'_> {
     fn begin(&self) -> Part {
         Part {
-            builder: PageBuilder::new(page::PageMeta {
+            builder: PageBuilder::new(page::LogSpan {
                 log_from: self.unsealed_after.next(),
                 log_to: self.sealed_up_to,
             }),
