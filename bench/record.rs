@@ -121,7 +121,7 @@ pub fn record(dir: &Path, duration: Duration) -> Result<Summary, String> {
     }
     let mut summary = recording.summary;
     summary.series = recording.labels.len() as u64;
-    summary.series_born = summary.series;
+    summary.series_created = summary.series;
     recording
         .writer
         .finish(&summary)

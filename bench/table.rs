@@ -42,7 +42,7 @@ pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, St
         "Churn: {} series at a time, {} in all, {} samples of {:.1} h. Asked all the while: \
          {}, {} min.\n",
         summary.series,
-        summary.series_born,
+        summary.series_created,
         summary.samples,
         (summary.end_ms - summary.start_ms) as f64 / 3_600_000.0,
         churn::EXPRESSION,

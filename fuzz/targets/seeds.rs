@@ -5,7 +5,8 @@ mod folder;
 
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
-use firn_storage::page::{Columns, Family, PageBuilder, PageMeta};
+use firn_storage::ids::SeriesRef;
+use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
 use firn_wire::{remote_write, snappy};
 use std::path::Path;
 
@@ -89,14 +90,14 @@ fn pages() -> Vec<Vec<u8>> {
         _ => f64::NAN,
     };
     let page = |count: i64| {
-        let mut builder = PageBuilder::new(PageMeta::default());
+        let mut builder = PageBuilder::new(LogSpan::default());
         for kind in 0..5 {
             let columns = Columns {
                 times: (0..count).map(|i| i * 15_000 + i % 3).collect(),
                 values: (0..count).map(|i| value(kind, i)).collect(),
                 ..Columns::default()
             };
-            let pushed = builder.push(kind, Some(Family(1)), &columns);
+            let pushed = builder.push(SeriesRef(kind), Some(Family(1)), &columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")

@@ -28,10 +28,11 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 25] = [
+const STORAGE: [&str; 26] = [
     "error",
     "sync",
     "failpoints",
+    "ids",
     "prefetch",
     "encoding",
     "fan_out",

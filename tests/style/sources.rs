@@ -38,7 +38,7 @@ impl Source {
 
     fn test_module_line(&self) -> Option<usize> {
         self.syntax.items.iter().find_map(|item| match item {
-            syn::Item::Mod(m) if is_test_only(&m.attrs) => {
+            syn::Item::Mod(m) if m.content.is_some() && is_test_only(&m.attrs) => {
                 Some(m.attrs.first()?.pound_token.spans[0].start().line)
             }
             _ => None,

@@ -218,7 +218,7 @@ pub fn make(
         })?;
     }
     queues.expire(i64::MAX, &mut emit)?;
-    summary.series_born = fleet.created_count();
+    summary.series_created = fleet.created_count();
     summary.requests = requests;
     summary.body_bytes = body_bytes;
     Ok(summary)

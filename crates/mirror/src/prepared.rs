@@ -24,7 +24,7 @@ pub struct Summary {
     /// Series at any one time.
     pub series: u64,
     /// Series that ever were.
-    pub series_born: u64,
+    pub series_created: u64,
     /// Samples in all.
     pub samples: u64,
     /// Requests in all.
@@ -45,7 +45,7 @@ impl Summary {
         json!({
             "senders": self.senders,
             "series": self.series,
-            "series_born": self.series_born,
+            "series_born": self.series_created,
             "samples": self.samples,
             "requests": self.requests,
             "body_bytes": self.body_bytes,
@@ -60,7 +60,7 @@ impl Summary {
         Some(Self {
             senders: usize::try_from(value["senders"].as_u64()?).ok()?,
             series: value["series"].as_u64()?,
-            series_born: value["series_born"].as_u64()?,
+            series_created: value["series_born"].as_u64()?,
             samples: value["samples"].as_u64()?,
             requests: value["requests"].as_u64()?,
             body_bytes: value["body_bytes"].as_u64()?,

@@ -46,11 +46,6 @@ impl TimeRange {
         Self { min, max }
     }
 
-    /// The shortest range that holds both.
-    pub fn hull(self, other: TimeRange) -> Self {
-        Self::new(self.min.min(other.min), self.max.max(other.max))
-    }
-
     /// Whether `ts` lies in the range.
     pub const fn contains(&self, ts: TimestampMs) -> bool {
         self.min <= ts && ts <= self.max
@@ -59,6 +54,16 @@ impl TimeRange {
     /// Whether the two ranges share a millisecond.
     pub const fn overlaps(&self, other: &TimeRange) -> bool {
         self.min <= other.max && other.min <= self.max
+    }
+
+    /// The shortest range that holds both.
+    pub fn hull(self, other: TimeRange) -> Self {
+        Self::new(self.min.min(other.min), self.max.max(other.max))
+    }
+
+    /// The shortest range that holds those of both that are there.
+    pub fn hull_of(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        a.into_iter().chain(b).reduce(Self::hull)
     }
 
     /// Where the times that lie in the range stand among `times`, which never fall. A few looks

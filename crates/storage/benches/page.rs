@@ -16,7 +16,8 @@ use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
-use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
+use firn_storage::ids::SeriesRef;
+use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -274,14 +275,14 @@ fn best<T>(rounds: usize, samples: usize, mut work: impl FnMut() -> T) -> (f64, 
 }
 
 fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
-    let meta = PageMeta {
+    let meta = LogSpan {
         log_from: Position(1),
         log_to: Position(2),
     };
     let sealed = windows.iter().map(|window| {
         let mut builder = PageBuilder::new(meta);
         for (slot, (family, columns)) in window.iter().enumerate() {
-            let pushed = builder.push(slot as u32, *family, columns);
+            let pushed = builder.push(SeriesRef(slot as u32), *family, columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")
@@ -298,7 +299,7 @@ fn read(pages: &[Page], of: f64) -> usize {
         let span = ((whole.max - whole.min) as f64 * of) as i64;
         let range = TimeRange::new(whole.max - span, whole.max);
         for slot in 0..page.column_count() as u32 {
-            let column = page.find(slot).expect("sound").expect("pushed");
+            let column = page.find(SeriesRef(slot)).expect("sound").expect("pushed");
             columns.clear();
             let decoded = page.decode(&column, range, &mut scratch, &mut columns);
             decoded.expect("the page is sound");

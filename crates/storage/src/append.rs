@@ -27,6 +27,7 @@ use crate::failpoints;
 use crate::head::series::{Series, Value, Verdict, Window};
 use crate::head::shard::{Shard, WARM};
 use crate::head::watermark::Taken;
+use crate::ids::{Local, SeriesRef};
 use crate::index::{EPOCH_MS, Marker, epoch_of};
 use crate::maintenance::Maintenance;
 use crate::parts::Parts;
@@ -143,7 +144,7 @@ impl Appender {
             }
             let mut shard = lock(shard);
             shard.appending += 1;
-            let (mut guess, mut warm) = (0, 0);
+            let (mut guess, mut warm) = (Local(0), 0);
             for i in group.clone() {
                 let at = scratch.grouped[i] as usize;
                 let found = shard.find(scratch.prints[at], guess);
@@ -160,7 +161,7 @@ impl Appender {
                 };
                 scratch.locals[at] = local;
                 // Batches of a target come in one order, in which its series were created.
-                guess = local + 1;
+                guess = Local(local.0 + 1);
                 scratch.slots[at] = series.slot;
                 if !series.has_newest() {
                     scratch.wanted.push(at as u32);
@@ -298,7 +299,13 @@ impl Appender {
     /// Tells the index that the series has a sample in the epoch of `time`, unless the sample
     /// before was in that epoch.
     #[inline]
-    fn mark_if_new(&self, marker: &mut Marker, slot: u32, before: EpochBefore, time: TimestampMs) {
+    fn mark_if_new(
+        &self,
+        marker: &mut Marker,
+        slot: SeriesRef,
+        before: EpochBefore,
+        time: TimestampMs,
+    ) {
         if time >= before.end || before.is_none {
             self.index.mark_with(marker, slot, epoch_of(time));
         }

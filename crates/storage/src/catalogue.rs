@@ -24,9 +24,9 @@ use crate::encoding::push_uvarint;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
-use crate::file::header::{FILE_HEADER_BYTES, SERIES_MAGIC};
-use crate::file::scan::{Found, Scanner};
-use crate::manifest::Known;
+use crate::file::header::SERIES_MAGIC;
+use crate::ids::SeriesRef;
+use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
@@ -114,7 +114,7 @@ impl Catalogue {
     /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
     /// left. The file with the number in `known` had so many bytes at least. What it says is read
     /// with [`Catalogue::payloads`].
-    pub(crate) fn open(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+    pub(crate) fn open(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let main = SERIES.open_newest(env, dir, known)?;
         let copy = COPY.open_newest(env, dir, known)?;
         let mut catalogue = Self {
@@ -158,12 +158,12 @@ impl Catalogue {
 
     /// What is damaged of what a start found; `known` as in [`Catalogue::open`]. Until the manifest
     /// names a file its copy may lack, since they come one after the other.
-    pub(crate) fn damages(&self, known: Known) -> Vec<Damage> {
+    pub(crate) fn damages(&self, known: KnownFile) -> Vec<Damage> {
         if self.is_pair() {
             return Vec::new();
         }
         let newest = self.found.iter().map(AppendOnlyFile::first).max();
-        let newest = newest.unwrap_or_default().max(known.0);
+        let newest = newest.unwrap_or_default().max(known.number);
         let held: BTreeSet<Position> = self.found.iter().flat_map(positions_of).collect();
         let last = self.found.iter().map(AppendOnlyFile::last).max();
         let all = newest.0..=last.unwrap_or_default().0;
@@ -178,7 +178,7 @@ impl Catalogue {
             let what = match self.found.iter().find(|file| file.path() == path) {
                 Some(file) if file.is_whole() => continue,
                 Some(file) => file.trouble(),
-                None if newest > known.0 || newest == Position(0) => continue,
+                None if newest > known.number || newest == Position(0) => continue,
                 None => "the file is missing".to_owned(),
             };
             let what = format!("{what}; {cost}");
@@ -198,10 +198,13 @@ impl Catalogue {
     }
 
     /// The number and the length of the files, if there are any.
-    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+    pub(crate) fn place(&self) -> Option<KnownFile> {
         let files = self.files.as_ref().map(|files| &files.main);
         let main = files.or_else(|| self.found.first().filter(|_| self.is_pair()))?;
-        Some((main.first(), main.durable_bytes()))
+        Some(KnownFile {
+            number: main.first(),
+            bytes: main.durable_bytes(),
+        })
     }
 
     /// Says how many series a reader found in it.
@@ -278,29 +281,17 @@ impl Catalogue {
 
 /// Calls `each` with the payloads of a file.
 fn payloads_of(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
-    while let Some(found) = scanner.next() {
-        if let Found::Frame { offset, header } = found
-            && header.kind == FrameKind::Series
-        {
-            each(scanner.payload(offset, &header));
-        }
-    }
+    file.each_frame(FrameKind::Series, &mut |scanner, offset, header| {
+        each(scanner.payload(offset, header));
+    });
 }
 
 /// The positions of the payloads that a file holds.
 fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
     let mut positions = Vec::new();
-    while let Some(found) = scanner.next() {
-        if let Found::Frame { header, .. } = found
-            && header.kind == FrameKind::Series
-        {
-            positions.push(header.position);
-        }
-    }
+    file.each_frame(FrameKind::Series, &mut |_, _, header| {
+        positions.push(header.position);
+    });
     positions
 }
 
@@ -314,7 +305,7 @@ pub(crate) struct SeriesEncoder<'a> {
     bytes: Vec<u8>,
     labels: LabelsEncoder,
     deflater: Deflater,
-    last_slot: u32,
+    last_slot: SeriesRef,
     series: u64,
 }
 
@@ -326,7 +317,7 @@ impl<'a> SeriesEncoder<'a> {
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
             deflater: Deflater::default(),
-            last_slot: 0,
+            last_slot: SeriesRef(0),
             series: 0,
         }
     }
@@ -337,13 +328,19 @@ impl<'a> SeriesEncoder<'a> {
             .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
         self.bytes.clear();
         self.labels.clear();
-        self.last_slot = 0;
+        self.last_slot = SeriesRef(0);
         Ok(())
     }
 
     /// Adds a series; slots ascend.
-    pub(crate) fn push(&mut self, slot: u32, labels: LabelsRef<'_>) -> Result<(), StorageError> {
-        push_uvarint(&mut self.bytes, u64::from(slot - self.last_slot));
+    pub(crate) fn push(
+        &mut self,
+        slot: SeriesRef,
+        labels: LabelsRef<'_>,
+    ) -> Result<(), StorageError> {
+        let is_first = self.bytes.is_empty();
+        assert!(is_first || self.last_slot < slot, "slots ascend");
+        push_uvarint(&mut self.bytes, u64::from(slot.0 - self.last_slot.0));
         self.last_slot = slot;
         self.labels.push(&mut self.bytes, labels);
         self.series += 1;
@@ -379,16 +376,16 @@ mod tests {
             let written = catalogue.write(header, false, &mut |encoder| {
                 for slot in first..header.next_slot {
                     let labels = Labels::from_pairs([("a", format!("{slot}-{}", "x".repeat(999)))]);
-                    encoder.push(slot, labels.as_ref())?;
+                    encoder.push(SeriesRef(slot), labels.as_ref())?;
                 }
                 Ok(())
             });
             written.unwrap();
         };
-        let open = || Catalogue::open(&sim.env, dir, Known::default()).unwrap();
+        let open = || Catalogue::open(&sim.env, dir, KnownFile::default()).unwrap();
         let mut catalogue = open();
         write(&mut catalogue, header(7, 3), 0);
-        let whole = catalogue.place().unwrap().1;
+        let whole = catalogue.place().unwrap().bytes;
         write(&mut catalogue, header(9, 1_000), 3);
         drop(catalogue);
         sim.disk.crash();
@@ -399,6 +396,6 @@ mod tests {
         let (last, others) = headers.split_last().unwrap();
         assert_eq!(*last, header(9, 1_000));
         assert!(others.iter().all(|h| *h == header(7, 3)), "{headers:?}");
-        assert!(catalogue.place().unwrap().1 > whole);
+        assert!(catalogue.place().unwrap().bytes > whole);
     }
 }

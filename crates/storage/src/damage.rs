@@ -50,8 +50,8 @@ impl Damages {
         self.list_new(damage, false).is_none()
     }
 
-    /// The same for damage that a read met: every read that lacks something for it meets it again
-    /// and says so itself. Returns the damage as it is known.
+    /// Like `report`, for damage that a read met: every read that lacks something for it meets it
+    /// again and warns itself. Returns the damage as it is known.
     pub(crate) fn report_met(&self, damage: Damage) -> Damage {
         let known = self.list_new(damage.clone(), true);
         known.unwrap_or(damage)

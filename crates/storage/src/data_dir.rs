@@ -1,4 +1,4 @@
-//! The data folder: who owns it, which format it has, and what lies where.
+//! The data folder: its lock, its format, and what lies where.
 //!
 //! ```text
 //! LOCK            held by the process that uses the folder

@@ -66,7 +66,7 @@ pub enum StorageError {
     Format {
         /// The file.
         path: PathBuf,
-        /// As found.
+        /// The format that was found.
         found: String,
         /// The only one that this version reads.
         known: u32,
@@ -81,8 +81,8 @@ pub enum StorageError {
         /// What is wrong or lost.
         what: String,
     },
-    /// An earlier write or sync failed of what nobody holds any more; nothing is promised until the
-    /// process restarts.
+    /// An earlier write or sync failed, and its bytes are no longer in memory; nothing is promised
+    /// until the process restarts.
     #[error("the log takes no writes until restart: {cause}")]
     Poisoned {
         /// The failure.
@@ -118,10 +118,10 @@ pub enum StorageError {
         /// The most there may be.
         limit: u64,
     },
-    /// A block is larger than the format holds.
-    #[error("log block too large: {bytes} bytes, limit {limit}")]
-    BlockTooLarge {
-        /// As given.
+    /// A record is larger than the format holds.
+    #[error("log record too large: {bytes} bytes, limit {limit}")]
+    RecordTooLarge {
+        /// Bytes of the record.
         bytes: usize,
         /// The largest payload.
         limit: usize,
@@ -142,11 +142,11 @@ pub enum StorageError {
         /// The memory that there is.
         limit: usize,
     },
-    /// The log was closed before the block reached it.
+    /// The log was closed before the record reached it.
     #[error("the log is closed")]
     Closed,
-    /// Blocks that the log should hold are gone.
-    #[error("log {} lacks blocks {} to {}", path.display(), from.0, to.0)]
+    /// Records that the log should hold are gone.
+    #[error("log {} lacks records {} to {}", path.display(), from.0, to.0)]
     Missing {
         /// The segment at whose end they should be.
         path: PathBuf,
@@ -183,7 +183,7 @@ impl StorageError {
             Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
                 ErrorKind::Corrupt
             }
-            Self::BlockTooLarge { .. } | Self::TooManySeries { .. } => ErrorKind::Limited,
+            Self::RecordTooLarge { .. } | Self::TooManySeries { .. } => ErrorKind::Limited,
         }
     }
 

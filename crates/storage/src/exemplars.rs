@@ -7,14 +7,15 @@
 //! ```
 //!
 //! Follows upstream's `tsdb/exemplar.go` in what is taken. Exemplars get into the ring in the order
-//! of the log's frames, so replay makes the same ring. The ring knows series by their slots; what
-//! their labels are the index knows. Invariant: an exemplar whose frame is durable is in the ring,
+//! of the log's frames, so replay makes the same ring. The ring knows series by their slots; their
+//! labels are in the index. Invariant: an exemplar whose frame is durable is in the ring,
 //! or pushed out by newer ones, now and after every restart.
 
 mod code;
 mod file;
 mod ring;
 
+use crate::ids::SeriesRef;
 pub(crate) use code::{ExemplarEncoder, read_exemplars};
 pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
 use ring::{Ring, Taken};
@@ -38,7 +39,7 @@ pub(crate) struct Exemplars {
     added: Counter,
     out_of_order: Counter,
     too_long: Counter,
-    homeless: Counter,
+    without_series: Counter,
     written_bytes: Counter,
 }
 
@@ -75,7 +76,7 @@ impl Exemplars {
                 self.too_long.inc();
                 continue;
             }
-            match ring.would_take(slot, &exemplar) {
+            match ring.would_take(SeriesRef(slot), &exemplar) {
                 Taken::Added => admitted.push(slot, exemplar),
                 Taken::Repeated => {}
                 Taken::OutOfOrder => self.out_of_order.inc(),
@@ -85,15 +86,15 @@ impl Exemplars {
     }
 
     /// Counts an exemplar of a series that is not there.
-    pub(crate) fn count_homeless(&self) {
-        self.homeless.inc();
+    pub(crate) fn count_without_series(&self) {
+        self.without_series.inc();
     }
 
     /// Takes what the frame at `position` holds, now that it is durable.
     pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            match ring.add(slot, &exemplar) {
+            match ring.add(SeriesRef(slot), &exemplar) {
                 Taken::Added => self.added.inc(),
                 Taken::Repeated => {}
                 Taken::OutOfOrder => self.out_of_order.inc(),
@@ -113,13 +114,13 @@ impl Exemplars {
     pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            ring.add(slot, &exemplar);
+            ring.add(SeriesRef(slot), &exemplar);
         }
         ring.note(position);
     }
 
     /// The highest slot of an exemplar.
-    pub(crate) fn last_slot(&self) -> Option<u32> {
+    pub(crate) fn last_slot(&self) -> Option<SeriesRef> {
         self.ring().slots().max()
     }
 
@@ -133,14 +134,14 @@ impl Exemplars {
     }
 
     /// The slots that have exemplars, ascending.
-    pub(crate) fn slots(&self) -> Vec<u32> {
-        let mut slots: Vec<u32> = self.ring().slots().collect();
+    pub(crate) fn slots(&self) -> Vec<SeriesRef> {
+        let mut slots: Vec<SeriesRef> = self.ring().slots().collect();
         slots.sort_unstable();
         slots
     }
 
     /// The exemplars of `slot` in `range`, in order of time.
-    pub(crate) fn of_series(&self, slot: u32, range: TimeRange) -> Vec<FoundExemplar> {
+    pub(crate) fn of_series(&self, slot: SeriesRef, range: TimeRange) -> Vec<FoundExemplar> {
         let ring = self.ring();
         let found = ring.of_series(slot).filter(|e| range.contains(e.time));
         found
@@ -162,7 +163,7 @@ impl Exemplars {
         let reasons = [
             ("out_of_order", &self.out_of_order),
             ("too_long", &self.too_long),
-            ("no_series", &self.homeless),
+            ("no_series", &self.without_series),
         ];
         for (reason, count) in reasons {
             sink.metric(

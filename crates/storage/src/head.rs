@@ -5,8 +5,8 @@
 //! so what a reader must not see yet of a series is its newest samples (see [`watermark`]).
 
 pub(crate) mod copies;
-pub(crate) mod paged;
 pub(crate) mod series;
 pub(crate) mod shard;
+pub(crate) mod slabs;
 pub(crate) mod table;
 pub(crate) mod watermark;

@@ -13,6 +13,7 @@ pub(crate) mod fan_out;
 pub(crate) mod file;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
+pub mod ids;
 pub(crate) mod index;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;

@@ -30,8 +30,24 @@ const FIRST_LINE: &str = "firn manifest 1";
 /// A line has less than 128 bytes and a segment 128 MiB or two hours: what is longer is none.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// The number of a file and how many bytes of it were durable; zeros if there was none.
-pub(crate) type Known = (Position, u64);
+/// A file of which there is one at a time, and how much of it was durable; zeros if there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownFile {
+    /// The number in its name.
+    pub(crate) number: Position,
+    /// Bytes of it that were durable.
+    pub(crate) bytes: u64,
+}
+
+impl KnownFile {
+    /// Bytes that were durable of the file with this number.
+    pub(crate) fn durable_bytes(self, number: Position) -> u64 {
+        match self.number == number {
+            true => self.bytes,
+            false => 0,
+        }
+    }
+}
 
 /// A segment of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +88,8 @@ pub(crate) struct Manifest {
     pub(crate) logged: Position,
     /// The number of its newest segment; zero if there was none.
     pub(crate) log: Position,
-    pub(crate) catalogue: Known,
-    pub(crate) exemplars: Known,
+    pub(crate) catalogue: KnownFile,
+    pub(crate) exemplars: KnownFile,
     /// In the order of their numbers.
     pub(crate) segments: Vec<SegmentEntry>,
 }
@@ -128,10 +144,10 @@ impl Manifest {
             self.trimmed.0,
             self.logged.0,
             self.log.0,
-            self.catalogue.0.0,
-            self.catalogue.1,
-            self.exemplars.0.0,
-            self.exemplars.1,
+            self.catalogue.number.0,
+            self.catalogue.bytes,
+            self.exemplars.number.0,
+            self.exemplars.bytes,
         );
         for entry in &self.segments {
             // Writing to a string does not fail.
@@ -209,8 +225,11 @@ fn parse(text: &str) -> Option<Manifest> {
     Some(manifest)
 }
 
-fn known(number: &str, bytes: &str) -> Option<Known> {
-    Some((Position(number.parse().ok()?), bytes.parse().ok()?))
+fn known(number: &str, bytes: &str) -> Option<KnownFile> {
+    Some(KnownFile {
+        number: Position(number.parse().ok()?),
+        bytes: bytes.parse().ok()?,
+    })
 }
 
 fn segment(state: SegmentState, words: &[&str]) -> Option<SegmentEntry> {
@@ -257,8 +276,11 @@ mod tests {
             trimmed: Position(5),
             logged: Position(9),
             log: Position(8),
-            catalogue: (Position(1), 300),
-            exemplars: (Position(0), 0),
+            catalogue: KnownFile {
+                number: Position(1),
+                bytes: 300,
+            },
+            exemplars: KnownFile::default(),
             segments: vec![
                 entry(1, SegmentState::Lost, Some(TimeRange::new(-7, 5))),
                 entry(2, SegmentState::Complete, Some(TimeRange::new(6, 8))),

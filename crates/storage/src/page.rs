@@ -38,7 +38,7 @@ mod vector;
 
 pub use builder::{ColumnTooLong, Family, PageBuilder};
 pub use directory::Column;
-pub use header::PageMeta;
+pub use header::LogSpan;
 pub(crate) use header::sample_count;
 pub use limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX};
 pub use reader::{Page, Scratch};

@@ -14,6 +14,7 @@ use crate::exemplars::Exemplars;
 use crate::fingerprint::{Fingerprint, HashKeys};
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
+use crate::ids::{GroupId, Local};
 use crate::index::{Index, Place};
 use crate::sealed::Sealed;
 use crate::sync::atomic::{AtomicI64, Ordering};
@@ -47,7 +48,7 @@ pub(crate) struct Parts {
     /// What was found damaged since the store was opened.
     pub(crate) damages: Arc<Damages>,
     /// Groups of which an evicted series came back since the last mark.
-    pub(crate) restored_groups: Mutex<Vec<u32>>,
+    pub(crate) restored_groups: Mutex<Vec<GroupId>>,
 }
 
 impl Parts {
@@ -77,19 +78,19 @@ impl Parts {
     }
 
     /// How the index writes where a series lives.
-    pub(crate) fn place(&self, shard: usize, local: u32) -> Place {
-        Place(local * self.shards.len() as u32 + shard as u32)
+    pub(crate) fn place(&self, shard: usize, local: Local) -> Place {
+        Place(local.0 * self.shards.len() as u32 + shard as u32)
     }
 
     /// The inverse of [`Parts::place`].
-    pub(crate) fn shard_and_local(&self, place: Place) -> (usize, u32) {
+    pub(crate) fn shard_and_local(&self, place: Place) -> (usize, Local) {
         let shards = self.shards.len() as u32;
-        ((place.0 % shards) as usize, place.0 / shards)
+        ((place.0 % shards) as usize, Local(place.0 / shards))
     }
 
     /// Series that the head keeps.
     pub(crate) fn head_series(&self) -> usize {
-        let evicted = self.index.retired_count();
+        let evicted = self.index.evicted_count();
         self.index.series_count().saturating_sub(evicted)
     }
 

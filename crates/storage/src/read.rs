@@ -14,6 +14,7 @@ mod plain;
 use crate::chunk::{Columns, TimesKnown};
 use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copied;
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
 use crate::parts::Parts;
@@ -44,7 +45,7 @@ struct HeadSelection {
     _generation: Arc<Generation>,
     range: TimeRange,
     newest_only: bool,
-    slots: Vec<u32>,
+    slots: Vec<SeriesRef>,
     /// What the head held of the series that were asked for.
     head: HeadCopies,
     /// Their numbers, if some of them turned out to have no samples.
@@ -72,7 +73,7 @@ struct Memory {
 
 /// The pages of a group: those of neighbouring series are the same.
 struct OpenGroup<'a> {
-    group: Option<u32>,
+    group: Option<GroupId>,
     entries: &'a [Arc<PageEntry>],
     /// One for each entry; opened when a series needs it.
     pages: Vec<Opened>,
@@ -124,7 +125,7 @@ impl Reader {
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
         request.series.count(found.len())?;
-        let slots: Vec<u32> = found.slots().collect();
+        let slots: Vec<SeriesRef> = found.slots().collect();
         let early = failpoints::has(Flaw::ReadsPagesFirst);
         let memory = &mut selection.memory;
         let mut pages = || self.pages_of(&slots, request.range, memory);
@@ -145,7 +146,7 @@ impl Reader {
     /// The pages of the groups of `slots`, ascending, that overlap `range`.
     fn pages_of(
         &self,
-        slots: &[u32],
+        slots: &[SeriesRef],
         range: TimeRange,
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
@@ -220,9 +221,9 @@ impl HeadSelection {
     }
 
     /// Leaves out the series of which neither head nor pages hold anything.
-    fn keep_those_with_samples(&mut self, slots: Vec<u32>) {
+    fn keep_those_with_samples(&mut self, slots: Vec<SeriesRef>) {
         let is_there =
-            |(number, slot): &(usize, &u32)| self.head.has(*number) || self.has_page(**slot);
+            |(number, slot): &(usize, &SeriesRef)| self.head.has(*number) || self.has_page(**slot);
         let kept = slots.iter().enumerate().filter(is_there);
         let asked: Vec<u32> = kept.map(|(number, _)| number as u32).collect();
         if asked.len() == slots.len() {
@@ -241,7 +242,7 @@ impl HeadSelection {
     }
 
     /// The pages of the group of `slot`.
-    fn pages(&self, slot: u32) -> &[Arc<PageEntry>] {
+    fn pages(&self, slot: SeriesRef) -> &[Arc<PageEntry>] {
         let group = group_of(slot);
         match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
             Ok(at) => &self.pages[at].1,
@@ -249,7 +250,7 @@ impl HeadSelection {
         }
     }
 
-    fn has_page(&self, slot: u32) -> bool {
+    fn has_page(&self, slot: SeriesRef) -> bool {
         self.pages(slot).iter().any(|page| page.has(slot))
     }
 }
@@ -268,7 +269,7 @@ impl<'a> OpenGroup<'a> {
     }
 
     /// Goes on with another group and its pages.
-    fn turn_to(&mut self, group: u32, entries: &'a [Arc<PageEntry>]) {
+    fn turn_to(&mut self, group: GroupId, entries: &'a [Arc<PageEntry>]) {
         self.group = Some(group);
         self.entries = entries;
         self.pages.clear();

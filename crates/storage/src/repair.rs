@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 pub enum Outcome {
     /// Nothing was damaged.
     Whole(Report),
-    /// Whoever was asked did not want it; nothing was changed.
+    /// The operator declined; nothing was changed.
     Declined,
     /// What was damaged is set aside.
     Repaired {
@@ -54,8 +54,8 @@ pub enum Outcome {
 /// Whether the repair is wanted, once it is known what is damaged and what that costs.
 pub type Confirm<'a> = dyn FnMut(&Report) -> bool + 'a;
 
-/// Repairs the data folder at `root`, which nobody may use meanwhile. What is broken goes to a
-/// folder in `set-aside` that is called `name`, with a number behind it if there is one already.
+/// Repairs the data folder at `root`; no other process may use it meanwhile. What is broken goes to
+/// a folder in `set-aside` that is called `name`, with a number behind it if there is one already.
 pub fn repair(
     env: &Env,
     root: &Path,
@@ -205,10 +205,10 @@ fn settle_manifest(
         let opened = env.disk.open(&path, OpenMode::Read);
         opened.is_ok()
     };
-    if !has(SERIES.path(&dir.series(), manifest.catalogue.0)) {
+    if !has(SERIES.path(&dir.series(), manifest.catalogue.number)) {
         manifest.catalogue = Default::default();
     }
-    if !has(EXEMPLARS.path(&dir.exemplars(), manifest.exemplars.0)) {
+    if !has(EXEMPLARS.path(&dir.exemplars(), manifest.exemplars.number)) {
         manifest.exemplars = Default::default();
     }
     manifest.write(&*env.disk, dir.root())

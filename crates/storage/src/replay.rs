@@ -20,6 +20,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::fan_out::map;
 use crate::fingerprint::Fingerprint;
+use crate::ids::{GroupId, SeriesRef};
 use crate::log::record::SeriesRecords;
 use crate::maintenance::state::State;
 use crate::parts::Parts;
@@ -64,7 +65,7 @@ struct Replay<'a> {
 /// A series as it was read.
 #[derive(Clone, Copy)]
 struct Read {
-    slot: u32,
+    slot: SeriesRef,
     print: Fingerprint,
 }
 
@@ -275,7 +276,7 @@ impl Replay<'_> {
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
             self.next_slot
-                .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
+                .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
         }
     }
 
@@ -286,6 +287,7 @@ impl Replay<'_> {
             .clone()
             .read(self.store.options.key_format, |slot, key| {
                 let print = self.store.keys.fingerprint(key);
+                let slot = SeriesRef(slot);
                 series.push(Read { slot, print });
             });
         if let Err(e) = read {
@@ -299,7 +301,7 @@ impl Replay<'_> {
     fn read_created<'a>(&self, created: &'a CreatedSeries) -> ReadSeries<'a> {
         let mut key = Vec::new();
         let series = created.iter().map(|(slot, labels)| Read {
-            slot,
+            slot: SeriesRef(slot),
             print: self.store.fingerprint_of(labels, &mut key),
         });
         ReadSeries {
@@ -386,17 +388,17 @@ impl Replay<'_> {
     /// Creates the series in the index, by ascending slot.
     fn build_index(&self) {
         let (known, terms) = (lock(&self.known), lock(&self.terms));
-        let mut births = self.store.index.births();
+        let mut births = self.store.index.create_series();
         known.each_by_slot(|slot, place| {
-            births.skip_to(slot);
+            births.skip_to(slot.0);
             births.place(slot, place, terms.of(slot));
         });
         births.skip_to(self.next_slot.load(Ordering::Relaxed));
     }
 
     /// The oldest sample of every group that is not sealed, by group.
-    fn oldest_unsealed(&self) -> BTreeMap<u32, TimestampMs> {
-        let mut oldest: BTreeMap<u32, TimestampMs> = BTreeMap::new();
+    fn oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
+        let mut oldest: BTreeMap<GroupId, TimestampMs> = BTreeMap::new();
         let newest = self.store.newest.load(Ordering::Relaxed);
         for shard in &self.store.shards {
             // Neighbours in a shard are of one group, mostly.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A page says which samples it took over from the log (see [`meta::PageMeta`]), so that a start
-//! combines the two by exact coverage. Pages are appended and synced before anybody relies on
+//! combines the two by exact coverage. Pages are appended and synced before readers find
 //! them, and go with their segment, once all of it has left the retention. Of one series a later
 //! page has only later samples, unless damage made a start take samples back out of the log.
 //! `docs/format/pages.md` draws the bytes; what a page's columns look like inside is the affair of

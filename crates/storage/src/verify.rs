@@ -42,8 +42,8 @@ pub fn verify(env: &Env, root: &Path) -> Result<Report, StorageError> {
     Ok(verify_held(env, &dir)?.0)
 }
 
-/// The same of a folder that the caller holds. If labels are lost of series that have samples, the
-/// series that have labels come with it.
+/// Like `verify`, for a folder whose lock the caller holds. If labels are lost of series that have
+/// samples, returns the series that have labels too.
 pub(crate) fn verify_held(
     env: &Env,
     dir: &DataDir,
@@ -186,7 +186,7 @@ fn read_log(
     let read = |i: usize| log::read(env, &segments[i], trimmed);
     let missing = |from: Position, to: Position, all: &mut Part| {
         if from <= to {
-            let what = format!("blocks {} to {} are missing", from.0, to.0);
+            let what = format!("records {} to {} are missing", from.0, to.0);
             all.find(Finding::new(DamageKind::Log, &dir.wal(), None, what));
         }
     };

@@ -10,11 +10,12 @@
 //! entered twice for a batch, however many of its series are created there.
 
 use super::Appender;
-use super::scratch::{Scratch, UNKNOWN};
+use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
 use super::series_budget::SeriesBudget;
 use crate::head::series::{Series, Window};
 use crate::head::shard::Found;
-use crate::index::{Births, epoch_of};
+use crate::ids::SeriesRef;
+use crate::index::{SeriesCreation, epoch_of};
 use crate::sealed::group_of;
 use crate::sync::lock;
 use firn_model::batch::{Batch, SeriesSamples, Source};
@@ -28,9 +29,9 @@ const INDEXED_BYTES: usize = 128;
 
 /// The creation of the new series of one batch, which holds the lock of the index.
 struct Creating<'a> {
-    births: Births<'a>,
+    births: SeriesCreation<'a>,
     /// Slots from here on are new; a lower slot belongs to an evicted series that returns.
-    first_new: u32,
+    first_new: SeriesRef,
     /// How many more series the head takes, and how many bytes of them.
     room: usize,
     room_bytes: usize,
@@ -83,7 +84,7 @@ impl Appender {
         if scratch.missing.is_empty() {
             return;
         }
-        let births = self.index.births();
+        let births = self.index.create_series();
         let mut creating = Creating {
             first_new: births.next_slot(),
             births,
@@ -137,9 +138,9 @@ impl Appender {
         budget.turn_to(self.newest().or_else(first).unwrap_or(0));
         for k in 0..scratch.missing.len() {
             let i = scratch.missing[k] as usize;
-            if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNKNOWN {
+            if scratch.locals[i] != UNKNOWN && scratch.slots[i] == UNINDEXED {
                 let slot = self.index_one(scratch, batch, i, creating, &mut budget);
-                scratch.slots[i] = slot.unwrap_or(UNKNOWN);
+                scratch.slots[i] = slot.unwrap_or(UNINDEXED);
             }
         }
     }
@@ -152,7 +153,7 @@ impl Appender {
         i: usize,
         creating: &mut Creating<'_>,
         budget: &mut SeriesBudget,
-    ) -> Option<u32> {
+    ) -> Option<SeriesRef> {
         let labels = batch.series(i).labels;
         let job = labels.get(JOB);
         let bytes = creating.created_bytes + labels.as_bytes().len() + INDEXED_BYTES;
@@ -188,7 +189,7 @@ impl Appender {
                 if local == UNKNOWN || !shard.is_reserved(local) {
                     continue;
                 }
-                if slot == UNKNOWN {
+                if slot == UNINDEXED {
                     shard.give_up(local);
                     scratch.locals[i] = UNKNOWN;
                     continue;
@@ -205,7 +206,7 @@ impl Appender {
                     && let Some(local) = shard.find(scratch.prints[i], UNKNOWN)
                 {
                     scratch.locals[i] = local;
-                    scratch.slots[i] = shard.series(local).map_or(UNKNOWN, |s| s.slot);
+                    scratch.slots[i] = shard.series(local).map_or(UNINDEXED, |s| s.slot);
                 }
             }
         }
@@ -214,7 +215,7 @@ impl Appender {
     /// How many more series the head takes. An evicted series counts as a sixteenth: its terms and
     /// its page entries.
     fn room_for_series(&self) -> usize {
-        let held = self.head_series() + self.index.retired_count() / 16;
+        let held = self.head_series() + self.index.evicted_count() / 16;
         self.options.series_max.saturating_sub(held)
     }
 

@@ -1,9 +1,10 @@
 //! The way of a batch's exemplars into its log record, and from there to those that are kept.
 
 use super::Appender;
-use super::scratch::{Scratch, UNKNOWN};
+use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
 use crate::exemplars::Exemplars;
 use crate::head::series::Verdict;
+use crate::ids::SeriesRef;
 use crate::sync::lock;
 use firn_model::batch::Batch;
 use firn_model::exemplar::SeriesExemplars;
@@ -44,8 +45,8 @@ impl Appender {
         let mut offered = SeriesExemplars::default();
         for (series, exemplar) in batch.exemplars().iter() {
             match self.slot_for_exemplars(scratch, batch, series as usize) {
-                Some(slot) => offered.push(slot, exemplar),
-                None => self.exemplars.count_homeless(),
+                Some(slot) => offered.push(slot.0, exemplar),
+                None => self.exemplars.count_without_series(),
             }
         }
         let exemplars = self.exemplars.admit(&offered);
@@ -60,7 +61,7 @@ impl Appender {
 
     /// The slot of series number `i` of the batch, if it is in the head and its samples, if it has
     /// any here, were not all refused.
-    fn slot_for_exemplars(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Option<u32> {
+    fn slot_for_exemplars(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Option<SeriesRef> {
         let samples = batch.series(i);
         let (floats, histograms) = batch.offsets(i);
         let floats = &scratch.floats[floats..floats + samples.times.len()];
@@ -73,7 +74,7 @@ impl Appender {
         if has_samples && verdicts.all(|verdict| matches!(verdict, Verdict::Refused(_))) {
             return None;
         }
-        if scratch.slots[i] != UNKNOWN {
+        if scratch.slots[i] != UNINDEXED {
             return Some(scratch.slots[i]);
         }
         // A sender puts exemplars into series of their own: the one before has the same labels.

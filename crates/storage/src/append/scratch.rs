@@ -2,6 +2,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Verdict, Window};
+use crate::ids::{Local, SeriesRef};
 use crate::index::Marker;
 use crate::parts::Parts;
 use firn_model::batch::{Batch, SeriesSamples};
@@ -12,7 +13,10 @@ use firn_model::store::{Appended, Rejected, Rejection};
 use std::sync::Arc;
 
 /// A series that is not in the head.
-pub(super) const UNKNOWN: u32 = u32::MAX;
+pub(super) const UNKNOWN: Local = Local(u32::MAX);
+
+/// A series that the index does not have.
+pub(super) const UNINDEXED: SeriesRef = SeriesRef(u32::MAX);
 
 /// What became of a sample, and what its chunk found out about its value.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +50,8 @@ pub(super) struct Scratch {
     /// Series of the batch, grouped by shard; shard `s` has `grouped[ends[s - 1]..ends[s]]`.
     pub(super) grouped: Vec<u32>,
     ends: Vec<u32>,
-    pub(super) locals: Vec<u32>,
-    pub(super) slots: Vec<u32>,
+    pub(super) locals: Vec<Local>,
+    pub(super) slots: Vec<SeriesRef>,
     /// Series whose labels are needed: unknown ones, and those whose creation is not logged yet.
     pub(super) wanted: Vec<u32>,
     /// Series that are to be created, in the order of the batch.
@@ -103,7 +107,7 @@ impl Scratch {
         self.locals.clear();
         self.locals.resize(series, UNKNOWN);
         self.slots.clear();
-        self.slots.resize(series, UNKNOWN);
+        self.slots.resize(series, UNINDEXED);
     }
 
     /// Where the series of a shard stand in `grouped`.
@@ -165,7 +169,7 @@ impl Scratch {
         self.created.sort_by_key(|i| slots[*i as usize]);
         for i in &self.created {
             let labels = batch.series(*i as usize).labels;
-            self.record.created.push(self.slots[*i as usize], labels);
+            self.record.created.push(self.slots[*i as usize].0, labels);
         }
         for i in 0..batch.series_count() {
             let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
@@ -203,7 +207,7 @@ impl Scratch {
             let verdict = self.histograms[histograms + k];
             if verdict == Verdict::Stored {
                 self.record.histograms.push(HistogramRow {
-                    slot,
+                    slot: slot.0,
                     time: sample.time,
                     start: sample.start_time,
                     value: Arc::new(sample.histogram.clone()),
@@ -223,7 +227,7 @@ impl Scratch {
         value: f64,
     ) {
         let row = FloatRow {
-            slot: self.slots[i],
+            slot: self.slots[i].0,
             time,
             start,
             value,

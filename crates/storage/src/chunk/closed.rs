@@ -5,6 +5,7 @@ use super::decode;
 use super::known_times::TimesKnown;
 use super::layout::{COUNT_BYTES, HEADER_BYTES, NEIGHBOURS, SAMPLES, SAMPLES_SPREAD};
 use crate::encoding::Malformed;
+use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
@@ -14,17 +15,17 @@ pub(crate) struct Chunk(pub(super) Arc<[u8]>);
 
 impl Chunk {
     /// Samples after which the series with this slot closes a chunk.
-    pub(crate) fn samples_max(slot: u32) -> u16 {
+    pub(crate) fn samples_max(slot: SeriesRef) -> u16 {
         // Fibonacci hashing: neighbouring slots land far apart.
-        let spread = slot.wrapping_mul(0x9e37_79b9) >> 16;
+        let spread = slot.0.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
 
     /// When the series with this slot packs its samples: together with its neighbours, which are
     /// scraped together, and apart from others.
     #[inline]
-    pub(crate) fn phase(slot: u32) -> u32 {
-        slot / NEIGHBOURS
+    pub(crate) fn phase(slot: SeriesRef) -> u32 {
+        slot.0 / NEIGHBOURS
     }
 
     /// The bytes.

@@ -23,7 +23,7 @@ use avx512::Avx512;
 pub(crate) struct Packed<'a> {
     /// Their bytes.
     pub(crate) bytes: &'a [u8],
-    /// The same bytes with those that follow: a loop may read them and ignores what they say.
+    /// `bytes` with those that follow them: a loop may read these too and ignores their values.
     pub(crate) rest: &'a [u8],
     /// Bits of each number, 1 to 64.
     pub(crate) width: usize,

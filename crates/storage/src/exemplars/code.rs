@@ -8,6 +8,7 @@
 use crate::encoding::cursor::Cursor;
 use crate::encoding::labels::{LabelsDecoder, LabelsEncoder};
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::ids::SeriesRef;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 
 /// Encodes one exemplar after the other.
@@ -19,8 +20,13 @@ pub(crate) struct ExemplarEncoder {
 
 impl ExemplarEncoder {
     /// Appends an exemplar of the series at `slot` to `out`.
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, slot: u32, exemplar: &TimedExemplar<'_>) {
-        push_uvarint(out, u64::from(slot));
+    pub(crate) fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        slot: SeriesRef,
+        exemplar: &TimedExemplar<'_>,
+    ) {
+        push_uvarint(out, u64::from(slot.0));
         push_uvarint(out, zigzag(exemplar.time.wrapping_sub(self.last_time)));
         self.last_time = exemplar.time;
         out.extend_from_slice(&exemplar.value.to_bits().to_le_bytes());

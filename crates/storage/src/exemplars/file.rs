@@ -18,9 +18,9 @@ use crate::encoding::{Malformed, push_uvarint};
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
-use crate::file::header::{EXEMPLARS_MAGIC, FILE_HEADER_BYTES};
-use crate::file::scan::{Found, Scanner};
-use crate::manifest::Known;
+use crate::file::header::EXEMPLARS_MAGIC;
+use crate::ids::SeriesRef;
+use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
@@ -58,7 +58,7 @@ pub(crate) struct ExemplarFile {
 impl ExemplarFile {
     /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
     /// rewrite left. The file with the number in `known` had so many bytes at least.
-    pub(crate) fn find(env: &Env, dir: &Path, known: Known) -> Result<Self, StorageError> {
+    pub(crate) fn find(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
             env: env.clone(),
@@ -72,19 +72,22 @@ impl ExemplarFile {
     }
 
     /// The number and the length of the file, if there is one.
-    pub(crate) fn place(&self) -> Option<(Position, u64)> {
+    pub(crate) fn place(&self) -> Option<KnownFile> {
         let file = self.file.as_ref().filter(|file| file.is_whole())?;
-        Some((file.first(), file.durable_bytes()))
+        Some(KnownFile {
+            number: file.first(),
+            bytes: file.durable_bytes(),
+        })
     }
 
     /// What is damaged of what a start found; `known` as in [`ExemplarFile::find`].
-    pub(crate) fn damages(&self, known: Known) -> Option<Damage> {
+    pub(crate) fn damages(&self, known: KnownFile) -> Option<Damage> {
         let (path, what) = match &self.file {
             Some(file) if file.is_whole() => return None,
             Some(file) => (file.path().to_path_buf(), file.trouble()),
-            None if known.0 == Position(0) => return None,
+            None if known.number == Position(0) => return None,
             None => {
-                let path = EXEMPLARS.path(&self.dir, known.0);
+                let path = EXEMPLARS.path(&self.dir, known.number);
                 (path, "the file is missing".to_owned())
             }
         };
@@ -105,22 +108,15 @@ impl ExemplarFile {
     /// Fills `ring`; damage is passed over, and reported where a sound frame says what is none.
     pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
-        let range = FILE_HEADER_BYTES..file.bytes();
-        let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
-        while let Some(found) = scanner.next() {
-            let Found::Frame { offset, header } = found else {
-                continue;
-            };
-            if header.kind == FrameKind::Exemplars
-                && let Err(e) = read_payload(scanner.payload(offset, &header), ring)
-            {
+        file.each_frame(FrameKind::Exemplars, &mut |scanner, offset, header| {
+            if let Err(e) = read_payload(scanner.payload(offset, header), ring) {
                 let damage = Damage::of_file(DamageKind::Exemplars, file.path(), e.to_string());
                 report(Damage {
                     offset: Some(offset),
                     ..damage
                 });
             }
-        }
+        });
     }
 
     /// Adds `news`; returns the bytes written.
@@ -157,7 +153,7 @@ fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     let mut exemplars = Vec::new();
     let mut payload = Vec::new();
     for (slot, exemplar) in news.exemplars.iter() {
-        encoder.push(&mut exemplars, slot, &exemplar);
+        encoder.push(&mut exemplars, SeriesRef(slot), &exemplar);
         if exemplars.len() >= PAYLOAD_BYTES {
             begin(&mut payload, Position(0));
             payload.append(&mut exemplars);
@@ -198,7 +194,7 @@ fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malform
 fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
     let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {
-        ring.add(slot, &exemplar);
+        ring.add(SeriesRef(slot), &exemplar);
     }
     ring.note(position);
     Ok(())

@@ -9,6 +9,7 @@
 //! An entry is known by its number, which counts all that ever came. Invariant: along a chain
 //! numbers and [`TimedExemplar::order`] ascend, but for exemplars whose time is that of a sample.
 
+use crate::ids::SeriesRef;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
@@ -38,7 +39,7 @@ struct Entry {
     time: TimestampMs,
     /// The next entry of the series.
     next: u64,
-    slot: u32,
+    slot: SeriesRef,
     has_own_time: bool,
 }
 
@@ -79,9 +80,9 @@ pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     /// The number of the first entry.
     first: u64,
-    chains: HashMap<u32, Chain>,
+    chains: HashMap<SeriesRef, Chain>,
     label_bytes: usize,
-    /// The last block whose exemplars came.
+    /// The last record whose exemplars are in the ring.
     position: Position,
 }
 
@@ -106,7 +107,7 @@ impl Ring {
     }
 
     /// The series that have any.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesRef> {
         self.chains.keys().copied()
     }
 
@@ -115,18 +116,18 @@ impl Ring {
         self.entries.front().map(|entry| entry.time)
     }
 
-    /// The last block whose exemplars came.
+    /// The last record whose exemplars are in the ring.
     pub(crate) fn position(&self) -> Position {
         self.position
     }
 
-    /// Says that the exemplars of the block at `position` came.
+    /// Says that the exemplars of the record at `position` are in the ring.
     pub(crate) fn note(&mut self, position: Position) {
         self.position = self.position.max(position);
     }
 
     /// What would become of an exemplar of the series at `slot`.
-    pub(crate) fn would_take(&self, slot: u32, exemplar: &TimedExemplar<'_>) -> Taken {
+    pub(crate) fn would_take(&self, slot: SeriesRef, exemplar: &TimedExemplar<'_>) -> Taken {
         let chain = self.chains.get(&slot);
         let Some(newest) = chain.and_then(|chain| self.entry(chain.newest)) else {
             return Taken::Added;
@@ -143,7 +144,7 @@ impl Ring {
     }
 
     /// Takes an exemplar of the series at `slot`.
-    pub(crate) fn add(&mut self, slot: u32, exemplar: &TimedExemplar<'_>) -> Taken {
+    pub(crate) fn add(&mut self, slot: SeriesRef, exemplar: &TimedExemplar<'_>) -> Taken {
         let taken = self.would_take(slot, exemplar);
         if taken != Taken::Added || self.max == 0 {
             return taken;
@@ -205,7 +206,7 @@ impl Ring {
     }
 
     /// The exemplars of a series, the oldest first.
-    pub(crate) fn of_series(&self, slot: u32) -> impl Iterator<Item = TimedExemplar<'_>> {
+    pub(crate) fn of_series(&self, slot: SeriesRef) -> impl Iterator<Item = TimedExemplar<'_>> {
         let mut next = self.chains.get(&slot).map_or(NONE, |chain| chain.oldest);
         std::iter::from_fn(move || {
             let entry = self.entry(next)?;
@@ -214,7 +215,7 @@ impl Ring {
         })
     }
 
-    /// What whoever has the entries before number `has` lacks; `None` if nothing.
+    /// The entries that a file lacks which has those before number `has`; `None` if there are none.
     pub(crate) fn news(&self, has: u64) -> Option<News> {
         if self.end() <= has {
             return None;
@@ -222,7 +223,7 @@ impl Ring {
         let known = usize::try_from(has.saturating_sub(self.first)).unwrap_or(usize::MAX);
         let mut exemplars = SeriesExemplars::default();
         for entry in self.entries.iter().skip(known) {
-            exemplars.push(entry.slot, entry.exemplar());
+            exemplars.push(entry.slot.0, entry.exemplar());
         }
         Some(News {
             exemplars,
@@ -235,7 +236,7 @@ impl Ring {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         // A table of the standard library has a byte beside each place.
-        let chain = size_of::<(u32, Chain)>() + 1;
+        let chain = size_of::<(SeriesRef, Chain)>() + 1;
         self.entries.capacity() * size_of::<Entry>()
             + self.label_bytes
             + self.chains.capacity() * chain
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    fn found(ring: &Ring, slot: u32) -> Vec<(f64, i64)> {
+    fn found(ring: &Ring, slot: SeriesRef) -> Vec<(f64, i64)> {
         ring.of_series(slot).map(|e| (e.value, e.time)).collect()
     }
 
@@ -290,12 +291,12 @@ mod tests {
         ] {
             let exemplar = exemplar(labels, value, time, has_own_time);
             let context = format!("{exemplar:?}");
-            assert_eq!(ring.would_take(7, &exemplar), want, "{context}");
-            assert_eq!(ring.add(7, &exemplar), want, "{context}");
+            assert_eq!(ring.would_take(SeriesRef(7), &exemplar), want, "{context}");
+            assert_eq!(ring.add(SeriesRef(7), &exemplar), want, "{context}");
         }
-        assert_eq!(ring.add(8, &exemplar(&a, 1.0, 1, true)), Added);
-        assert_eq!(found(&ring, 8), [(1.0, 1)]);
-        assert_eq!(found(&ring, 9), []);
+        assert_eq!(ring.add(SeriesRef(8), &exemplar(&a, 1.0, 1, true)), Added);
+        assert_eq!(found(&ring, SeriesRef(8)), [(1.0, 1)]);
+        assert_eq!(found(&ring, SeriesRef(9)), []);
     }
 
     #[test]
@@ -305,7 +306,7 @@ mod tests {
             let mut ring = Ring::default();
             let mut max = 1 + rng.below(20) as usize;
             ring.set_max(max);
-            let mut all: Vec<(u32, i64)> = Vec::new();
+            let mut all: Vec<(SeriesRef, i64)> = Vec::new();
             let labels = Labels::from_pairs([("trace_id", "x")]);
             for time in 0..rng.below(200) as i64 {
                 if rng.one_in(40) {
@@ -314,16 +315,16 @@ mod tests {
                     let over = all.len().saturating_sub(max);
                     all.drain(..over);
                 }
-                let slot = rng.below(6) as u32;
+                let slot = SeriesRef(rng.below(6) as u32);
                 ring.add(slot, &exemplar(&labels, 0.5, time, true));
                 all.push((slot, time));
                 let over = all.len().saturating_sub(max);
                 all.drain(..over);
             }
-            for slot in 0..6 {
+            for slot in (0..6).map(SeriesRef) {
                 let of_slot = all.iter().filter(|(s, _)| *s == slot);
                 let want: Vec<_> = of_slot.map(|(_, time)| (0.5, *time)).collect();
-                assert_eq!(found(&ring, slot), want, "seed {seed} slot {slot}");
+                assert_eq!(found(&ring, slot), want, "seed {seed} {slot:?}");
             }
             assert_eq!(ring.len(), all.len(), "seed {seed}");
             assert_eq!(ring.label_bytes, all.len() * labels.as_bytes().len());

@@ -9,11 +9,12 @@
 //! sync failed is not written again, and one that the disk does not deliver whole is left exactly
 //! as it is.
 
-use super::frame::{self, FRAME_HEADER_BYTES, FrameKind, PAYLOAD_BYTES_MAX, Place};
+use super::frame::{self, FRAME_HEADER_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, Place};
 use super::header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
+use super::scan::{Found, Scanner};
 use super::survey::{make_durable, survey};
 use crate::error::StorageError;
-use crate::manifest::Known;
+use crate::manifest::KnownFile;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use std::io::ErrorKind;
@@ -76,7 +77,7 @@ impl FileKind {
         &self,
         env: &Env,
         dir: &Path,
-        known: Known,
+        known: KnownFile,
     ) -> Result<Newest, StorageError> {
         let temporary = format!("{}{TEMPORARY_SUFFIX}", self.suffix);
         for name in env.disk.list(dir).map_err(StorageError::io("list", dir))? {
@@ -86,7 +87,7 @@ impl FileKind {
         }
         let mut newest = Newest {
             file: None,
-            next: known.0.next(),
+            next: known.number.next(),
         };
         for number in self.list(env, dir)?.into_iter().rev() {
             let path = self.path(dir, number);
@@ -95,7 +96,7 @@ impl FileKind {
                 Some(file) if file.is_whole() && is_readable(env, &path) => remove(env, &path)?,
                 Some(_) => {}
                 None => {
-                    let durable_bytes = if number == known.0 { known.1 } else { 0 };
+                    let durable_bytes = known.durable_bytes(number);
                     newest.file = AppendOnlyFile::recover(env, path, *self, number, durable_bytes)?;
                 }
             }
@@ -105,7 +106,7 @@ impl FileKind {
         Ok(newest)
     }
 
-    /// Begins the file with this number; it counts once [`FileKind::replace`] puts it into its
+    /// Begins the file with this number; it counts once [`FileKind::put_in_place`] puts it into its
     /// place.
     pub(crate) fn begin(
         &self,
@@ -120,8 +121,8 @@ impl FileKind {
         AppendOnlyFile::create(env, path, *self, number)
     }
 
-    /// Puts `fresh`, which is synced, into its place in `dir`. After an error nobody knows which of
-    /// the files a start would take, so neither may be written again.
+    /// Puts `fresh`, which is synced, into its place in `dir`. After an error it is not known which
+    /// of the files a start would take, so neither may be written again.
     pub(crate) fn put_in_place(
         &self,
         env: &Env,
@@ -293,9 +294,27 @@ impl AppendOnlyFile {
         self.is_unreadable
     }
 
-    /// The file, to read from.
-    pub(crate) fn file(&self) -> &Arc<dyn File> {
-        &self.file
+    /// Walks its frames from the first one.
+    pub(crate) fn scanner(&self) -> Scanner {
+        let range = FILE_HEADER_BYTES..self.offset;
+        Scanner::new(self.file.clone(), self.first, range)
+    }
+
+    /// Calls `each` with the sound frames of a kind, and passes over what is damaged. The scanner
+    /// reads their payloads.
+    pub(crate) fn each_frame(
+        &self,
+        kind: FrameKind,
+        each: &mut dyn FnMut(&mut Scanner, u64, &FrameHeader),
+    ) {
+        let mut scanner = self.scanner();
+        while let Some(found) = scanner.next() {
+            if let Found::Frame { offset, header } = found
+                && header.kind == kind
+            {
+                each(&mut scanner, offset, &header);
+            }
+        }
     }
 
     /// Where it lies.
@@ -330,7 +349,7 @@ impl AppendOnlyFile {
         payload: &[u8],
     ) -> Result<u64, StorageError> {
         if payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(StorageError::BlockTooLarge {
+            return Err(StorageError::RecordTooLarge {
                 bytes: payload.len(),
                 limit: PAYLOAD_BYTES_MAX,
             });
@@ -400,7 +419,7 @@ impl AppendOnlyFile {
         Ok(())
     }
 
-    /// The same without a word behind it.
+    /// Like [`AppendOnlyFile::sync`], for the last bytes of a file: no mark follows them.
     pub(crate) fn sync_end(&mut self) -> Result<(), StorageError> {
         self.file
             .sync_data()

@@ -39,7 +39,7 @@ pub(crate) enum FrameKind {
     /// Exemplars.
     Exemplars = 6,
     /// A record of the log, delta-coded.
-    Condensed = 7,
+    DeltaCoded = 7,
 }
 
 impl FrameKind {
@@ -51,7 +51,7 @@ impl FrameKind {
             4 => Some(Self::Page),
             5 => Some(Self::Series),
             6 => Some(Self::Exemplars),
-            7 => Some(Self::Condensed),
+            7 => Some(Self::DeltaCoded),
             _ => None,
         }
     }

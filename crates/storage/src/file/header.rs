@@ -40,7 +40,7 @@ pub(crate) const EXEMPLARS_MAGIC: Magic = Magic::new(*b"FIRNEXM\0", 1);
 /// What the first bytes of a file turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {
-    /// As written.
+    /// The bytes that were written.
     Sound,
     /// Not what was written, or too short.
     Damaged,

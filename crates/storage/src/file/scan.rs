@@ -72,19 +72,19 @@ impl Scanner {
             self.at = self.resynchronise(start + 1);
             return Some(Found::Damage(start..self.at));
         };
-        let block_end = start + header.frame_bytes();
-        if block_end > self.end {
+        let frame_end = start + header.frame_bytes();
+        if frame_end > self.end {
             self.at = self.end;
             return Some(Found::Damage(start..self.end));
         }
-        self.at = block_end;
+        self.at = frame_end;
         if crc32c::crc32c(self.payload(start, &header)) == header.payload_crc {
             Some(Found::Frame {
                 offset: start,
                 header,
             })
         } else {
-            Some(Found::Damage(start..block_end))
+            Some(Found::Damage(start..frame_end))
         }
     }
 

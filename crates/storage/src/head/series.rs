@@ -2,6 +2,7 @@
 
 use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
 use crate::encoding::{Malformed, histogram};
+use crate::ids::SeriesRef;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::Rejection;
@@ -38,8 +39,8 @@ pub(crate) enum Value<'a> {
 /// The chunks of one series. Times increase from chunk to chunk.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// Its number for ever.
-    pub(crate) slot: u32,
+    /// Its number, which it keeps for as long as the store lives.
+    pub(crate) slot: SeriesRef,
     /// The low half of the sequence number of the last batch that wrote to it.
     pub(crate) last_sequence: u32,
     pub(crate) open: OpenChunk,
@@ -53,7 +54,7 @@ pub(crate) struct Series {
 
 impl Series {
     /// A series without samples.
-    pub(crate) fn new(slot: u32) -> Self {
+    pub(crate) fn new(slot: SeriesRef) -> Self {
         Self {
             slot,
             last_sequence: 0,
@@ -270,7 +271,8 @@ impl Series {
         Ok(())
     }
 
-    /// The same, and where it fails whole chunks go that have a sample up to `time`.
+    /// Drops the samples up to `time`; where decoding a chunk fails, all chunks that have a sample
+    /// up to `time`.
     pub(crate) fn give_up_through(&mut self, time: TimestampMs) {
         if self.drop_through(time).is_ok() {
             return;
@@ -293,7 +295,7 @@ impl Series {
     }
 
     /// Puts samples that came late into their place; one whose time is taken is known already. Only
-    /// replay needs it: blocks of the log may stand in another order than the head took them in.
+    /// replay needs it: records of the log may stand in another order than the head took them in.
     pub(crate) fn insert_late(
         &mut self,
         late: &[(TimestampMs, TimestampMs, Sample)],
@@ -325,7 +327,7 @@ impl Series {
 }
 
 impl Sample {
-    /// The same, borrowed.
+    /// The sample, borrowed.
     pub(crate) fn as_value(&self) -> Value<'_> {
         match self {
             Self::Float(value) => Value::Float(*value),

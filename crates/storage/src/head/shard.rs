@@ -1,10 +1,11 @@
 //! One shard: its series, how to find them, and which of their samples are not visible to all yet.
 
-use super::paged::Paged;
 use super::series::Series;
+use super::slabs::Slabs;
 use super::table::{Table, Vacancy};
 use crate::encoding::Malformed;
 use crate::fingerprint::Fingerprint;
+use crate::ids::{Local, SeriesRef};
 use crate::prefetch;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ pub(crate) const WARM: usize = 12;
 /// Samples that a batch appended to one series.
 #[derive(Clone, Copy, Debug)]
 struct Appended {
-    local: u32,
+    local: Local,
     samples: u32,
 }
 
@@ -26,13 +27,13 @@ struct Pending {
     series: Vec<Appended>,
 }
 
-/// What a birth finds.
+/// What [`Shard::find_or_reserve`] finds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// A series: its number and slot.
-    Series(u32, u32),
+    /// A series that is there.
+    Series(Local, SeriesRef),
     /// A place that was reserved now.
-    Reserved(u32),
+    Reserved(Local),
     /// A place that was reserved before.
     ReservedBefore,
 }
@@ -41,9 +42,9 @@ pub(crate) enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     table: Table,
-    prints: Paged<Fingerprint>,
-    series: Paged<Option<Series>>,
-    free: Vec<u32>,
+    prints: Slabs<Fingerprint>,
+    series: Slabs<Option<Series>>,
+    free: Vec<Local>,
     /// By ascending sequence number.
     pending: VecDeque<Pending>,
     /// The list of the batch being applied.
@@ -62,26 +63,26 @@ pub(crate) struct Shard {
 impl Shard {
     /// The series with this fingerprint; `guess` is tried first.
     #[inline]
-    pub(crate) fn find(&self, print: Fingerprint, guess: u32) -> Option<u32> {
-        if self.prints.get(guess as usize) == Some(&print) {
+    pub(crate) fn find(&self, print: Fingerprint, guess: Local) -> Option<Local> {
+        if self.prints.get(guess.index()) == Some(&print) {
             return Some(guess);
         }
         self.table.find(print, |local| {
-            self.prints.get(local as usize) == Some(&print)
+            self.prints.get(local.index()) == Some(&print)
         })
     }
 
     /// Asks for the memory of a series that is looked at soon.
     #[inline]
-    pub(crate) fn prefetch(&self, local: u32) {
-        if let Some(place) = self.series.get(local as usize) {
+    pub(crate) fn prefetch(&self, local: Local) {
+        if let Some(place) = self.series.get(local.index()) {
             prefetch::value(place);
         }
     }
 
     /// Asks for the memory of the open chunk of a series that is copied soon.
     #[inline]
-    pub(crate) fn prefetch_chunk(&self, local: u32) {
+    pub(crate) fn prefetch_chunk(&self, local: Local) {
         if let Some(series) = self.series(local) {
             series.open.prefetch();
         }
@@ -95,13 +96,13 @@ impl Shard {
     }
 
     #[inline]
-    fn probe(&self, print: Fingerprint) -> Result<u32, Vacancy> {
-        let is_it = |local| self.prints.get(local as usize) == Some(&print);
+    fn probe(&self, print: Fingerprint) -> Result<Local, Vacancy> {
+        let is_it = |local: Local| self.prints.get(local.index()) == Some(&print);
         self.table.probe(print, is_it)
     }
 
-    /// The series with this fingerprint, or a place for it that nobody sees: see
-    /// [`Shard::fill`].
+    /// The series with this fingerprint, or a place for it, which no other call
+    /// finds until [`Shard::fill`] fills it.
     pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> Found {
         match self.probe(print) {
             Ok(local) => match self.series(local) {
@@ -112,10 +113,10 @@ impl Shard {
         }
     }
 
-    fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> u32 {
+    fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> Local {
         let local = match self.free.pop() {
             Some(local) => {
-                if let Some(place) = self.prints.get_mut(local as usize) {
+                if let Some(place) = self.prints.get_mut(local.index()) {
                     *place = print;
                 }
                 local
@@ -123,7 +124,7 @@ impl Shard {
             None => {
                 self.prints.push(print);
                 self.series.push(None);
-                self.series.len() as u32 - 1
+                Local(self.series.len() as u32 - 1)
             }
         };
         self.table.insert(print, local, vacancy);
@@ -131,21 +132,21 @@ impl Shard {
     }
 
     /// Whether `local` is a place that was reserved.
-    pub(crate) fn is_reserved(&self, local: u32) -> bool {
-        matches!(self.series.get(local as usize), Some(None))
+    pub(crate) fn is_reserved(&self, local: Local) -> bool {
+        matches!(self.series.get(local.index()), Some(None))
     }
 
     /// Puts a series into the place that was reserved for it.
-    pub(crate) fn fill(&mut self, local: u32, series: Series) {
+    pub(crate) fn fill(&mut self, local: Local, series: Series) {
         self.chunk_bytes += series.memory_bytes();
-        if let Some(place) = self.series.get_mut(local as usize) {
+        if let Some(place) = self.series.get_mut(local.index()) {
             *place = Some(series);
         }
     }
 
     /// Gives up the place that was reserved for a series.
-    pub(crate) fn give_up(&mut self, local: u32) {
-        if let Some(print) = self.prints.get_mut(local as usize) {
+    pub(crate) fn give_up(&mut self, local: Local) {
+        if let Some(print) = self.prints.get_mut(local.index()) {
             self.table.remove(std::mem::take(print), local);
             self.free.push(local);
         }
@@ -153,7 +154,7 @@ impl Shard {
 
     /// The number of the series with this fingerprint; adds `series` if there is none, and says
     /// so.
-    pub(crate) fn find_or_insert(&mut self, print: Fingerprint, series: Series) -> (u32, bool) {
+    pub(crate) fn find_or_insert(&mut self, print: Fingerprint, series: Series) -> (Local, bool) {
         match self.probe(print) {
             Ok(local) => (local, false),
             Err(vacancy) => {
@@ -165,8 +166,8 @@ impl Shard {
     }
 
     /// Removes a series.
-    pub(crate) fn remove(&mut self, local: u32) {
-        let Some(place) = self.series.get_mut(local as usize) else {
+    pub(crate) fn remove(&mut self, local: Local) {
+        let Some(place) = self.series.get_mut(local.index()) else {
             return;
         };
         if let Some(series) = place.take() {
@@ -177,22 +178,22 @@ impl Shard {
 
     /// The series with this number.
     #[inline]
-    pub(crate) fn series(&self, local: u32) -> Option<&Series> {
-        self.series.get(local as usize)?.as_ref()
+    pub(crate) fn series(&self, local: Local) -> Option<&Series> {
+        self.series.get(local.index())?.as_ref()
     }
 
     /// The series with this number, to change it.
     #[inline]
-    pub(crate) fn series_mut(&mut self, local: u32) -> Option<&mut Series> {
-        self.series.get_mut(local as usize)?.as_mut()
+    pub(crate) fn series_mut(&mut self, local: Local) -> Option<&mut Series> {
+        self.series.get_mut(local.index())?.as_mut()
     }
 
     /// Drops the samples up to `time` of the series with this number, if it is still the one with
     /// this slot.
     pub(crate) fn drop_through(
         &mut self,
-        local: u32,
-        slot: u32,
+        local: Local,
+        slot: SeriesRef,
         time: TimestampMs,
     ) -> Result<(), Malformed> {
         let Some(series) = self.series_mut(local).filter(|s| s.slot == slot) else {
@@ -207,7 +208,12 @@ impl Shard {
 
     /// Drops the samples up to `time` of the series with this number, if it is still the one with
     /// this slot: whole chunks where that fails otherwise. Returns how many went.
-    pub(crate) fn give_up_through(&mut self, local: u32, slot: u32, time: TimestampMs) -> u64 {
+    pub(crate) fn give_up_through(
+        &mut self,
+        local: Local,
+        slot: SeriesRef,
+        time: TimestampMs,
+    ) -> u64 {
         let Some(series) = self.series_mut(local).filter(|s| s.slot == slot) else {
             return 0;
         };
@@ -219,14 +225,14 @@ impl Shard {
     }
 
     /// The series with this number, if it is still the one with this slot.
-    pub(crate) fn series_of_slot(&self, local: u32, slot: u32) -> Option<&Series> {
+    pub(crate) fn series_of_slot(&self, local: Local, slot: SeriesRef) -> Option<&Series> {
         self.series(local).filter(|s| s.slot == slot)
     }
 
     /// All series, in no order that means anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Series)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
         let numbered = self.series.iter().enumerate();
-        numbered.filter_map(|(local, s)| Some((local as u32, s.as_ref()?)))
+        numbered.filter_map(|(local, s)| Some((Local(local as u32), s.as_ref()?)))
     }
 
     /// One past the highest number.
@@ -236,15 +242,17 @@ impl Shard {
 
     /// Notes that the batch being applied appended to a series.
     #[inline]
-    pub(crate) fn note(&mut self, local: u32, samples: u32) {
+    pub(crate) fn note(&mut self, local: Local, samples: u32) {
         self.applying.push(Appended { local, samples });
     }
 
     /// Ends a batch: its samples are hidden from readers below `sequence`. What lies at or below
-    /// `floor` is not hidden from anybody any more.
+    /// `floor` is visible to every reader.
     pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
         self.forget_pending(floor);
         if !self.applying.is_empty() {
+            let newest = self.pending.back().map_or(0, |batch| batch.sequence);
+            assert!(newest < sequence, "a shard applies batches in order");
             let empty = self.spare.pop().unwrap_or_default();
             self.pending.push_back(Pending {
                 sequence,
@@ -265,7 +273,7 @@ impl Shard {
     }
 
     /// How many of the newest samples of a series a reader at `watermark` must not see.
-    pub(crate) fn hidden(&self, local: u32, series: &Series, watermark: u64) -> usize {
+    pub(crate) fn hidden(&self, local: Local, series: &Series, watermark: u64) -> usize {
         // Wrapping: a number from four billion batches ago costs a look at the list, nothing else.
         let ahead = series.last_sequence.wrapping_sub(watermark as u32) as i32;
         if ahead <= 0 {

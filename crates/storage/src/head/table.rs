@@ -7,6 +7,7 @@
 //! compares a fingerprint in vain.
 
 use crate::fingerprint::Fingerprint;
+use crate::ids::Local;
 
 const CELLS_MIN: usize = 16;
 
@@ -37,17 +38,17 @@ impl Default for Table {
 impl Table {
     /// The number under `print` for which `is_it` says so.
     #[inline]
-    pub(crate) fn find(&self, print: Fingerprint, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, print: Fingerprint, is_it: impl Fn(Local) -> bool) -> Option<Local> {
         self.probe(print, is_it).ok()
     }
 
-    /// The same, or where a number under `print` would go.
+    /// The number under `print` for which `is_it` says so, or where one would go.
     #[inline]
     pub(crate) fn probe(
         &self,
         print: Fingerprint,
-        is_it: impl Fn(u32) -> bool,
-    ) -> Result<u32, Vacancy> {
+        is_it: impl Fn(Local) -> bool,
+    ) -> Result<Local, Vacancy> {
         let mask = self.cells.len() - 1;
         let mut at = home(print.low, mask);
         loop {
@@ -56,7 +57,7 @@ impl Table {
                 return Err(Vacancy(at));
             }
             if cell >> 32 == print.low >> 32 && cell != REMOVED {
-                let local = cell as u32 - 1;
+                let local = Local(cell as u32 - 1);
                 if is_it(local) {
                     return Ok(local);
                 }
@@ -76,7 +77,7 @@ impl Table {
 
     /// Inserts `local` under `print`, for which there is a vacancy; nothing was inserted since.
     #[inline]
-    pub(crate) fn insert(&mut self, print: Fingerprint, local: u32, vacancy: Vacancy) {
+    pub(crate) fn insert(&mut self, print: Fingerprint, local: Local, vacancy: Vacancy) {
         self.used += 1;
         // At most three quarters full: a miss sees eight cells, one line of memory.
         if self.used * 4 > self.cells.len() * 3 {
@@ -106,7 +107,7 @@ impl Table {
     }
 
     /// Forgets `local`, which is under `print`.
-    pub(crate) fn remove(&mut self, print: Fingerprint, local: u32) {
+    pub(crate) fn remove(&mut self, print: Fingerprint, local: Local) {
         let mask = self.cells.len() - 1;
         let mut at = home(print.low, mask);
         while self.cells[at] != 0 {
@@ -140,8 +141,8 @@ fn home(tagged: u64, mask: usize) -> usize {
     (tagged >> 32) as usize & mask
 }
 
-fn cell(print: Fingerprint, local: u32) -> u64 {
-    print.low >> 32 << 32 | u64::from(local + 1)
+fn cell(print: Fingerprint, local: Local) -> u64 {
+    print.low >> 32 << 32 | u64::from(local.0 + 1)
 }
 
 #[cfg(test)]
@@ -162,16 +163,16 @@ mod tests {
         let mut left = Vec::new();
         for n in 0..500 {
             let vacancy = table.probe(print(n), |_| false).unwrap_err();
-            table.insert(print(n), n, vacancy);
+            table.insert(print(n), Local(n), vacancy);
             left.push(n);
             if n % 3 == 2 {
                 let gone = left.remove(n as usize % left.len());
-                table.remove(print(gone), gone);
+                table.remove(print(gone), Local(gone));
             }
         }
         for n in 0..500 {
-            let found = table.find(print(n), |f| f == n);
-            assert_eq!(found, left.contains(&n).then_some(n), "{n}");
+            let found = table.find(print(n), |found| found == Local(n));
+            assert_eq!(found, left.contains(&n).then_some(Local(n)), "{n}");
         }
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::store::{Appended, TicketResolver};
@@ -65,7 +65,7 @@ impl Watermark {
 
     /// Begins to read at the watermark.
     pub(crate) fn read(&self) -> Reading<'_> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let sequence = self.visible.load(Ordering::Acquire);
         *state.readers.entry(sequence).or_default() += 1;
         Reading {
@@ -76,7 +76,7 @@ impl Watermark {
 
     /// Begins to read what every reader sees, the oldest one included.
     pub(crate) fn read_floor(&self) -> Reading<'_> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let visible = self.visible.load(Ordering::Acquire);
         let oldest = state.readers.keys().next().copied();
         let sequence = oldest.unwrap_or(visible);
@@ -89,7 +89,7 @@ impl Watermark {
 
     /// Waits until no reader is left that must not see what is visible now.
     pub(crate) fn wait_for_readers(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let visible = self.visible.load(Ordering::Acquire);
         while state.readers.keys().next().is_some_and(|r| *r < visible) {
             state = wait(&self.ended, state);
@@ -98,7 +98,7 @@ impl Watermark {
 
     /// The watermark, and a position up to which every record is of a batch at or below it.
     pub(crate) fn mark(&self) -> (u64, Position) {
-        let state = self.lock();
+        let state = lock(&self.state);
         (self.visible.load(Ordering::Acquire), state.visible_position)
     }
 
@@ -111,7 +111,7 @@ impl Watermark {
         resolver: TicketResolver,
         appended: Appended,
     ) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(failure) = state.failure.clone() {
             drop(state);
             return resolver.resolve(Err(failure));
@@ -147,10 +147,10 @@ impl Watermark {
         }
     }
 
-    /// The record of a batch waits for a disk that cannot write: whoever waits for that batch, or
-    /// for one behind it, is told so. All of them become visible once the record is durable.
+    /// The record of a batch waits for a disk that cannot write: the tickets of that batch, and of
+    /// those behind it, are refused early. All of them become visible once the record is durable.
     pub(crate) fn delay(&self, reason: &Error) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.delay = Some(reason.clone());
         for (resolver, _) in state.waiting.values() {
             resolver.refuse_early(reason.clone());
@@ -159,7 +159,7 @@ impl Watermark {
 
     /// A batch can never be complete, and so none after it.
     fn fail(&self, error: &Error) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let failure = Error::new(
             ErrorKind::Unavailable,
             format!("an earlier write was not made durable: {error}"),
@@ -174,7 +174,7 @@ impl Watermark {
 
     /// Everything up to `position` was there before the first batch.
     pub(crate) fn start_at(&self, position: Position) {
-        self.lock().visible_position = position;
+        lock(&self.state).visible_position = position;
     }
 
     fn publish_floor(&self, state: &State) {
@@ -187,14 +187,10 @@ impl Watermark {
         self.floor
             .store(oldest.copied().unwrap_or(visible), Ordering::Release);
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
 }
 
-/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark:
-/// nobody waits for a number that never completes.
+/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark,
+/// so that no ticket waits for a number that never completes.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// The number.
@@ -243,7 +239,7 @@ pub(crate) struct Reading<'a> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let mut state = self.watermark.lock();
+        let mut state = lock(&self.watermark.state);
         if let Some(count) = state.readers.get_mut(&self.sequence) {
             *count -= 1;
             if *count == 0 {

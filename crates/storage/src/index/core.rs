@@ -10,6 +10,7 @@ use super::membership::{Marker, Membership};
 use super::terms::Terms;
 use super::writer::Writer;
 use crate::fingerprint::HashKeys;
+use crate::ids::SeriesRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::ArcSwap;
@@ -24,7 +25,7 @@ pub(crate) struct Index {
     /// Series that were not removed.
     pub(super) live: AtomicU32,
     /// Of those, series that the head does not keep, by the hash of their terms.
-    pub(super) retired: IdTable,
+    pub(super) evicted: IdTable,
     pub(super) membership: Membership,
     pub(super) generation: ArcSwap<Generation>,
     pub(super) writer: Mutex<Writer>,
@@ -49,7 +50,7 @@ impl Index {
             dictionary: Terms::new(keys),
             published: AtomicU32::new(0),
             live: AtomicU32::new(0),
-            retired: IdTable::default(),
+            evicted: IdTable::default(),
             membership: Membership::default(),
             generation: ArcSwap::default(),
             writer: Mutex::default(),
@@ -76,18 +77,19 @@ impl Index {
     }
 
     /// Says that the series with `slot` has a sample in `epoch`.
-    pub(crate) fn mark(&self, slot: u32, epoch: i64) {
+    pub(crate) fn mark(&self, slot: SeriesRef, epoch: i64) {
         self.membership.set(slot, epoch);
     }
 
-    /// The same for one of several series of a batch.
+    /// Like `mark`, for one of several series of a batch: `marker` keeps the leaf of the one
+    /// before.
     #[inline]
-    pub(crate) fn mark_with(&self, marker: &mut Marker, slot: u32, epoch: i64) {
+    pub(crate) fn mark_with(&self, marker: &mut Marker, slot: SeriesRef, epoch: i64) {
         self.membership.set_with(marker, slot, epoch);
     }
 
     /// Takes back what was said of a series that is gone before it was indexed.
-    pub(crate) fn unmark(&self, slot: u32) {
+    pub(crate) fn unmark(&self, slot: SeriesRef) {
         self.membership.clear(slot);
     }
 

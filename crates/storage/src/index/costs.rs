@@ -19,8 +19,8 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// As `cargo bench -p firn-storage --bench lookups` shows them. They need only be right to each
-    /// other: a plan that is off by half costs half more.
+    /// Measured with `cargo bench -p firn-storage --bench lookups`. Only their ratios matter: a
+    /// plan that is off by half costs half more.
     pub(super) const MEASURED: Self = Self {
         run: 3,
         term: 100,

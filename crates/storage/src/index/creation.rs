@@ -5,57 +5,58 @@
 //! runs of a term in a batch.
 
 use super::core::Index;
-use super::series_pages::{PAGE_SLOTS, Place};
+use super::series_table::{LEAF_SLOTS, Place};
 use super::terms::Full;
 use super::writer::{OpenRun, Writer};
 use crate::encoding::labels::steps::Step;
+use crate::ids::{SeriesRef, TermId};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::labels::LabelsRef;
 
-/// A batch of births; readers see them all when it is dropped.
-pub(crate) struct Births<'a> {
+/// Series of one batch that enter the index; readers see all of them once it is dropped.
+pub(crate) struct SeriesCreation<'a> {
     pub(super) index: &'a Index,
     pub(super) writer: MutexGuard<'a, Writer>,
-    born: u32,
+    created: u32,
 }
 
 impl Index {
-    /// Begins a batch of births, alone.
-    pub(crate) fn births(&self) -> Births<'_> {
-        Births {
+    /// Begins to create series; other creators and removals wait until it is dropped.
+    pub(crate) fn create_series(&self) -> SeriesCreation<'_> {
+        SeriesCreation {
             index: self,
             writer: lock(&self.writer),
-            born: 0,
+            created: 0,
         }
     }
 
-    /// The slot that the next birth gets.
+    /// Slots below this were given; the next new series gets it.
     pub(crate) fn next_slot(&self) -> u32 {
         let writer = lock(&self.writer);
         writer.next_slot
     }
 }
 
-impl Births<'_> {
-    /// The slot that the next birth gets.
-    pub(crate) fn next_slot(&self) -> u32 {
-        self.writer.next_slot
+impl SeriesCreation<'_> {
+    /// The slot that the next new series gets.
+    pub(crate) fn next_slot(&self) -> SeriesRef {
+        SeriesRef(self.writer.next_slot)
     }
 
-    /// Indexes a series that the head keeps at `place` from here on; returns its slot. One that
-    /// retired gets its own again.
-    pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<u32, Full> {
+    /// Indexes a series that the head keeps at `place` from here on; returns its slot. An evicted
+    /// one gets its own again.
+    pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<SeriesRef, Full> {
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
-        let slot = match self.find_retired(&terms) {
+        let slot = match self.find_evicted(&terms) {
             Some(slot) => {
-                self.revive(slot, place);
+                self.restore(slot, place);
                 slot
             }
             None => {
-                let slot = self.writer.next_slot;
+                let slot = SeriesRef(self.writer.next_slot);
                 self.place(slot, place, &terms);
                 slot
             }
@@ -65,7 +66,7 @@ impl Births<'_> {
     }
 
     /// The terms of `labels`, in their order; valid until the next call.
-    pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[u32], Full> {
+    pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[TermId], Full> {
         let writer = &mut *self.writer;
         if writer.next_slot == u32::MAX - 1 {
             return Err(Full);
@@ -77,11 +78,11 @@ impl Births<'_> {
         Ok(&writer.terms)
     }
 
-    /// The same for labels that come as the steps from those of the call before.
+    /// Like `intern`, for labels that are given as the steps from those of the call before.
     pub(crate) fn intern_steps<'l>(
         &mut self,
         steps: impl Iterator<Item = Step<'l>>,
-    ) -> Result<&[u32], Full> {
+    ) -> Result<&[TermId], Full> {
         let writer = &mut *self.writer;
         writer.terms.clear();
         writer
@@ -91,14 +92,15 @@ impl Births<'_> {
     }
 
     /// Gives `terms` the series `slot`, which is behind all others.
-    pub(crate) fn place(&mut self, slot: u32, place: Place, terms: &[u32]) {
+    pub(crate) fn place(&mut self, SeriesRef(slot): SeriesRef, place: Place, terms: &[TermId]) {
         let index = self.index;
         let writer = &mut *self.writer;
+        assert!(slot >= writer.next_slot, "slots are given in order");
         if slot != writer.next_slot {
             writer.flush(index);
         }
-        if slot / PAGE_SLOTS != writer.next_slot / PAGE_SLOTS {
-            writer.turn_page(index);
+        if slot / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
+            writer.turn_leaf(index);
         }
         let mut open = std::mem::take(&mut writer.scratch_open);
         open.clear();
@@ -129,38 +131,38 @@ impl Births<'_> {
             b.end_label(&mut writer.pending, slot);
         }
         writer.scratch_open = std::mem::replace(&mut writer.open, open);
-        writer.page.push((slot % PAGE_SLOTS) as usize, place, terms);
+        writer.leaf.push((slot % LEAF_SLOTS) as usize, place, terms);
         writer.next_slot = slot + 1;
-        self.born += 1;
+        self.created += 1;
         writer.pending.flush_if_long(index);
-        if writer.next_slot.is_multiple_of(PAGE_SLOTS) {
-            writer.turn_page_after(index, slot);
+        if writer.next_slot.is_multiple_of(LEAF_SLOTS) {
+            writer.turn_leaf_after(index, slot);
         }
     }
 
-    /// Leaves slots below `slot` out for good: they were given before a restart.
-    pub(crate) fn skip_to(&mut self, slot: u32) {
+    /// Gives no slot below `end` any more: those were given before a restart.
+    pub(crate) fn skip_to(&mut self, end: u32) {
         let writer = &mut *self.writer;
-        if slot > writer.next_slot {
+        if end > writer.next_slot {
             writer.flush(self.index);
-            if slot / PAGE_SLOTS != writer.next_slot / PAGE_SLOTS {
-                writer.turn_page(self.index);
+            if end / LEAF_SLOTS != writer.next_slot / LEAF_SLOTS {
+                writer.turn_leaf(self.index);
             }
-            writer.next_slot = slot;
+            writer.next_slot = end;
         }
     }
 }
 
-impl Drop for Births<'_> {
+impl Drop for SeriesCreation<'_> {
     fn drop(&mut self) {
         let writer = &mut *self.writer;
         writer.flush(self.index);
-        if !writer.next_slot.is_multiple_of(PAGE_SLOTS) {
-            let number = writer.next_slot / PAGE_SLOTS;
-            self.index.publish_page(number, writer.page.build());
+        if !writer.next_slot.is_multiple_of(LEAF_SLOTS) {
+            let number = writer.next_slot / LEAF_SLOTS;
+            self.index.publish_leaf(number, writer.leaf.build());
         }
-        self.index.live.fetch_add(self.born, Ordering::Relaxed);
-        // Release: whoever sees the slots sees their postings and pages.
+        self.index.live.fetch_add(self.created, Ordering::Relaxed);
+        // Release: a reader that sees the slots sees their postings and leaves.
         self.index
             .published
             .store(writer.next_slot, Ordering::Release);

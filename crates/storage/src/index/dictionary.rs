@@ -1,12 +1,11 @@
-//! The values of a label in order, for expressions: made when a label with many values is first
-//! asked, and kept.
+//! Sorted lists of the values of a label, for expressions: made when a label with many values is
+//! first asked for, and kept.
 //!
-//! A value lies somewhere in memory, and to look at a million of them is to wait for it a million
-//! times. So they are put in order, one behind the other: a share with each look-up, that none of
-//! them takes long. Those that came later are put in order once they are many, and lists of like
-//! length joined, so that a value is copied a logarithmic number of times; till then they are
-//! looked at where they are. No reader waits for a list: one that finds another at it looks at the
-//! values where they are.
+//! Values lie scattered in memory, and reading a million of them costs a cache miss each. So they
+//! are copied into lists in order, one behind the other, a share with each look-up so that none
+//! takes long. Later values are sorted once they are many, and lists of like length are joined, so
+//! that a value is copied a logarithmic number of times; until then they are read where they lie.
+//! No reader waits for a list: while one makes it, the others read the values where they lie.
 //!
 //! Invariant: a term that was there before a reader began is in one list or has a number behind all
 //! that were put in order. Values that were removed may be in a list still; their terms have no
@@ -15,6 +14,7 @@
 
 use super::sorted_values::{Question, SortedValues};
 use super::terms::{Label, Terms};
+use crate::ids::TermId;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
@@ -107,11 +107,12 @@ impl Terms {
     /// many values were looked at.
     pub(super) fn terms_by_expression(
         &self,
-        (id, label): (u32, &Label),
-        (regex, wants_match): (&Regex, bool),
+        label: &Label,
+        regex: &Regex,
+        wants_match: bool,
         cancel: &Cancel,
-    ) -> Result<(Vec<u32>, usize), Error> {
-        let (lists, behind) = self.values_in_order(id, label, cancel)?;
+    ) -> Result<(Vec<TermId>, usize), Error> {
+        let (lists, behind) = self.values_in_order(label, cancel)?;
         let question = Question::new(regex, wants_match, lists.len());
         let mut terms = Vec::new();
         let mut looked_at = behind.len();
@@ -131,12 +132,11 @@ impl Terms {
     /// The lists of a label, and the terms that are in none, ascending.
     fn values_in_order(
         &self,
-        id: u32,
         label: &Label,
         cancel: &Cancel,
-    ) -> Result<(Arc<Lists>, Vec<u32>), Error> {
+    ) -> Result<(Arc<Lists>, Vec<TermId>), Error> {
         let lists = label.dictionary.lists.load_full().unwrap_or_default();
-        let behind = self.terms_from(lists.terms_end, id, label);
+        let behind = self.terms_from(lists.terms_end, label);
         let gone = (lists.len() + behind.len()).saturating_sub(label.values_count());
         let is_stale = gone > SORTED_MIN.max(lists.len() / 4);
         if behind.len() < SORTED_MIN && !is_stale {
@@ -153,7 +153,7 @@ impl Terms {
                 made.as_deref().cloned().unwrap_or_default()
             }
         };
-        let mut share = self.terms_from(lists.terms_end, id, label);
+        let mut share = self.terms_from(lists.terms_end, label);
         let rest = share.split_off(share.len().min(SORTED_MAX));
         cancel.check()?;
         if !share.is_empty() {
@@ -165,7 +165,7 @@ impl Terms {
         Ok((lists, rest))
     }
 
-    fn sorted(&self, ids: &[u32]) -> (SortedValues, u32) {
+    fn sorted(&self, ids: &[TermId]) -> (SortedValues, u32) {
         let mut arena = Vec::new();
         let mut values = Vec::with_capacity(ids.len());
         for id in ids {
@@ -175,27 +175,27 @@ impl Terms {
                 values.push((start..arena.len(), *id));
             });
         }
-        let end = ids.last().map_or(0, |id| id + 1);
+        let end = ids.last().map_or(0, |id| id.0 + 1);
         (SortedValues::sort(&arena, &values), end)
     }
 
     /// The terms of a label with this number or a larger one, ascending.
-    fn terms_from(&self, first: u32, id: u32, label: &Label) -> Vec<u32> {
-        // What is born after this has no series that the reader may see.
+    fn terms_from(&self, first: u32, label: &Label) -> Vec<TermId> {
+        // Terms that are created after this have no series that the reader may see.
         let end = self.term_count.load(Ordering::Acquire);
-        let is_of = |term: &u32| self.label_of(*term) == id;
+        let is_of = |term: &TermId| self.label_of(*term) == label.id;
         // The label's table has some two cells a value.
         if ((end - first) as usize) < label.values_count() * 2 {
-            return (first..end).filter(is_of).collect();
+            return (first..end).map(TermId).filter(is_of).collect();
         }
-        let mut terms = label.values.ids();
-        terms.retain(|term| (first..end).contains(term));
+        let mut terms: Vec<TermId> = label.terms().collect();
+        terms.retain(|term| (first..end).contains(&term.0));
         terms.sort_unstable();
         terms
     }
 }
 
-/// The lock, unless somebody has it.
+/// The lock, unless another thread holds it.
 fn try_lock(lock: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match lock.try_lock() {
         Ok(guard) => Some(guard),

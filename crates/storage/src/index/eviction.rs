@@ -7,19 +7,20 @@
 //! into a table of the evicted series by the hash of their terms.
 
 use super::core::Index;
-use super::creation::Births;
+use super::creation::SeriesCreation;
 use super::membership::Members;
-use super::series_pages::{PAGE_SLOTS, Place, SeriesCursor};
+use super::series_table::{LEAF_SLOTS, Place, SeriesCursor};
 use crate::failpoints::{self, Flaw};
+use crate::ids::{SeriesRef, TermId};
 use std::sync::Arc;
 
 /// Terms that are hashed: those behind it are compared alone.
 const TERMS_HASHED: usize = 64;
 
 impl Index {
-    /// Series that retired and were not removed.
-    pub(crate) fn retired_count(&self) -> usize {
-        self.retired.count()
+    /// Evicted series that were not removed.
+    pub(crate) fn evicted_count(&self) -> usize {
+        self.evicted.count()
     }
 
     /// The series with a sample in any epoch that is kept.
@@ -27,92 +28,94 @@ impl Index {
         self.membership.of_all()
     }
 
-    /// The retired series among slots `first` to before `end` that have no sample in any epoch
+    /// The evicted series among slots `first` to before `end` that have no sample in any epoch
     /// that is kept.
-    pub(super) fn retired_without_samples(&self, first: u32, end: u32) -> Vec<u32> {
+    pub(super) fn evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
         let mut cursor = SeriesCursor::new(self);
-        let is_retired = |slot: &u32| cursor.place(*slot) == Some(Place::RETIRED);
-        let retired = (first..end).filter(is_retired);
+        let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(Place::EVICTED);
+        let evicted = (first..end).map(SeriesRef).filter(is_evicted);
         let members = self.members();
-        retired.filter(|slot| !members.has(*slot)).collect()
+        evicted.filter(|slot| !members.has(*slot)).collect()
     }
 }
 
 impl Index {
     /// The hash by which a series with these terms, in the order of their labels, is found again.
-    fn hash_of_terms(&self, terms: impl IntoIterator<Item = u32>) -> u64 {
+    fn hash_of_terms(&self, terms: impl IntoIterator<Item = TermId>) -> u64 {
         let mut bytes = [0; 4 * TERMS_HASHED];
         let mut end = 0;
         for (cell, term) in bytes.chunks_exact_mut(4).zip(terms) {
-            cell.copy_from_slice(&term.to_le_bytes());
+            cell.copy_from_slice(&term.0.to_le_bytes());
             end += 4;
         }
         self.keys.hash(&bytes[..end])
     }
 
-    fn hash_of_slot(&self, cursor: &mut SeriesCursor<'_>, slot: u32) -> u64 {
+    fn hash_of_slot(&self, cursor: &mut SeriesCursor<'_>, slot: SeriesRef) -> u64 {
         self.hash_of_terms(cursor.terms(slot).iter().copied())
     }
 
-    /// Forgets that a series retired, if it did; its terms are still there.
-    pub(super) fn forget_retired(&self, slot: u32) {
+    /// Takes a series out of the evicted ones, if it is one; its terms must still be there.
+    pub(super) fn forget_evicted(&self, slot: SeriesRef) {
         let mut cursor = SeriesCursor::new(self);
-        if cursor.place(slot) == Some(Place::RETIRED) {
+        if cursor.place(slot) == Some(Place::EVICTED) {
             let hash = self.hash_of_slot(&mut cursor, slot);
-            self.retired.remove(hash, slot);
+            self.evicted.remove(hash, slot.0);
         }
     }
 }
 
-impl Births<'_> {
+impl SeriesCreation<'_> {
     /// Takes series out of the head; their slots ascend. The caller holds the shards that kept
-    /// them, or has seen to it that nobody looks.
-    pub(crate) fn retire(&mut self, slots: &[u32]) {
-        for of_page in slots.chunk_by(|a, b| a / PAGE_SLOTS == b / PAGE_SLOTS) {
-            self.move_in_page(of_page, Place::RETIRED);
+    /// them, or runs before any reader or writer does.
+    pub(crate) fn evict(&mut self, slots: &[SeriesRef]) {
+        assert!(slots.is_sorted(), "leaves are written once");
+        for of_leaf in slots.chunk_by(|a, b| a.0 / LEAF_SLOTS == b.0 / LEAF_SLOTS) {
+            self.move_in_leaf(of_leaf, Place::EVICTED);
         }
         let index = self.index;
         let mut cursor = SeriesCursor::new(index);
         for slot in slots {
             let hash = index.hash_of_slot(&mut cursor, *slot);
-            index.retired.insert(hash, *slot);
+            index.evicted.insert(hash, slot.0);
         }
     }
 
-    /// Gives a retired series its place in the head.
-    pub(crate) fn revive(&mut self, slot: u32, place: Place) {
-        self.index.forget_retired(slot);
-        self.move_in_page(&[slot], place);
+    /// Gives a evicted series its place in the head.
+    pub(crate) fn restore(&mut self, slot: SeriesRef, place: Place) {
+        self.index.forget_evicted(slot);
+        self.move_in_leaf(&[slot], place);
     }
 
-    /// Moves slots of one page.
-    fn move_in_page(&mut self, slots: &[u32], place: Place) {
-        let Some(number) = slots.first().map(|slot| slot / PAGE_SLOTS) else {
+    /// Moves slots of one leaf.
+    fn move_in_leaf(&mut self, slots: &[SeriesRef], place: Place) {
+        let Some(number) = slots.first().map(|slot| slot.0 / LEAF_SLOTS) else {
             return;
         };
         let Some(cell) = self.index.series.get(number) else {
             return;
         };
-        let at = |slot: &u32| (slot % PAGE_SLOTS) as usize;
-        let page = match self.writer.page_under_way(number) {
-            Some(page) => {
-                slots.iter().for_each(|slot| page.move_to(at(slot), place));
-                page.build()
+        let at = |slot: &SeriesRef| (slot.0 % LEAF_SLOTS) as usize;
+        let leaf = match self.writer.leaf_under_way(number) {
+            Some(leaf) => {
+                slots.iter().for_each(|slot| leaf.move_to(at(slot), place));
+                leaf.build()
             }
             None => cell.load().moved(slots.iter().map(at), place),
         };
-        cell.store(Arc::new(page));
+        cell.store(Arc::new(leaf));
     }
 
-    /// The retired series with exactly these terms, which are in the order of their labels.
-    pub(super) fn find_retired(&self, terms: &[u32]) -> Option<u32> {
-        if self.index.retired_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
+    /// The evicted series with exactly these terms, which are in the order of their labels.
+    pub(super) fn find_evicted(&self, terms: &[TermId]) -> Option<SeriesRef> {
+        if self.index.evicted_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
             return None;
         }
         let hash = self.index.hash_of_terms(terms.iter().copied());
-        let retired = &self.index.retired;
-        retired.find(hash, |slot| {
-            SeriesCursor::new(self.index).terms(slot) == terms
-        })
+        let evicted = &self.index.evicted;
+        let found = evicted.find(hash, |slot| {
+            SeriesCursor::new(self.index).terms(SeriesRef(slot)) == terms
+        });
+        found.map(SeriesRef)
     }
 }

@@ -50,7 +50,7 @@ impl IdTable {
         let cells = self.cells.load();
         let mut at = home(hash, cells.len());
         loop {
-            // Acquire: whoever sees the id sees what it stands for.
+            // Acquire: a reader that sees the id sees what it stands for.
             let cell = cells[at].load(Ordering::Acquire);
             if cell == 0 {
                 return None;

@@ -2,20 +2,21 @@
 
 use super::terms::{Full, Terms};
 use crate::encoding::labels::steps::{Before, Step};
+use crate::ids::{LabelId, TermId};
 use firn_model::labels::LabelsRef;
 
 /// Label and term of a pair.
 #[derive(Clone, Copy, Debug)]
 struct Ids {
-    label: u32,
-    term: u32,
+    label: LabelId,
+    term: TermId,
 }
 
 impl Ids {
     /// What a pair has for which there was no room.
     const NONE: Self = Self {
-        label: u32::MAX,
-        term: u32::MAX,
+        label: LabelId(u32::MAX),
+        term: TermId(u32::MAX),
     };
 }
 
@@ -40,7 +41,7 @@ impl Interner {
         &mut self,
         index: &Terms,
         labels: LabelsRef<'_>,
-        terms: &mut Vec<u32>,
+        terms: &mut Vec<TermId>,
     ) -> Result<(), Full> {
         let mut before = self.ids.iter();
         self.next.clear();
@@ -56,15 +57,15 @@ impl Interner {
         Ok(())
     }
 
-    /// The same for labels that come as the steps from those of the series before. All steps are
-    /// taken, also if the index is full, because the next ones follow them.
+    /// Like `intern`, for labels that are given as the steps from those of the series before. Takes
+    /// all steps even if the index is full: those of the next series follow them.
     pub(super) fn intern_steps<'l>(
         &mut self,
         index: &Terms,
         steps: impl Iterator<Item = Step<'l>>,
-        terms: &mut Vec<u32>,
+        terms: &mut Vec<TermId>,
     ) -> Result<(), Full> {
-        // Whoever interns labels after this begins anew.
+        // The next call of `intern` has no labels to compare with.
         self.before.clear();
         let mut before = self.ids.iter();
         self.next.clear();

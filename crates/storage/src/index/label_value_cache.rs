@@ -5,13 +5,14 @@
 //! again either, so nothing here becomes wrong. No query asks for a series that was removed.
 //!
 //! ```text
-//! label, page of slots -> one of the cells -> label | page | a term for each slot of the page
+//! label, leaf of slots -> one of the cells -> label | leaf | a term for each slot of the leaf
 //! ```
 //!
 //! A cell has one piece: the next one takes its place. Invariant: there are no more pieces than
 //! cells.
 
-use super::series_pages::PAGE_SLOTS;
+use super::series_table::LEAF_SLOTS;
+use crate::ids::{LabelId, SeriesRef, TermId};
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Pieces that are kept at most, of 1 KB each: two labels of a million series.
 const CELLS: usize = 8_192;
 
-/// Nobody asked for the slot's term.
+/// The slot's term was not asked for yet.
 const UNKNOWN: u32 = 0;
 
 /// The series does not have the label.
@@ -41,32 +42,32 @@ impl Default for LabelValueCache {
     }
 }
 
-/// What is known of one label in one page of slots: the number of the term and one more,
+/// What is known of one label in one leaf of slots: the number of the term and one more,
 /// [`UNKNOWN`] or [`ABSENT`].
 #[derive(Debug)]
 struct Piece {
-    label: u32,
-    page: u32,
-    terms: [AtomicU32; PAGE_SLOTS as usize],
+    label: LabelId,
+    leaf: u32,
+    terms: [AtomicU32; LEAF_SLOTS as usize],
 }
 
 impl Piece {
-    fn new(label: u32, page: u32) -> Self {
+    fn new(label: LabelId, leaf: u32) -> Self {
         Self {
             label,
-            page,
-            terms: [const { AtomicU32::new(UNKNOWN) }; PAGE_SLOTS as usize],
+            leaf,
+            terms: [const { AtomicU32::new(UNKNOWN) }; LEAF_SLOTS as usize],
         }
     }
 
-    fn is_of(&self, label: u32, page: u32) -> bool {
-        (self.label, self.page) == (label, page)
+    fn is_of(&self, label: LabelId, leaf: u32) -> bool {
+        (self.label, self.leaf) == (label, leaf)
     }
 }
 
 impl LabelValueCache {
     /// What reads the terms of `label`.
-    pub(super) fn reader(&self, label: u32) -> LabelValueReader<'_> {
+    pub(super) fn reader(&self, label: LabelId) -> LabelValueReader<'_> {
         LabelValueReader {
             known: self,
             label,
@@ -74,17 +75,17 @@ impl LabelValueCache {
         }
     }
 
-    /// The piece of a label and a page: that which is there or an empty one in its place.
-    fn piece(&self, label: u32, page: u32) -> Guard<Option<Arc<Piece>>> {
-        // Labels begin far apart, and the pages of one label are neighbours.
-        let start = label.wrapping_mul(0x9e37_79b9) >> 16;
-        let cell = &self.cells[(start.wrapping_add(page)) as usize % CELLS];
+    /// The piece of a label and a leaf: that which is there or an empty one in its place.
+    fn piece(&self, label: LabelId, leaf: u32) -> Guard<Option<Arc<Piece>>> {
+        // Labels begin far apart, and the leaves of one label are neighbours.
+        let start = label.0.wrapping_mul(0x9e37_79b9) >> 16;
+        let cell = &self.cells[(start.wrapping_add(leaf)) as usize % CELLS];
         let there = cell.load();
-        let is_it = |piece: &Arc<Piece>| piece.is_of(label, page);
+        let is_it = |piece: &Arc<Piece>| piece.is_of(label, leaf);
         if there.as_ref().is_some_and(is_it) {
             return there;
         }
-        let piece = Some(Arc::new(Piece::new(label, page)));
+        let piece = Some(Arc::new(Piece::new(label, leaf)));
         if cell.swap(piece.clone()).is_none() {
             self.pieces.fetch_add(1, Ordering::Relaxed);
         }
@@ -101,32 +102,36 @@ impl LabelValueCache {
 /// Looks at one slot after the other; cheap when they come in order.
 pub(super) struct LabelValueReader<'a> {
     known: &'a LabelValueCache,
-    label: u32,
+    label: LabelId,
     /// Not a clone of it: all threads would count theirs in the piece.
     piece: Guard<Option<Arc<Piece>>>,
 }
 
 impl LabelValueReader<'_> {
-    /// The term of the series with `slot`; `read` finds it if nobody asked before.
+    /// The term of the series with `slot`; `read` finds it the first time.
     #[inline]
-    pub(super) fn term_of(&mut self, slot: u32, read: impl FnOnce() -> Option<u32>) -> Option<u32> {
-        let page = slot / PAGE_SLOTS;
-        if self.piece.as_ref().is_none_or(|held| held.page != page) {
-            self.piece = self.known.piece(self.label, page);
+    pub(super) fn term_of(
+        &mut self,
+        SeriesRef(slot): SeriesRef,
+        read: impl FnOnce() -> Option<TermId>,
+    ) -> Option<TermId> {
+        let leaf = slot / LEAF_SLOTS;
+        if self.piece.as_ref().is_none_or(|held| held.leaf != leaf) {
+            self.piece = self.known.piece(self.label, leaf);
         }
         let Some(piece) = &*self.piece else {
             return read();
         };
-        let place = &piece.terms[(slot % PAGE_SLOTS) as usize];
+        let place = &piece.terms[(slot % LEAF_SLOTS) as usize];
         match place.load(Ordering::Relaxed) {
             UNKNOWN => {
                 let term = read();
-                let known = term.map_or(ABSENT, |term| term + 1);
+                let known = term.map_or(ABSENT, |term| term.0 + 1);
                 place.store(known, Ordering::Relaxed);
                 term
             }
             ABSENT => None,
-            known => Some(known - 1),
+            known => Some(TermId(known - 1)),
         }
     }
 }
@@ -137,9 +142,9 @@ mod tests {
     use firn_model::env::sim::SimRng;
 
     /// The term of a label that a series has, by numbers alone.
-    fn term(label: u32, slot: u32) -> Option<u32> {
+    fn term(LabelId(label): LabelId, SeriesRef(slot): SeriesRef) -> Option<TermId> {
         let is_there = !(slot + label).is_multiple_of(5);
-        is_there.then(|| label.wrapping_mul(1_000_003) ^ (slot / 3))
+        is_there.then(|| TermId(label.wrapping_mul(1_000_003) ^ (slot / 3)))
     }
 
     #[test]
@@ -147,15 +152,15 @@ mod tests {
         let known = LabelValueCache::default();
         let rng = SimRng::new(7);
         for _ in 0..2_000 {
-            let label = rng.below(9) as u32;
+            let label = LabelId(rng.below(9) as u32);
             let mut reader = known.reader(label);
-            let mut slot = rng.below(3_000_000) as u32;
+            let mut slot = SeriesRef(rng.below(3_000_000) as u32);
             for _ in 0..20 {
-                slot += rng.below(300) as u32;
+                slot.0 += rng.below(300) as u32;
                 let found = reader.term_of(slot, || term(label, slot));
-                assert_eq!(found, term(label, slot), "label {label}, slot {slot}");
+                assert_eq!(found, term(label, slot), "{label:?}, {slot:?}");
                 let again = reader.term_of(slot, || unreachable!("it was read just now"));
-                assert_eq!(again, found, "label {label}, slot {slot}");
+                assert_eq!(again, found, "{label:?}, {slot:?}");
             }
         }
         let pieces = known.cells.iter().filter(|cell| cell.load().is_some());

@@ -8,9 +8,10 @@ use super::lookup_work::CANCEL_EACH;
 use super::membership::Members;
 use super::postings::Postings;
 use super::runs::Runs;
-use super::series_pages::SeriesCursor;
+use super::series_table::SeriesCursor;
 use super::terms::Label;
 use crate::fan_out::in_parts;
+use crate::ids::{LabelId, SeriesRef, TermId};
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn};
@@ -32,7 +33,7 @@ const COLUMN_PART: usize = if cfg!(test) { 4 } else { 2_048 };
 struct TermColumn {
     ids: Vec<u32>,
     /// `None` for series without the label.
-    terms: Vec<Option<u32>>,
+    terms: Vec<Option<TermId>>,
 }
 
 /// What is reserved at a time for the values of a column: some hundred of them.
@@ -40,11 +41,11 @@ const ROOM_BYTES: usize = 16 << 10;
 
 /// What a series takes while a column is made: its number within its part, and a term, in a list
 /// that may have room for twice as many.
-const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<u32>>();
+const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<TermId>>();
 
 /// What the number of a value takes while a column is made, in a map that may have room for twice
 /// as many.
-const NUMBER_BYTES: usize = 2 * size_of::<(Option<u32>, u32)>();
+const NUMBER_BYTES: usize = 2 * size_of::<(Option<TermId>, u32)>();
 
 /// The series that are asked for their labels.
 enum Asked {
@@ -83,7 +84,7 @@ impl Index {
         let asked = self.asked(matchers, range, cancel)?;
         let mut names = BTreeSet::new();
         let reading = || {
-            let runs = self.all_labels().map(|(_, l)| l.present.sizes(0).1);
+            let runs = self.all_labels().map(|l| l.present.runs_from(0));
             runs.sum::<usize>() * self.costs.run
         };
         match &asked {
@@ -94,12 +95,12 @@ impl Index {
                     let terms = cursor.terms(slot).iter();
                     seen.extend(terms.map(|term| self.label_of(*term)));
                 }
-                let name = |id: u32| self.labels.get(id).map(|l| l.name.to_string());
+                let name = |id: LabelId| self.labels.get(id.0).map(|l| l.name.to_string());
                 names.extend(seen.into_iter().filter_map(name));
             }
             _ => {
                 let limit = self.published();
-                for (_, label) in self.all_labels() {
+                for label in self.all_labels() {
                     cancel.check()?;
                     if asked.meet(&label.present, limit) {
                         names.insert(label.name.to_string());
@@ -118,18 +119,18 @@ impl Index {
         range: TimeRange,
         cancel: &Cancel,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let Some((id, label)) = self.label(name) else {
+        let Some(label) = self.label(name) else {
             return Ok(Vec::new());
         };
         let asked = self.asked(matchers, range, cancel)?;
         // Each series of the label may be a run of its own.
         let reading =
             label.values_count() * self.costs.term + label.present.count() * self.costs.run;
-        let terms: Vec<u32> = match &asked {
+        let terms: Vec<TermId> = match &asked {
             Asked::Found(found) if found.len() * self.costs.series < reading => {
                 let mut cursor = SeriesCursor::new(self);
-                let term_of = |slot| cursor.term_of(slot, id);
-                let terms: BTreeSet<u32> = found.slots().filter_map(term_of).collect();
+                let term_of = |slot| cursor.term_of(slot, label.id);
+                let terms: BTreeSet<TermId> = found.slots().filter_map(term_of).collect();
                 terms.into_iter().collect()
             }
             _ => self.terms_that_meet(label, &asked, cancel)?,
@@ -160,13 +161,13 @@ impl Index {
         label: &Label,
         asked: &Asked,
         cancel: &Cancel,
-    ) -> Result<Vec<u32>, Error> {
+    ) -> Result<Vec<TermId>, Error> {
         let limit = self.published();
-        let ids = label.values.ids();
+        let ids: Vec<TermId> = label.terms().collect();
         let mut terms = Vec::new();
         for ids in ids.chunks(CANCEL_EACH) {
             cancel.check()?;
-            let meets = |id: &u32| self.with_term(*id, |t| asked.meet(&t.postings, limit));
+            let meets = |id: &TermId| self.with_term(*id, |t| asked.meet(&t.postings, limit));
             terms.extend(ids.iter().filter(|id| meets(id) == Some(true)));
         }
         Ok(terms)
@@ -176,7 +177,7 @@ impl Index {
     pub(crate) fn label_column(
         &self,
         name: &str,
-        slots: &[u32],
+        slots: &[SeriesRef],
         compute: &dyn Compute,
         cancel: &Cancel,
         memory: &mut Reservation,
@@ -184,8 +185,8 @@ impl Index {
         memory.grow(size_of_val(slots))?;
         let passing = slots.len() * PASSING_BYTES;
         memory.grow(passing)?;
-        let label = self.label(name).map(|(id, _)| id);
-        let parts: Vec<&[u32]> = slots.chunks(COLUMN_PART).collect();
+        let label = self.label(name).map(|label| label.id);
+        let parts: Vec<&[SeriesRef]> = slots.chunks(COLUMN_PART).collect();
         let read = in_parts(compute, &parts, |_, slots| {
             self.term_column(label, slots, cancel)
         })?;
@@ -193,7 +194,7 @@ impl Index {
             ids: Vec::with_capacity(slots.len()),
             values: Vec::new(),
         };
-        let mut numbers: FxHashMap<Option<u32>, u32> = FxHashMap::default();
+        let mut numbers: FxHashMap<Option<TermId>, u32> = FxHashMap::default();
         let mut room = Room { memory, bytes: 0 };
         for part in read {
             let mut ids = Vec::with_capacity(part.terms.len());
@@ -218,8 +219,8 @@ impl Index {
     /// The terms of one label of series, in the order in which they first occur.
     fn term_column(
         &self,
-        label: Option<u32>,
-        slots: &[u32],
+        label: Option<LabelId>,
+        slots: &[SeriesRef],
         cancel: &Cancel,
     ) -> Result<TermColumn, Error> {
         cancel.check()?;
@@ -227,7 +228,7 @@ impl Index {
             ids: Vec::with_capacity(slots.len()),
             terms: Vec::new(),
         };
-        let mut numbers: FxHashMap<Option<u32>, u32> = FxHashMap::default();
+        let mut numbers: FxHashMap<Option<TermId>, u32> = FxHashMap::default();
         let mut cursor = SeriesCursor::new(self);
         let mut known = label.map(|label| (label, self.label_value_cache.reader(label)));
         let mut before = None;
@@ -235,7 +236,7 @@ impl Index {
             let term = known
                 .as_mut()
                 .and_then(|(label, known)| known.term_of(*slot, || cursor.term_of(*slot, *label)));
-            // Neighbours in birth order mostly share the value.
+            // Series that were created one after the other mostly share the value.
             let id = match before {
                 Some((same, id)) if same == term => id,
                 _ => *numbers.entry(term).or_insert_with(|| {
@@ -249,7 +250,7 @@ impl Index {
         Ok(column)
     }
 
-    fn term_value(&self, term: Option<u32>, room: &mut Room<'_>) -> Result<Arc<[u8]>, Error> {
+    fn term_value(&self, term: Option<TermId>, room: &mut Room<'_>) -> Result<Arc<[u8]>, Error> {
         let term = term.and_then(|id| self.term(id));
         let value = term.as_ref().map_or(&[][..], |term| &term.value[..]);
         room.take(COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;

@@ -3,7 +3,7 @@
 //! What was asked before is looked for among the series that were created since (module
 //! `matcher_cache`). The list with the fewest series is read first, and what has no sample in the
 //! range goes, where that is much. Then come the others, the next step of each being to read
-//! postings or to find out whose they are: it is done where it costs less than asking the
+//! postings or to find out which terms have them: it is done where it costs less than asking the
 //! candidates that are left. What is put off is asked of each candidate, in one pass over their
 //! terms. Postings are laid beside the candidates while they are read, so that no list is ever held
 //! that is longer than the answer so far. Invariant: neither order nor what was asked before
@@ -16,7 +16,8 @@ use super::membership::Members;
 use super::planner::{Condition, List, Plan};
 use super::postings::Postings;
 use super::runs::{Run, Runs};
-use super::series_pages::SeriesCursor;
+use super::series_table::SeriesCursor;
+use crate::ids::TermId;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
@@ -174,7 +175,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    fn read_terms(&self, terms: &[u32], both: &mut Vec<Run>) -> Result<(), Error> {
+    fn read_terms(&self, terms: &[TermId], both: &mut Vec<Run>) -> Result<(), Error> {
         for terms in terms.chunks(CANCEL_EACH) {
             self.cancel.check()?;
             for term in terms {
@@ -233,10 +234,10 @@ struct Filter<'a> {
     /// Which of its terms the series before had of the label: mostly the next one's too.
     place: usize,
     /// The last verdict: neighbours mostly share the value.
-    newest: Option<(u32, bool)>,
+    newest: Option<(TermId, bool)>,
     /// Verdicts on values that were asked already, each where its term's number says; a value that
     /// finds another there is asked again. Made when a second value comes.
-    verdicts: Vec<Option<(u32, bool)>>,
+    verdicts: Vec<Option<(TermId, bool)>>,
 }
 
 impl<'a> Filter<'a> {
@@ -250,9 +251,9 @@ impl<'a> Filter<'a> {
     }
 
     /// Whether a series with these terms satisfies the condition.
-    fn keeps(&mut self, index: &Index, terms: &[u32]) -> bool {
-        let label = self.condition.id;
-        let is_of = |term: &u32| index.label_of(*term) == label;
+    fn keeps(&mut self, index: &Index, terms: &[TermId]) -> bool {
+        let label = self.condition.label.id;
+        let is_of = |term: &TermId| index.label_of(*term) == label;
         if !terms.get(self.place).is_some_and(is_of) {
             match terms.iter().position(is_of) {
                 Some(place) => self.place = place,
@@ -267,7 +268,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    fn verdict(&mut self, index: &Index, term: u32) -> bool {
+    fn verdict(&mut self, index: &Index, term: TermId) -> bool {
         if let Some((newest, verdict)) = self.newest
             && newest == term
         {
@@ -278,7 +279,7 @@ impl<'a> Filter<'a> {
         }
         let matcher = self.condition.matcher;
         let ask = || index.with_term(term, |term| matcher.matches(&term.value)) == Some(true);
-        let verdict = match self.verdicts.get_mut(term as usize % VERDICTS) {
+        let verdict = match self.verdicts.get_mut(term.0 as usize % VERDICTS) {
             Some(Some((known, verdict))) if *known == term => *verdict,
             Some(place) => place.insert((term, ask())).1,
             None => ask(),

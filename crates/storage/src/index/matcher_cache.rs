@@ -1,8 +1,8 @@
-//! MatcherCache of look-ups that were asked before: a dashboard asks the same every few seconds.
+//! Answers to look-ups that were asked before: a dashboard asks the same every few seconds.
 //!
 //! Whether a series matches does not change: its labels stay, and its slot is never given again. So
-//! an answer holds for the slots below its limit as long as the process lives, and who asks again
-//! looks among those that were created since. A series that was removed has a sample in no epoch,
+//! an answer holds for the slots below its limit as long as the process lives, and the next look-up
+//! goes through those that were created since. A series that was removed has a sample in no epoch,
 //! so a look-up that keeps only series with a sample leaves it out. Nothing is ever made invalid.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use arc_swap::ArcSwapOption;
 use firn_model::matcher::{MatchOp, Matcher};
 use std::sync::Arc;
 
-/// MatcherCache that are kept at most: some hundred dashboards of ten selectors.
+/// Answers that are kept at most: some hundred dashboards of ten selectors.
 const CELLS: usize = 4_096;
 
 /// What all of them may take: 1 KB a cell, twice what an answer of forty scattered series and its
@@ -33,7 +33,7 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Bytes at either end of a matcher's value that are hashed: values are compared anyway.
 const HASHED_BYTES: usize = 32;
 
-/// The answers.
+/// See the module.
 #[derive(Debug)]
 pub(super) struct MatcherCache {
     cells: Box<[ArcSwapOption<Answer>]>,

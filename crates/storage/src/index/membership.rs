@@ -2,23 +2,25 @@
 //!
 //! A bit is set when a series is first written in an epoch, before the sample is visible. A look-up
 //! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost
-//! nothing, and a series without a bit in any epoch is gone. Bits lie in pages of 4,096 slots.
+//! nothing, and a series without a bit in any epoch is gone. Bits lie in leaves of 4,096 slots.
 
 use super::runs::{Run, Runs};
+use crate::ids::SeriesRef;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// The length of an epoch: the block span of Prometheus, and about one chunk of a 15 s scrape.
+/// The length of an epoch: the length of a block of Prometheus, and about one chunk of a 15 s
+/// scrape.
 pub(crate) const EPOCH_MS: i64 = 2 * 3_600_000;
 
-const PAGE_WORDS: usize = 64;
-const PAGE_SLOTS: u32 = 64 * PAGE_WORDS as u32;
+const LEAF_WORDS: usize = 64;
+const LEAF_SLOTS: u32 = 64 * LEAF_WORDS as u32;
 
-type Page = [AtomicU64; PAGE_WORDS];
-type Pages = Vec<Option<Arc<Page>>>;
+type Leaf = [AtomicU64; LEAF_WORDS];
+type Leaves = Vec<Option<Arc<Leaf>>>;
 
 /// The epoch of a timestamp.
 #[inline]
@@ -29,19 +31,19 @@ pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
 #[derive(Debug)]
 struct Epoch {
     number: i64,
-    pages: ArcSwap<Pages>,
+    leaves: ArcSwap<Leaves>,
 }
 
-/// The page that bits were set in last. It is for one batch: an epoch that is forgotten and begins
-/// anew has other pages.
+/// The leaf that bits were set in last. It is for one batch: an epoch that is forgotten and begins
+/// anew has other leaves.
 #[derive(Debug, Default)]
-pub(crate) struct Marker(Option<HeldPage>);
+pub(crate) struct Marker(Option<HeldLeaf>);
 
 #[derive(Debug)]
-struct HeldPage {
+struct HeldLeaf {
     epoch: i64,
     number: usize,
-    words: Arc<Page>,
+    words: Arc<Leaf>,
 }
 
 /// The bits of all epochs.
@@ -49,47 +51,48 @@ struct HeldPage {
 pub(crate) struct Membership {
     /// Ascending by number.
     epochs: ArcSwap<Vec<Arc<Epoch>>>,
-    /// Held to add epochs or pages, never to set a bit that has its page.
+    /// Held to add epochs or leaves, never to set a bit that has its leaf.
     growing: Mutex<()>,
 }
 
 impl Membership {
     /// Says that `slot` has a sample in `epoch`.
-    pub(crate) fn set(&self, slot: u32, epoch: i64) {
+    pub(crate) fn set(&self, slot: SeriesRef, epoch: i64) {
         self.set_with(&mut Marker::default(), slot, epoch);
     }
 
-    /// The same; neighbours in one epoch look for their page once.
+    /// Says that `slot` has a sample in `epoch`; `marker` keeps the leaf, so that neighbours in one
+    /// epoch look for it once.
     #[inline]
-    pub(crate) fn set_with(&self, marker: &mut Marker, slot: u32, epoch: i64) {
-        let page = (slot / PAGE_SLOTS) as usize;
+    pub(crate) fn set_with(&self, marker: &mut Marker, SeriesRef(slot): SeriesRef, epoch: i64) {
+        let leaf = (slot / LEAF_SLOTS) as usize;
         let held = match &mut marker.0 {
-            Some(held) if (held.epoch, held.number) == (epoch, page) => held,
-            other => other.insert(HeldPage {
+            Some(held) if (held.epoch, held.number) == (epoch, leaf) => held,
+            other => other.insert(HeldLeaf {
                 epoch,
-                number: page,
-                words: self.page(epoch, page),
+                number: leaf,
+                words: self.leaf(epoch, leaf),
             }),
         };
-        let bit = slot % PAGE_SLOTS;
+        let bit = slot % LEAF_SLOTS;
         // Relaxed: the watermark that makes the sample visible orders this too.
         held.words[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 
-    fn page(&self, epoch: i64, page: usize) -> Arc<Page> {
+    fn leaf(&self, epoch: i64, leaf: usize) -> Arc<Leaf> {
         loop {
             let epochs = self.epochs.load();
             if let Ok(at) = epochs.binary_search_by_key(&epoch, |e| e.number)
-                && let Some(Some(words)) = epochs[at].pages.load().get(page)
+                && let Some(Some(words)) = epochs[at].leaves.load().get(leaf)
             {
                 return words.clone();
             }
-            self.grow(epoch, page);
+            self.grow(epoch, leaf);
         }
     }
 
     #[cold]
-    fn grow(&self, epoch: i64, page: usize) {
+    fn grow(&self, epoch: i64, leaf: usize) {
         let _growing = lock(&self.growing);
         let mut epochs = Vec::clone(&self.epochs.load());
         let at = match epochs.binary_search_by_key(&epoch, |e| e.number) {
@@ -97,18 +100,18 @@ impl Membership {
             Err(at) => {
                 let fresh = Epoch {
                     number: epoch,
-                    pages: ArcSwap::default(),
+                    leaves: ArcSwap::default(),
                 };
                 epochs.insert(at, Arc::new(fresh));
                 at
             }
         };
-        let mut pages = Vec::clone(&epochs[at].pages.load());
-        if pages.len() <= page {
-            pages.resize(page + 1, None);
+        let mut leaves = Vec::clone(&epochs[at].leaves.load());
+        if leaves.len() <= leaf {
+            leaves.resize(leaf + 1, None);
         }
-        pages[page].get_or_insert_with(|| Arc::new([const { AtomicU64::new(0) }; PAGE_WORDS]));
-        epochs[at].pages.store(Arc::new(pages));
+        leaves[leaf].get_or_insert_with(|| Arc::new([const { AtomicU64::new(0) }; LEAF_WORDS]));
+        epochs[at].leaves.store(Arc::new(leaves));
         self.epochs.store(Arc::new(epochs));
     }
 
@@ -129,10 +132,10 @@ impl Membership {
     }
 
     /// Takes the bits of `slot` away.
-    pub(crate) fn clear(&self, slot: u32) {
+    pub(crate) fn clear(&self, SeriesRef(slot): SeriesRef) {
         for epoch in self.epochs.load().iter() {
-            if let Some(Some(words)) = epoch.pages.load().get((slot / PAGE_SLOTS) as usize) {
-                let word = &words[(slot % PAGE_SLOTS / 64) as usize];
+            if let Some(Some(words)) = epoch.leaves.load().get((slot / LEAF_SLOTS) as usize) {
+                let word = &words[(slot % LEAF_SLOTS / 64) as usize];
                 word.fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
             }
         }
@@ -141,7 +144,7 @@ impl Membership {
     /// The bits of all epochs, as they are now.
     pub(crate) fn of_all(&self) -> Members {
         let epochs = self.epochs.load();
-        Members(epochs.iter().map(|e| e.pages.load_full()).collect())
+        Members(epochs.iter().map(|e| e.leaves.load_full()).collect())
     }
 
     /// The bits of the epochs that `range` touches, as they are now.
@@ -152,32 +155,32 @@ impl Membership {
             epochs
                 .iter()
                 .filter(|e| (first..=last).contains(&e.number))
-                .map(|e| e.pages.load_full())
+                .map(|e| e.leaves.load_full())
                 .collect(),
         )
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let page_bytes = |e: &Arc<Epoch>| {
-            let pages = e.pages.load();
-            pages.len() * 8 + pages.iter().flatten().count() * (size_of::<Page>() + 16)
+        let leaf_bytes = |e: &Arc<Epoch>| {
+            let leaves = e.leaves.load();
+            leaves.len() * 8 + leaves.iter().flatten().count() * (size_of::<Leaf>() + 16)
         };
-        self.epochs.load().iter().map(page_bytes).sum()
+        self.epochs.load().iter().map(leaf_bytes).sum()
     }
 }
 
 /// The series with a sample in some range of time.
 #[derive(Debug)]
-pub(crate) struct Members(Vec<Arc<Pages>>);
+pub(crate) struct Members(Vec<Arc<Leaves>>);
 
 impl Members {
     /// Bits of the 64 slots from `word * 64` on.
     fn word(&self, word: u32) -> u64 {
-        let (page, at) = ((word / 64) as usize, (word % 64) as usize);
+        let (leaf, at) = ((word / 64) as usize, (word % 64) as usize);
         let mut bits = 0;
-        for pages in &self.0 {
-            if let Some(Some(words)) = pages.get(page) {
+        for leaves in &self.0 {
+            if let Some(Some(words)) = leaves.get(leaf) {
                 bits |= words[at].load(Ordering::Relaxed);
             }
         }
@@ -185,7 +188,7 @@ impl Members {
     }
 
     /// Whether `slot` has a sample.
-    pub(crate) fn has(&self, slot: u32) -> bool {
+    pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
         self.word(slot / 64) >> (slot % 64) & 1 == 1
     }
 
@@ -252,7 +255,7 @@ mod tests {
             let mut expected = Vec::new();
             let slots = 1 + rng.next_u64() % 10_000;
             for _ in 0..rng.next_u64() % 3_000 {
-                let slot = (rng.next_u64() % slots) as u32;
+                let slot = SeriesRef((rng.next_u64() % slots) as u32);
                 let time = (rng.next_u64() % 5) as i64 * EPOCH_MS - EPOCH_MS;
                 membership.set(slot, epoch_of(time));
                 if (0..2 * EPOCH_MS).contains(&time) {
@@ -266,10 +269,10 @@ mod tests {
             assert_eq!(all.slots().collect::<Vec<_>>(), expected, "seed {seed}");
             let (low, high) = (slots as u32 / 3, slots as u32 / 2);
             let some = members.filter(&Runs::span(low, high));
-            let in_span: Vec<u32> = expected
+            let in_span: Vec<SeriesRef> = expected
                 .iter()
                 .copied()
-                .filter(|s| (low..high).contains(s))
+                .filter(|s| (low..high).contains(&s.0))
                 .collect();
             assert_eq!(some.slots().collect::<Vec<_>>(), in_span, "seed {seed}");
             for start in low..high.min(low + 200) {
@@ -277,7 +280,7 @@ mod tests {
                     start,
                     end: high.min(start + seed as u32),
                 };
-                let expected = in_span.iter().any(|s| (run.start..run.end).contains(s));
+                let expected = in_span.iter().any(|s| (run.start..run.end).contains(&s.0));
                 assert_eq!(members.any(run), expected, "{run:?}, seed {seed}");
             }
         }
@@ -286,8 +289,8 @@ mod tests {
     #[test]
     fn membership_drop_before_forgets_whole_epochs() {
         let membership = Membership::default();
-        membership.set(1, -1);
-        membership.set(2, 0);
+        membership.set(SeriesRef(1), -1);
+        membership.set(SeriesRef(2), 0);
         assert!(membership.drop_before(0));
         assert!(!membership.drop_before(0));
         let members = membership.of_range(TimeRange::ALL);

@@ -13,9 +13,10 @@
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
+use crate::ids::TermId;
 
 /// Series from one that gives all of its terms to the next such.
-const BLOCK: usize = 16;
+const RUN: usize = 16;
 
 /// Terms that have a bit.
 const BITS: usize = 64;
@@ -23,7 +24,7 @@ const BITS: usize = 64;
 /// The terms of series, for readers.
 #[derive(Debug, Default)]
 pub(super) struct PackedTerms {
-    /// Where each block begins.
+    /// Where each run begins.
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
 }
@@ -41,13 +42,13 @@ pub(super) struct TermPacker {
     starts: Vec<u32>,
     bytes: Vec<u8>,
     count: usize,
-    newest: Vec<u32>,
+    newest: Vec<TermId>,
 }
 
 impl TermPacker {
     /// Adds a series, or a place without one if it has no terms.
-    pub(super) fn push(&mut self, terms: &[u32]) {
-        if self.count.is_multiple_of(BLOCK) {
+    pub(super) fn push(&mut self, terms: &[TermId]) {
+        if self.count.is_multiple_of(RUN) {
             self.starts.push(self.bytes.len() as u32);
             self.newest.clear();
         }
@@ -60,7 +61,7 @@ impl TermPacker {
             push_uvarint(&mut self.bytes, bits.fold(0, |all: u64, i| all | 1 << i));
         }
         for (_, term) in terms.iter().enumerate().filter(|(i, _)| differs(*i)) {
-            push_uvarint(&mut self.bytes, u64::from(*term));
+            push_uvarint(&mut self.bytes, u64::from(term.0));
         }
         self.newest.clear();
         self.newest.extend_from_slice(terms);
@@ -89,7 +90,7 @@ pub(super) struct TermReader {
     /// The place of the series behind the one that `terms` are of.
     next: usize,
     at: usize,
-    terms: Vec<u32>,
+    terms: Vec<TermId>,
 }
 
 impl TermReader {
@@ -101,17 +102,17 @@ impl TermReader {
     }
 
     /// The terms of the series at `place`; none if there is no such.
-    pub(super) fn read(&mut self, packed: &PackedTerms, place: usize) -> &[u32] {
-        let block = place / BLOCK;
-        if place + 1 < self.next || block * BLOCK >= self.next {
-            let Some(start) = packed.starts.get(block) else {
+    pub(super) fn read(&mut self, packed: &PackedTerms, place: usize) -> &[TermId] {
+        let run = place / RUN;
+        if place + 1 < self.next || run * RUN >= self.next {
+            let Some(start) = packed.starts.get(run) else {
                 return &[];
             };
             self.at = *start as usize;
-            self.next = block * BLOCK;
+            self.next = run * RUN;
         }
         while self.next <= place {
-            if self.next.is_multiple_of(BLOCK) {
+            if self.next.is_multiple_of(RUN) {
                 self.terms.clear();
             }
             // Only this file writes what is read here, so this never happens.
@@ -127,16 +128,16 @@ impl TermReader {
     fn follow(&mut self, packed: &PackedTerms) -> Result<(), Malformed> {
         let mut cursor = Cursor::new(packed.bytes.get(self.at..).unwrap_or_default());
         let count = cursor.count(0)?;
-        self.terms.resize(count, 0);
+        self.terms.resize(count, TermId::default());
         let mut differ = if count == 0 { 0 } else { cursor.uvarint()? };
         while differ != 0
             && let Some(term) = self.terms.get_mut(differ.trailing_zeros() as usize)
         {
-            *term = cursor.uvarint()? as u32;
+            *term = TermId(cursor.uvarint()? as u32);
             differ &= differ - 1;
         }
         for term in self.terms.iter_mut().skip(BITS) {
-            *term = cursor.uvarint()? as u32;
+            *term = TermId(cursor.uvarint()? as u32);
         }
         self.at = packed.bytes.len() - cursor.len();
         Ok(())
@@ -149,16 +150,18 @@ mod tests {
     use firn_model::env::{Rng, sim::SimRng};
 
     /// A series that resembles the one before it, another one, none, or one with many terms.
-    fn next_terms(rng: &SimRng, before: &[u32]) -> Vec<u32> {
+    fn next_terms(rng: &SimRng, before: &[TermId]) -> Vec<TermId> {
         match rng.below(12) {
             0 => Vec::new(),
-            1 => (0..rng.below(100)).map(|_| rng.next_u64() as u32).collect(),
+            1 => (0..rng.below(100))
+                .map(|_| TermId(rng.next_u64() as u32))
+                .collect(),
             2 => before[..before.len() / 2].to_vec(),
             _ => {
                 let mut terms = before.to_vec();
-                terms.resize(terms.len().max(11), 7);
+                terms.resize(terms.len().max(11), TermId(7));
                 let at = rng.below(terms.len() as u64) as usize;
-                terms[at] = rng.below(100_000) as u32;
+                terms[at] = TermId(rng.below(100_000) as u32);
                 terms
             }
         }
@@ -169,7 +172,7 @@ mod tests {
         for seed in 0..200 {
             let rng = SimRng::new(seed);
             let mut packer = TermPacker::default();
-            let mut all: Vec<Vec<u32>> = Vec::new();
+            let mut all: Vec<Vec<TermId>> = Vec::new();
             for _ in 0..rng.below(70) {
                 let terms = next_terms(&rng, all.last().map_or(&[], |t| t));
                 packer.push(&terms);
@@ -191,10 +194,10 @@ mod tests {
     #[test]
     fn series_like_the_one_before_takes_three_bytes_and_its_term() {
         let mut packer = TermPacker::default();
-        let mut terms = vec![1_000_000; 11];
+        let mut terms = vec![TermId(1_000_000); 11];
         packer.push(&terms);
         let first = packer.bytes.len();
-        terms[3] = 5;
+        terms[3] = TermId(5);
         packer.push(&terms);
         assert_eq!((first, packer.bytes.len() - first), (1 + 2 + 33, 3));
     }

@@ -7,8 +7,9 @@
 
 use super::runs::Run;
 use super::terms::Terms;
+use crate::ids::TermId;
 
-/// Runs that are gathered at most: a batch of some thousand births has so many, and what waits
+/// Runs that are gathered at most: a batch of some thousand new series has so many, and what waits
 /// takes less than 200 KB.
 const RUNS_MAX: usize = 1 << 13;
 
@@ -95,7 +96,7 @@ impl Pending {
     /// Tells the postings of everything.
     pub(super) fn flush(&mut self, index: &Terms) {
         for group in &self.of_terms.groups {
-            if let Some(term) = index.term(group.id) {
+            if let Some(term) = index.term(TermId(group.id)) {
                 term.postings.extend(self.of_terms.runs_of(group));
             }
         }
@@ -108,7 +109,7 @@ impl Pending {
         self.of_labels.clear();
     }
 
-    /// The same once there is much.
+    /// Calls [`Pending::flush`] once [`RUNS_MAX`] runs of terms are pending.
     #[inline]
     pub(super) fn flush_if_long(&mut self, index: &Terms) {
         if self.of_terms.runs.len() >= RUNS_MAX {

@@ -8,6 +8,7 @@
 use super::core::Index;
 use super::costs::Costs;
 use super::terms::Label;
+use crate::ids::TermId;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
@@ -19,12 +20,12 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Condition<'a> {
     pub(super) matcher: &'a Matcher,
-    pub(super) id: u32,
     pub(super) label: &'a Label,
     pub(super) list: List<'a>,
     /// Whether a series must be in the list, or must not: then series without the label match.
     pub(super) is_in: bool,
-    /// What the next step towards the list takes: to read the postings, or to find out whose.
+    /// What the next step towards the list takes: to read the postings, or to find out which terms
+    /// have them.
     pub(super) nanos: usize,
     /// Series in the list, at most.
     pub(super) series_max: usize,
@@ -32,16 +33,16 @@ pub(super) struct Condition<'a> {
     slots: Range<u32>,
 }
 
-/// Whose postings answer a condition.
+/// The postings that answer a condition.
 #[derive(Debug)]
 pub(super) enum List<'a> {
     /// Those of the label.
     Presence,
     /// Those of these terms, ascending.
-    Terms(Vec<u32>),
-    /// Those of the terms with these values, which nobody has looked up yet.
+    Terms(Vec<TermId>),
+    /// Those of the terms with these values, which are not looked up yet.
     Values(&'a ValueSet),
-    /// Those of terms whose values match, or do not unless `wants_match`; nobody has asked yet.
+    /// Those of terms whose values match, or do not unless `wants_match`; not evaluated yet.
     Expression { regex: &'a Regex, wants_match: bool },
 }
 
@@ -65,10 +66,9 @@ impl<'a> Plan<'a> {
                 None if or_absent => {}
                 None => return Self::Nothing,
                 Some(_) if matcher.matches_everything() => {}
-                Some((id, label)) => {
+                Some(label) => {
                     let mut condition = Condition {
                         matcher,
-                        id,
                         label,
                         list: List::of(matcher, or_absent),
                         is_in: !or_absent,
@@ -110,32 +110,33 @@ impl<'a> List<'a> {
 }
 
 impl Condition<'_> {
-    /// Whether it is known whose postings the list is.
+    /// Whether the terms of the list are known.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.list, List::Presence | List::Terms(_))
     }
 
-    /// Finds out whose postings the list is, and what reading them takes. Returns how many values
-    /// were looked at.
+    /// Looks up the terms of the list, and what reading their postings takes. Returns how many
+    /// values were looked at.
     pub(super) fn look_up(&mut self, index: &Index, cancel: &Cancel) -> Result<usize, Error> {
         let (terms, looked_at) = match self.list {
             List::Presence | List::Terms(_) => return Ok(0),
             List::Values(values) => {
                 let found = values.iter().filter_map(|v| index.find_term(self.label, v));
-                let mut terms: Vec<u32> = found.collect();
+                let mut terms: Vec<TermId> = found.collect();
                 terms.sort_unstable();
                 (terms, values.len())
             }
             List::Expression { regex, wants_match } => {
-                let label = (self.id, self.label);
                 regex.ready()?;
-                let found = index.terms_by_expression(label, (regex, wants_match), cancel)?;
+                let found = index.terms_by_expression(self.label, regex, wants_match, cancel)?;
                 regex.ready()?;
                 found
             }
         };
         let first = self.slots.start;
-        let sizes = |id: &u32| index.with_term(*id, |t| t.postings.sizes(first));
+        let sizes = |id: &TermId| {
+            index.with_term(*id, |t| (t.postings.count(), t.postings.runs_from(first)))
+        };
         let sizes = terms.iter().filter_map(sizes);
         let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         self.series_max = series.min(self.slots.len());
@@ -144,10 +145,10 @@ impl Condition<'_> {
         Ok(looked_at)
     }
 
-    /// What finding out whose postings the list is takes, or reading them if that is known.
+    /// What looking up the terms of the list takes, or reading their postings if they are known.
     fn first_step_nanos(&self, costs: Costs) -> usize {
         match &self.list {
-            List::Presence => self.label.present.sizes(self.slots.start).1 * costs.run,
+            List::Presence => self.label.present.runs_from(self.slots.start) * costs.run,
             List::Terms(terms) => terms.len() * costs.term,
             List::Values(values) => values.len() * costs.term,
             List::Expression { regex, wants_match } => {

@@ -65,15 +65,13 @@ impl Postings {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// How many series the list has, and how many runs reading it from slot `first` on goes
-    /// through: known without that.
-    pub(crate) fn sizes(&self, first: u32) -> (usize, usize) {
-        let runs = self.more.load().as_ref().map_or(1, |more| {
+    /// How many runs reading it from slot `first` on goes through, at most: known without that.
+    pub(crate) fn runs_from(&self, first: u32) -> usize {
+        self.more.load().as_ref().map_or(1, |more| {
             let sealed = more.sealed.iter().filter(|sealed| sealed.end > first);
             let sealed: u32 = sealed.map(|sealed| sealed.runs).sum();
             (1 + sealed + more.tail_len.load(Ordering::Relaxed)) as usize
-        });
-        (self.count(), runs)
+        })
     }
 
     /// Appends runs, each behind all that are there.
@@ -98,6 +96,7 @@ impl Postings {
     /// Appends to a list that has one run or none; returns what follows that, if anything does.
     fn append_to_first(&self, run: Run) -> Option<More> {
         let first = unpack(self.first.load(Ordering::Relaxed));
+        assert!(first.end <= run.start, "runs are appended in order");
         if first.start == first.end {
             self.first.store(pack(run), Ordering::Release);
         } else if first.end == run.start {
@@ -189,6 +188,7 @@ impl More {
     fn append(&self, run: Run) -> bool {
         let len = self.tail_len.load(Ordering::Relaxed) as usize;
         let last = unpack(self.tail[len - 1].load(Ordering::Relaxed));
+        assert!(last.end <= run.start, "runs are appended in order");
         if last.end == run.start {
             let grown = Run {
                 start: last.start,
@@ -205,7 +205,8 @@ impl More {
         true
     }
 
-    /// The same with `run` behind it: in a longer tail, or in a new one once the tail is sealed.
+    /// A copy of the list with `run` behind it: in a longer tail, or in a new one once the tail is
+    /// sealed.
     fn grown(&self, run: Run) -> Self {
         if self.tail.len() < TAIL_RUNS {
             let more = Self::new(self.is_whole, self.tail.len() * 2, run);
@@ -251,7 +252,8 @@ impl More {
         }
     }
 
-    /// As [`Postings::any`] of runs that end behind `first`, and perhaps of some before it.
+    /// Whether `is_it` says so of any run that ends behind `first`; it may be asked about some that
+    /// end before.
     fn any(&self, first: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
         let mut end = 0u32;
         for sealed in &self.sealed {
@@ -330,7 +332,7 @@ mod tests {
             postings.extend(waiting);
             assert_eq!(postings.read(u32::MAX), expected, "seed {seed}");
             assert_eq!(postings.count(), expected.len(), "seed {seed}");
-            let (counted, runs) = (postings.sizes(0).1, expected.as_slice().len());
+            let (counted, runs) = (postings.runs_from(0), expected.as_slice().len());
             assert!(
                 (runs..=runs + 2).contains(&counted),
                 "{counted}, seed {seed}"
@@ -340,7 +342,7 @@ mod tests {
             assert_eq!(postings.read(limit), below, "limit {limit}, seed {seed}");
             let slot = (rng.next_u64() % u64::from(next + 1)) as u32;
             let has_slot = postings.any(0..limit, |run| (run.start..run.end).contains(&slot));
-            let expected = below.slots().any(|s| s == slot);
+            let expected = below.slots().any(|s| s.0 == slot);
             assert_eq!(
                 has_slot, expected,
                 "slot {slot}, limit {limit}, seed {seed}"
@@ -355,7 +357,7 @@ mod tests {
             });
             let expected = below.and(&Runs::span(slot, u32::MAX));
             assert_eq!(behind, expected, "slot {slot}, limit {limit}, seed {seed}");
-            assert!(read <= postings.sizes(slot).1, "slot {slot}, seed {seed}");
+            assert!(read <= postings.runs_from(slot), "slot {slot}, seed {seed}");
         }
     }
 }

@@ -8,10 +8,11 @@
 use super::core::Index;
 use super::generation::Generation;
 use super::runs::{Run, Runs};
-use super::series_pages::{PAGE_SLOTS, PageBuilder, SeriesCursor};
-use super::terms::TERM_PAGE;
+use super::series_table::{LEAF_SLOTS, LeafBuilder, SeriesCursor};
+use super::terms::LEAF_TERMS;
 use super::writer::Writer;
 use crate::failpoints::{self, Flaw};
+use crate::ids::{LabelId, SeriesRef, TermId};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +22,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Garbage {
     generation: Arc<Generation>,
-    slots: Vec<u32>,
-    terms: Vec<u32>,
+    slots: Vec<SeriesRef>,
+    terms: Vec<TermId>,
 }
 
 impl Index {
@@ -33,15 +34,15 @@ impl Index {
 
     /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any
     /// more.
-    pub(crate) fn remove(&self, gone: &[u32]) -> Garbage {
+    pub(crate) fn remove(&self, gone: &[SeriesRef]) -> Garbage {
         let mut writer = lock(&self.writer);
         self.remove_with(&mut writer, gone)
     }
 
-    /// Takes the retired series among slots `first` to before `end` that have no sample in any
+    /// Takes the evicted series among slots `first` to before `end` that have no sample in any
     /// epoch that is kept out of all postings; returns how many.
-    pub(crate) fn remove_retired(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
-        let gone = || self.retired_without_samples(first, end);
+    pub(crate) fn remove_evicted(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
+        let gone = || self.evicted_without_samples(first, end);
         let too_early = failpoints::has(Flaw::RemovesUnlocked).then(gone);
         failpoints::turn();
         // Held throughout: none of them comes back meanwhile.
@@ -50,19 +51,17 @@ impl Index {
         (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
     }
 
-    fn remove_with(&self, writer: &mut Writer, gone: &[u32]) -> Garbage {
+    fn remove_with(&self, writer: &mut Writer, gone: &[SeriesRef]) -> Garbage {
+        assert!(gone.is_sorted(), "sets of slots are built in order");
         // It remembers terms that may go.
         writer.forget();
-        let mut by_term: BTreeMap<u32, Runs> = BTreeMap::new();
-        let mut by_label: BTreeMap<u32, Runs> = BTreeMap::new();
+        let mut by_term: BTreeMap<TermId, Runs> = BTreeMap::new();
+        let mut by_label: BTreeMap<LabelId, Runs> = BTreeMap::new();
         let mut cursor = SeriesCursor::new(self);
         for slot in gone {
             self.membership.clear(*slot);
-            self.forget_retired(*slot);
-            let run = Run {
-                start: *slot,
-                end: slot + 1,
-            };
+            self.forget_evicted(*slot);
+            let run = Run::of(*slot);
             for term in cursor.terms(*slot) {
                 by_term.entry(*term).or_default().push(run);
                 let label = self.label_of(*term);
@@ -70,7 +69,7 @@ impl Index {
             }
         }
         for (label, slots) in by_label {
-            if let Some(label) = self.labels.get(label) {
+            if let Some(label) = self.labels.get(label.0) {
                 label.present.remove(&slots);
             }
         }
@@ -89,14 +88,14 @@ impl Index {
     }
 
     /// Whether no series has the term any more.
-    fn remove_from_term(&self, id: u32, slots: &Runs) -> bool {
+    fn remove_from_term(&self, id: TermId, slots: &Runs) -> bool {
         let Some(term) = self.term(id) else {
             return false;
         };
         term.postings.remove(slots);
         let is_unused = term.postings.count() == 0;
-        if is_unused && let Some(label) = self.labels.get(term.label) {
-            label.values.remove(self.keys.hash(&term.value), id);
+        if is_unused && let Some(label) = self.labels.get(term.label.0) {
+            label.values.remove(self.keys.hash(&term.value), id.0);
             label.distinct.fetch_sub(1, Ordering::Relaxed);
             label.dictionary.forget_if_gone(label.values_count());
         }
@@ -110,22 +109,22 @@ impl Index {
             return Some(garbage);
         }
         for id in garbage.terms {
-            if let Some(page) = self.terms.get(id / TERM_PAGE) {
-                page.terms[(id % TERM_PAGE) as usize].store(None);
+            if let Some(leaf) = self.terms.get(id.0 / LEAF_TERMS) {
+                leaf.terms[(id.0 % LEAF_TERMS) as usize].store(None);
             }
         }
         let mut writer = lock(&self.writer);
-        let pages: BTreeSet<u32> = garbage.slots.iter().map(|s| s / PAGE_SLOTS).collect();
-        for number in pages {
+        let leaves: BTreeSet<u32> = garbage.slots.iter().map(|s| s.0 / LEAF_SLOTS).collect();
+        for number in leaves {
             let Some(cell) = self.series.get(number) else {
                 continue;
             };
             let is_gone = |at: usize| {
-                let slot = number * PAGE_SLOTS + at as u32;
+                let slot = SeriesRef(number * LEAF_SLOTS + at as u32);
                 garbage.slots.binary_search(&slot).is_ok()
             };
-            let mut left = PageBuilder::from_page(&cell.load(), is_gone);
-            if let Some(under_way) = writer.page_under_way(number) {
+            let mut left = LeafBuilder::from_leaf(&cell.load(), is_gone);
+            if let Some(under_way) = writer.leaf_under_way(number) {
                 std::mem::swap(under_way, &mut left);
                 cell.store(Arc::new(under_way.build()));
             } else if left.is_vacant() {

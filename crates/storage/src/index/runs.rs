@@ -4,6 +4,8 @@
 //! set operation costs the runs, not the series. Invariant: runs are sorted, not empty, and neither
 //! touch nor overlap.
 
+use crate::ids::SeriesRef;
+
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -11,6 +13,17 @@ pub(crate) struct Run {
     pub(crate) start: u32,
     /// One past the last one.
     pub(crate) end: u32,
+}
+
+impl Run {
+    /// One series alone.
+    #[inline]
+    pub(crate) fn of(slot: SeriesRef) -> Self {
+        Self {
+            start: slot.0,
+            end: slot.0 + 1,
+        }
+    }
 }
 
 /// A set of slots.
@@ -31,6 +44,7 @@ impl Runs {
         if run.start >= run.end {
             return;
         }
+        debug_assert!(self.0.last().is_none_or(|last| last.end <= run.start));
         match self.0.last_mut() {
             Some(last) if last.end == run.start => last.end = run.end,
             _ => self.0.push(run),
@@ -53,8 +67,8 @@ impl Runs {
     }
 
     /// The slots, ascending.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().flat_map(|r| r.start..r.end)
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesRef> {
+        self.0.iter().flat_map(|r| (r.start..r.end).map(SeriesRef))
     }
 
     /// Slots in both sets.
@@ -118,15 +132,12 @@ impl Runs {
     /// The slots for which `keep` says so.
     pub(crate) fn filter<E>(
         &self,
-        mut keep: impl FnMut(u32) -> Result<bool, E>,
+        mut keep: impl FnMut(SeriesRef) -> Result<bool, E>,
     ) -> Result<Runs, E> {
         let mut kept = Runs::default();
         for slot in self.slots() {
             if keep(slot)? {
-                kept.push(Run {
-                    start: slot,
-                    end: slot + 1,
-                });
+                kept.push(Run::of(slot));
             }
         }
         Ok(kept)
@@ -203,10 +214,7 @@ mod tests {
     fn runs(set: &BTreeSet<u32>) -> Runs {
         let mut runs = Runs::default();
         for slot in set {
-            runs.push(Run {
-                start: *slot,
-                end: slot + 1,
-            });
+            runs.push(Run::of(SeriesRef(*slot)));
         }
         runs
     }
@@ -225,7 +233,7 @@ mod tests {
             let sets = [&a, &b, &c].map(runs);
             let all = sets.iter().flat_map(Runs::as_slice).copied().collect();
             check(Runs::of(all), &(&a | &b) | &c, "union");
-            let even = runs(&a).filter(|s| Ok::<_, ()>(s % 2 == 0)).unwrap();
+            let even = runs(&a).filter(|s| Ok::<_, ()>(s.0 % 2 == 0)).unwrap();
             check(
                 even,
                 a.iter().copied().filter(|s| s % 2 == 0).collect(),

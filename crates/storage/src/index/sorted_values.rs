@@ -1,24 +1,25 @@
 //! Values in order with their terms, one behind the other in memory, each against the one before.
 //!
 //! ```text
-//! block of 16 values = (bytes shared with the value before | bytes of its own | those) *
+//! run of 16 values = (bytes shared with the value before | bytes of its own | those) *
 //! ```
 //!
-//! The first value of a block shares nothing, so that a block is found by bisection. An expression
+//! The first value of a run shares nothing, so that a run is found by bisection. An expression
 //! is led through the bytes that are new; what begins as a value did that could match no more is
-//! passed over, whole blocks at a time.
+//! passed over, whole runs at a time.
 
 use super::lookup_work::CANCEL_EACH;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::push_uvarint;
+use crate::ids::TermId;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::regex::{Regex, State, Stepper};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Values of a block: bisection reads one of each block, a walk all.
-const BLOCK: usize = 16;
+/// Values of a run: bisection reads one of each run, a walk all.
+const RUN: usize = 16;
 
 /// Values through which an automaton is led: building it takes as long as comparing so many.
 const STEPPER_VALUES_MIN: usize = 4_096;
@@ -54,15 +55,15 @@ impl<'a> Question<'a> {
 /// The list.
 #[derive(Debug, Default)]
 pub(super) struct SortedValues {
-    /// Where each block begins.
+    /// Where each run begins.
     starts: Vec<usize>,
     bytes: Vec<u8>,
-    terms: Vec<u32>,
+    terms: Vec<TermId>,
 }
 
 impl SortedValues {
     /// Values in one piece of memory, at their places there, with their terms; in any order.
-    pub(super) fn sort(arena: &[u8], values: &[(Range<usize>, u32)]) -> Self {
+    pub(super) fn sort(arena: &[u8], values: &[(Range<usize>, TermId)]) -> Self {
         let value = |number: u32| &arena[values[number as usize].0.clone()];
         let shared = (1..values.len() as u32).fold(usize::MAX, |shared, number| {
             let first = value(0);
@@ -115,16 +116,16 @@ impl SortedValues {
 
     /// How many values at most begin as all do that match.
     pub(super) fn count_in_reach(&self, regex: &Regex) -> usize {
-        self.blocks_with(regex.prefix()).len() * BLOCK
+        self.runs_with(regex.prefix()).len() * RUN
     }
 
     /// Blocks in which there may be values that begin with `prefix`.
-    fn blocks_with(&self, prefix: &[u8]) -> Range<usize> {
+    fn runs_with(&self, prefix: &[u8]) -> Range<usize> {
         let head = |start: &usize| {
             let first = self.first_value(*start);
             &first[..first.len().min(prefix.len())]
         };
-        // Values with the prefix may begin in the block in front of the first that begins with it.
+        // Values with the prefix may begin in the run in front of the first that begins with it.
         let first = self.starts.partition_point(|s| head(s) < prefix);
         let end = self.starts.partition_point(|s| head(s) <= prefix);
         first.saturating_sub(1)..end
@@ -136,23 +137,23 @@ impl SortedValues {
         cursor.bytes(len as usize).unwrap_or_default()
     }
 
-    fn terms_of(&self, blocks: Range<usize>) -> &[u32] {
-        let end = self.terms.len().min(blocks.end * BLOCK);
-        &self.terms[(blocks.start * BLOCK).min(end)..end]
+    fn terms_of(&self, runs: Range<usize>) -> &[TermId] {
+        let end = self.terms.len().min(runs.end * RUN);
+        &self.terms[(runs.start * RUN).min(end)..end]
     }
 
     /// Adds the terms of the values that are wanted. Returns how many values were looked at.
     pub(super) fn ask(
         &self,
         question: &Question<'_>,
-        terms: &mut Vec<u32>,
+        terms: &mut Vec<TermId>,
         cancel: &Cancel,
     ) -> Result<usize, Error> {
-        let reach = self.blocks_with(question.regex.prefix());
+        let reach = self.runs_with(question.regex.prefix());
         let out_of_reach = [0..reach.start, reach.end..self.starts.len()];
         if !question.wants_match {
-            for blocks in out_of_reach {
-                terms.extend_from_slice(self.terms_of(blocks));
+            for runs in out_of_reach {
+                terms.extend_from_slice(self.terms_of(runs));
             }
         }
         match &question.stepper {
@@ -165,12 +166,12 @@ impl SortedValues {
         &self,
         reach: Range<usize>,
         question: &Question<'_>,
-        into: &mut Vec<u32>,
+        into: &mut Vec<TermId>,
         cancel: &Cancel,
     ) -> Result<usize, Error> {
         let mut reader = Reader::new(self);
         reader.turn_to(reach.start);
-        let end = self.terms.len().min(reach.end * BLOCK);
+        let end = self.terms.len().min(reach.end * RUN);
         let mut count = 0usize;
         while reader.number < end
             && let Some((_, term)) = reader.next()
@@ -194,9 +195,9 @@ struct Packer {
 }
 
 impl Packer {
-    fn push(&mut self, value: &[u8], term: u32) {
+    fn push(&mut self, value: &[u8], term: TermId) {
         let list = &mut self.list;
-        let shared = match list.terms.len().is_multiple_of(BLOCK) {
+        let shared = match list.terms.len().is_multiple_of(RUN) {
             true => {
                 list.starts.push(list.bytes.len());
                 0
@@ -251,23 +252,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes on with the first value of a block.
-    fn turn_to(&mut self, block: usize) {
-        let start = self.list.starts.get(block).copied();
+    /// Goes on with the first value of a run.
+    fn turn_to(&mut self, run: usize) {
+        let start = self.list.starts.get(run).copied();
         let rest = start.and_then(|start| self.list.bytes.get(start..));
         self.cursor = Cursor::new(rest.unwrap_or_default());
-        self.number = block * BLOCK;
+        self.number = run * RUN;
     }
 
     /// Reads a value: how many bytes it shares with the one that was read before, and its term.
     #[inline]
-    fn next(&mut self) -> Option<(usize, u32)> {
+    fn next(&mut self) -> Option<(usize, TermId)> {
         let term = *self.list.terms.get(self.number)?;
         // Only this file writes what is read here, so none of this fails.
         let coded = self.cursor.uvarint().ok()? as usize;
         let len = self.cursor.uvarint().ok()? as usize;
         let own = self.cursor.bytes(len).ok()?;
-        let shared = match self.number.is_multiple_of(BLOCK) {
+        let shared = match self.number.is_multiple_of(RUN) {
             true => shared_bytes(&self.value, own),
             false => coded,
         };
@@ -299,20 +300,20 @@ impl<'a> Walk<'a> {
         mut self,
         reach: Range<usize>,
         question: &Question<'_>,
-        into: &mut Vec<u32>,
+        into: &mut Vec<TermId>,
         cancel: &Cancel,
     ) -> Result<usize, Error> {
         let list = self.reader.list;
         let mut count = 0;
         let mut visited = 0usize;
-        let mut block = reach.start;
-        while block < reach.end {
-            if visited.is_multiple_of(CANCEL_EACH / BLOCK) {
+        let mut run = reach.start;
+        while run < reach.end {
+            if visited.is_multiple_of(CANCEL_EACH / RUN) {
                 cancel.check()?;
             }
             visited += 1;
-            self.reader.turn_to(block);
-            let end = list.terms.len().min((block + 1) * BLOCK);
+            self.reader.turn_to(run);
+            let end = list.terms.len().min((run + 1) * RUN);
             while self.reader.number < end
                 && let Some((shared, term)) = self.reader.next()
             {
@@ -321,11 +322,11 @@ impl<'a> Walk<'a> {
                     into.push(term);
                 }
             }
-            let next = self.block_behind_dead(block + 1, reach.end);
+            let next = self.run_behind_dead(run + 1, reach.end);
             if !question.wants_match {
-                into.extend_from_slice(list.terms_of(block + 1..next));
+                into.extend_from_slice(list.terms_of(run + 1..next));
             }
-            block = next;
+            run = next;
         }
         Ok(count)
     }
@@ -351,9 +352,9 @@ impl<'a> Walk<'a> {
         self.stepper.accepts(state)
     }
 
-    /// The first of the blocks from `next` on that holds values which do not begin as one did that
+    /// The first of the runs from `next` on that holds values which do not begin as one did that
     /// can match no more: found in steps that double.
-    fn block_behind_dead(&self, next: usize, end: usize) -> usize {
+    fn run_behind_dead(&self, next: usize, end: usize) -> usize {
         let dead = self.states.last().is_some_and(|s| self.stepper.is_dead(*s));
         let begun = &self.reader.value[..self.states.len() - 1];
         let list = self.reader.list;
@@ -371,7 +372,7 @@ impl<'a> Walk<'a> {
             return next;
         }
         let near = &list.starts[known..end.min(known + step)];
-        // The last block that begins so may end otherwise.
+        // The last run that begins so may end otherwise.
         known + near.partition_point(is_dead) - 1
     }
 }
@@ -413,9 +414,9 @@ mod tests {
         (0..count).map(part).collect()
     }
 
-    fn sorted(values: &[(Vec<u8>, u32)]) -> SortedValues {
+    fn sorted(values: &[(Vec<u8>, TermId)]) -> SortedValues {
         let mut arena = Vec::new();
-        let place = |(value, term): &(Vec<u8>, u32)| {
+        let place = |(value, term): &(Vec<u8>, TermId)| {
             let start = arena.len();
             arena.extend_from_slice(value);
             (start..arena.len(), *term)
@@ -424,7 +425,7 @@ mod tests {
         SortedValues::sort(&arena, &placed)
     }
 
-    fn check(list: &SortedValues, values: &[(Vec<u8>, u32)], pattern: &str, seed: u64) {
+    fn check(list: &SortedValues, values: &[(Vec<u8>, TermId)], pattern: &str, seed: u64) {
         let regex = Regex::new(pattern.as_bytes()).unwrap();
         for (wants_match, count) in [(true, 1 << 20), (false, 1 << 20), (true, 0), (false, 0)] {
             let question = Question::new(&regex, wants_match, count);
@@ -433,7 +434,7 @@ mod tests {
             found.sort_unstable();
             let wanted = |value: &[u8]| regex.is_match(value) == wants_match;
             let expected = values.iter().filter(|(value, _)| wanted(value));
-            let mut expected: Vec<u32> = expected.map(|(_, term)| *term).collect();
+            let mut expected: Vec<TermId> = expected.map(|(_, term)| *term).collect();
             expected.sort_unstable();
             assert_eq!(
                 found, expected,
@@ -449,13 +450,13 @@ mod tests {
     fn sorted_values_asked_random_patterns_answer_as_each_value_does() {
         for seed in 0..400 {
             let rng = SimRng::new(seed);
-            let mut values: Vec<(Vec<u8>, u32)> = Vec::new();
+            let mut values: Vec<(Vec<u8>, TermId)> = Vec::new();
             let mut list = SortedValues::default();
             for _ in 0..1 + rng.below(3) {
                 let first = values.len() as u32;
                 let count = rng.below(200) as u32;
                 let more: Vec<_> = (first..first + count)
-                    .map(|term| (random_value(&rng), term))
+                    .map(|term| (random_value(&rng), TermId(term)))
                     .collect();
                 list = list.join(&sorted(&more));
                 values.extend(more);
@@ -470,7 +471,9 @@ mod tests {
     #[test]
     fn sorted_values_that_begin_otherwise_are_not_looked_at() {
         let name = |i: u32| format!("service-{:03}-{:04}", i / 1_000, i % 1_000);
-        let values: Vec<_> = (0..100_000).map(|i| (name(i).into_bytes(), i)).collect();
+        let values: Vec<_> = (0..100_000)
+            .map(|i| (name(i).into_bytes(), TermId(i)))
+            .collect();
         let list = sorted(&values);
         let cases = [
             ("service-012-.*", 1_000, 1_040),

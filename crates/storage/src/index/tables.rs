@@ -1,7 +1,8 @@
 //! Figures about the index: the tables of the status page and the bytes it holds.
 
 use super::core::Index;
-use super::terms::{TERM_PAGE, Term, TermPage};
+use super::terms::{LEAF_TERMS, Term, TermLeaf};
+use crate::ids::TermId;
 use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
 use std::cmp::Reverse;
@@ -28,15 +29,10 @@ impl Index {
     /// The tables with at most `top` lines each.
     pub(crate) fn tables(&self, top: usize) -> Tables {
         let mut tables = Tables::default();
-        for (_, label) in self.all_labels() {
+        for label in self.all_labels() {
             let mut values = 0;
             let mut bytes = 0;
-            for term in label
-                .values
-                .ids()
-                .into_iter()
-                .filter_map(|id| self.term(id))
-            {
+            for term in label.terms().filter_map(|id| self.term(id)) {
                 let series = term.postings.count() as u64;
                 let value = String::from_utf8_lossy(&term.value);
                 values += 1;
@@ -61,22 +57,22 @@ impl Index {
 
     /// Bytes of memory, to within the allocator's rounding.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let mut bytes = self.membership.memory_bytes() + self.retired.memory_bytes();
+        let mut bytes = self.membership.memory_bytes() + self.evicted.memory_bytes();
         bytes += self.matcher_cache.memory_bytes() + self.label_value_cache.memory_bytes();
-        for (_, label) in self.all_labels() {
+        for label in self.all_labels() {
             bytes += label.name.len() + 128;
             bytes += label.values.memory_bytes() + label.present.memory_bytes();
             bytes += label.dictionary.memory_bytes();
         }
         let terms = self.term_count.load(Ordering::Acquire);
-        bytes += terms.div_ceil(TERM_PAGE) as usize * size_of::<TermPage>();
-        for term in (0..terms).filter_map(|id| self.term(id)) {
+        bytes += terms.div_ceil(LEAF_TERMS) as usize * size_of::<TermLeaf>();
+        for term in (0..terms).filter_map(|id| self.term(TermId(id))) {
             // The counts of the `Arc`.
             bytes += size_of::<Term>() + 16 + term.value.len() + term.postings.memory_bytes();
         }
-        let pages = self.published().div_ceil(super::series_pages::PAGE_SLOTS);
-        for page in (0..pages).filter_map(|number| self.series.get(number)) {
-            bytes += page.load().memory_bytes();
+        let leaves = self.published().div_ceil(super::series_table::LEAF_SLOTS);
+        for leaf in (0..leaves).filter_map(|number| self.series.get(number)) {
+            bytes += leaf.load().memory_bytes();
         }
         bytes
     }

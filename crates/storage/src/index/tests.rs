@@ -3,6 +3,7 @@
 use super::costs::Costs;
 use super::*;
 use crate::fingerprint::HashKeys;
+use crate::ids::SeriesRef;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::COLUMN_VALUE_BYTES;
@@ -19,11 +20,11 @@ fn index() -> Index {
     Index::new(Arc::new(HashKeys::new(&SimRng::new(7))))
 }
 
-fn birth(index: &Index, series: &[Labels]) {
-    let mut births = index.births();
+fn create(index: &Index, series: &[Labels]) {
+    let mut creation = index.create_series();
     for labels in series {
-        let slot = births.next_slot();
-        births.add(labels.as_ref(), Place(slot)).unwrap();
+        let slot = creation.next_slot();
+        creation.add(labels.as_ref(), Place(slot.0)).unwrap();
         index.mark(slot, 0);
     }
 }
@@ -105,20 +106,20 @@ fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
             let series: Vec<Labels> = (0..count)
                 .map(|i| random_labels(&rng, u64::from(start) + i))
                 .collect();
-            birth(&index, &series);
-            alive.extend((start..).zip(series));
+            create(&index, &series);
+            alive.extend((start..).map(SeriesRef).zip(series));
             if rng.next_u64().is_multiple_of(3) {
-                let gone: BTreeSet<u32> = alive
+                let gone: BTreeSet<SeriesRef> = alive
                     .iter()
                     .map(|(slot, _)| *slot)
-                    .filter(|slot| slot % 5 < 2 && !rng.one_in(8))
+                    .filter(|slot| slot.0 % 5 < 2 && !rng.one_in(8))
                     .collect();
                 alive.retain(|(slot, _)| !gone.contains(slot));
                 garbage.push(index.remove(&gone.into_iter().collect::<Vec<_>>()));
             }
             if rng.next_u64().is_multiple_of(3) {
                 garbage = garbage.into_iter().filter_map(|g| index.sweep(g)).collect();
-                assert!(garbage.is_empty(), "nobody reads, seed {seed}");
+                assert!(garbage.is_empty(), "there is no reader, seed {seed}");
             }
         }
         check_lookups(&index, &alive, &rng, seed);
@@ -127,28 +128,24 @@ fn index_lookup_of_random_matchers_by_any_plan_equals_filtering_all_series() {
     }
 }
 
-fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64) {
+fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, seed: u64) {
     assert_eq!(index.series_count(), alive.len(), "seed {seed}");
     for (slot, labels) in alive {
-        assert_eq!(
-            index.series_labels(*slot),
-            *labels,
-            "slot {slot}, seed {seed}"
-        );
+        assert_eq!(index.series_labels(*slot), *labels, "{slot:?}, seed {seed}");
     }
     for _ in 0..30 {
         let matchers: Vec<_> = (0..rng.next_u64() % 4)
             .map(|_| random_matcher(rng))
             .collect();
-        let expected: Vec<&(u32, Labels)> = alive
+        let expected: Vec<&(SeriesRef, Labels)> = alive
             .iter()
             .filter(|(_, l)| matches(l, &matchers))
             .collect();
-        let slots: Vec<u32> = expected.iter().map(|(slot, _)| *slot).collect();
+        let slots: Vec<SeriesRef> = expected.iter().map(|(slot, _)| *slot).collect();
         let cancel = Cancel::new();
         let all = TimeRange::ALL;
         let found = index.lookup(&matchers, all, &cancel).unwrap();
-        let found: Vec<u32> = found.slots().collect();
+        let found: Vec<SeriesRef> = found.slots().collect();
         assert_eq!(found, slots, "{matchers:?}, seed {seed}");
         let names: BTreeSet<String> = expected
             .iter()
@@ -187,7 +184,7 @@ fn check_lookups(index: &Index, alive: &[(u32, Labels)], rng: &SimRng, seed: u64
 }
 
 /// A series that is there: its slot, its labels, the epochs in which it has samples.
-type Alive = (u32, Labels, BTreeSet<i64>);
+type Alive = (SeriesRef, Labels, BTreeSet<i64>);
 
 /// Asks one of `sets` about some epochs.
 fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng: &SimRng) {
@@ -198,15 +195,15 @@ fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng:
     let matching = alive
         .iter()
         .filter(|(_, labels, of)| matches(labels, matchers) && in_range(of));
-    let expected: Vec<u32> = matching.map(|(slot, ..)| *slot).collect();
+    let expected: Vec<SeriesRef> = matching.map(|(slot, ..)| *slot).collect();
     let range = TimeRange::new(epochs.start() * EPOCH_MS, epochs.end() * EPOCH_MS);
     let found = index.lookup(matchers, range, &Cancel::new()).unwrap();
-    let found: Vec<u32> = found.slots().collect();
+    let found: Vec<SeriesRef> = found.slots().collect();
     assert_eq!(found, expected, "{matchers:?} in {epochs:?}");
 }
 
 #[test]
-fn index_lookup_asked_again_after_births_and_removals_equals_filtering_all_series() {
+fn index_lookup_asked_again_after_creations_and_removals_equals_filtering_all_series() {
     for seed in 0..40 {
         let rng = SimRng::new(seed);
         let mut index = index();
@@ -223,10 +220,11 @@ fn index_lookup_asked_again_after_births_and_removals_equals_filtering_all_serie
                     let epoch = rng.below(4) as i64;
                     // Some more than are looked up although they have no sample.
                     let count = 1 + rng.below(if rng.one_in(4) { 2_000 } else { 60 });
-                    let mut births = index.births();
+                    let mut creation = index.create_series();
                     for slot in start..start + count as u32 {
                         let labels = random_labels(&rng, u64::from(slot));
-                        births.add(labels.as_ref(), Place(slot)).unwrap();
+                        creation.add(labels.as_ref(), Place(slot)).unwrap();
+                        let slot = SeriesRef(slot);
                         index.mark(slot, epoch);
                         alive.push((slot, labels, BTreeSet::from([epoch])));
                     }
@@ -235,9 +233,13 @@ fn index_lookup_asked_again_after_births_and_removals_equals_filtering_all_serie
                     let one_in = 2 + rng.below(8);
                     let (gone, left) = alive.into_iter().partition(|_| rng.one_in(one_in));
                     alive = left;
-                    let gone: Vec<u32> = gone.iter().map(|(slot, ..): &Alive| *slot).collect();
+                    let gone: Vec<SeriesRef> =
+                        gone.iter().map(|(slot, ..): &Alive| *slot).collect();
                     let garbage = index.remove(&gone);
-                    assert!(index.sweep(garbage).is_none(), "nobody reads, seed {seed}");
+                    assert!(
+                        index.sweep(garbage).is_none(),
+                        "there is no reader, seed {seed}"
+                    );
                 }
                 2 => {
                     let epoch = rng.below(4) as i64;
@@ -269,13 +271,13 @@ fn index_lookup_asked_again_reads_what_was_born_since() {
         ("number", Regex, "1[0-9]*"),
         ("pod", NotRegex, "app-(3|5)"),
     ];
-    birth(&index, &(0..10_000).map(series).collect::<Vec<_>>());
+    create(&index, &(0..10_000).map(series).collect::<Vec<_>>());
     let (found, anew) = work_of(&index, &asked);
     let expected = 11 * (500 - 2);
     assert_eq!(found, expected);
     assert!(anew.iter().sum::<u64>() > 500, "{anew:?}");
     assert_eq!(work_of(&index, &asked), (expected, [0; 3]));
-    birth(&index, &(10_000..10_020).map(series).collect::<Vec<_>>());
+    create(&index, &(10_000..10_020).map(series).collect::<Vec<_>>());
     let (found, [runs, values, series]) = work_of(&index, &asked);
     assert_eq!(found, expected + 11);
     assert!(runs + values < 40, "{runs} runs, {values} values");
@@ -312,7 +314,7 @@ fn index_lookup_with_broad_matchers_reads_no_more_postings() {
             ("pod", format!("app-{pod}")),
         ])
     };
-    birth(&index, &(0..20_000).map(series).collect::<Vec<_>>());
+    create(&index, &(0..20_000).map(series).collect::<Vec<_>>());
     let narrow = [("__name__", Equal, "m8"), ("node", Equal, "n7")];
     let (found, alone) = work_of(&index, &narrow);
     assert_eq!((found, alone[2]), (38, 0));
@@ -341,27 +343,30 @@ fn index_lookup_with_broad_matchers_reads_no_more_postings() {
 }
 
 #[test]
-fn index_lookup_by_expression_over_many_values_follows_births_and_removals() {
+fn index_lookup_by_expression_over_many_values_follows_creations_and_removals() {
     for seed in 0..6 {
         let rng = SimRng::new(seed);
         let index = index();
-        let mut alive: Vec<(u32, Labels)> = Vec::new();
+        let mut alive: Vec<(SeriesRef, Labels)> = Vec::new();
         for _ in 0..8 {
             let start = index.published();
             let series: Vec<Labels> = (0..1 + rng.below(500))
                 .map(|i| random_labels(&rng, u64::from(start) + i))
                 .collect();
-            birth(&index, &series);
-            alive.extend((start..).zip(series));
+            create(&index, &series);
+            alive.extend((start..).map(SeriesRef).zip(series));
             if rng.one_in(3) {
-                let gone: BTreeSet<u32> = alive
+                let gone: BTreeSet<SeriesRef> = alive
                     .iter()
                     .map(|(slot, _)| *slot)
                     .filter(|_| !rng.one_in(4))
                     .collect();
                 alive.retain(|(slot, _)| !gone.contains(slot));
                 let garbage = index.remove(&gone.into_iter().collect::<Vec<_>>());
-                assert!(index.sweep(garbage).is_none(), "nobody reads, seed {seed}");
+                assert!(
+                    index.sweep(garbage).is_none(),
+                    "there is no reader, seed {seed}"
+                );
             }
             for (op, pattern) in [
                 (MatchOp::Regex, ".*7"),
@@ -374,9 +379,9 @@ fn index_lookup_by_expression_over_many_values_follows_births_and_removals() {
                 let matching = alive
                     .iter()
                     .filter(|(_, l)| matches(l, std::slice::from_ref(&matcher)));
-                let expected: Vec<u32> = matching.map(|(slot, _)| *slot).collect();
+                let expected: Vec<SeriesRef> = matching.map(|(slot, _)| *slot).collect();
                 let found = index.lookup(&[matcher], TimeRange::ALL, &Cancel::new());
-                let found: Vec<u32> = found.unwrap().slots().collect();
+                let found: Vec<SeriesRef> = found.unwrap().slots().collect();
                 assert_eq!(found, expected, "{op:?} {pattern}, seed {seed}");
             }
         }
@@ -389,9 +394,9 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
     const COUNT: usize = 2 * SHARE + 5_000;
     let index = index();
     let labels = |i: usize| Labels::from_pairs([("id", format!("{:06}", i * 7 % 1_000_000))]);
-    birth(&index, &(0..COUNT).map(labels).collect::<Vec<_>>());
+    create(&index, &(0..COUNT).map(labels).collect::<Vec<_>>());
     let in_order = |index: &Index| {
-        let (_, label) = index.label("id").unwrap();
+        let label = index.label("id").unwrap();
         COUNT
             - label
                 .dictionary
@@ -416,11 +421,11 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
 #[test]
 fn index_lookup_outside_of_a_series_epochs_leaves_it_out() {
     let index = index();
-    birth(&index, &[Labels::from_pairs([("__name__", "up")])]);
+    create(&index, &[Labels::from_pairs([("__name__", "up")])]);
     let lookup = |range| index.lookup(&[], range, &Cancel::new()).unwrap().len();
     assert_eq!(lookup(TimeRange::new(0, 1)), 1);
     assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 0);
-    index.mark(0, 3);
+    index.mark(SeriesRef(0), 3);
     assert_eq!(lookup(TimeRange::new(EPOCH_MS, 9 * EPOCH_MS)), 1);
     assert!(index.drop_epochs_before(4));
     assert_eq!(lookup(TimeRange::ALL), 0);
@@ -429,32 +434,34 @@ fn index_lookup_outside_of_a_series_epochs_leaves_it_out() {
 #[test]
 fn index_sweep_while_a_reader_holds_the_generation_waits() {
     let index = index();
-    birth(&index, &[Labels::from_pairs([("__name__", "up")])]);
+    create(&index, &[Labels::from_pairs([("__name__", "up")])]);
     let held = index.generation();
-    let garbage = index.sweep(index.remove(&[0])).unwrap();
-    assert_eq!(index.series_labels(0).get("__name__"), b"up");
+    let garbage = index.sweep(index.remove(&[SeriesRef(0)])).unwrap();
+    assert_eq!(index.series_labels(SeriesRef(0)).get("__name__"), b"up");
     assert!(index.lookup(&[], TimeRange::ALL, &Cancel::new()).is_ok());
     drop(held);
     assert!(index.sweep(garbage).is_none());
-    assert!(index.series_labels(0).is_empty());
+    assert!(index.series_labels(SeriesRef(0)).is_empty());
 }
 
 #[test]
-fn index_births_after_skip_keep_their_slots() {
+fn index_series_created_after_skip_keep_their_slots() {
     let index = index();
     let labels = |i: u32| Labels::from_pairs([("__name__", format!("m{i}"))]);
     let slots = [0, 1, 255, 256, 700, 701, 1_024];
     for slot in slots {
-        let mut births = index.births();
-        births.skip_to(slot);
-        births.add(labels(slot).as_ref(), Place(slot + 1)).unwrap();
+        let mut creation = index.create_series();
+        creation.skip_to(slot);
+        creation
+            .add(labels(slot).as_ref(), Place(slot + 1))
+            .unwrap();
     }
     for slot in 0..1_200 {
         let is_there = slots.contains(&slot);
-        let place = SeriesCursor::new(&index).place(slot);
+        let place = SeriesCursor::new(&index).place(SeriesRef(slot));
         assert_eq!(place, is_there.then_some(Place(slot + 1)), "{slot}");
         assert_eq!(
-            index.series_labels(slot),
+            index.series_labels(SeriesRef(slot)),
             if is_there {
                 labels(slot)
             } else {
@@ -468,7 +475,7 @@ fn index_births_after_skip_keep_their_slots() {
 fn index_tables_count_series_values_and_bytes() {
     let index = index();
     let labels = |name: &str, le: &str| Labels::from_pairs([("__name__", name), ("le", le)]);
-    birth(
+    create(
         &index,
         &[labels("a", "1"), labels("a", "20"), labels("b", "1")],
     );

@@ -1,33 +1,34 @@
-//! What the creation of series keeps between batches: the page under way, open runs, the series
+//! What the creation of series keeps between batches: the leaf under way, open runs, the series
 //! interned last.
 
 use super::interning::Interner;
 use super::pending::Pending;
 use super::runs::Run;
-use super::series_pages::{PAGE_SLOTS, PageBuilder};
+use super::series_table::{LEAF_SLOTS, LeafBuilder};
 use super::terms::Terms;
+use crate::ids::{LabelId, TermId};
 
 /// A term whose postings have not been told yet of the newest run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenRun {
-    pub(super) term: u32,
-    pub(super) label: u32,
+    pub(super) term: TermId,
+    pub(super) label: LabelId,
     pub(super) term_start: u32,
     pub(super) label_start: u32,
 }
 
-/// What births keep between each other.
+/// What is kept from batch to batch of new series.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     pub(super) next_slot: u32,
-    pub(super) page: PageBuilder,
+    pub(super) leaf: LeafBuilder,
     pub(super) open: Vec<OpenRun>,
     pub(super) scratch_open: Vec<OpenRun>,
     /// Runs that postings are not told of yet.
     pub(super) pending: Pending,
     /// The series interned last.
     pub(super) interner: Interner,
-    pub(super) terms: Vec<u32>,
+    pub(super) terms: Vec<TermId>,
 }
 
 impl Writer {
@@ -41,18 +42,18 @@ impl Writer {
         self.pending.flush(index);
     }
 
-    /// Publishes the page of the last slot and begins the next one.
-    pub(super) fn turn_page(&mut self, index: &Terms) {
+    /// Publishes the leaf of the last slot and begins the next one.
+    pub(super) fn turn_leaf(&mut self, index: &Terms) {
         if let Some(last) = self.next_slot.checked_sub(1) {
-            self.turn_page_after(index, last);
+            self.turn_leaf_after(index, last);
         }
     }
 
-    pub(super) fn turn_page_after(&mut self, index: &Terms, last: u32) {
-        if !self.page.is_vacant() {
-            index.publish_page(last / PAGE_SLOTS, self.page.build());
+    pub(super) fn turn_leaf_after(&mut self, index: &Terms, last: u32) {
+        if !self.leaf.is_vacant() {
+            index.publish_leaf(last / LEAF_SLOTS, self.leaf.build());
         }
-        self.page.clear();
+        self.leaf.clear();
     }
 
     /// Drops what it remembers of the series before, whose terms may be removed.
@@ -60,22 +61,22 @@ impl Writer {
         self.interner.forget();
     }
 
-    /// The page under way, if `number` is its number.
-    pub(super) fn page_under_way(&mut self, number: u32) -> Option<&mut PageBuilder> {
+    /// The leaf under way, if `number` is its number.
+    pub(super) fn leaf_under_way(&mut self, number: u32) -> Option<&mut LeafBuilder> {
         let is_it =
-            !self.next_slot.is_multiple_of(PAGE_SLOTS) && self.next_slot / PAGE_SLOTS == number;
-        is_it.then_some(&mut self.page)
+            !self.next_slot.is_multiple_of(LEAF_SLOTS) && self.next_slot / LEAF_SLOTS == number;
+        is_it.then_some(&mut self.leaf)
     }
 }
 
 impl OpenRun {
     pub(super) fn end_term(&self, pending: &mut Pending, end: u32) {
         let start = self.term_start;
-        pending.of_terms.push(self.term, Run { start, end });
+        pending.of_terms.push(self.term.0, Run { start, end });
     }
 
     pub(super) fn end_label(&self, pending: &mut Pending, end: u32) {
         let start = self.label_start;
-        pending.of_labels.push(self.label, Run { start, end });
+        pending.of_labels.push(self.label.0, Run { start, end });
     }
 }

@@ -3,6 +3,7 @@
 use super::check;
 use crate::failpoints::Flaw;
 use crate::fingerprint::HashKeys;
+use crate::ids::SeriesRef;
 use crate::index::{Index, Place, epoch_of};
 use firn_model::cancel::Cancel;
 use firn_model::env::sim::SimRng;
@@ -17,10 +18,10 @@ fn labels(instance: u32) -> Labels {
     Labels::from_pairs([("__name__", "m"), ("instance", instance.as_str())])
 }
 
-fn give_birth(index: &Index, instances: std::ops::Range<u32>) {
-    let mut births = index.births();
+fn create(index: &Index, instances: std::ops::Range<u32>) {
+    let mut creation = index.create_series();
     for instance in instances {
-        let slot = births
+        let slot = creation
             .add(labels(instance).as_ref(), Place(instance))
             .unwrap();
         index.mark(slot, epoch_of(0));
@@ -28,19 +29,19 @@ fn give_birth(index: &Index, instances: std::ops::Range<u32>) {
 }
 
 /// What a reader holds it may look at for as long as it likes: each series has the labels by which
-/// it was found, and of a batch of births it finds all or none.
+/// it was found, and of a batch of new series it finds all or none.
 fn read(index: &Index) {
     let generation = index.generation();
     let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();
     let found = index
         .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
         .unwrap();
-    let slots: Vec<u32> = found.slots().collect();
-    let born = slots.iter().filter(|slot| (4..8).contains(*slot)).count();
-    assert!(born == 0 || born == 4, "half of a batch: {slots:?}");
+    let slots: Vec<SeriesRef> = found.slots().collect();
+    let created = slots.iter().filter(|slot| (4..8).contains(&slot.0)).count();
+    assert!(created == 0 || created == 4, "half of a batch: {slots:?}");
     yield_now();
     for slot in slots {
-        assert_eq!(index.series_labels(slot), labels(slot), "slot {slot}");
+        assert_eq!(index.series_labels(slot), labels(slot.0), "{slot:?}");
     }
     drop(generation);
 }
@@ -49,7 +50,7 @@ fn read(index: &Index) {
 fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
     check(300, &[Flaw::SweepsUnderReaders], || {
         let index = Arc::new(Index::new(Arc::new(HashKeys::new(&SimRng::new(1)))));
-        give_birth(&index, 0..4);
+        create(&index, 0..4);
         let readers = (0..2).map(|_| {
             let index = index.clone();
             spawn(move || read(&index))
@@ -57,7 +58,7 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
         let remover = {
             let index = index.clone();
             spawn(move || {
-                let mut garbage = Some(index.remove(&[0, 2]));
+                let mut garbage = Some(index.remove(&[SeriesRef(0), SeriesRef(2)]));
                 while let Some(left) = garbage.take() {
                     garbage = index.sweep(left);
                     yield_now();
@@ -66,7 +67,7 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
         };
         let parent = {
             let index = index.clone();
-            spawn(move || give_birth(&index, 4..8))
+            spawn(move || create(&index, 4..8))
         };
         let threads: Vec<_> = readers.chain([remover, parent]).collect();
         for thread in threads {
@@ -76,7 +77,10 @@ fn index_reader_keeps_its_series_while_they_are_removed_and_swept() {
         let left = index
             .lookup(&[matcher], TimeRange::ALL, &Cancel::new())
             .unwrap();
-        assert_eq!(left.slots().collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7]);
-        assert_eq!(index.series_labels(0), Labels::default());
+        assert_eq!(
+            left.slots().collect::<Vec<_>>(),
+            [1, 3, 4, 5, 6, 7].map(SeriesRef)
+        );
+        assert_eq!(index.series_labels(SeriesRef(0)), Labels::default());
     });
 }

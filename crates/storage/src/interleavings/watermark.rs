@@ -19,7 +19,7 @@ const WRITERS: u64 = 3;
 type Complete = Arc<Mutex<BTreeSet<u64>>>;
 
 /// The newest position of the log, whose callbacks come one after the other. Every other batch
-/// needs no block.
+/// needs no record.
 type Log = Arc<Mutex<u64>>;
 
 fn is_resolved(ticket: &mut Ticket) -> bool {
@@ -51,7 +51,7 @@ fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<
     })
 }
 
-/// Reads, and looks whether all it may see is complete and hidden from nobody who began with it.
+/// Reads, and checks that all it may see is complete and hidden from no reader beside it.
 fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
     spawn(move || {
         let mut before = 0;

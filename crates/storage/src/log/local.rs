@@ -254,7 +254,7 @@ fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
     RecordEncoder::default().encode(batch, &mut record);
     match record.len() {
         ..=PAYLOAD_BYTES_MAX => Ok(()),
-        bytes => Err(StorageError::BlockTooLarge {
+        bytes => Err(StorageError::RecordTooLarge {
             bytes,
             limit: PAYLOAD_BYTES_MAX,
         }),

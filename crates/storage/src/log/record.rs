@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The columns are coded only against each other; for the values that is so in a plain record, and
-//! [`super::delta_codec`] puts other codes in their place. `docs/format/log-block.md` draws the
+//! [`super::delta_codec`] puts other codes in their place. `docs/format/log-record.md` draws the
 //! bytes.
 
 mod columns;
@@ -20,6 +20,7 @@ use crate::encoding::decimal::Scale;
 use crate::encoding::labels::LabelsEncoder;
 use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
+use crate::ids::SeriesRef;
 use columns::{NumberReader, ValueReader, push_numbers, push_values};
 use firn_model::log::{DecimalHint, FloatRows, HistogramRow, LogBatch};
 use std::sync::Arc;
@@ -89,7 +90,8 @@ impl RecordEncoder {
         self.exemplars.clear();
         self.column.clear();
         for (slot, exemplar) in batch.exemplars.iter() {
-            self.exemplars.push(&mut self.column, slot, &exemplar);
+            self.exemplars
+                .push(&mut self.column, SeriesRef(slot), &exemplar);
         }
         self.before.push(VERSION_WITH_EXEMPLARS);
         push_prefixed(&mut self.before, &self.column);

@@ -131,7 +131,7 @@ impl Reader {
         while let Some(found) = self.next_found() {
             match found {
                 Found::Damage(range) => {
-                    let what = format!("{} bytes are no block", range.end - range.start);
+                    let what = format!("{} bytes are no frame", range.end - range.start);
                     return Some(Err(self.damaged(range.start, what)));
                 }
                 Found::Frame { header, .. } if header.kind == FrameKind::Padding => {}
@@ -184,7 +184,7 @@ fn read_record(
 ) -> Result<LogRecord, Malformed> {
     let batch = match header.kind {
         FrameKind::Log => record::decode(payload, &mut PlainValues)?,
-        FrameKind::Condensed => delta.decode(header.position, payload)?,
+        FrameKind::DeltaCoded => delta.decode(header.position, payload)?,
         _ => return Err(Malformed("a block of a kind that the log has not")),
     };
     Ok(LogRecord {

@@ -354,7 +354,7 @@ fn block_beyond_the_limit_is_refused() {
     let refusal = lock(&append(&log, &vec![0; PAYLOAD_BYTES_MAX + 1]))[0].clone();
     assert_eq!(
         refusal.unwrap_err().message,
-        "log block too large: 67108887 bytes, limit 67108864"
+        "log record too large: 67108887 bytes, limit 67108864"
     );
 }
 

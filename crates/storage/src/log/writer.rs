@@ -213,7 +213,7 @@ impl Writer {
             record.encode(batch, &mut coded);
         }
         let kind = match is_delta {
-            true => FrameKind::Condensed,
+            true => FrameKind::DeltaCoded,
             false => FrameKind::Log,
         };
         self.encode(kind, &coded);

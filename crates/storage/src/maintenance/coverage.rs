@@ -14,6 +14,7 @@
 mod tests;
 
 use crate::failpoints::{self, Flaw};
+use crate::ids::{GroupId, SeriesRef};
 use crate::sealed::group_of;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
@@ -37,10 +38,10 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// The newest end of a window of `group` that is due when the newest sample is at `newest`.
-    pub(crate) fn due_end(self, group: u32, newest: TimestampMs) -> TimestampMs {
+    pub(crate) fn due_end(self, group: GroupId, newest: TimestampMs) -> TimestampMs {
         let phase = match self.is_jittered {
             // Fibonacci hashing: neighbours land far apart, and any run of them evenly.
-            true => (u64::from(group.wrapping_mul(0x9e37_79b9)) * self.window_ms as u64) >> 32,
+            true => (u64::from(group.0.wrapping_mul(0x9e37_79b9)) * self.window_ms as u64) >> 32,
             false => 0,
         };
         let (window, phase) = (i128::from(self.window_ms), i128::from(phase));
@@ -68,7 +69,7 @@ struct Group {
 /// A group that is due, and the end of its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
-    pub(crate) group: u32,
+    pub(crate) group: GroupId,
     pub(crate) end: TimestampMs,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Coverage {
     windows: Windows,
     /// Ascending in every field.
     marks: VecDeque<Mark>,
-    groups: BTreeMap<u32, Group>,
+    groups: BTreeMap<GroupId, Group>,
     /// Groups below are known, or gone.
     end_group: u32,
 }
@@ -101,19 +102,24 @@ impl Coverage {
 
     /// Takes in a group that is sealed up to `sealed_to` and has nothing unsealed in records up to
     /// `unsealed_after`. Of a known group it takes the later of each.
-    pub(crate) fn restore(&mut self, group: u32, sealed_to: TimestampMs, unsealed_after: Position) {
+    pub(crate) fn restore(
+        &mut self,
+        group: GroupId,
+        sealed_to: TimestampMs,
+        unsealed_after: Position,
+    ) {
         let known = self.groups.entry(group).or_insert(Group {
             sealed_to,
             unsealed_after,
         });
         known.sealed_to = known.sealed_to.max(sealed_to);
         known.unsealed_after = known.unsealed_after.max(unsealed_after);
-        self.end_group = self.end_group.max(group + 1);
+        self.end_group = self.end_group.max(group.0 + 1);
     }
 
     /// Takes in, at a start, a group that has nothing in records up to `start` and no unsealed
     /// sample older than `oldest`.
-    pub(crate) fn restore_at(&mut self, group: u32, oldest: TimestampMs, start: Position) {
+    pub(crate) fn restore_at(&mut self, group: GroupId, oldest: TimestampMs, start: Position) {
         let sealed_to = self.windows.due_end(group, oldest);
         self.restore(group, sealed_to, start);
     }
@@ -126,7 +132,7 @@ impl Coverage {
     /// A series that returns is noted after it has its place in the index and before its samples
     /// stand in the log. So a series that is noted too late for this tick has no sample up to the
     /// position of `mark`, and a group that is found without series after this tick is noted later.
-    pub(crate) fn tick(&mut self, mark: Mark, next_slot: u32, restored: &[u32]) {
+    pub(crate) fn tick(&mut self, mark: Mark, next_slot: u32, restored: &[GroupId]) {
         let before = self.marks.back().map_or(Position(0), |m| m.position);
         assert!(
             before <= mark.position,
@@ -135,11 +141,14 @@ impl Coverage {
         );
         let groups = next_slot
             .checked_sub(1)
-            .map_or(0, |last| group_of(last) + 1);
+            .map_or(0, |last| group_of(SeriesRef(last)).0 + 1);
         let restored = restored.iter().copied();
         let forgotten = restored.filter(|group| !self.groups.contains_key(group));
-        let forgotten: Vec<u32> = forgotten.collect();
-        for group in forgotten.into_iter().chain(self.end_group..groups) {
+        let forgotten: Vec<GroupId> = forgotten.collect();
+        for group in forgotten
+            .into_iter()
+            .chain((self.end_group..groups).map(GroupId))
+        {
             let sealed_to = self.windows.due_end(group, mark.newest);
             self.restore(group, sealed_to, before);
         }
@@ -199,7 +208,7 @@ impl Coverage {
     /// Notes that a group was sealed. Forgets a group without series in the head, unless new series
     /// may still get its slots.
     pub(crate) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
-        if is_gone && due.group + 1 < self.end_group {
+        if is_gone && due.group.0 + 1 < self.end_group {
             self.groups.remove(&due.group);
         } else {
             self.restore(due.group, due.end, unsealed_after);
@@ -207,7 +216,7 @@ impl Coverage {
     }
 
     /// Whether the log cannot be trimmed further because of this group.
-    pub(crate) fn pins(&self, group: u32) -> bool {
+    pub(crate) fn pins(&self, group: GroupId) -> bool {
         let known = self.groups.get(&group);
         known.is_some_and(|group| group.unsealed_after <= self.covered())
     }

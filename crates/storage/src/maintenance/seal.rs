@@ -27,6 +27,7 @@ use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copies;
+use crate::ids::{Local, SeriesRef};
 use crate::index::{Place, SeriesCursor};
 use crate::page::Page;
 use crate::parts::options::SyncMode;
@@ -58,8 +59,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     shard: usize,
-    local: u32,
-    slot: u32,
+    local: Local,
+    slot: SeriesRef,
     time: TimestampMs,
 }
 
@@ -107,8 +108,8 @@ struct Taken {
 /// A series and the number of its copy.
 struct TakenSeries {
     shard: usize,
-    local: u32,
-    slot: u32,
+    local: Local,
+    slot: SeriesRef,
     copy: usize,
 }
 
@@ -228,14 +229,15 @@ impl Maintenance {
     /// Copies what is to be sealed of a group, by slot. The flag says that the head has none of its
     /// series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
-        let first = due.group * GROUP_SLOTS;
+        let first = due.group.first_slot();
         let end = self.index.published().min(first + GROUP_SLOTS);
         let mut cursor = SeriesCursor::new(&self.index);
-        let mut places: Vec<(usize, u32, u32)> = (first..end)
+        let mut places: Vec<(usize, Local, SeriesRef)> = (first..end)
+            .map(SeriesRef)
             .filter_map(|slot| {
                 let place = cursor
                     .place(slot)
-                    .filter(|place| *place != Place::RETIRED)?;
+                    .filter(|place| *place != Place::EVICTED)?;
                 let (shard, local) = self.shard_and_local(place);
                 Some((shard, local, slot))
             })

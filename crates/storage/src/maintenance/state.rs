@@ -4,6 +4,7 @@ use super::coverage::Coverage;
 use super::seal::troubles::Troubles;
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
+use crate::ids::Local;
 use crate::index::Garbage;
 use crate::manifest::Manifest;
 use crate::sealed::segments::Segments;
@@ -23,7 +24,7 @@ pub(crate) struct State {
     pub(crate) seal_not_before: Duration,
     pub(super) garbage: Vec<Garbage>,
     pub(super) shard: usize,
-    pub(super) local: u32,
+    pub(super) local: Local,
     pub(super) active: usize,
     /// The slot at which the sweep over evicted series goes on.
     pub(super) evicted_slot: u32,
@@ -48,7 +49,7 @@ impl State {
             seal_not_before: Duration::ZERO,
             garbage: Vec::new(),
             shard: 0,
-            local: 0,
+            local: Local(0),
             active: 0,
             evicted_slot: 0,
         }

@@ -7,6 +7,7 @@
 use super::Maintenance;
 use super::state::State;
 use crate::failpoints::{self, Flaw};
+use crate::ids::{Local, SeriesRef};
 use crate::index::epoch_of;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
@@ -66,13 +67,13 @@ impl Maintenance {
         state: &mut State,
         newest: TimestampMs,
         cutoff: TimestampMs,
-        gone: &mut Vec<u32>,
+        gone: &mut Vec<SeriesRef>,
     ) -> bool {
         let evict_before = newest.saturating_sub(self.options.lateness_max_ms);
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[state.shard]);
-        let end = shard.end().min(state.local + SLICE);
-        for local in state.local..end {
+        let end = shard.end().min(state.local.0 + SLICE);
+        for local in (state.local.0..end).map(Local) {
             let Some(series) = shard.series_mut(local) else {
                 continue;
             };
@@ -97,9 +98,9 @@ impl Maintenance {
         drop(shard);
         failpoints::turn();
         self.evict(state.shard, &idle, gone);
-        state.local = end;
+        state.local = Local(end);
         if is_end {
-            state.local = 0;
+            state.local = Local(0);
             state.shard = (state.shard + 1) % self.shards.len();
         }
         is_end && state.shard == 0
@@ -107,12 +108,12 @@ impl Maintenance {
 
     /// Takes idle series out of a shard. Series with samples in pages are evicted, the others go to
     /// `gone`.
-    fn evict(&self, number: usize, idle: &[(u32, u32)], gone: &mut Vec<u32>) {
+    fn evict(&self, number: usize, idle: &[(SeriesRef, Local)], gone: &mut Vec<SeriesRef>) {
         if idle.is_empty() {
             return;
         }
         // Creation takes the locks in this order too: no series returns before it is evicted.
-        let mut births = self.index.births();
+        let mut births = self.index.create_series();
         let mut shard = lock(&self.shards[number]);
         if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
             return;
@@ -133,7 +134,7 @@ impl Maintenance {
         }
         evicted.sort_unstable();
         self.metrics.evicted_series.add(evicted.len() as u64);
-        births.retire(&evicted);
+        births.evict(&evicted);
     }
 
     /// Removes this tick's share of the evicted series whose samples all left the retention.
@@ -142,7 +143,7 @@ impl Maintenance {
         let first = state.evicted_slot;
         let last = end.min(first.saturating_add(SLICE.max(end / EVICTED_TICKS)));
         state.evicted_slot = if last == end { 0 } else { last };
-        if let Some((count, garbage)) = self.index.remove_retired(first, last) {
+        if let Some((count, garbage)) = self.index.remove_evicted(first, last) {
             self.metrics.removed_series.add(count as u64);
             state.garbage.push(garbage);
         }

@@ -6,6 +6,7 @@ use super::state::State;
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
+use crate::ids::SeriesRef;
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use firn_model::error::Error;
@@ -60,7 +61,7 @@ impl Maintenance {
         let first = if is_whole { 0 } else { catalogue.end_slot() };
         let mut cursor = SeriesCursor::new(&self.index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for slot in first..header.next_slot {
+            for slot in (first..header.next_slot).map(SeriesRef) {
                 if cursor.place(slot).is_some() {
                     encoder.push(slot, self.index.series_labels(slot).as_ref())?;
                 }
@@ -115,7 +116,7 @@ impl Maintenance {
             let segments = manifest.segments.iter();
             let states = segments.map(|entry| (entry.number, entry.state));
             let states: Vec<(Position, SegmentState)> = states.collect();
-            (manifest.log, manifest.catalogue.0, states)
+            (manifest.log, manifest.catalogue.number, states)
         };
         if known(&self.manifest(state)) == known(&state.manifest) {
             return;

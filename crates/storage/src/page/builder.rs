@@ -2,17 +2,16 @@
 
 use super::directory::{Draft, Kind};
 use super::equal::hash;
-use super::floats::FloatEncoder;
-use super::header::{self, Header, PageMeta};
+use super::header::{self, Header, LogSpan};
 use super::ints;
 use super::limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES};
-use super::mixed;
-use super::planner::Planner;
+use super::mixed::{self, Encoders};
 use super::times::{TimeColumns, TimesEntry};
 use super::values::{self, Pushed};
 use crate::chunk::Columns;
 use crate::encoding::decimal::{BITS, Scale};
 use crate::encoding::{push_uvarint, zigzag};
+use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
@@ -34,7 +33,7 @@ pub struct ColumnTooLong {
 /// A page in the making. Equal pushes in equal order make equal bytes.
 #[derive(Debug, Default)]
 pub struct PageBuilder {
-    meta: PageMeta,
+    meta: LogSpan,
     draft: Draft,
     times: TimeColumns,
     starts: Vec<Vec<u8>>,
@@ -47,8 +46,7 @@ pub struct PageBuilder {
     by_hash: BTreeMap<u64, Known>,
     last: Last,
     pushed: Pushed,
-    floats: FloatEncoder,
-    ints: Planner,
+    encoders: Encoders,
 }
 
 /// A column that others may be equal to.
@@ -71,7 +69,7 @@ struct Last {
 
 impl PageBuilder {
     /// An empty page that covers what `meta` says.
-    pub fn new(meta: PageMeta) -> Self {
+    pub fn new(meta: LogSpan) -> Self {
         Self {
             meta,
             ..Self::default()
@@ -83,7 +81,7 @@ impl PageBuilder {
     /// neighbour is tried.
     pub fn push(
         &mut self,
-        slot: u32,
+        slot: SeriesRef,
         family: Option<Family>,
         columns: &Columns,
     ) -> Result<(), ColumnTooLong> {
@@ -105,7 +103,7 @@ impl PageBuilder {
         } else {
             self.last.column = None;
             let offset = self.data.len();
-            mixed::push(&mut self.data, (&mut self.floats, &mut self.ints), columns);
+            mixed::push(&mut self.data, &mut self.encoders, columns);
             (Kind::Mixed, offset)
         };
         self.samples += samples as u64;
@@ -142,7 +140,7 @@ impl PageBuilder {
             return 0;
         }
         let mut bytes = Vec::new();
-        ints::push_column(&mut bytes, &mut self.ints, starts);
+        ints::push_column(&mut bytes, &mut self.encoders.ints, starts);
         // Columns are told apart by their bytes, to which their length belongs.
         push_uvarint(&mut bytes, starts.len() as u64);
         let hash = hash(bytes.iter().map(|b| u64::from(*b)));
@@ -184,7 +182,7 @@ impl PageBuilder {
                 self.last.times == times && (family.is_none() || family == self.last.family);
             let reference = self.last.column.take();
             let reference = reference.filter(|_| may_lean);
-            let encoder = &mut self.floats;
+            let encoder = &mut self.encoders.floats;
             values::push(
                 &mut self.data,
                 encoder,
@@ -231,7 +229,7 @@ impl PageBuilder {
     /// The page. `None` if nothing was pushed.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         let (first_slot, last_slot) = (*self.draft.slots.first()?, *self.draft.slots.last()?);
-        let encoded = self.times.encode(&mut self.ints);
+        let encoded = self.times.encode(&mut self.encoders.ints);
         let mut data = Vec::with_capacity(self.data.len() * 9 / 8);
         let mut ends = Vec::new();
         let mut close = |data: &Vec<u8>, least: usize| {
@@ -243,7 +241,7 @@ impl PageBuilder {
         let mut range = TimeRange::new(i64::MAX, i64::MIN);
         for (times, bytes) in self.times.columns().iter().zip(&encoded) {
             let (first, last) = (times[0], times[times.len() - 1]);
-            range = TimeRange::new(range.min.min(first), range.max.max(last));
+            range = range.hull(TimeRange::new(first, last));
             let entry = TimesEntry {
                 count: times.len(),
                 first,
@@ -271,8 +269,8 @@ impl PageBuilder {
         let header = Header {
             meta: self.meta,
             range,
-            first_slot,
-            last_slot,
+            first_slot: first_slot.0,
+            last_slot: last_slot.0,
             columns: self.draft.slots.len() as u32,
             samples: self.samples,
         };

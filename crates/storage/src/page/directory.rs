@@ -17,6 +17,7 @@ use super::packed::{self, Packed};
 use super::times::TimesEntry;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
+use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -36,7 +37,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub(super) kind: Kind,
-    pub(super) slot: u32,
+    pub(super) slot: SeriesRef,
     pub(super) offset: usize,
     pub(super) times: usize,
     /// One more than the number of the start column.
@@ -47,7 +48,7 @@ pub struct Column {
 
 impl Column {
     /// The series.
-    pub fn slot(&self) -> u32 {
+    pub fn slot(&self) -> SeriesRef {
         self.slot
     }
 
@@ -75,7 +76,7 @@ impl Column {
 /// A directory that is being put together, in the order of its lists.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub(super) slots: Vec<u32>,
+    pub(super) slots: Vec<SeriesRef>,
     pub(super) kinds: Vec<Kind>,
     pub(super) offsets: Vec<usize>,
     pub(super) times: Vec<usize>,
@@ -102,7 +103,7 @@ impl Draft {
         let slots = self.slots.iter().zip(u64::from(header.first_slot)..);
         list(
             slots
-                .map(|(slot, dense)| u64::from(*slot) - dense)
+                .map(|(slot, dense)| u64::from(slot.0) - dense)
                 .collect(),
         );
         list(self.kinds.iter().map(|k| k.code()).collect());
@@ -169,6 +170,13 @@ pub(super) struct Directory {
     checksums_at: usize,
 }
 
+/// The number of a column's time column, and what is said of that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesOfColumn {
+    pub(super) times: usize,
+    pub(super) entry: TimesEntry,
+}
+
 /// A stripe: its place in the data section, and its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripeEntry {
@@ -232,8 +240,8 @@ impl Directory {
     }
 
     /// The index of the column of `slot`.
-    pub(super) fn find(&self, bytes: &[u8], slot: u32) -> Result<Option<usize>, Malformed> {
-        let Some(distance) = slot.checked_sub(self.first_slot) else {
+    pub(super) fn find(&self, bytes: &[u8], slot: SeriesRef) -> Result<Option<usize>, Malformed> {
+        let Some(distance) = slot.0.checked_sub(self.first_slot) else {
             return Ok(None);
         };
         let distance = u64::from(distance);
@@ -257,10 +265,11 @@ impl Directory {
     }
 
     /// The slot of the column with this index.
-    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<u32, Malformed> {
+    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<SeriesRef, Malformed> {
         let more = self.slots.get(bytes, index)?;
         let slot = u64::from(self.first_slot).saturating_add(more) + index as u64;
-        u32::try_from(slot).map_err(|_| Malformed("slot out of range"))
+        let slot = u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?;
+        Ok(SeriesRef(slot))
     }
 
     /// The number of the time column of the column with this index.
@@ -274,9 +283,11 @@ impl Directory {
     pub(super) fn column(
         &self,
         bytes: &[u8],
-        (index, slot): (usize, u32),
-        (times, entry): (usize, TimesEntry),
+        index: usize,
+        slot: SeriesRef,
+        of_times: TimesOfColumn,
     ) -> Result<Column, Malformed> {
+        let TimesOfColumn { times, entry } = of_times;
         Ok(Column {
             kind: Kind::from_code(self.kinds.get(bytes, index)?)?,
             slot,

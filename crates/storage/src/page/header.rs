@@ -42,7 +42,7 @@ const OPTIONAL: u16 = 1;
 /// Which part of the log a page covers. A reader of samples does not look at it: repair does, where
 /// the directory of the page's segment, which says the same, is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageMeta {
+pub struct LogSpan {
     /// Samples of log records before this position lie in earlier pages, not in this one.
     pub log_from: Position,
     /// The last log record of which the page may hold samples.
@@ -52,7 +52,7 @@ pub struct PageMeta {
 /// The header but for what follows from the sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) meta: PageMeta,
+    pub(super) meta: LogSpan,
     pub(super) range: TimeRange,
     pub(super) first_slot: u32,
     pub(super) last_slot: u32,
@@ -181,7 +181,7 @@ pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
 }
 
 fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
-    let meta = PageMeta {
+    let meta = LogSpan {
         log_from: Position(cursor.u64()?),
         log_to: Position(cursor.u64()?),
     };

@@ -76,7 +76,7 @@ pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), M
 fn read_tag(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
     match cursor.byte()? {
         tag if tag & !TAG_BITS == 0 => Ok(tag),
-        _ => Err(Malformed("unknown bits in the tag of an integer block")),
+        _ => Err(Malformed("unknown bits in the tag of an integer run")),
     }
 }
 

@@ -38,12 +38,15 @@ fn numbers_of(h: &Histogram) -> usize {
         + h.custom_values.len()
 }
 
+/// What encodes the columns of a page, and the memory that it works in.
+#[derive(Debug, Default)]
+pub(super) struct Encoders {
+    pub(super) floats: FloatEncoder,
+    pub(super) ints: Planner,
+}
+
 /// Appends the samples of `columns`.
-pub(super) fn push(
-    out: &mut Vec<u8>,
-    (floats, ints): (&mut FloatEncoder, &mut Planner),
-    columns: &Columns,
-) {
+pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns) {
     let mut histograms = &columns.histograms[..];
     let mut at = 0;
     let mut payload = Vec::new();
@@ -53,14 +56,18 @@ pub(super) fn push(
             .first()
             .map_or(columns.values.len(), |(i, _)| *i as usize);
         let len = if at < next {
-            values::push_alone(&mut payload, floats, &columns.values[at..next]);
+            values::push_alone(
+                &mut payload,
+                &mut encoders.floats,
+                &columns.values[at..next],
+            );
             next - at
         } else {
             let is_alike =
                 |w: &[(u32, Arc<Histogram>)]| w[1].0 == w[0].0 + 1 && same_shape(&w[0].1, &w[1].1);
             let len = 1 + histograms.windows(2).take_while(|w| is_alike(w)).count();
             let (stretch, rest) = histograms.split_at(len);
-            push_stretch(&mut payload, (floats, ints), stretch);
+            push_stretch(&mut payload, encoders, stretch);
             histograms = rest;
             len
         };
@@ -71,11 +78,8 @@ pub(super) fn push(
     }
 }
 
-fn push_stretch(
-    out: &mut Vec<u8>,
-    (floats, ints): (&mut FloatEncoder, &mut Planner),
-    stretch: &[(u32, Arc<Histogram>)],
-) {
+fn push_stretch(out: &mut Vec<u8>, encoders: &mut Encoders, stretch: &[(u32, Arc<Histogram>)]) {
+    let Encoders { floats, ints } = encoders;
     let Some((_, first)) = stretch.first() else {
         return;
     };

@@ -1,15 +1,16 @@
 //! Reads pages, a column at a time.
 
-use super::directory::{Column, Directory, Kind, StripeEntry};
-use super::header::{self, Header, PageMeta};
+use super::directory::{Column, Directory, Kind, StripeEntry, TimesOfColumn};
+use super::header::{self, Header, LogSpan};
 use super::times::{self, TimesEntry};
 use super::values::{self, FloatReader, Stripe};
 use super::{ints, mixed};
 use crate::chunk::Columns;
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
+use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -83,7 +84,7 @@ impl Page {
     }
 
     /// What the page covers of its store.
-    pub fn meta(&self) -> PageMeta {
+    pub fn meta(&self) -> LogSpan {
         self.header.meta
     }
 
@@ -93,8 +94,8 @@ impl Page {
     }
 
     /// The first slot and the last.
-    pub fn slots(&self) -> (u32, u32) {
-        (self.header.first_slot, self.header.last_slot)
+    pub fn slots(&self) -> RangeInclusive<SeriesRef> {
+        SeriesRef(self.header.first_slot)..=SeriesRef(self.header.last_slot)
     }
 
     /// How many series.
@@ -121,20 +122,21 @@ impl Page {
 
     /// What the page holds of the series with this slot.
     #[inline]
-    pub fn find(&self, slot: u32) -> Result<Option<Column>, Malformed> {
+    pub fn find(&self, slot: SeriesRef) -> Result<Option<Column>, Malformed> {
         let index = self.directory.find(self.directory_bytes(), slot)?;
         index.map(|index| self.column_of(index, slot)).transpose()
     }
 
     #[inline]
-    fn column_of(&self, index: usize, slot: u32) -> Result<Column, Malformed> {
+    fn column_of(&self, index: usize, slot: SeriesRef) -> Result<Column, Malformed> {
         let bytes = self.directory_bytes();
         let times = self.directory.times_of(bytes, index)?;
         let entry = match self.times.get(times) {
             Some(known) => known.entry,
             None => self.directory.times_entry(bytes, times)?,
         };
-        self.directory.column(bytes, (index, slot), (times, entry))
+        let of_times = TimesOfColumn { times, entry };
+        self.directory.column(bytes, index, slot, of_times)
     }
 
     /// The times of a column.

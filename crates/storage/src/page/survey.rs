@@ -30,10 +30,7 @@ impl Page {
             };
             let decoded = self.decode(&column, TimeRange::ALL, &mut scratch, &mut columns);
             if decoded.is_err() {
-                let of_column = column.range();
-                let known = lost.range.unwrap_or(of_column);
-                let min = known.min.min(of_column.min);
-                lost.range = Some(TimeRange::new(min, known.max.max(of_column.max)));
+                lost.range = TimeRange::hull_of(lost.range, Some(column.range()));
                 lost.columns += 1;
                 lost.samples += column.sample_count() as u64;
             }

@@ -1,6 +1,7 @@
 //! Exemplars, found by the labels of their series.
 
 use super::Reader;
+use crate::ids::SeriesRef;
 use firn_model::error::Error;
 use firn_model::exemplar::FoundExemplars;
 use firn_model::sample::TimeRange;
@@ -26,7 +27,7 @@ impl Reader {
             let found = self
                 .index
                 .lookup(matchers, TimeRange::ALL, request.cancel)?;
-            let has_any = |slot: &u32| slots.binary_search(slot).is_ok();
+            let has_any = |slot: &SeriesRef| slots.binary_search(slot).is_ok();
             matching.extend(found.slots().filter(has_any));
         }
         let mut answer = Vec::new();

@@ -7,6 +7,7 @@ use super::Reader;
 use crate::fan_out::in_parts;
 use crate::head::copies::{Copied, Copies};
 use crate::head::shard::Shard;
+use crate::ids::{Local, SeriesRef};
 use crate::index::SeriesCursor;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
@@ -60,8 +61,8 @@ struct PartCopies {
 struct Wanted {
     /// Its place in the part.
     place: u32,
-    slot: u32,
-    local: u32,
+    slot: SeriesRef,
+    local: Local,
 }
 
 impl HeadCopies {
@@ -88,13 +89,14 @@ impl Reader {
     /// What a reader at `watermark` may see of the series with these slots.
     pub(super) fn copy_head(
         &self,
-        slots: &[u32],
+        slots: &[SeriesRef],
         request: SelectRequest<'_>,
         watermark: u64,
     ) -> Result<HeadCopies, Error> {
         let memory = request.budget.reserve(slots.len() * SERIES_BYTES)?;
-        let parts: Vec<&[u32]> = slots.chunks(PART).collect();
-        let copy = |part: usize, slots: &[u32]| self.copy_part(part, slots, request, watermark);
+        let parts: Vec<&[SeriesRef]> = slots.chunks(PART).collect();
+        let copy =
+            |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, request, watermark);
         Ok(HeadCopies {
             parts: in_parts(&*self.env.compute, &parts, copy)?,
             _memory: Some(memory),
@@ -104,7 +106,7 @@ impl Reader {
     fn copy_part(
         &self,
         part: usize,
-        slots: &[u32],
+        slots: &[SeriesRef],
         request: SelectRequest<'_>,
         watermark: u64,
     ) -> Result<PartCopies, Error> {

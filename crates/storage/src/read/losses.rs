@@ -69,7 +69,7 @@ impl HeadSelection {
                 Ok(Opened::Page(page, memory.bytes() - before))
             }
             // The retention took it since it was listed.
-            Err(_) if entry.segment.ranges().is_retired() => Ok(Opened::Lost),
+            Err(_) if entry.segment.ranges().is_removed() => Ok(Opened::Lost),
             Err(e) => {
                 let damage = self.sealed.lose_page(entry, e)?;
                 self.lose(&damage);

@@ -5,6 +5,7 @@
 
 use crate::chunk::{Columns, Sample};
 use crate::error::StorageError;
+use crate::ids::SeriesRef;
 use crate::log::SegmentInfo;
 use crate::log::segment::Reader;
 use firn_model::columns::HISTOGRAM_PLACEHOLDER;
@@ -17,24 +18,24 @@ type Timed = (TimestampMs, TimestampMs, Sample);
 
 /// The samples, by series.
 #[derive(Default)]
-pub(super) struct FromLog(BTreeMap<u32, Vec<Timed>>);
+pub(super) struct FromLog(BTreeMap<SeriesRef, Vec<Timed>>);
 
 impl FromLog {
     /// Reads the samples of the series and times that are `wanted`.
     pub(super) fn read(
         env: &Env,
         segments: &[SegmentInfo],
-        wanted: &[(u32, TimeRange)],
+        wanted: &[(SeriesRef, TimeRange)],
     ) -> Result<Self, StorageError> {
-        let mut ranges: BTreeMap<u32, Vec<TimeRange>> = BTreeMap::new();
+        let mut ranges: BTreeMap<SeriesRef, Vec<TimeRange>> = BTreeMap::new();
         for (slot, range) in wanted {
             ranges.entry(*slot).or_default().push(*range);
         }
-        let mut found: BTreeMap<u32, Vec<Timed>> = BTreeMap::new();
+        let mut found: BTreeMap<SeriesRef, Vec<Timed>> = BTreeMap::new();
         if ranges.is_empty() {
             return Ok(Self(found));
         }
-        let mut add = |slot: u32, row: Timed| {
+        let mut add = |slot: SeriesRef, row: Timed| {
             let mut of_slot = ranges.get(&slot).into_iter().flatten();
             if of_slot.any(|range| range.contains(row.0)) {
                 found.entry(slot).or_default().push(row);
@@ -46,11 +47,14 @@ impl FromLog {
                 // What is damaged has nothing to give.
                 let Ok(record) = item else { continue };
                 for row in record.batch.floats.iter() {
-                    add(row.slot, (row.time, row.start, Sample::Float(row.value)));
+                    add(
+                        SeriesRef(row.slot),
+                        (row.time, row.start, Sample::Float(row.value)),
+                    );
                 }
                 for row in record.batch.histograms {
                     let value = Sample::Histogram(row.value);
-                    add(row.slot, (row.time, row.start, value));
+                    add(SeriesRef(row.slot), (row.time, row.start, value));
                 }
             }
         }
@@ -62,7 +66,7 @@ impl FromLog {
     }
 
     /// The samples of a series within `range`; none without any.
-    pub(super) fn columns(&self, slot: u32, range: TimeRange) -> Option<Columns> {
+    pub(super) fn columns(&self, slot: SeriesRef, range: TimeRange) -> Option<Columns> {
         let mut columns = Columns::default();
         let rows = self.0.get(&slot)?.iter();
         for (time, start, value) in rows.filter(|(time, ..)| range.contains(*time)) {

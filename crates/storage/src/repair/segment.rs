@@ -6,6 +6,7 @@ use crate::chunk::Columns;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile};
+use crate::ids::SeriesRef;
 use crate::log::SegmentInfo;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
 use crate::page::{self, Page, PageBuilder, Scratch};
@@ -81,7 +82,7 @@ pub(super) fn rebuild(
 }
 
 /// What pages of a segment lack, by series.
-fn wanted_of(old: &Opened) -> Vec<(u32, TimeRange)> {
+fn wanted_of(old: &Opened) -> Vec<(SeriesRef, TimeRange)> {
     let mut wanted = Vec::new();
     old.pieces(&mut |piece| {
         let Piece::Page(found) = piece else { return };
@@ -93,13 +94,13 @@ fn wanted_of(old: &Opened) -> Vec<(u32, TimeRange)> {
     wanted
 }
 
-fn lost_of(examined: &Examined) -> Vec<(u32, TimeRange)> {
+fn lost_of(examined: &Examined) -> Vec<(SeriesRef, TimeRange)> {
     let lost = examined.lost.iter();
     lost.map(|(slot, range, _)| (*slot, *range)).collect()
 }
 
 /// The series of a page that cannot be opened, as far as it is known which those are.
-fn all_of(found: &FoundPage) -> Vec<(u32, TimeRange)> {
+fn all_of(found: &FoundPage) -> Vec<(SeriesRef, TimeRange)> {
     let Some(meta) = &found.meta else {
         return Vec::new();
     };
@@ -114,7 +115,7 @@ impl Writing {
         named: Option<&Slots>,
         log: &FromLog,
     ) -> Result<(), StorageError> {
-        let is_named = |slot: &u32| named.is_none_or(|named| named.has(*slot));
+        let is_named = |slot: &SeriesRef| named.is_none_or(|named| named.has(*slot));
         let (examined, lost) = match pages::examine(&found.bytes) {
             Ok(examined) => {
                 let lost = lost_of(&examined);
@@ -138,7 +139,7 @@ impl Writing {
             .map_or(&[][..], |examined| &examined.whole);
         let whole = whole.iter().map(|slot| (*slot, None));
         let lost = lost.into_iter().map(|(slot, range)| (slot, Some(range)));
-        let mut slots: Vec<(u32, Option<TimeRange>)> = whole.chain(lost).collect();
+        let mut slots: Vec<(SeriesRef, Option<TimeRange>)> = whole.chain(lost).collect();
         slots.retain(|(slot, _)| is_named(slot));
         slots.sort_unstable_by_key(|(slot, _)| *slot);
         let page = examined.as_ref().map(|examined| &examined.page);
@@ -167,15 +168,15 @@ impl Writing {
 fn salvage(
     page: Option<&Page>,
     meta: PageMeta,
-    slots: &[(u32, Option<TimeRange>)],
+    slots: &[(SeriesRef, Option<TimeRange>)],
     log: &FromLog,
 ) -> Result<Option<(PageMeta, Vec<u8>, u64)>, Malformed> {
-    let mut builder = PageBuilder::new(page::PageMeta {
+    let mut builder = PageBuilder::new(page::LogSpan {
         log_from: meta.unsealed_after.next(),
         log_to: meta.sealed_up_to,
     });
     let (mut scratch, mut kept) = (Scratch::default(), Vec::new());
-    let mut range: Option<TimeRange> = None;
+    let mut range = None;
     for (slot, lost) in slots {
         let columns = match (lost, page) {
             (Some(lost), _) => log.columns(*slot, *lost),
@@ -188,11 +189,7 @@ fn salvage(
         let pushed = builder.push(*slot, None, &columns);
         pushed.map_err(|_| Malformed("column too long for a page"))?;
         kept.push(*slot);
-        let known = range.unwrap_or(times);
-        range = Some(TimeRange::new(
-            known.min.min(times.min),
-            known.max.max(times.max),
-        ));
+        range = TimeRange::hull_of(range, Some(times));
     }
     let samples = builder.sample_count();
     let Some((range, page)) = range.zip(builder.finish()) else {
@@ -208,7 +205,7 @@ fn salvage(
 
 fn read_column(
     page: &Page,
-    slot: u32,
+    slot: SeriesRef,
     scratch: &mut Scratch,
 ) -> Result<Option<Columns>, Malformed> {
     let Some(column) = page.find(slot)? else {

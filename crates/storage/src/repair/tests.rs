@@ -125,7 +125,7 @@ fn repair_of_any_damage_leaves_a_whole_folder_with_all_that_was_whole() {
     let files = contents(&sim);
     let model = model();
     for (path, bytes) in &files {
-        // Without a format nobody knows what it is.
+        // A folder without a format cannot be read.
         if bytes.is_empty() || path.ends_with("FORMAT") {
             continue;
         }

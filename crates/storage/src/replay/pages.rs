@@ -12,6 +12,7 @@ use crate::damage::{self, Damage, DamageKind};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::fan_out::map;
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Place, epoch_of};
 use crate::maintenance::state::State;
 use crate::page::{Page, Scratch};
@@ -49,7 +50,7 @@ struct Group<'a> {
 #[derive(Default)]
 struct OfGroup {
     /// Up to when series are sealed, where the log may repeat it.
-    sealed: Vec<(u32, TimestampMs)>,
+    sealed: Vec<(SeriesRef, TimestampMs)>,
     /// Some page that the log may repeat could not be read whole.
     is_damaged: bool,
     /// Series with samples that no catalogue names, and the times of those.
@@ -59,12 +60,12 @@ struct OfGroup {
 
 impl Group<'_> {
     /// Whether a page up to `time` may have a newer sample of a series than those that were seen.
-    fn is_fresh(&self, slot: u32, time: TimestampMs) -> bool {
-        self.newest[(slot % GROUP_SLOTS) as usize] < time
+    fn is_fresh(&self, slot: SeriesRef, time: TimestampMs) -> bool {
+        self.newest[(slot.0 % GROUP_SLOTS) as usize] < time
     }
 
-    fn know(&mut self, slot: u32, time: TimestampMs) {
-        self.newest[(slot % GROUP_SLOTS) as usize] = time;
+    fn know(&mut self, slot: SeriesRef, time: TimestampMs) {
+        self.newest[(slot.0 % GROUP_SLOTS) as usize] = time;
     }
 }
 
@@ -88,7 +89,7 @@ impl Replay<'_> {
             recent: newest.saturating_sub(store.options.lateness_max_ms),
             cutoff: newest.saturating_sub(store.options.retention_ms),
         };
-        let mut groups: BTreeMap<u32, Vec<Placed>> = BTreeMap::new();
+        let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
         for (meta, entry) in pages {
             let end = meta.slots.as_slice().last().map_or(0, |run| run.end);
             self.next_slot.fetch_max(end, Ordering::Relaxed);
@@ -178,7 +179,7 @@ impl Replay<'_> {
         let has_gaps = last - first > 1;
         let is_kept = meta.range.max >= group.needed.cutoff;
         let mut open = None;
-        let wants = |slot: u32, group: &Group<'_>| match group.known.place(slot) {
+        let wants = |slot: SeriesRef, group: &Group<'_>| match group.known.place(slot) {
             None => is_kept,
             Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
@@ -245,7 +246,7 @@ impl Replay<'_> {
 
     /// Says in which epochs a series has samples in a page that may leave some out: what lies
     /// between two samples may be the whole of time.
-    fn mark_epochs(&self, page: &Page, slot: u32) -> Result<(), Malformed> {
+    fn mark_epochs(&self, page: &Page, slot: SeriesRef) -> Result<(), Malformed> {
         let Some(column) = page.find(slot)? else {
             return Ok(());
         };
@@ -278,7 +279,7 @@ impl Replay<'_> {
 
 impl Group<'_> {
     /// Counts a series that no catalogue names, if it has samples that did not leave the retention.
-    fn note_nameless(&mut self, page: &Page, slot: u32) {
+    fn note_nameless(&mut self, page: &Page, slot: SeriesRef) {
         let Ok(Some(column)) = page.find(slot) else {
             return;
         };
@@ -293,7 +294,7 @@ impl Group<'_> {
 }
 
 /// From when to when pages of a group that the log may repeat are seen to hold its series.
-fn spans(pages: &[Placed], needed: Needed) -> Vec<(u32, TimeRange)> {
+fn spans(pages: &[Placed], needed: Needed) -> Vec<(SeriesRef, TimeRange)> {
     let mut spans = Vec::new();
     let repeats = |placed: &&Placed| placed.0.sealed_up_to >= needed.log_first;
     for (meta, entry) in pages.iter().filter(repeats) {
@@ -317,7 +318,7 @@ fn union(a: Option<TimeRange>, b: Option<TimeRange>) -> Option<TimeRange> {
 
 /// From when to when a series has samples in `page`, if it has any, and the newest of them.
 /// Decoding shows that the column is whole.
-fn newest(page: &Page, slot: u32) -> Result<Option<(TimeRange, Sample)>, Malformed> {
+fn newest(page: &Page, slot: SeriesRef) -> Result<Option<(TimeRange, Sample)>, Malformed> {
     let Some(column) = page.find(slot)? else {
         return Ok(None);
     };

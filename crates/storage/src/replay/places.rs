@@ -7,6 +7,7 @@
 use super::{LabelSource, Read, ReadSeries, Replay};
 use crate::head::series::Series;
 use crate::head::shard::{Shard, WARM};
+use crate::ids::{Local, SeriesRef, TermId};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -15,9 +16,9 @@ use crate::sync::lock;
 struct InShard {
     /// Which of those that were read.
     read: usize,
-    local: u32,
+    local: Local,
     /// The slot of a series with equal labels that was removed before this one was created.
-    replaced: Option<u32>,
+    replaced: Option<SeriesRef>,
 }
 
 impl Replay<'_> {
@@ -32,7 +33,7 @@ impl Replay<'_> {
             return;
         };
         self.next_slot
-            .fetch_max(newest.saturating_add(1), Ordering::Relaxed);
+            .fetch_max(newest.0.saturating_add(1), Ordering::Relaxed);
         let store = self.store;
         let untaken = Mutex::new(Vec::new());
         let shards = store.shards.len();
@@ -72,11 +73,11 @@ impl Replay<'_> {
     /// Has the index give every series its terms; returns the numbers of those that it did not
     /// take, ascending.
     fn intern(&self, sources: &[ReadSeries<'_>]) -> Vec<usize> {
-        let mut interning = self.store.index.births();
+        let mut interning = self.store.index.create_series();
         let mut terms = lock(&self.terms);
         let mut untaken = Vec::new();
         let mut number = 0;
-        let mut take = |read: &Read, of_series: Option<&[u32]>| {
+        let mut take = |read: &Read, of_series: Option<&[TermId]>| {
             match of_series {
                 Some(of_series) => terms.add(read.slot, of_series),
                 None => untaken.push(number),

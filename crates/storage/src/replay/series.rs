@@ -4,6 +4,7 @@
 //! some 60 bytes for each beside the head that it fills.
 
 use crate::failpoints::{self, Flaw};
+use crate::ids::{GroupId, SeriesRef, TermId};
 use crate::index::Place;
 use crate::sealed::group_of;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -27,13 +28,13 @@ impl<T> Default for Leaves<T> {
 
 impl<T: Copy> Leaves<T> {
     #[inline]
-    fn get(&self, slot: u32) -> Option<T> {
+    fn get(&self, SeriesRef(slot): SeriesRef) -> Option<T> {
         let leaf = self.0.get(slot as usize / LEAF)?.as_ref()?;
         Some(leaf[slot as usize % LEAF])
     }
 
     /// What `slot` has; `none` if nothing was there yet.
-    fn entry(&mut self, slot: u32, none: T) -> &mut T {
+    fn entry(&mut self, SeriesRef(slot): SeriesRef, none: T) -> &mut T {
         let number = slot as usize / LEAF;
         if self.0.len() <= number {
             self.0.resize_with(number + 1, || None);
@@ -50,19 +51,19 @@ pub(super) struct ReplaySeries {
     /// The newest sealed sample's time, for those whose pages the log may repeat.
     sealed: Leaves<Option<TimestampMs>>,
     /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
-    spans: BTreeMap<u32, BTreeMap<u32, Vec<TimeRange>>>,
+    spans: BTreeMap<GroupId, BTreeMap<SeriesRef, Vec<TimeRange>>>,
     /// All groups count as such: what pages there were is not known.
     trusts_spans_only: bool,
 }
 
 impl ReplaySeries {
     /// Notes where a series lives.
-    pub(super) fn add(&mut self, slot: u32, place: Place) {
+    pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
     }
 
     /// Forgets a series.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(super) fn forget(&mut self, slot: SeriesRef) {
         if self.place(slot).is_some() {
             self.add(slot, NOWHERE);
         }
@@ -70,19 +71,19 @@ impl ReplaySeries {
 
     /// Where a series lives.
     #[inline]
-    pub(super) fn place(&self, slot: u32) -> Option<Place> {
+    pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
         self.places.get(slot).filter(|place| *place != NOWHERE)
     }
 
     /// Notes that the samples of a series up to `time` are sealed.
-    pub(super) fn set_sealed(&mut self, slot: u32, time: TimestampMs) {
+    pub(super) fn set_sealed(&mut self, slot: SeriesRef, time: TimestampMs) {
         let known = self.sealed.entry(slot, None);
         *known = Some(time).max(*known);
     }
 
     /// Notes from when to when pages are seen to hold the series of a group whose pages are
     /// damaged. Nothing else of the group counts as sealed.
-    pub(super) fn set_spans(&mut self, group: u32, spans: Vec<(u32, TimeRange)>) {
+    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(SeriesRef, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
             of_group.entry(slot).or_default().push(span);
@@ -97,7 +98,7 @@ impl ReplaySeries {
 
     /// Whether the sample of a series at `time` is sealed.
     #[inline]
-    pub(super) fn is_sealed(&self, slot: u32, time: TimestampMs) -> bool {
+    pub(super) fn is_sealed(&self, slot: SeriesRef, time: TimestampMs) -> bool {
         if self.trusts_spans_only || !self.spans.is_empty() {
             let of_group = self.spans.get(&group_of(slot));
             if of_group.is_some() || self.trusts_spans_only {
@@ -111,11 +112,11 @@ impl ReplaySeries {
     }
 
     /// Calls `each` with the series that were not forgotten, by ascending slot.
-    pub(super) fn each_by_slot(&self, mut each: impl FnMut(u32, Place)) {
+    pub(super) fn each_by_slot(&self, mut each: impl FnMut(SeriesRef, Place)) {
         for (number, leaf) in self.places.0.iter().enumerate() {
             for (at, place) in leaf.iter().flat_map(|places| places.iter()).enumerate() {
                 if *place != NOWHERE {
-                    each((number * LEAF + at) as u32, *place);
+                    each(SeriesRef((number * LEAF + at) as u32), *place);
                 }
             }
         }
@@ -134,13 +135,13 @@ struct List {
 #[derive(Default)]
 pub(super) struct TermLists {
     by_slot: Leaves<List>,
-    terms: Vec<Vec<u32>>,
+    terms: Vec<Vec<TermId>>,
 }
 
 impl TermLists {
     /// Adds the terms of a series.
-    pub(super) fn add(&mut self, slot: u32, terms: &[u32]) {
-        let is_full = |leaf: &Vec<u32>| leaf.len() + terms.len() > TERMS_OF_LEAF;
+    pub(super) fn add(&mut self, slot: SeriesRef, terms: &[TermId]) {
+        let is_full = |leaf: &Vec<TermId>| leaf.len() + terms.len() > TERMS_OF_LEAF;
         if self.terms.last().is_none_or(is_full) {
             // The first one of a small store grows as a vector does.
             let capacity = if self.terms.is_empty() {
@@ -163,11 +164,13 @@ impl TermLists {
     /// Bytes of memory of the terms; as many go into the index.
     pub(super) fn memory_bytes(&self) -> usize {
         let leaves = self.terms.iter();
-        leaves.map(|leaf| leaf.capacity() * size_of::<u32>()).sum()
+        leaves
+            .map(|leaf| leaf.capacity() * size_of::<TermId>())
+            .sum()
     }
 
     /// The terms of a series; none if it is not known.
-    pub(super) fn of(&self, slot: u32) -> &[u32] {
+    pub(super) fn of(&self, slot: SeriesRef) -> &[TermId] {
         let list = self.by_slot.get(slot).unwrap_or_default();
         let leaf = self.terms.get(list.leaf as usize);
         leaf.map_or(&[], |leaf| {

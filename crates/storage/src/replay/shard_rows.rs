@@ -5,18 +5,19 @@ use crate::chunk::Sample;
 use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
+use crate::ids::{Local, SeriesRef};
 use crate::index::{Marker, epoch_of};
 use crate::parts::Parts;
 use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
 
 /// A sample that came after a newer one of its series: (local, time, start, value).
-pub(super) type Late = (u32, TimestampMs, TimestampMs, Sample);
+pub(super) type Late = (Local, TimestampMs, TimestampMs, Sample);
 
 /// A float sample of the series `local` of a shard.
 #[derive(Clone, Copy)]
 struct ShardRow {
-    local: u32,
+    local: Local,
     time: TimestampMs,
     start: TimestampMs,
     value: f64,
@@ -26,7 +27,7 @@ struct ShardRow {
 #[derive(Default)]
 struct OfShard {
     floats: Vec<ShardRow>,
-    histograms: Vec<(u32, HistogramRow)>,
+    histograms: Vec<(Local, HistogramRow)>,
 }
 
 /// Rows by shard, and those whose series is not known.
@@ -82,10 +83,10 @@ impl ShardRows {
     fn sort_histograms(&mut self, store: &Parts, known: &ReplaySeries) {
         let shards = &mut self.shards;
         self.histograms.retain(|row| {
-            let Some(place) = known.place(row.slot) else {
+            let Some(place) = known.place(SeriesRef(row.slot)) else {
                 return true;
             };
-            if !known.is_sealed(row.slot, row.time) {
+            if !known.is_sealed(SeriesRef(row.slot), row.time) {
                 let (shard, local) = store.shard_and_local(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
@@ -138,10 +139,10 @@ impl ShardRows {
 /// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
 #[inline]
 fn sort_row(store: &Parts, known: &ReplaySeries, shards: &mut [OfShard], row: &FloatRow) -> bool {
-    let Some(place) = known.place(row.slot) else {
+    let Some(place) = known.place(SeriesRef(row.slot)) else {
         return false;
     };
-    if !known.is_sealed(row.slot, row.time) {
+    if !known.is_sealed(SeriesRef(row.slot), row.time) {
         let (shard, local) = store.shard_and_local(place);
         shards[shard].floats.push(ShardRow {
             local,
@@ -158,7 +159,7 @@ fn sort_row(store: &Parts, known: &ReplaySeries, shards: &mut [OfShard], row: &F
 fn apply_one(
     (store, marker): (&Parts, &mut Marker),
     shard: &mut Shard,
-    local: u32,
+    local: Local,
     time: TimestampMs,
     start: TimestampMs,
     value: Value<'_>,

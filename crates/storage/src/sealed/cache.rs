@@ -16,12 +16,12 @@ use firn_model::sync::lock;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// A page's place: the number of its segment and its offset.
 type Key = (u64, u64);
 
-/// Data time for which a page is kept that nobody asks for: what most dashboards look at.
+/// Data time for which a page is kept that no query reads: what most dashboards look at.
 const IDLE_MS: i64 = 3_600_000;
 
 #[derive(Debug)]
@@ -50,8 +50,9 @@ pub(crate) struct PageCache {
     now: AtomicI64,
     /// Bytes held.
     pub(crate) held_bytes: Gauge,
-    /// Pages found, and pages that had to be read.
+    /// Pages found in it.
     pub(crate) hits: Counter,
+    /// Pages that had to be read.
     pub(crate) misses: Counter,
 }
 
@@ -70,7 +71,7 @@ impl PageCache {
 
     /// The page, from memory or from its segment.
     pub(crate) fn get(&self, entry: &PageEntry) -> Result<Arc<Page>, StorageError> {
-        if let Some(held) = self.lock().held.get(&key(entry)) {
+        if let Some(held) = lock(&self.clock).held.get(&key(entry)) {
             held.used.store(true, Ordering::Relaxed);
             let now = self.now.load(Ordering::Relaxed);
             held.wanted_at.fetch_max(now, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl PageCache {
         if bytes > self.bytes_max {
             return;
         }
-        let mut clock = self.lock();
+        let mut clock = lock(&self.clock);
         let held = Held {
             page,
             used: AtomicBool::new(false),
@@ -118,7 +119,7 @@ impl PageCache {
         self.retain(|key, _| key.0 != segment.0);
     }
 
-    /// Drops the pages that nobody asked for within an hour of data time, now that the newest
+    /// Drops the pages that no query read within an hour of data time, now that the newest
     /// sample of the store is at `now`.
     pub(crate) fn forget_idle(&self, now: TimestampMs) {
         self.now.store(now, Ordering::Relaxed);
@@ -128,7 +129,7 @@ impl PageCache {
 
     /// Walks all pages under the lock: some thousand fit into the bound.
     fn retain(&self, is_kept: impl Fn(&Key, &Held) -> bool) {
-        let mut guard = self.lock();
+        let mut guard = lock(&self.clock);
         let clock = &mut *guard;
         let before = clock.held.len();
         let mut freed = 0;
@@ -143,10 +144,6 @@ impl PageCache {
             clock.bytes -= freed;
             self.held_bytes.set(clock.bytes as i64);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Clock> {
-        lock(&self.clock)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Which pages there are, by group: what a reader asks to find the sealed samples of a series.
 
-use super::group::GROUP_SLOTS;
+use super::group::{GROUP_SLOTS, group_of};
 use super::lost_pages::LostPages;
 use super::meta::PageMeta;
 use super::segment::Segment;
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::Run;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
@@ -21,7 +22,7 @@ pub(crate) struct PageEntry {
     /// Of its columns in the file of the segment.
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
-    group: u32,
+    group: GroupId,
     /// From its oldest sample to its newest.
     pub(crate) range: TimeRange,
     /// The series that have a column; `None` if all of the group have.
@@ -49,12 +50,12 @@ impl PageEntry {
     }
 
     /// Whether `slot` has a column.
-    pub(crate) fn has(&self, slot: u32) -> bool {
+    pub(crate) fn has(&self, slot: SeriesRef) -> bool {
         match &self.slots {
-            None => slot / GROUP_SLOTS == self.group,
+            None => group_of(slot) == self.group,
             Some(runs) => {
-                let at = runs.partition_point(|run| run.end <= slot);
-                runs.get(at).is_some_and(|run| run.start <= slot)
+                let at = runs.partition_point(|run| run.end <= slot.0);
+                runs.get(at).is_some_and(|run| run.start <= slot.0)
             }
         }
     }
@@ -62,10 +63,10 @@ impl PageEntry {
 
 /// What a list of the pages of a group takes beside the pages: its place among twice as many, since
 /// they grow, and what the allocator adds.
-const LIST_BYTES: usize = 2 * size_of::<(u32, Vec<Arc<PageEntry>>)>() + 16;
+const LIST_BYTES: usize = 2 * size_of::<(GroupId, Vec<Arc<PageEntry>>)>() + 16;
 
 /// Groups, ascending, and pages of each.
-pub(crate) type PageLists = Vec<(u32, Vec<Arc<PageEntry>>)>;
+pub(crate) type PageLists = Vec<(GroupId, Vec<Arc<PageEntry>>)>;
 
 /// The pages of a group in the order in which they were sealed. That is nearly the order of their
 /// samples: a query of the newest hour looks at the newest pages, however many there are.
@@ -122,7 +123,7 @@ impl Group {
 /// All pages.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    groups: RwLock<BTreeMap<u32, Group>>,
+    groups: RwLock<BTreeMap<GroupId, Group>>,
     /// What of the pages could not be read.
     pub(super) lost: LostPages,
 }
@@ -138,7 +139,7 @@ impl Directory {
     /// What the lists take is reserved in `memory` before they are made.
     pub(crate) fn overlapping(
         &self,
-        wanted: impl Iterator<Item = u32>,
+        wanted: impl Iterator<Item = GroupId>,
         range: TimeRange,
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
@@ -171,9 +172,7 @@ impl Directory {
         for Placed { page, .. } in groups.values().flat_map(|group| &group.pages) {
             if page.segment.number == segment {
                 count += 1;
-                let known = extent.unwrap_or(page.range);
-                let (min, max) = (page.range.min, page.range.max);
-                extent = Some(TimeRange::new(known.min.min(min), known.max.max(max)));
+                extent = TimeRange::hull_of(extent, Some(page.range));
             }
         }
         (count, extent)
@@ -190,7 +189,7 @@ impl Directory {
         drop(groups);
         if let Some(gone) = gone {
             // Selections that list its pages see it so.
-            gone.ranges().retire();
+            gone.ranges().mark_removed();
         }
         self.lost.forget(segment);
     }

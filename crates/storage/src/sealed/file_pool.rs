@@ -4,7 +4,7 @@
 //! recently. Readers hold an `Arc`, so a file that left the pool is closed by the last of them.
 //! Invariant: no lock is held while a file is opened, read or closed.
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, lock};
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Gauge};
@@ -72,7 +72,7 @@ impl FilePool {
 
     /// Closes the file of a segment that is about to be removed.
     pub(crate) fn forget(&self, number: Position) {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let gone = open.files.remove(&number);
         self.open_files.set(open.files.len() as i64);
         drop(open);
@@ -80,7 +80,7 @@ impl FilePool {
     }
 
     fn find(&self, number: Position) -> Option<Arc<dyn File>> {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         open.now += 1;
         let now = open.now;
         let kept = open.files.get_mut(&number)?;
@@ -90,7 +90,7 @@ impl FilePool {
 
     /// Keeps a file; returns the one that leaves for it.
     fn keep(&self, number: Position, file: Arc<dyn File>) -> Option<Kept> {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let used_at = open.now;
         let mut gone = open.files.insert(number, Kept { file, used_at });
         if open.files.len() > FILES_MAX {
@@ -100,9 +100,5 @@ impl FilePool {
         }
         self.open_files.set(open.files.len() as i64);
         gone
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        lock(&self.open)
     }
 }

@@ -1,5 +1,6 @@
 //! Groups: 512 neighbouring slots, whose samples are sealed together.
 
+use crate::ids::{GroupId, SeriesRef};
 use firn_model::sync::{read, write};
 use std::collections::BTreeSet;
 use std::sync::RwLock;
@@ -12,22 +13,30 @@ pub(crate) const GROUP_SLOTS: u32 = 512;
 
 /// The group of a slot.
 #[inline]
-pub(crate) fn group_of(slot: u32) -> u32 {
-    slot / GROUP_SLOTS
+pub(crate) fn group_of(slot: SeriesRef) -> GroupId {
+    GroupId(slot.0 / GROUP_SLOTS)
 }
 
-/// Groups whose pages a start could not trust: what of the log no page was seen to hold came back
-/// into the head, before or between what sound pages hold. Reads of them put samples in order.
+impl GroupId {
+    /// The number of its first series.
+    pub(crate) fn first_slot(self) -> u32 {
+        self.0 * GROUP_SLOTS
+    }
+}
+
+/// Groups with samples in the head that are older than some of their pages: a start could not trust
+/// the pages and took what no page was seen to hold out of the log again. Reads of such a group
+/// merge its samples by time.
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     all: AtomicBool,
-    groups: RwLock<BTreeSet<u32>>,
+    groups: RwLock<BTreeSet<GroupId>>,
     is_any: AtomicBool,
 }
 
 impl Returned {
     /// A group is one of them.
-    pub(crate) fn add(&self, group: u32) {
+    pub(crate) fn add(&self, group: GroupId) {
         write(&self.groups).insert(group);
         self.is_any.store(true, Ordering::Release);
     }
@@ -39,7 +48,7 @@ impl Returned {
     }
 
     /// Whether a group is one of them.
-    pub(crate) fn has(&self, group: u32) -> bool {
+    pub(crate) fn has(&self, group: GroupId) -> bool {
         if !self.is_any.load(Ordering::Acquire) {
             return false;
         }

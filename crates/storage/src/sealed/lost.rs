@@ -106,7 +106,7 @@ impl Sealed {
         if let Some(damage) = known().get(&key) {
             return damage.clone();
         }
-        // Without the lock: others who find it out meanwhile find the same.
+        // Without the lock: another thread that looks meanwhile finds the same damage.
         let damage = Arc::new(self.damages.report_met(find()));
         known().insert(key, damage.clone());
         damage

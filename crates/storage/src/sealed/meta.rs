@@ -6,9 +6,10 @@
 //! run  = skipped varint | length varint - 1        slots of the group that have a column
 //! ```
 
-use super::group::GROUP_SLOTS;
+use super::group::{GROUP_SLOTS, group_of};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Run, Runs};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -19,7 +20,7 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageMeta {
     /// Its group.
-    pub(crate) group: u32,
+    pub(crate) group: GroupId,
     /// It was sealed for samples up to here.
     pub(crate) window_end: TimestampMs,
     /// From its oldest sample to its newest.
@@ -37,15 +38,20 @@ impl PageMeta {
     /// Appends the bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
-        push_uvarint(out, u64::from(self.group));
+        push_uvarint(out, u64::from(self.group.0));
         push_uvarint(out, zigzag(self.window_end));
         push_uvarint(out, zigzag(self.range.min));
         push_uvarint(out, self.range.max.wrapping_sub(self.range.min) as u64);
         push_uvarint(out, self.unsealed_after.0);
         push_uvarint(out, self.sealed_up_to.0);
         let runs = self.slots.as_slice();
+        let is_of = |run: &Run| group_of(SeriesRef(run.start)) == self.group;
+        let last = runs
+            .last()
+            .map_or(0, |run| run.end - self.group.first_slot());
+        assert!(runs.first().is_none_or(is_of) && last <= GROUP_SLOTS);
         push_uvarint(out, runs.len() as u64);
-        let mut at = self.group * GROUP_SLOTS;
+        let mut at = self.group.first_slot();
         for run in runs {
             push_uvarint(out, u64::from(run.start - at));
             push_uvarint(out, u64::from(run.end - run.start - 1));
@@ -87,7 +93,7 @@ impl PageMeta {
             return Err(Malformed("page without a series"));
         }
         Ok(Self {
-            group,
+            group: GroupId(group),
             window_end,
             range: TimeRange::new(min, max),
             unsealed_after,

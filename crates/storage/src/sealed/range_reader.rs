@@ -1,5 +1,5 @@
-//! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault has
-//! no error path and no account.
+//! Bytes by offset and length: a file here, an object in a bucket later. No mmap: a page fault
+//! returns no error and its memory is not counted.
 
 use super::file_pool::FilePool;
 use crate::error::StorageError;
@@ -20,11 +20,11 @@ pub(crate) trait RangeReader: Send + Sync {
     /// What it is called in messages.
     fn path(&self) -> &Path;
 
-    /// It is about to be removed: from here on reads may fail, and that is no damage.
-    fn retire(&self);
+    /// Says that it is about to be removed: from here on reads may fail, and that is no damage.
+    fn mark_removed(&self);
 
-    /// Whether it was.
-    fn is_retired(&self) -> bool;
+    /// Whether [`RangeReader::mark_removed`] was called.
+    fn is_removed(&self) -> bool;
 }
 
 /// Ranges of a file, which is open while it is among those that were read last.
@@ -32,7 +32,7 @@ pub(crate) struct FileRanges {
     files: Arc<FilePool>,
     number: Position,
     path: PathBuf,
-    is_retired: AtomicBool,
+    is_removed: AtomicBool,
 }
 
 impl FileRanges {
@@ -42,7 +42,7 @@ impl FileRanges {
             files,
             number,
             path,
-            is_retired: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
         }
     }
 }
@@ -51,8 +51,8 @@ impl RangeReader for FileRanges {
     fn read(&self, offset: u64, bytes: usize) -> Result<Vec<u8>, StorageError> {
         let file = self.files.get(self.number, &self.path);
         let file = file.map_err(StorageError::io(OPEN, &self.path))?;
-        if self.is_retired() {
-            // Opened while it was retired: nobody else would close it.
+        if self.is_removed() {
+            // Opened while it was being removed: this reader must close it.
             self.files.forget(self.number);
         }
         let mut read = vec![0; bytes];
@@ -73,12 +73,12 @@ impl RangeReader for FileRanges {
         &self.path
     }
 
-    fn retire(&self) {
-        self.is_retired.store(true, Ordering::Release);
+    fn mark_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
         self.files.forget(self.number);
     }
 
-    fn is_retired(&self) -> bool {
-        self.is_retired.load(Ordering::Acquire)
+    fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
     }
 }

@@ -120,8 +120,9 @@ pub(crate) fn load(
     };
     // Only to refuse a newer version: the name says all that the header does.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
+    let segment = Arc::new(Segment::new(number, files, &path));
     if header == HeaderState::Sound
-        && let Some(loaded) = read_directory((&file, files), number, &path, bytes, known)
+        && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
         return Ok(Some(loaded));
     }
@@ -190,7 +191,7 @@ fn say_what_is_lost(
     let left = loaded.entry.samples.unwrap_or(0);
     let lost = known.and_then(|known| known.samples);
     let mut lost = lost.map(|samples| samples.saturating_sub(left));
-    // Of damage to anything but a page nobody needs to be warned.
+    // Damage to anything but a page costs no samples: no query warns of it.
     let is_lossless = lost == Some(0);
     let all = known.and_then(|known| known.range).or(loaded.entry.range);
     for damage in &mut loaded.damages {
@@ -210,8 +211,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
         offset: Some(offset),
         ..Damage::of_file(DamageKind::Pages, file.path(), what)
     };
-    let range = FILE_HEADER_BYTES..file.bytes();
-    let mut scanner = Scanner::new(file.file().clone(), file.first(), range);
+    let mut scanner = file.scanner();
     while let Some(found) = scanner.next() {
         match found {
             Found::Frame { offset, header } if header.kind == FrameKind::Page => {
@@ -226,7 +226,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
             }
             Found::Frame { .. } => {}
             Found::Damage(range) => {
-                let what = format!("{} bytes are no block", range.end - range.start);
+                let what = format!("{} bytes are no frame", range.end - range.start);
                 damages.push(damaged(range.start, what));
             }
         }
@@ -251,7 +251,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
 /// From the oldest sample of pages to their newest.
 pub(crate) fn range_of(pages: &[Placed]) -> Option<TimeRange> {
     let ranges = pages.iter().map(|(meta, _)| meta.range);
-    ranges.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)))
+    ranges.reduce(TimeRange::hull)
 }
 
 /// The page in `payload`, which ends at offset `end` of its file, and its number of samples.
@@ -265,11 +265,11 @@ fn placed(segment: &Arc<Segment>, end: u64, payload: &[u8]) -> Result<(Placed, u
     Ok(((meta, Arc::new(entry)), samples))
 }
 
-/// The pages by the directory at the end of the file; `None` unless it is sound.
+/// The pages by the directory at the end of `file`, which has so many bytes; `None` unless it is
+/// sound.
 pub(crate) fn read_directory(
-    (file, files): (&Arc<dyn File>, &Arc<FilePool>),
-    number: Position,
-    path: &Path,
+    file: &Arc<dyn File>,
+    segment: &Arc<Segment>,
     bytes: u64,
     known: Option<&SegmentEntry>,
 ) -> Option<Loaded> {
@@ -286,21 +286,20 @@ pub(crate) fn read_directory(
     if start < FILE_HEADER_BYTES || start >= end {
         return None;
     }
-    let mut scanner = Scanner::new(file.clone(), number, start..end);
+    let mut scanner = Scanner::new(file.clone(), segment.number, start..end);
     let Some(Found::Frame { offset, header }) = scanner.next() else {
         return None;
     };
     if header.kind != FrameKind::Directory || offset + header.frame_bytes() != end {
         return None;
     }
-    let segment = Arc::new(Segment::new(number, files, path));
-    let pages = parse_directory(scanner.payload(offset, &header), &segment, start).ok()?;
+    let pages = parse_directory(scanner.payload(offset, &header), segment, start).ok()?;
     let known = known.filter(|known| known.state == SegmentState::Complete);
     Some(Loaded {
         next: header.position.next(),
         damages: Vec::new(),
         entry: SegmentEntry {
-            number,
+            number: segment.number,
             state: SegmentState::Complete,
             bytes,
             crc: known.and_then(|known| known.crc),
@@ -325,7 +324,7 @@ fn parse_directory(
         let meta = PageMeta::decode(&mut cursor)?;
         let offset = cursor.uvarint()?;
         let bytes = cursor.uvarint()?;
-        // So that whoever reads the page may allocate its length.
+        // A reader of the page allocates its length.
         if offset
             .checked_add(bytes)
             .is_none_or(|page_end| page_end > end)

@@ -181,17 +181,17 @@ impl Segments {
         // The directory vouches for the pages before it.
         growing.file.sync()?;
         segment::write_directory(&mut growing.file, &growing.pages)?;
-        self.retire(SegmentState::Complete);
+        self.end_growing(SegmentState::Complete);
         Ok(())
     }
 
     /// Gives the segment that grows up after a failure. It stays as it is until the next start,
     /// or until its pages left the retention.
     pub(crate) fn abandon(&mut self) {
-        self.retire(SegmentState::Growing);
+        self.end_growing(SegmentState::Growing);
     }
 
-    fn retire(&mut self, state: SegmentState) {
+    fn end_growing(&mut self, state: SegmentState) {
         let Some(growing) = self.growing.take() else {
             return;
         };
@@ -207,7 +207,7 @@ impl Segments {
                 bytes: growing.file.durable_bytes(),
                 crc: growing.file.crc().filter(|_| is_complete),
                 pages: growing.pages.len() as u64,
-                // Of a segment that was given up nobody knows which pages are durable.
+                // Which pages of a segment that was given up are durable is not known.
                 samples: is_complete.then_some(growing.samples),
                 range: segment::range_of(&growing.pages),
             },
@@ -264,7 +264,7 @@ impl Found {
         let segments = &mut self.segments;
         segments.next = segments.next.max(loaded.next);
         let known_newest = known.and_then(|known| known.range).map(|range| range.max);
-        // What nobody can read is not known to be old.
+        // A segment that cannot be read may hold new samples.
         let is_unknown = loaded.pages.is_empty() && !loaded.damages.is_empty();
         let newest = match loaded.is_unreadable || is_unknown {
             true => known_newest.unwrap_or(i64::MAX),

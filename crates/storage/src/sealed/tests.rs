@@ -9,6 +9,7 @@ use super::segments::{Found, Segments};
 use super::*;
 use crate::chunk::Columns;
 use crate::encoding::cursor::Cursor;
+use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Run, Runs};
 use crate::manifest::Manifest;
 use crate::page::{self, PageBuilder, Scratch};
@@ -22,7 +23,9 @@ use std::sync::Arc;
 
 const DIR: &str = "pages";
 
-fn meta(group: u32, window: i64, slots: Runs) -> PageMeta {
+const GROUP: GroupId = GroupId(0);
+
+fn meta(group: GroupId, window: i64, slots: Runs) -> PageMeta {
     PageMeta {
         group,
         window_end: window * 100 + 99,
@@ -34,16 +37,16 @@ fn meta(group: u32, window: i64, slots: Runs) -> PageMeta {
 }
 
 /// A page of the first three series of a group, with two samples each.
-fn page(group: u32, window: i64) -> (PageMeta, Vec<u8>) {
-    let first = group * GROUP_SLOTS;
-    let mut builder = PageBuilder::new(page::PageMeta::default());
+fn page(group: GroupId, window: i64) -> (PageMeta, Vec<u8>) {
+    let first = group.first_slot();
+    let mut builder = PageBuilder::new(page::LogSpan::default());
     for slot in first..first + 3 {
         let columns = Columns {
             times: vec![window * 100, window * 100 + 1],
             values: vec![f64::from(slot), window as f64],
             ..Columns::default()
         };
-        builder.push(slot, None, &columns).unwrap();
+        builder.push(SeriesRef(slot), None, &columns).unwrap();
     }
     let meta = meta(group, window, Runs::span(first, first + 3));
     (meta, builder.finish().unwrap())
@@ -63,13 +66,15 @@ fn open(sim: &Sim, segment_bytes: u64) -> Found {
 fn overlapping(directory: &Directory, groups: std::ops::Range<u32>, range: TimeRange) -> PageLists {
     let budget = Budget::new("query", 1 << 20);
     let mut memory = budget.hold();
-    let lists = directory.overlapping(groups, range, &mut memory).unwrap();
+    let lists = directory
+        .overlapping(groups.map(GroupId), range, &mut memory)
+        .unwrap();
     let pages: usize = lists.iter().map(|(_, pages)| pages.len()).sum();
     assert!(memory.bytes() >= pages * 8 + lists.len() * 32);
     lists
 }
 
-fn windows(pages: &[Placed]) -> Vec<(u32, i64)> {
+fn windows(pages: &[Placed]) -> Vec<(GroupId, i64)> {
     pages
         .iter()
         .map(|(meta, _)| (meta.group, meta.window_end / 100))
@@ -89,7 +94,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
         let (mut synced, mut written) = (Vec::new(), Vec::new());
         for window in 0..20 {
             let mut waiting = Vec::new();
-            for group in 0..1 + rng.below(3) as u32 {
+            for group in (0..1 + rng.below(3) as u32).map(GroupId) {
                 let (meta, page) = page(group, window);
                 written.push((group, window));
                 if segments.append(meta, &page).is_ok() {
@@ -122,7 +127,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
         let cache = PageCache::new(500);
         for (meta, entry) in &found.pages {
             let page = cache.get(entry).unwrap();
-            let slot = meta.group * GROUP_SLOTS + 1;
+            let slot = SeriesRef(meta.group.first_slot() + 1);
             let column = page.find(slot).unwrap().unwrap();
             let mut columns = Columns::default();
             page.decode(
@@ -132,8 +137,11 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
                 &mut columns,
             )
             .unwrap();
-            assert_eq!(columns.values[0], f64::from(slot), "seed {seed}");
-            assert!(entry.has(slot) && !entry.has(slot + 2), "seed {seed}");
+            assert_eq!(columns.values[0], f64::from(slot.0), "seed {seed}");
+            assert!(
+                entry.has(slot) && !entry.has(SeriesRef(slot.0 + 2)),
+                "seed {seed}"
+            );
         }
         // What a second start finds was made durable by the first.
         sim.disk.crash();
@@ -151,7 +159,7 @@ fn segments_beyond_the_pool_are_opened_when_they_are_read() {
     let count = 3 * FILES_MAX as u64;
     let entries: Vec<_> = (0..count as i64)
         .map(|window| {
-            let (meta, page) = page(0, window);
+            let (meta, page) = page(GROUP, window);
             let entry = segments.append(meta, &page).unwrap();
             directory.add(entry.clone());
             entry
@@ -174,11 +182,11 @@ fn segments_beyond_the_pool_are_opened_when_they_are_read() {
         cache.get(entry).unwrap();
     }
     assert_eq!(files.opens.get(), 2 * count);
-    // One that is gone is closed, and stays so when somebody who lists it tries.
+    // One that is gone is closed, and stays so when a reader that lists it tries.
     let last = entries.last().unwrap();
     directory.forget(last.segment.number);
     assert_eq!(files.open_files.get(), FILES_MAX as i64 - 1);
-    assert!(last.segment.ranges().is_retired());
+    assert!(last.segment.ranges().is_removed());
     cache.get(last).unwrap();
     assert_eq!(files.open_files.get(), FILES_MAX as i64 - 1);
 }
@@ -189,7 +197,7 @@ fn segments_wholly_before_the_cutoff_are_unlinked() {
     let mut segments = open(&sim, 400).segments;
     let (directory, cache) = (Directory::default(), PageCache::new(1 << 20));
     for window in 0..10 {
-        let (meta, page) = page(0, window);
+        let (meta, page) = page(GROUP, window);
         directory.add(segments.append(meta, &page).unwrap());
         segments.sync().unwrap();
     }
@@ -216,7 +224,7 @@ fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
         let (directory, mut all) = (Directory::default(), Vec::new());
         let some = |limit: u64| rng.below(limit) as i64;
         for window in 0..some(30) {
-            let (mut meta, page) = page(rng.below(2) as u32, window);
+            let (mut meta, page) = page(GroupId(rng.below(2) as u32), window);
             // Mostly one behind the other, some late, some wide.
             let late = [0, 0, 0, some(3_000)][some(4) as usize];
             let wide = [1, 99, 99, some(2_000)][some(4) as usize];
@@ -236,14 +244,14 @@ fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
             let min = some(4_000) - 1_000;
             let range = TimeRange::new(min, min + some(500) - 20);
             let lists = overlapping(&directory, 0..2, range);
-            for group in 0..2 {
+            for group in (0..2).map(GroupId) {
                 let list = lists.iter().find(|(of, _)| *of == group);
                 let found = list.map_or(&[][..], |(_, pages)| pages);
                 let of_group = all.iter().filter(|(of, _)| *of == group);
                 let overlap = of_group.filter(|(_, page)| page.range.overlaps(&range));
                 let wanted: Vec<_> = overlap.map(|(_, page)| Arc::as_ptr(page)).collect();
                 let found: Vec<_> = found.iter().map(Arc::as_ptr).collect();
-                assert_eq!(found, wanted, "seed {seed}: {range:?} of group {group}");
+                assert_eq!(found, wanted, "seed {seed}: {range:?} of {group:?}");
             }
         }
     }
@@ -256,7 +264,7 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
         let sim = sim::env(seed);
         let mut segments = open(&sim, 1 << 20).segments;
         for window in 0..5 {
-            let (meta, page) = page(0, window);
+            let (meta, page) = page(GROUP, window);
             segments.append(meta, &page).unwrap();
             segments.sync().unwrap();
         }
@@ -286,7 +294,7 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
                     &mut columns,
                 );
                 if decoded.is_ok() {
-                    assert_eq!(columns.values[0], f64::from(slot), "seed {seed}");
+                    assert_eq!(columns.values[0], f64::from(slot.0), "seed {seed}");
                 }
             }
         }
@@ -297,11 +305,12 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
 fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
     for seed in 0..5_000 {
         let rng = SimRng::new(seed);
-        let group = rng.below(1 << 20) as u32;
+        let group = GroupId(rng.below(1 << 20) as u32);
         let mut slots = Runs::default();
-        let mut at = group * GROUP_SLOTS;
-        while at < (group + 1) * GROUP_SLOTS {
-            let end = (at + 1 + rng.below(200) as u32).min((group + 1) * GROUP_SLOTS);
+        let mut at = group.first_slot();
+        let end_slot = at + GROUP_SLOTS;
+        while at < end_slot {
+            let end = (at + 1 + rng.below(200) as u32).min(end_slot);
             if slots.is_empty() || rng.one_in(2) {
                 slots.push(Run { start: at, end });
             }
@@ -334,7 +343,7 @@ fn meta_golden_bytes_stay() {
         end: 1_024,
     });
     let mut bytes = Vec::new();
-    meta(1, 3, slots).encode(&mut bytes);
+    meta(GroupId(1), 3, slots).encode(&mut bytes);
     let golden = [1, 1, 0x9e, 6, 0xd8, 4, 1, 7, 9, 2, 0, 1, 6, 0xf7, 3];
     assert_eq!(bytes, golden);
 }
@@ -345,7 +354,7 @@ fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
     let mut segments = open(&sim, 1 << 20).segments;
     let entries: Vec<_> = (0..8)
         .map(|window| {
-            let (meta, page) = page(0, window);
+            let (meta, page) = page(GROUP, window);
             segments.append(meta, &page).unwrap()
         })
         .collect();
@@ -364,13 +373,13 @@ fn cache_keeps_to_its_bytes_and_spares_what_is_asked_for() {
 }
 
 #[test]
-fn cache_forgets_what_nobody_asked_for_within_an_hour() {
+fn cache_forgets_pages_not_read_within_an_hour() {
     let sim = sim::env(1);
     let mut segments = open(&sim, 1 << 20).segments;
     let cache = PageCache::new(1 << 20);
     let mut entries = Vec::new();
     for window in 0..2 {
-        let (meta, page) = page(0, window);
+        let (meta, page) = page(GROUP, window);
         let entry = segments.append(meta, &page).unwrap();
         segments.sync().unwrap();
         cache.get(&entry).unwrap();

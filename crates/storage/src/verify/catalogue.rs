@@ -11,7 +11,8 @@ use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::exemplars::{EXEMPLARS, count_payload};
 use crate::file::append_only::FileKind;
-use crate::manifest::{Known, Manifest};
+use crate::ids::SeriesRef;
+use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::log::Position;
 use firn_model::series_key::CanonicalKeys;
@@ -40,7 +41,7 @@ pub(crate) fn read_catalogue(
     };
     let numbers = [list(env, SERIES, &folder)?, list(env, COPY, &folder)?];
     let newest = numbers.iter().flatten().max().copied().unwrap_or_default();
-    let newest = newest.max(manifest.catalogue.0);
+    let newest = newest.max(manifest.catalogue.number);
     let mut held: BTreeSet<Position> = BTreeSet::new();
     let mut last = Position(0);
     let mut open_ends = 0;
@@ -53,14 +54,14 @@ pub(crate) fn read_catalogue(
                 kind: (kind, DamageKind::Catalogue),
                 path: &path,
                 number: *number,
-                durable_bytes: durable_bytes(manifest.catalogue, *number),
+                durable_bytes: manifest.catalogue.durable_bytes(*number),
             };
             let mut slots = std::mem::take(&mut part.named);
             let each = &mut |position: Position, payload: &[u8]| -> Result<(), Malformed> {
                 let payload = Payload::read(payload, &mut inflater)?;
                 payload
                     .records()
-                    .read(&CanonicalKeys, |slot, _| slots.add(slot))?;
+                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesRef(slot)))?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())
@@ -72,7 +73,8 @@ pub(crate) fn read_catalogue(
                 open_ends += usize::from(end.is_open);
             }
         }
-        if !numbers.contains(&newest) && newest == manifest.catalogue.0 && newest > Position(0) {
+        if !numbers.contains(&newest) && newest == manifest.catalogue.number && newest > Position(0)
+        {
             let path = kind.path(&folder, newest);
             let what = "the file is missing".to_owned();
             part.find(Finding::new(DamageKind::Catalogue, &path, None, what));
@@ -94,13 +96,6 @@ pub(crate) fn read_catalogue(
 
 fn list(env: &Env, kind: FileKind, folder: &Path) -> Result<Vec<Position>, StorageError> {
     super::none_if_missing(kind.list(env, folder))
-}
-
-fn durable_bytes(known: Known, number: Position) -> u64 {
-    match known.0 == number {
-        true => known.1,
-        false => 0,
-    }
 }
 
 /// Whether a payload of the catalogue or the file of exemplars can be read.
@@ -127,8 +122,8 @@ pub(crate) fn read_exemplars(
     let folder = dir.exemplars();
     let numbers = list(env, EXEMPLARS, &folder)?;
     let known = manifest.exemplars;
-    if numbers.last().copied().unwrap_or_default() < known.0 {
-        let path = EXEMPLARS.path(&folder, known.0);
+    if numbers.last().copied().unwrap_or_default() < known.number {
+        let path = EXEMPLARS.path(&folder, known.number);
         let what = "the file is missing; its exemplars are lost".to_owned();
         part.find(Finding::new(DamageKind::Exemplars, &path, None, what));
     }
@@ -138,7 +133,7 @@ pub(crate) fn read_exemplars(
             kind: (EXEMPLARS, DamageKind::Exemplars),
             path: &path,
             number,
-            durable_bytes: durable_bytes(known, number),
+            durable_bytes: known.durable_bytes(number),
         };
         let mut count = 0;
         let each = &mut |_: Position, payload: &[u8]| -> Result<(), Malformed> {

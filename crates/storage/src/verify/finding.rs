@@ -2,6 +2,7 @@
 
 use super::slots::Slots;
 use crate::damage::{Damage, DamageKind};
+use crate::ids::SeriesRef;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ impl Finding {
         }
     }
 
-    /// The same, which costs so many samples.
+    /// The finding, with the number of samples that it costs and their times.
     pub(crate) fn costs(mut self, samples: Option<u64>, range: Option<TimeRange>) -> Self {
         self.damage.samples = samples;
         self.damage.range = range;
@@ -48,7 +49,7 @@ impl Finding {
     }
 }
 
-/// Something that is no damage and that whoever looks for some may want to know.
+/// Something that is no damage, but of use to an operator who looks for some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The file.
@@ -106,7 +107,7 @@ pub(crate) struct Lost {
     /// The number of the finding in its part.
     pub(crate) finding: usize,
     /// The series.
-    pub(crate) slot: u32,
+    pub(crate) slot: SeriesRef,
     /// Their times.
     pub(crate) range: TimeRange,
 }

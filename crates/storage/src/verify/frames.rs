@@ -88,7 +88,7 @@ pub(crate) fn read(
                 break;
             }
             Found::Damage(range) => {
-                let what = format!("{} bytes are no block", range.end - range.start);
+                let what = format!("{} bytes are no frame", range.end - range.start);
                 part.find(finding(Some(range.start), what));
             }
             Found::Frame { offset, header } if header.kind == kind.frame => {

@@ -8,6 +8,7 @@ use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
+use crate::ids::SeriesRef;
 use crate::log::SegmentInfo;
 use crate::log::segment::{Reader, check_header};
 use firn_model::env::{Env, OpenMode};
@@ -24,7 +25,7 @@ pub(crate) struct Segment {
 }
 
 /// What is looked for in the log: by series, times and the number of the finding that lacks them.
-pub(crate) type Wanted = BTreeMap<u32, Vec<(TimeRange, usize)>>;
+pub(crate) type Wanted = BTreeMap<SeriesRef, Vec<(TimeRange, usize)>>;
 
 /// A segment while it is read.
 struct Reading<'a> {
@@ -65,7 +66,7 @@ pub(crate) fn read(
         part.find(finding("the disk does not deliver all of it".to_owned()).unreadable());
     }
     if info.next.is_none() && header == HeaderState::Damaged && survey.last < info.first {
-        part.remark(&info.path, "it was never finished and holds no block");
+        part.remark(&info.path, "it was never finished and holds no record");
         return Ok(segment);
     }
     let mut info = info.clone();
@@ -95,7 +96,7 @@ pub(crate) fn read(
     segment.part = reading.part;
     if info.next.is_some() && survey.end < info.bytes && segment.part.report.is_whole() {
         let behind = info.bytes - survey.end;
-        let what = format!("{behind} bytes behind its last block are no block; none is missing");
+        let what = format!("{behind} bytes behind its last record are no record; none is missing");
         segment.part.remark(&info.path, what);
     }
     Ok(segment)
@@ -144,11 +145,11 @@ impl Reading<'_> {
 /// Counts what is in a batch.
 fn count_batch(batch: &LogBatch, part: &mut Part) {
     for (slot, _) in batch.created.iter() {
-        part.named.add(slot);
+        part.named.add(SeriesRef(slot));
     }
     part.report.exemplars += batch.exemplars.len() as u64;
     for (slot, _) in batch.samples() {
-        part.read.add(slot);
+        part.read.add(SeriesRef(slot));
         part.report.log_samples += 1;
     }
 }
@@ -165,7 +166,7 @@ pub(crate) fn count(
         // Damage was found before.
         let Ok(record) = item else { continue };
         for (slot, time) in record.batch.samples() {
-            for (range, finding) in wanted.get(&slot).into_iter().flatten() {
+            for (range, finding) in wanted.get(&SeriesRef(slot)).into_iter().flatten() {
                 if range.min <= time && time <= range.max {
                     *counts.entry(*finding).or_default() += 1;
                 }

@@ -26,7 +26,7 @@ pub(crate) fn find(
         return Ok(None);
     };
     let (mut slots, mut samples) = (Slots::default(), 0);
-    let mut range: Option<TimeRange> = None;
+    let mut range = None;
     open(env, file, number, &path, known)?.pieces(&mut |piece| {
         let Piece::Page(found) = piece else { return };
         let Ok(examined) = examine(&found.bytes) else {
@@ -36,11 +36,7 @@ pub(crate) fn find(
             if let Ok(Some(column)) = examined.page.find(*slot) {
                 slots.add(*slot);
                 samples += column.sample_count() as u64;
-                let (known, times) = (range.unwrap_or(column.range()), column.range());
-                range = Some(TimeRange::new(
-                    known.min.min(times.min),
-                    known.max.max(times.max),
-                ));
+                range = TimeRange::hull_of(range, Some(column.range()));
             }
         }
     });

@@ -12,7 +12,7 @@ use crate::sealed::segment::PAGES;
 use firn_model::env::Env;
 use std::path::Path;
 
-/// Remarks upon files that nobody knows.
+/// Remarks upon files of unknown names.
 pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), StorageError> {
     let unknown = |folder: &Path, knows: &dyn Fn(&Path) -> bool, part: &mut Part| {
         let list = env.disk.list(folder);

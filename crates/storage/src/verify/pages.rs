@@ -15,13 +15,14 @@ use crate::file::frame::{FrameKind, PAYLOAD_BYTES_MAX};
 use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
 use crate::file::scan::{Found, Scanner};
 use crate::file::survey::survey;
+use crate::ids::SeriesRef;
 use crate::index::{Run, Runs};
 use crate::manifest::{SegmentEntry, SegmentState};
 use crate::page::{Page, Scratch};
-use crate::sealed::GROUP_SLOTS;
 use crate::sealed::file_pool::FilePool;
+use crate::sealed::group_of;
 use crate::sealed::meta::PageMeta;
-use crate::sealed::segment::{PAGES, Placed, TRAILER_BYTES, read_directory};
+use crate::sealed::segment::{PAGES, Placed, Segment, TRAILER_BYTES, read_directory};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
@@ -83,7 +84,8 @@ pub(crate) fn open(
 ) -> Result<Opened, StorageError> {
     let bytes = file.len().map_err(StorageError::io("read segment", path))?;
     let files = Arc::new(FilePool::new(env.disk.clone()));
-    let loaded = read_directory((&file, &files), number, path, bytes, known);
+    let segment = Arc::new(Segment::new(number, &files, path));
+    let loaded = read_directory(&file, &segment, bytes, known);
     let is_complete = known.is_some_and(|known| known.state == SegmentState::Complete);
     let durable_bytes = known.map_or(0, |known| known.bytes);
     let survey = survey(file.clone(), number, bytes, durable_bytes);
@@ -120,7 +122,7 @@ impl Opened {
 
     /// The pages that lie in bytes that are no frame.
     fn pieces_of_damage(&self, range: Range<u64>, each: &mut dyn FnMut(Piece)) {
-        let what = format!("{} bytes are no block", range.end - range.start);
+        let what = format!("{} bytes are no frame", range.end - range.start);
         let mut is_any = false;
         let mut page = |offset, meta: Option<PageMeta>, bytes: Arc<[u8]>| {
             is_any = true;
@@ -218,10 +220,10 @@ pub(crate) struct Examined {
     /// The page.
     pub(crate) page: Page,
     /// Series that can be read, and their samples.
-    pub(crate) whole: Vec<u32>,
+    pub(crate) whole: Vec<SeriesRef>,
     pub(crate) samples: u64,
     /// Columns that cannot, and how many samples they have.
-    pub(crate) lost: Vec<(u32, TimeRange, u64)>,
+    pub(crate) lost: Vec<(SeriesRef, TimeRange, u64)>,
     /// The first reason why not.
     pub(crate) why: Option<Malformed>,
 }
@@ -259,7 +261,7 @@ pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
 pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
     let (page, meta) = (&examined.page, examined.page.meta());
     PageMeta {
-        group: page.slots().0 / GROUP_SLOTS,
+        group: group_of(*page.slots().start()),
         window_end: page.range().max,
         range: page.range(),
         unsealed_after: meta.log_from.previous(),
@@ -269,13 +271,10 @@ pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
 }
 
 /// Slots, which ascend, as runs.
-pub(crate) fn runs_of(slots: impl Iterator<Item = u32>) -> Runs {
+pub(crate) fn runs_of(slots: impl Iterator<Item = SeriesRef>) -> Runs {
     let mut runs = Runs::default();
     for slot in slots {
-        runs.push(Run {
-            start: slot,
-            end: slot + 1,
-        });
+        runs.push(Run::of(slot));
     }
     runs
 }
@@ -414,9 +413,9 @@ fn name_columns(examined: &Examined) -> String {
 }
 
 /// Adds a finding that costs the columns in `lost`.
-fn lose(part: &mut Part, finding: Finding, lost: &[(u32, TimeRange, u64)], is_counted: bool) {
+fn lose(part: &mut Part, finding: Finding, lost: &[(SeriesRef, TimeRange, u64)], is_counted: bool) {
     let ranges = lost.iter().map(|(_, range, _)| *range);
-    let range = ranges.reduce(|a, b| TimeRange::new(a.min.min(b.min), a.max.max(b.max)));
+    let range = ranges.reduce(TimeRange::hull);
     let samples = lost.iter().map(|(.., samples)| samples).sum();
     let number = part.report.findings.len();
     part.find(Finding {

@@ -1,5 +1,6 @@
 //! A set of slots: a bit each, in pieces that are there once one of their slots is.
 
+use crate::ids::SeriesRef;
 use std::collections::BTreeMap;
 
 /// Slots of a piece, which takes 8 kB.
@@ -13,7 +14,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Adds a slot.
-    pub(crate) fn add(&mut self, slot: u32) {
+    pub(crate) fn add(&mut self, SeriesRef(slot): SeriesRef) {
         let empty = || vec![0; (PIECE_SLOTS / u64::BITS) as usize].into();
         let piece = self.pieces.entry(slot / PIECE_SLOTS).or_insert_with(empty);
         let at = slot % PIECE_SLOTS;
@@ -21,7 +22,7 @@ impl Slots {
     }
 
     /// Whether a slot is in it.
-    pub(crate) fn has(&self, slot: u32) -> bool {
+    pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
         let piece = self.pieces.get(&(slot / PIECE_SLOTS));
         let at = slot % PIECE_SLOTS;
         let word = piece.map_or(0, |words| words[(at / u64::BITS) as usize]);
@@ -69,12 +70,13 @@ mod tests {
     fn slots_count_each_once() {
         let of = |slots: &[u32]| {
             let mut set = Slots::default();
-            slots.iter().for_each(|slot| set.add(*slot));
+            slots.iter().for_each(|slot| set.add(SeriesRef(*slot)));
             set
         };
         let mut set = of(&[0, 63, 64, 64, 65_535, 65_536, u32::MAX]);
         assert_eq!(set.len(), 6);
-        assert!(set.has(63) && set.has(u32::MAX) && !set.has(62) && !set.has(1 << 20));
+        let has = |slot: u32| set.has(SeriesRef(slot));
+        assert!(has(63) && has(u32::MAX) && !has(62) && !has(1 << 20));
         assert_eq!(set.len_without(&of(&[63, 65_536, 7])), 4);
         set.add_all(of(&[0, 1, 200_000]));
         assert_eq!(set.len(), 8);

@@ -8,8 +8,9 @@ use crate::{seeds, series};
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::sample::TimeRange;
+use firn_storage::ids::SeriesRef;
 use firn_storage::page::{
-    Columns, Family, HISTOGRAM_NUMBERS_MAX, Malformed, Page, PageBuilder, PageMeta, SAMPLES_MAX,
+    Columns, Family, HISTOGRAM_NUMBERS_MAX, LogSpan, Malformed, Page, PageBuilder, SAMPLES_MAX,
     Scratch,
 };
 use std::ops::Range;
@@ -48,9 +49,9 @@ fn pushes(rng: &SimRng) -> Vec<(u32, Columns)> {
 }
 
 fn sealed(pushes: &[(u32, Columns)]) -> Vec<u8> {
-    let mut builder = PageBuilder::new(PageMeta::default());
+    let mut builder = PageBuilder::new(LogSpan::default());
     for (slot, columns) in pushes {
-        let pushed = builder.push(*slot, Some(Family(1)), columns);
+        let pushed = builder.push(SeriesRef(*slot), Some(Family(1)), columns);
         pushed.expect("no series is too long");
     }
     builder.finish().expect("there are series")
@@ -91,7 +92,7 @@ fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u32, Columns)>, M
             assert!(read.histograms.len() <= HISTOGRAM_NUMBERS_MAX);
             decoded?;
             assert!(read.times.is_sorted() && read.times.len() == read.values.len());
-            all.push((column.slot(), read));
+            all.push((column.slot().0, read));
         }
     }
     Ok(all)

@@ -7,7 +7,8 @@ use crate::series::assert_equal;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
-use firn_storage::page::{Columns, Family, Page, PageBuilder, PageMeta, Scratch};
+use firn_storage::ids::SeriesRef;
+use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ const START_MS: i64 = 1_763_000_000_000;
 
 /// Reads the golden file, and writes it.
 fn check(name: &str, pushes: &[Push]) {
-    let meta = PageMeta {
+    let meta = LogSpan {
         log_from: Position(17),
         log_to: Position(4_711),
     };
     let mut builder = PageBuilder::new(meta);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(*slot, *family, columns);
+        let pushed = builder.push(SeriesRef(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let written = builder.finish().expect("there are series");
@@ -38,7 +39,7 @@ fn check(name: &str, pushes: &[Push]) {
     assert_eq!((page.meta(), page.column_count()), (meta, pushes.len()));
     let mut scratch = Scratch::default();
     for (slot, _, pushed) in pushes {
-        let column = page.find(*slot).expect("sound").expect("pushed");
+        let column = page.find(SeriesRef(*slot)).expect("sound").expect("pushed");
         let mut read = Columns::default();
         let decoded = page.decode(&column, TimeRange::ALL, &mut scratch, &mut read);
         decoded.expect("the golden page is sound");

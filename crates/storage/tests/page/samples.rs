@@ -6,12 +6,13 @@ use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
+use firn_storage::ids::SeriesRef;
 use firn_storage::page::{
-    Column, Columns, Family, Page, PageBuilder, PageMeta, SAMPLES_MAX, Scratch,
+    Column, Columns, Family, LogSpan, Page, PageBuilder, SAMPLES_MAX, Scratch,
 };
 use std::sync::Arc;
 
-const META: PageMeta = PageMeta {
+const META: LogSpan = LogSpan {
     log_from: Position(7),
     log_to: Position(9),
 };
@@ -19,7 +20,7 @@ const META: PageMeta = PageMeta {
 fn page_of(pushes: &[(u32, Option<Family>, Columns)]) -> Page {
     let mut builder = PageBuilder::new(META);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(*slot, *family, columns);
+        let pushed = builder.push(SeriesRef(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let bytes = builder.finish().expect("there is a series");
@@ -27,7 +28,7 @@ fn page_of(pushes: &[(u32, Option<Family>, Columns)]) -> Page {
 }
 
 fn column_of(page: &Page, slot: u32) -> Column {
-    let column = page.find(slot).expect("the directory is sound");
+    let column = page.find(SeriesRef(slot)).expect("the directory is sound");
     column.expect("the slot was pushed")
 }
 
@@ -51,7 +52,7 @@ fn check(pushes: &[(u32, Option<Family>, Columns)], rng: &SimRng, context: &str)
         let column = column_of(&page, *slot);
         assert_eq!(
             (column.slot(), column.sample_count()),
-            (*slot, pushed.times.len())
+            (SeriesRef(*slot), pushed.times.len())
         );
         let (first, last) = (pushed.times[0], pushed.times[pushed.times.len() - 1]);
         assert_eq!(column.range(), TimeRange::new(first, last), "{context}");
@@ -205,7 +206,7 @@ fn page_finds_the_slots_that_it_holds_and_no_others() {
             .chain([u32::MAX])
             .step_by(1 + gap as usize / 50)
         {
-            let found = page.find(slot).unwrap().map(|c| c.slot());
+            let found = page.find(SeriesRef(slot)).unwrap().map(|c| c.slot().0);
             assert_eq!(found, slots.contains(&slot).then_some(slot), "gap {gap}");
         }
     }
@@ -272,11 +273,11 @@ fn page_refuses_a_column_beyond_its_limits() {
     let times: Vec<i64> = (0..=SAMPLES_MAX as i64).collect();
     let mut columns = series::of_class(&SimRng::new(8), 0, &times);
     let mut builder = PageBuilder::new(META);
-    let refused = builder.push(1, None, &columns).unwrap_err();
+    let refused = builder.push(SeriesRef(1), None, &columns).unwrap_err();
     assert_eq!(refused.samples, SAMPLES_MAX + 1);
     columns.times.pop();
     columns.values.pop();
-    builder.push(1, None, &columns).unwrap();
+    builder.push(SeriesRef(1), None, &columns).unwrap();
     assert!(Page::open(builder.finish().unwrap().into()).is_ok());
     assert!(PageBuilder::new(META).finish().is_none());
 }

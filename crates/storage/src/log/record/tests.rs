@@ -208,8 +208,8 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
     }
 }
 
-/// Fails when the format changes: `docs/format/log-block.md` and the data folder's format number go
-/// with it.
+/// Fails when the format changes: `docs/format/log-record.md` and the data folder's format number
+/// go with it.
 #[test]
 fn record_golden_bytes_stay() {
     let created = vec![
@@ -271,7 +271,7 @@ fn series_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
         let each = |slot, key: &[u8]| keys.push((slot, key.to_vec()));
         records.clone().read(&MarkedKeys, each).unwrap();
         let index = Index::new(Arc::new(HashKeys::new(&rng)));
-        let (mut steps, mut interning) = (records, index.births());
+        let (mut steps, mut interning) = (records, index.create_series());
         assert_eq!(keys.len(), created.len(), "seed {seed}");
         for ((slot, labels), (read, key)) in created.iter().zip(&keys) {
             let mut expected = Vec::new();

@@ -1,6 +1,7 @@
 //! Coverage beside a plain account of every sample.
 
 use super::*;
+use crate::ids::GroupId;
 use firn_model::env::sim::SimRng;
 
 const WINDOWS: Windows = Windows {
@@ -9,7 +10,7 @@ const WINDOWS: Windows = Windows {
 };
 
 /// A sample that is in the log: its position, group and time.
-type Logged = (u64, u32, i64);
+type Logged = (u64, GroupId, i64);
 
 /// Random logs, ticks and sealing: no position is called covered while a sample at or before it is
 /// not sealed.
@@ -44,7 +45,7 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
                     now += rng.below(400) as i64;
                     position += 1;
                     groups = groups.max(1 + rng.below(4) as u32);
-                    let group = rng.below(u64::from(groups)) as u32;
+                    let group = GroupId(rng.below(u64::from(groups)) as u32);
                     let time = now - rng.below(1_500) as i64;
                     unsealed.push((position, group, time));
                     newest = newest.max(time);
@@ -81,7 +82,10 @@ fn windows_end_spread_over_time_with_jitter_and_together_without() {
             is_jittered,
             ..WINDOWS
         };
-        let mut ends: Vec<i64> = (0..100).map(|g| windows.due_end(g, 10_000)).collect();
+        let mut ends: Vec<i64> = (0..100)
+            .map(GroupId)
+            .map(|g| windows.due_end(g, 10_000))
+            .collect();
         ends.sort_unstable();
         ends
     };
@@ -95,7 +99,7 @@ fn windows_end_spread_over_time_with_jitter_and_together_without() {
 #[test]
 fn windows_at_the_ends_of_time_do_not_overflow() {
     for newest in [i64::MIN, i64::MAX, 0] {
-        for group in [0, 1, u32::MAX / 512] {
+        for group in [0, 1, u32::MAX / 512].map(GroupId) {
             assert!(WINDOWS.due_end(group, newest) <= newest);
         }
     }

@@ -108,7 +108,7 @@ impl Maintenance {
         known: &mut TimesKnown,
         into: &mut Columns,
     ) -> Result<(), Malformed> {
-        if failpoints::faults().malformed == Some(series.slot) {
+        if failpoints::faults().malformed == Some(series.slot.0) {
             return Err(Malformed("as the test asked"));
         }
         taken.copies.get(series.copy).decode(known, into)
@@ -156,10 +156,7 @@ impl Part {
             true => TimeRange::new(*first, *last),
             false => self.range.hull(TimeRange::new(*first, *last)),
         };
-        self.slots.push(Run {
-            start: series.slot,
-            end: series.slot + 1,
-        });
+        self.slots.push(Run::of(series.slot));
         self.cuts.push(series.cut(*last));
     }
 }
@@ -167,7 +164,7 @@ impl Part {
 impl Parts<'_> {
     fn begin(&self) -> Part {
         Part {
-            builder: PageBuilder::new(page::PageMeta {
+            builder: PageBuilder::new(page::LogSpan {
                 log_from: self.unsealed_after.next(),
                 log_to: self.sealed_up_to,
             }),
@@ -192,7 +189,7 @@ impl Parts<'_> {
         let samples = part.builder.sample_count();
         let slots = match failpoints::has(Flaw::ForgetsLastSlot) {
             true => {
-                let last = part.cuts.last().map_or(0, |cut| cut.slot);
+                let last = part.cuts.last().map_or(0, |cut| cut.slot.0);
                 part.slots.and(&Runs::span(0, last))
             }
             false => part.slots,
@@ -202,7 +199,7 @@ impl Parts<'_> {
         };
         let limit = failpoints::faults()
             .page_bytes
-            .filter(|(group, _)| *group == self.due.group)
+            .filter(|(group, _)| *group == self.due.group.0)
             .map_or(PAYLOAD_BYTES_MAX - META_BYTES_MAX, |(_, bytes)| bytes);
         if page.len() > limit {
             let why = format!("page of {} bytes, limit {limit}", page.len());

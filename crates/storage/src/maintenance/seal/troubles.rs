@@ -9,6 +9,7 @@
 
 use super::{Cut, Due, SLICE, Stance, Stuck};
 use crate::damage::{Damage, DamageKind};
+use crate::ids::GroupId;
 use crate::maintenance::Maintenance;
 use crate::maintenance::state::State;
 use crate::sync::lock;
@@ -38,18 +39,18 @@ struct Trouble {
 /// The groups of which something could not be sealed, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    groups: BTreeMap<u32, Trouble>,
+    groups: BTreeMap<GroupId, Trouble>,
 }
 
 impl Troubles {
     /// Whether the time has come to try a group.
-    pub(super) fn may_try(&self, group: u32, now: Duration) -> bool {
+    pub(super) fn may_try(&self, group: GroupId, now: Duration) -> bool {
         let trouble = self.groups.get(&group);
         trouble.is_none_or(|trouble| now >= trouble.not_before)
     }
 
     /// Counts a failure of a group; whether it is the first.
-    fn count(&mut self, group: u32, now: Duration) -> bool {
+    fn count(&mut self, group: GroupId, now: Duration) -> bool {
         let trouble = self.groups.entry(group).or_insert(Trouble {
             tries: 0,
             not_before: now,
@@ -63,13 +64,13 @@ impl Troubles {
 
 impl Maintenance {
     /// What could not be sealed of a group when it was its turn, if there was something.
-    pub(super) fn note_trouble(&self, state: &mut State, group: u32, stuck: Option<Stuck>) {
+    pub(super) fn note_trouble(&self, state: &mut State, group: GroupId, stuck: Option<Stuck>) {
         let troubles = &mut state.troubles;
         if let Some(stuck) = stuck {
             self.metrics.stuck_seals.inc();
             if troubles.count(group, self.env.clock.monotonic()) {
                 tracing::warn!(
-                    group,
+                    group = group.0,
                     series = stuck.series.len(),
                     error = stuck.why,
                     "some series of a group cannot be sealed; tried again with growing pauses"
@@ -90,7 +91,7 @@ impl Maintenance {
     ) -> Result<(), Error> {
         let tried = state.troubles.groups.iter();
         let tried = tried.filter(|(_, trouble)| trouble.tries >= TRIES_MIN);
-        let pins = |group: &u32| state.coverage.pins(*group);
+        let pins = |group: &GroupId| state.coverage.pins(*group);
         let stuck: Vec<Due> = tried
             .map(|(group, _)| *group)
             .filter(pins)
@@ -100,7 +101,7 @@ impl Maintenance {
     }
 
     /// Drops from the head what cannot be sealed of a group, and reports it as damage.
-    pub(super) fn give_up(&self, group: u32, stuck: &Stuck) {
+    pub(super) fn give_up(&self, group: GroupId, stuck: &Stuck) {
         let mut series: Vec<Cut> = stuck.series.clone();
         series.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         let mut dropped = 0;
@@ -117,8 +118,9 @@ impl Maintenance {
             file: PathBuf::new(),
             offset: None,
             what: format!(
-                "{} series of group {group} cannot be sealed and held up the log: {}",
+                "{} series of group {} cannot be sealed and held up the log: {}",
                 stuck.series.len(),
+                group.0,
                 stuck.why
             ),
             samples: Some(dropped.saturating_sub(stuck.saved)),

@@ -103,7 +103,7 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
         send("new", minute * MINUTE);
         (0..4).for_each(|_| store.tick());
     }
-    assert_eq!(store.parts.index.retired_count(), GROUP_SLOTS as usize);
+    assert_eq!(store.parts.index.evicted_count(), GROUP_SLOTS as usize);
     let groups = |store: &Store| lock(&store.maintenance.state).coverage.all(0).len();
     assert_eq!(groups(&store), 1, "the group of those that retired is gone");
     // Its window goes on; others are sealed meanwhile.
@@ -112,7 +112,7 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
         send("new", 40 * MINUTE + second * 1_000);
         store.tick();
         let all = lock(&store.maintenance.state).coverage.all(i64::MAX);
-        let newer: Vec<_> = all.into_iter().filter(|due| due.group > 0).collect();
+        let newer: Vec<_> = all.into_iter().filter(|due| due.group.0 > 0).collect();
         let due: Vec<_> = newer
             .into_iter()
             .map(|due| Due {
@@ -190,7 +190,7 @@ fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
         (0..4).for_each(|_| store.tick());
     }
     assert_eq!(
-        store.parts.index.retired_count(),
+        store.parts.index.evicted_count(),
         1,
         "old is still in its pages"
     );

@@ -3,6 +3,7 @@
 use super::*;
 use crate::damage::DamageKind;
 use crate::failpoints::{Faults, set_faults};
+use crate::ids::SeriesRef;
 use std::collections::BTreeMap;
 
 const MINUTE: i64 = 60_000;
@@ -44,7 +45,7 @@ fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
 }
 
 /// The series with something in the head that is older than the last windows.
-fn left_behind(store: &Store, sent: &Sent) -> Vec<u32> {
+fn left_behind(store: &Store, sent: &Sent) -> Vec<SeriesRef> {
     let newest = sent.last().map_or(0, |(time, _)| *time);
     let shard = lock(&store.parts.shards[0]);
     let is_old = |range: TimeRange| range.min < newest - 3 * MINUTE;
@@ -85,7 +86,7 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
     check(&store, &sent, &BTreeMap::new());
     sim.clock.advance_ms(16 * MINUTE);
     (0..16).for_each(|_| store.tick());
-    assert_eq!(left_behind(&store, &sent), [7]);
+    assert_eq!(left_behind(&store, &sent), [SeriesRef(7)]);
     // The log is kept for it, through an unclean end and a clean one.
     drop(store);
     sim.disk.crash();
@@ -97,23 +98,23 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
     let store = open(&sim, short());
     check(&store, &sent, &BTreeMap::new());
     (0..40).for_each(|_| store.tick());
-    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    assert_eq!(left_behind(&store, &sent), Vec::<SeriesRef>::new());
     assert!(store.damages().is_empty());
     store.close().unwrap();
 }
 
 #[test]
-fn page_that_no_block_holds_costs_its_group_alone() {
+fn page_that_no_frame_holds_costs_its_group_alone() {
     let sim = sim::env(1);
     let store = open(&sim, short());
     set_faults(BROKEN_GROUP);
     let sent = run(&sim, &store);
     let left = left_behind(&store, &sent);
-    assert_eq!(left, (512..1_024).collect::<Vec<u32>>());
+    assert_eq!(left, (512..1_024).map(SeriesRef).collect::<Vec<_>>());
     set_faults(Faults::NONE);
     sim.clock.advance_ms(16 * MINUTE);
     (0..16).for_each(|_| store.tick());
-    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    assert_eq!(left_behind(&store, &sent), Vec::<SeriesRef>::new());
     assert_eq!(store.parts.metrics.stuck_groups.get(), 0);
     check(&store, &sent, &BTreeMap::new());
 }
@@ -127,7 +128,7 @@ fn page_that_is_too_large_is_sealed_in_parts() {
         ..Faults::NONE
     });
     let sent = run(&sim, &store);
-    assert_eq!(left_behind(&store, &sent), Vec::<u32>::new());
+    assert_eq!(left_behind(&store, &sent), Vec::<SeriesRef>::new());
     let pages = store.parts.metrics.sealed_pages.get();
     assert!(pages > 3 * 4 * 15, "{pages}");
     check(&store, &sent, &BTreeMap::new());

@@ -1,16 +1,17 @@
 //! From a slot to the series: its place in the head and its terms.
 //!
-//! Pages of 256 slots are immutable; the page under way is published again after each batch of new
+//! Leaves of 256 slots are immutable; the leaf under way is published again after each batch of new
 //! series, so readers swap a pointer and nothing moves under them. Terms are in the order of their
 //! labels' names.
 
 use super::packed_terms::{PackedTerms, TermPacker, TermReader};
 use super::terms::Terms;
+use crate::ids::{LabelId, SeriesRef, TermId};
 use arc_swap::Guard;
 use std::sync::Arc;
 
-/// Slots of a page: publishing one again copies some 4 KB.
-pub(super) const PAGE_SLOTS: u32 = 256;
+/// Slots of a leaf: publishing one again copies some 4 KB.
+pub(super) const LEAF_SLOTS: u32 = 256;
 
 /// Where the head keeps a series: `local * shards + shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,25 +19,25 @@ pub(crate) struct Place(pub(crate) u32);
 
 impl Place {
     /// A series that the head does not keep: all of its samples are sealed.
-    pub(crate) const RETIRED: Self = Self(u32::MAX - 1);
+    pub(crate) const EVICTED: Self = Self(u32::MAX - 1);
 }
 
-/// One page, for readers.
+/// One leaf, for readers.
 #[derive(Debug, Default)]
-pub(super) struct SeriesPage {
+pub(super) struct SeriesLeaf {
     places: Box<[Place]>,
-    /// Shared by the pages of one number whose series only moved.
+    /// Shared by the leaves of one number whose series only moved.
     terms: Arc<PackedTerms>,
 }
 
-impl SeriesPage {
+impl SeriesLeaf {
     fn place(&self, at: usize) -> Option<Place> {
         let place = *self.places.get(at)?;
         // A place that no shard can have marks a removed or skipped slot.
-        (place != PageBuilder::NO_PLACE).then_some(place)
+        (place != LeafBuilder::NO_PLACE).then_some(place)
     }
 
-    /// The same page with some of its series at another place.
+    /// A copy of the leaf with some of its series at another place.
     pub(super) fn moved(&self, slots: impl IntoIterator<Item = usize>, to: Place) -> Self {
         let mut places = self.places.clone();
         for at in slots {
@@ -56,28 +57,28 @@ impl SeriesPage {
 /// Moves a slot unless it is gone.
 fn move_to(places: &mut [Place], at: usize, to: Place) {
     let known = places.get_mut(at);
-    if let Some(known) = known.filter(|known| **known != PageBuilder::NO_PLACE) {
+    if let Some(known) = known.filter(|known| **known != LeafBuilder::NO_PLACE) {
         *known = to;
     }
 }
 
-/// One page, as it grows.
+/// One leaf, as it grows.
 #[derive(Debug, Default)]
-pub(super) struct PageBuilder {
+pub(super) struct LeafBuilder {
     places: Vec<Place>,
     terms: TermPacker,
 }
 
-impl PageBuilder {
+impl LeafBuilder {
     const NO_PLACE: Place = Place(u32::MAX);
 
-    /// Begins anew from `page` without the slots for which `is_gone` says so.
-    pub(super) fn from_page(page: &SeriesPage, is_gone: impl Fn(usize) -> bool) -> Self {
+    /// Begins anew from `leaf` without the slots for which `is_gone` says so.
+    pub(super) fn from_leaf(leaf: &SeriesLeaf, is_gone: impl Fn(usize) -> bool) -> Self {
         let mut builder = Self::default();
         let mut reader = TermReader::default();
-        for at in 0..page.places.len() {
-            match page.place(at).filter(|_| !is_gone(at)) {
-                Some(place) => builder.add(place, reader.read(&page.terms, at)),
+        for at in 0..leaf.places.len() {
+            match leaf.place(at).filter(|_| !is_gone(at)) {
+                Some(place) => builder.add(place, reader.read(&leaf.terms, at)),
                 None => builder.add(Self::NO_PLACE, &[]),
             }
         }
@@ -89,28 +90,29 @@ impl PageBuilder {
         move_to(&mut self.places, at, place);
     }
 
-    /// Adds slot `at` of the page, skipping those before it that are not there.
-    pub(super) fn push(&mut self, at: usize, place: Place, terms: &[u32]) {
+    /// Adds slot `at` of the leaf, skipping those before it that are not there.
+    pub(super) fn push(&mut self, at: usize, place: Place, terms: &[TermId]) {
+        assert!(self.places.len() <= at, "slots of a leaf come in order");
         while self.places.len() < at {
             self.add(Self::NO_PLACE, &[]);
         }
         self.add(place, terms);
     }
 
-    fn add(&mut self, place: Place, terms: &[u32]) {
+    fn add(&mut self, place: Place, terms: &[TermId]) {
         self.places.push(place);
         self.terms.push(terms);
     }
 
-    /// The page as readers get it.
-    pub(super) fn build(&self) -> SeriesPage {
-        SeriesPage {
+    /// The leaf as readers get it.
+    pub(super) fn build(&self) -> SeriesLeaf {
+        SeriesLeaf {
             places: self.places.as_slice().into(),
             terms: Arc::new(self.terms.build()),
         }
     }
 
-    /// Empties the page for the next number.
+    /// Empties the leaf for the next number.
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.terms.clear();
@@ -125,7 +127,7 @@ impl PageBuilder {
 /// Looks at one series after the other; cheap when they come in order of their slots.
 pub(crate) struct SeriesCursor<'a> {
     index: &'a Terms,
-    page: Option<(u32, Guard<Arc<SeriesPage>>)>,
+    leaf: Option<(u32, Guard<Arc<SeriesLeaf>>)>,
     reader: TermReader,
     /// Where among the terms of a series the last one that was asked for stood.
     found_at: usize,
@@ -136,42 +138,42 @@ impl<'a> SeriesCursor<'a> {
     pub(crate) fn new(index: &'a Terms) -> Self {
         Self {
             index,
-            page: None,
+            leaf: None,
             reader: TermReader::default(),
             found_at: 0,
         }
     }
 
-    /// The page of `slot`, and what reads its terms.
-    fn turn_to(&mut self, slot: u32) -> Option<(&SeriesPage, &mut TermReader)> {
-        let number = slot / PAGE_SLOTS;
-        if self.page.as_ref().is_none_or(|(held, _)| *held != number) {
-            self.page = Some((number, self.index.series.get(number)?.load()));
+    /// The leaf of `slot`, and what reads its terms.
+    fn turn_to(&mut self, slot: SeriesRef) -> Option<(&SeriesLeaf, &mut TermReader)> {
+        let number = slot.0 / LEAF_SLOTS;
+        if self.leaf.as_ref().is_none_or(|(held, _)| *held != number) {
+            self.leaf = Some((number, self.index.series.get(number)?.load()));
             self.reader.reset();
         }
-        let (_, page) = self.page.as_ref()?;
-        Some((page, &mut self.reader))
+        let (_, leaf) = self.leaf.as_ref()?;
+        Some((leaf, &mut self.reader))
     }
 
     /// Where the series lives, unless it is gone.
-    pub(crate) fn place(&mut self, slot: u32) -> Option<Place> {
-        let (page, _) = self.turn_to(slot)?;
-        page.place((slot % PAGE_SLOTS) as usize)
+    pub(crate) fn place(&mut self, slot: SeriesRef) -> Option<Place> {
+        let (leaf, _) = self.turn_to(slot)?;
+        leaf.place((slot.0 % LEAF_SLOTS) as usize)
     }
 
     /// The terms of the series in the order of their labels' names; none if it is gone.
-    pub(crate) fn terms(&mut self, slot: u32) -> &[u32] {
-        let at = (slot % PAGE_SLOTS) as usize;
+    pub(crate) fn terms(&mut self, slot: SeriesRef) -> &[TermId] {
+        let at = (slot.0 % LEAF_SLOTS) as usize;
         match self.turn_to(slot) {
-            Some((page, reader)) if page.place(at).is_some() => reader.read(&page.terms, at),
+            Some((leaf, reader)) if leaf.place(at).is_some() => reader.read(&leaf.terms, at),
             _ => &[],
         }
     }
 
     /// The series' term of `label`.
-    pub(crate) fn term_of(&mut self, slot: u32, label: u32) -> Option<u32> {
+    pub(crate) fn term_of(&mut self, slot: SeriesRef, label: LabelId) -> Option<TermId> {
         let index = self.index;
-        let is_of = |term: &&u32| index.label_of(**term) == label;
+        let is_of = |term: &&TermId| index.label_of(**term) == label;
         // Neighbours mostly have the same labels.
         let likely = self.found_at;
         let terms = self.terms(slot);
