@@ -113,6 +113,17 @@ mod tests {
     use crate::env::sim::SimRng;
 
     #[test]
+    fn hull_of_ranges_holds_those_that_are_there() {
+        let (early, late) = (TimeRange::new(-5, 3), TimeRange::new(2, 9));
+        let both = Some(TimeRange::new(-5, 9));
+        assert_eq!(TimeRange::hull_of(Some(early), Some(late)), both);
+        assert_eq!(TimeRange::hull_of(Some(late), Some(early)), both);
+        assert_eq!(TimeRange::hull_of(None, Some(late)), Some(late));
+        assert_eq!(TimeRange::hull_of(Some(early), None), Some(early));
+        assert_eq!(TimeRange::hull_of(None, None), None);
+    }
+
+    #[test]
     fn range_of_times_finds_those_between_its_ends() {
         let times = [10, 20, 20, 30];
         let cases = [
