@@ -36,8 +36,11 @@ pub struct HistogramSample {
 /// What a decoder made of the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The labels stand; their canonical form is in the arena.
+    /// The labels stand, and their canonical form is in the arena. The key may be another one than
+    /// the format makes of them.
     Stands,
+    /// Like `Stands`, and the key is the one that the format makes of the labels.
+    StandsByKey,
     /// The labels cannot stand.
     Refused,
 }
@@ -263,11 +266,14 @@ impl Batch {
             .is_none_or(|own| own.name() == format.name())
     }
 
-    /// Whether series `index` came with a key and its labels were read since. Its key may differ
-    /// from the one that the format makes of the labels.
+    /// Whether series `index` came with a key that may differ from the one that the format makes of
+    /// the labels, which were read since.
     #[inline]
-    pub fn came_with_key(&self, index: usize) -> bool {
-        matches!(self.labels[index].form, Form::Read(_))
+    pub fn key_may_differ(&self, index: usize) -> bool {
+        match self.labels[index].form {
+            Form::Read(reading) => reading != Reading::StandsByKey,
+            Form::Canonical | Form::Unread => false,
+        }
     }
 
     /// Reads the labels of series `index` if they are unread, once no series is under way. `read`

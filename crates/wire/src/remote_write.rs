@@ -38,6 +38,7 @@ use crate::snappy;
 use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
+use firn_model::labels::LabelsRef;
 use request::Request;
 
 /// Reads requests one after the other and reuses its memory.
@@ -63,6 +64,8 @@ pub struct Decoded<'d> {
     /// Bytes of the message.
     pub message_bytes: usize,
     limits: &'d WireLimits,
+    /// Memory for the key that the format makes of labels.
+    format_key: Vec<u8>,
     /// Why the message as a whole is malformed, once labels showed it.
     failure: Option<WireError>,
 }
@@ -123,6 +126,7 @@ impl Decoder {
             metadata_count: counts.metadata,
             message_bytes,
             limits: &self.limits,
+            format_key: Vec::new(),
             failure: None,
         })
     }
@@ -148,17 +152,26 @@ impl Decoded<'_> {
         let sample_count = samples.times.len() + samples.histograms.len();
         let message_bytes = self.message_bytes;
         let (limits, refused) = (self.limits, &mut self.refused);
+        let format_key = &mut self.format_key;
         self.batch.read_key(series, |key, beyond, arena| {
-            if plain::copy(key, beyond, limits, arena) == Some(key.len()) {
-                return Ok(Reading::Stands);
-            }
-            Ok(match labels::careful(key, limits, arena)? {
-                Ok(()) => Reading::Stands,
-                Err(offence) => {
-                    let at = message_bytes - beyond.len();
-                    refused.add(at, offence.refusal, sample_count, || offence.message);
-                    Reading::Refused
+            let start = arena.len();
+            match plain::copy(key, beyond, limits, arena) {
+                Some(copied) if copied.is_key => return Ok(Reading::StandsByKey),
+                Some(_) => {}
+                None => {
+                    if let Err(offence) = labels::careful(key, limits, arena)? {
+                        let at = message_bytes - beyond.len();
+                        refused.add(at, offence.refusal, sample_count, || offence.message);
+                        return Ok(Reading::Refused);
+                    }
                 }
+            }
+            let labels = LabelsRef::from_canonical(arena.get(start..).unwrap_or_default());
+            format_key.clear();
+            KEY_FORMAT.push_key(format_key, labels);
+            Ok(match **format_key == *key {
+                true => Reading::StandsByKey,
+                false => Reading::Stands,
             })
         })
     }

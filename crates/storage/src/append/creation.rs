@@ -55,7 +55,7 @@ impl Appender {
         let batch = source.batch();
         let mut is_another = false;
         for i in &scratch.wanted {
-            if !batch.came_with_key(*i as usize) {
+            if !batch.key_may_differ(*i as usize) {
                 continue;
             }
             let labels = batch.series(*i as usize).labels;

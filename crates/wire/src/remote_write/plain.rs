@@ -18,15 +18,24 @@ use firn_model::labels::METRIC_NAME;
 /// it sends the names of metrics and nodes to `memcpy`, which costs 6 ns a sample.
 const MOVE_BYTES: usize = 64;
 
-/// Copies the labels at the start of `series` to the end of the arena and returns how many bytes of
-/// the series they take; `None`, and nothing copied, if they are not plain. `beyond` is the request
-/// from the start of the series on: moves of fixed size may read past the end of the series.
+/// Labels that were copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copied {
+    /// Whether their bytes in the series are the key that [`super::KEY_FORMAT`] makes of the
+    /// labels. Of labels of 128 bytes or more that is not known: a sender may write their lengths
+    /// in more bytes.
+    pub(super) is_key: bool,
+}
+
+/// Copies the labels at the start of `series` to the end of the arena; `None`, and nothing copied,
+/// if they are not plain. `beyond` is the request from the start of the series on: moves of fixed
+/// size may read past the end of the series.
 pub(super) fn copy(
     series: &[u8],
     beyond: &[u8],
     limits: &WireLimits,
     arena: &mut Vec<u8>,
-) -> Option<usize> {
+) -> Option<Copied> {
     let start = arena.len();
     // Canonical labels take fewer bytes than they do in the message.
     arena.resize(start + series.len() + MOVE_BYTES, 0);
@@ -37,11 +46,15 @@ pub(super) fn copy(
         previous_head: 0,
         previous: &[],
         has_metric_name: false,
+        has_long: false,
     };
     let read = labels.copy_all(series, beyond, limits);
-    let written = read.map_or(0, |_| labels.written);
+    let copied = read.map(|()| Copied {
+        is_key: !labels.has_long,
+    });
+    let written = copied.map_or(0, |_| labels.written);
     arena.truncate(start + written);
-    read
+    copied
 }
 
 struct Labels<'m, 'o> {
@@ -52,10 +65,12 @@ struct Labels<'m, 'o> {
     previous_head: u64,
     previous: &'m [u8],
     has_metric_name: bool,
+    /// Whether a label takes 128 bytes or more.
+    has_long: bool,
 }
 
 impl<'m> Labels<'m, '_> {
-    fn copy_all(&mut self, series: &[u8], beyond: &'m [u8], limits: &WireLimits) -> Option<usize> {
+    fn copy_all(&mut self, series: &[u8], beyond: &'m [u8], limits: &WireLimits) -> Option<()> {
         let mut at = 0;
         let mut count = 0;
         while series.get(at) == Some(&LABEL_KEY) {
@@ -63,7 +78,7 @@ impl<'m> Labels<'m, '_> {
             count += 1;
         }
         let is_whole = self.has_metric_name && count <= limits.label_count_max;
-        (is_whole && self.is_ascii()).then_some(at)
+        (is_whole && self.is_ascii()).then_some(())
     }
 
     /// Copies the label at the start of `rest`, which must end within `limit` bytes. Returns how
@@ -91,6 +106,7 @@ impl<'m> Labels<'m, '_> {
 
     /// Copies a label of 128 bytes or more.
     fn long_label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
+        self.has_long = true;
         let after_key = rest.get(1..limit)?;
         let mut cursor = Cursor::new(after_key);
         let (name, value) = name_and_value(cursor.bytes().ok()?).ok()?;

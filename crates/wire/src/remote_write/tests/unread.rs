@@ -221,9 +221,9 @@ type Whole = (String, usize, usize, Refusals, usize);
 
 fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole, Error> {
     let count = decoded.batch.series_count() as u32;
-    let unread = (0..count)
-        .filter(|i| decoded.batch.key(*i as usize).is_some())
-        .count();
+    let keys = (0..count as usize).map(|i| decoded.batch.key(i).map(<[u8]>::to_vec));
+    let keys: Vec<Option<Vec<u8>>> = keys.collect();
+    let unread = keys.iter().flatten().count();
     // Twice: what is read stays read.
     let mut order: Vec<u32> = (0..count).chain(0..count).collect();
     for i in 0..order.len() {
@@ -232,6 +232,12 @@ fn read_in_any_order(mut decoded: Decoded<'_>, random: &SimRng) -> Result<Whole,
     }
     for series in order {
         decoded.read_labels(&[series])?;
+    }
+    for (i, key) in keys.iter().enumerate() {
+        let mut of_labels = Vec::new();
+        KEY_FORMAT.push_key(&mut of_labels, decoded.batch.series(i).labels);
+        let differs = key.as_ref().is_some_and(|key| *key != of_labels);
+        assert_eq!(decoded.batch.key_may_differ(i), differs, "{of_labels:?}");
     }
     let text = bits(decoded.batch);
     let samples = decoded.batch.sample_count();
