@@ -30,8 +30,8 @@ use crate::eval::evaluator::Evaluator;
 use crate::eval::run::Run;
 use crate::parser::parse_within;
 use crate::plan::{Node, QueryTimes, plan};
+use crate::request::{Context, EvalTime, Options};
 use crate::value::{QueryError, QueryResult};
-use crate::{Context, EvalTime, Options};
 
 /// Parses and evaluates `text`. Annotations have positions in it.
 pub fn query(

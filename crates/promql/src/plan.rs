@@ -11,7 +11,6 @@ mod tests;
 
 pub(crate) use sharing::Shared;
 
-use crate::EvalTime;
 use crate::ast::{
     self, AggregateOp, At, BinaryOp, Duration, Edges, Expr, ExprKind, Grouping, Matching, Span,
     UnaryOp, ValueType,
@@ -21,6 +20,7 @@ use crate::durations::seconds_of_nanos;
 use crate::functions::{Evaluation, Function, FunctionId};
 use crate::grid::{Grid, seconds};
 use crate::math::operators::of_scalars;
+use crate::request::EvalTime;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
 

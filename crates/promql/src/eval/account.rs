@@ -5,7 +5,7 @@
 //! query's [`Budget`] before they are allocated. Cancellation is checked once a series, or more
 //! often where a series is much work: a check is one load.
 
-use crate::Options;
+use crate::request::Options;
 use crate::value::{QueryError, Stats};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::{Cancel, Reason};
@@ -16,22 +16,14 @@ use firn_model::store::Selection;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What was counted when part of an evaluation began.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    held: u64,
-    peak: u64,
-    total: u64,
-}
-
-/// What part of an evaluation counted.
+/// What was counted when part of an evaluation began, or what it counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Samples that it left held.
+    /// Samples that are held at its end.
     held: u64,
-    /// The most that it held at one time.
+    /// The most that were held at one time.
     peak: u64,
-    /// Samples that it read.
+    /// Samples that were read.
     total: u64,
 }
 
@@ -151,17 +143,17 @@ impl<'a> Account<'a> {
     }
 
     /// Begins to count what part of an evaluation costs.
-    pub(crate) fn begin(&self) -> Mark {
+    pub(crate) fn begin(&self) -> Cost {
         let held = self.held();
-        Mark {
+        Cost {
             held,
             peak: self.peak.swap(held, Ordering::Relaxed),
             total: self.total(),
         }
     }
 
-    /// What was counted since `mark`.
-    pub(crate) fn cost_since(&self, mark: Mark) -> Cost {
+    /// What was counted since `mark`, which [`Account::begin`] made.
+    pub(crate) fn cost_since(&self, mark: Cost) -> Cost {
         let peak = self.peak.fetch_max(mark.peak, Ordering::Relaxed);
         Cost {
             held: self.held().saturating_sub(mark.held),
@@ -213,6 +205,11 @@ pub(crate) fn grow(memory: &mut Reservation, bytes: usize) -> Result<(), QueryEr
     memory
         .grow(bytes)
         .map_err(|e| QueryError::Limited(e.message))
+}
+
+/// Grows a reservation to `bytes`, if it is smaller.
+pub(crate) fn grow_to(memory: &mut Reservation, bytes: usize) -> Result<(), QueryError> {
+    grow(memory, bytes.saturating_sub(memory.bytes()))
 }
 
 /// A failure of the store as the query's error.

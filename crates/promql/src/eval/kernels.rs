@@ -4,6 +4,7 @@
 //! place. A kernel sees no other series and no label but the metric's name.
 
 pub(crate) mod counter_names;
+mod dispatch;
 pub(crate) mod edges;
 pub(crate) mod elementwise;
 pub(crate) mod histogram_remarks;
@@ -14,4 +15,5 @@ pub(crate) mod mixed;
 pub(crate) mod over_time;
 pub(crate) mod range_call;
 pub(crate) mod rate;
+pub(crate) mod samples;
 pub(crate) mod window;

@@ -5,7 +5,7 @@ use crate::eval::account::{Account, grow};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::kernels::edges;
 use crate::eval::kernels::edges::Overhang;
-use crate::eval::kernels::over_time::Floats;
+use crate::eval::kernels::samples::Samples;
 use crate::eval::operators::stream::{Collision, merge_equal};
 use crate::eval::rows::frame::Frame;
 use crate::eval::rows::label_sets::without_metadata;
@@ -242,7 +242,7 @@ fn extend(
         )));
     }
     let (times, values): (Vec<_>, Vec<_>) = series.floats.iter().copied().unzip();
-    let window = Floats {
+    let window = Samples {
         times: &times,
         values: &values,
         starts: &[],

@@ -2,7 +2,7 @@
 
 use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
-use crate::{Context, Options};
+use crate::request::{Context, Options};
 
 /// The context, the limits and the remarks of one evaluation.
 pub(crate) struct Run<'a> {

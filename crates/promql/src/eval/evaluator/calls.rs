@@ -281,12 +281,8 @@ fn absent(
     let compute = evaluator.run.ctx.compute;
     in_parts(compute, input.len(), SERIES_PER_PART, task, merge)?;
     let mut frame = Frame::new(grid.count);
-    let row_labels = RowLabels {
-        labels: labels_asked_for(arg),
-        drops_name: false,
-    };
-    let row = Row::of_floats(&values);
-    frame.push(row_labels, row);
+    let labels = labels_asked_for(arg);
+    frame.push(RowLabels::kept(labels), Row::of_floats(&values));
     Ok(frame.into())
 }
 

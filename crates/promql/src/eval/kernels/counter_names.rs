@@ -24,10 +24,9 @@ impl CounterNames {
         span: Span,
         account: &Account<'_>,
     ) -> Result<Self, QueryError> {
-        let mut passing = account.reserve(0)?;
-        let names = source.label_column(METRIC_NAME, account, &mut passing)?;
+        let (names, _names) = source.label_column(METRIC_NAME, account)?;
         let kinds = match by_type {
-            true => Some(source.label_column("__type__", account, &mut passing)?),
+            true => Some(source.label_column("__type__", account)?),
             false => None,
         };
         let plain: Vec<bool> = names.values.iter().map(|n| !is_counter_name(n)).collect();
@@ -39,7 +38,7 @@ impl CounterNames {
         for (series, name_id) in names.ids.iter().enumerate() {
             account.check()?;
             let name = &names.values[*name_id as usize];
-            let kind = kinds.as_ref().map(|k| (k.ids[series], k));
+            let kind = kinds.as_ref().map(|(k, _)| (k.ids[series], k));
             let questionable = match kind {
                 _ if name.is_empty() => false,
                 None => plain[*name_id as usize],

@@ -16,7 +16,8 @@ mod histograms;
 pub(crate) mod rows;
 
 use crate::ast::Edges;
-use crate::eval::kernels::over_time::{Floats, events};
+use crate::eval::kernels::over_time::events;
+use crate::eval::kernels::samples::Samples;
 use crate::functions::{Extrapolation, FUNCTIONS, Function, RangeFunction};
 use crate::grid::{Reach, seconds};
 use firn_model::sample::TimestampMs;
@@ -102,7 +103,7 @@ impl Overhang {
     pub(crate) fn apply(
         self,
         function: RangeFunction,
-        window: &Floats<'_>,
+        window: &Samples<'_>,
         range: Range,
     ) -> Option<f64> {
         match function {
@@ -131,7 +132,7 @@ impl Overhang {
     /// The values at both edges.
     fn values(
         self,
-        window: &Floats<'_>,
+        window: &Samples<'_>,
         (first, last): (usize, usize),
         range: Range,
         counter: bool,
@@ -149,7 +150,7 @@ impl Overhang {
     }
 
     /// `rate`, `increase`, `delta`.
-    fn change(self, how: Extrapolation, window: &Floats<'_>, range: Range) -> Option<f64> {
+    fn change(self, how: Extrapolation, window: &Samples<'_>, range: Range) -> Option<f64> {
         let (first, last) = self.ends(window.times, range)?;
         if self.smoothed && window.times[first] > range.end {
             return None;
@@ -169,7 +170,7 @@ impl Overhang {
 
     /// The samples of a range vector: one at each edge and those between. None if the samples that
     /// a step sees end before the range begins.
-    pub(crate) fn extend(self, window: &Floats<'_>, range: Range) -> Vec<(TimestampMs, f64)> {
+    pub(crate) fn extend(self, window: &Samples<'_>, range: Range) -> Vec<(TimestampMs, f64)> {
         let Some((first, last)) = self.ends(window.times, range) else {
             return Vec::new();
         };
@@ -211,7 +212,7 @@ fn anchor(times: &[TimestampMs], start: TimestampMs) -> Option<usize> {
 
 /// The value at `time` on the line from sample `at` to the next one. A counter that fell between
 /// them is taken to have started at zero.
-fn interpolate(window: &Floats<'_>, at: usize, time: TimestampMs, counter: bool) -> f64 {
+fn interpolate(window: &Samples<'_>, at: usize, time: TimestampMs, counter: bool) -> f64 {
     let (t1, t2) = (window.times[at], window.times[at + 1]);
     let (mut y1, y2) = (window.values[at], window.values[at + 1]);
     if counter && y2 < y1 {
@@ -238,7 +239,7 @@ fn lost_in_resets(left: f64, right: f64, values: &[f64]) -> f64 {
 
 /// The value at `time` of a smoothed instant selector that sees `window`: the sample there, or on
 /// the line between its neighbours, or the one before.
-pub(crate) fn smoothed_at(window: &Floats<'_>, time: TimestampMs) -> Option<f64> {
+pub(crate) fn smoothed_at(window: &Samples<'_>, time: TimestampMs) -> Option<f64> {
     let next = window.times.partition_point(|t| *t < time);
     match window.times.get(next) {
         Some(at) if *at == time => Some(window.values[next]),

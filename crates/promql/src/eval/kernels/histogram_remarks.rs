@@ -26,46 +26,25 @@ impl<'a> Remarks<'a> {
         self.list.into_iter().for_each(|remark| notes.add(remark));
     }
 
-    /// A gauge where a counter is due.
-    pub(crate) fn not_a_counter(&mut self) {
-        let remark = Annotation::not_a_counter(self.span, &(self.name)());
+    /// Adds a remark that shows the metric's name.
+    pub(crate) fn add_named(&mut self, remark: fn(Span, &[u8]) -> Annotation) {
+        let remark = remark(self.span, &(self.name)());
         self.list.push(remark);
     }
 
-    /// A counter where a gauge is due.
-    pub(crate) fn not_a_gauge(&mut self) {
-        let remark = Annotation::not_a_gauge(self.span, &(self.name)());
-        self.list.push(remark);
+    /// Adds a remark on what was done to the histograms.
+    pub(crate) fn add_on(
+        &mut self,
+        operation: HistogramOperation,
+        remark: fn(Span, HistogramOperation) -> Annotation,
+    ) {
+        self.list.push(remark(self.span, operation));
     }
 
-    /// Start times that overlap the samples before.
-    pub(crate) fn start_times_overlap(&mut self) {
-        let remark = Annotation::start_time_overlap(self.span, &(self.name)(), 1);
-        self.list.push(remark);
-    }
-
-    /// One histogram is a reset and another is not.
-    pub(crate) fn conflicting_resets(&mut self, operation: HistogramOperation) {
-        let remark = Annotation::conflicting_resets(self.span, operation);
-        self.list.push(remark);
-    }
-
-    /// Custom bounds were cut down.
-    pub(crate) fn reconciled(&mut self, operation: HistogramOperation) {
-        let remark = Annotation::reconciled_bounds(self.span, operation);
-        self.list.push(remark);
-    }
-
-    /// There is no result, because exponential and custom buckets meet.
-    pub(crate) fn mixed_schemas(&mut self) {
-        let remark = Annotation::mixed_schemas(self.span, &(self.name)());
-        self.list.push(remark);
-    }
-
-    /// Like [`Remarks::mixed_schemas`], and drops all other remarks.
+    /// Says that exponential and custom buckets meet, and drops all other remarks.
     pub(crate) fn only_mixed_schemas(&mut self) {
         self.list.clear();
-        self.mixed_schemas();
+        self.add_named(Annotation::mixed_schemas);
     }
 
     /// Adds the remarks on a sum or a difference; `None` if there is no result.
@@ -76,12 +55,12 @@ impl<'a> Remarks<'a> {
     ) -> Option<()> {
         match joined {
             Err(Incompatible) => {
-                self.mixed_schemas();
+                self.add_named(Annotation::mixed_schemas);
                 None
             }
             Ok(joined) => {
                 if joined.bounds_reconciled {
-                    self.reconciled(operation);
+                    self.add_on(operation, Annotation::reconciled_bounds);
                 }
                 Some(())
             }

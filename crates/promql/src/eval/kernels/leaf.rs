@@ -5,21 +5,18 @@
 //! its own.
 
 use crate::ast::Span;
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow_to};
 use crate::eval::annotations::{Annotation, Annotations};
+use crate::eval::kernels::dispatch::{self, ColumnPlans, FloatSeries};
 use crate::eval::kernels::edges::rows;
 use crate::eval::kernels::histogram_statistics::Reading;
 use crate::eval::kernels::mixed;
-use crate::eval::kernels::over_time;
-use crate::eval::kernels::over_time::Floats;
-use crate::eval::kernels::range_call::RangeCall;
-use crate::eval::kernels::rate::{RatePlan, Started, rises};
-use crate::eval::kernels::window::{Newest, Plans, Windows};
+use crate::eval::kernels::range_call::{RangeCall, View};
+use crate::eval::kernels::rate::rises;
+use crate::eval::kernels::samples::Samples;
 use crate::eval::rows::reads::ReadBuffer;
-use crate::eval::rows::row::{ABSENT, Known, Row, RowBuffer, count_absent};
+use crate::eval::rows::row::{ABSENT, Row, RowBuffer, count_absent};
 use crate::eval::rows::source::Source;
-use crate::functions::Extrapolation;
-use crate::functions::RangeFunction;
 use crate::grid::{Grid, Reach};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
@@ -70,23 +67,6 @@ pub(crate) struct Scratch {
     row: RowBuffer,
     plans: ColumnPlans,
     compacted: Compacted,
-}
-
-/// What is planned for the time columns of a batch.
-#[derive(Debug, Default)]
-struct ColumnPlans {
-    newest: Plans<Newest>,
-    windows: Plans<Windows>,
-    rates: Plans<RatePlan>,
-}
-
-impl ColumnPlans {
-    /// Another batch has other columns.
-    fn reset(&mut self) {
-        self.newest.reset();
-        self.windows.reset();
-        self.rates.reset();
-    }
 }
 
 /// The samples of a series that are no staleness markers.
@@ -169,10 +149,7 @@ impl Leaf {
                 }
                 account.check()?;
                 if !row.histograms.is_empty() {
-                    let bytes = row.row().histogram_bytes();
-                    memory
-                        .grow(bytes.saturating_sub(memory.bytes()))
-                        .map_err(|e| QueryError::Limited(e.message))?;
+                    grow_to(&mut memory, row.row().histogram_bytes())?;
                 }
                 self.remark(series, row.row(), &mut noted, notes);
                 each(series, row, notes)?;
@@ -198,6 +175,12 @@ impl Leaf {
             behind_ms,
             later_behind_ms,
         }
+    }
+
+    /// The name of the metric of a series.
+    fn name(&self, series: usize) -> Vec<u8> {
+        let labels = self.source.labels(series);
+        labels.get(METRIC_NAME).to_vec()
     }
 
     fn remarks(&self) -> usize {
@@ -232,12 +215,6 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// The name of the metric at hand.
-    fn name(&self) -> Vec<u8> {
-        let labels = self.leaf.source.labels(self.series);
-        labels.get(METRIC_NAME).to_vec()
-    }
-
     /// Whether [`fill_floats`] is asked, which writes every step.
     fn fills_floats(&self, columns: &SeriesColumns<'_>) -> bool {
         let has_floats = !columns.times.is_empty() && columns.histograms.is_empty();
@@ -263,7 +240,7 @@ impl Worker<'_> {
         match &self.leaf.kind {
             LeafKind::Range(call) => self.fill_range(call, columns, row, notes),
             LeafKind::Smoothed(span) => {
-                let (leaf, name) = (self.leaf, || self.name());
+                let (leaf, name) = (self.leaf, || self.leaf.name(self.series));
                 let around = (&leaf.grid, &leaf.reach);
                 rows::fill_smoothed(columns, around, (*span, &name), row, notes)
             }
@@ -276,16 +253,17 @@ impl Worker<'_> {
 
     fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
         let leaf = self.leaf;
-        let plan = self.plans.newest.of(columns.time_column, |plan| {
+        let (plan, is_new) = self.plans.windows.of(columns.time_column);
+        if is_new {
             plan.fill(columns.times, &leaf.grid, &leaf.reach);
-        });
+        }
         let plain = columns.histograms.is_empty();
         if plain && matches!(leaf.kind, LeafKind::Newest) {
-            plan.gather(columns.values, &mut row.values);
+            plan.gather_newest(columns.values, &mut row.values);
             self.counts.read += row.row().samples();
             return;
         }
-        for (step, index) in plan.iter() {
+        for (step, index) in plan.newest() {
             let histogram = histogram_at(columns, index);
             let stale = match histogram {
                 Some(h) => h.is_stale(),
@@ -316,25 +294,19 @@ impl Worker<'_> {
         row: &mut RowBuffer,
         notes: &mut Annotations,
     ) -> Result<(), QueryError> {
-        let name = || self.name();
+        let (leaf, at) = (self.leaf, self.series);
+        let name = || leaf.name(at);
+        let view = View {
+            call,
+            grid: &leaf.grid,
+            reach: &leaf.reach,
+            name: &name,
+        };
         if let Some(overhang) = call.overhang {
-            let view = rows::View {
-                call,
-                overhang,
-                grid: &self.leaf.grid,
-                wide: &self.leaf.reach,
-                name: &name,
-            };
-            self.counts.read += view.fill(columns, row, notes)?;
+            self.counts.read += rows::fill(&view, overhang, columns, row, notes)?;
             return Ok(());
         }
         if !columns.histograms.is_empty() {
-            let view = mixed::View {
-                call,
-                grid: &self.leaf.grid,
-                reach: &self.leaf.reach,
-                name: &name,
-            };
             self.counts.read += mixed::fill(&view, columns, row, notes)?;
             return Ok(());
         }
@@ -353,7 +325,7 @@ impl Worker<'_> {
                 (self.compacted.of(columns, starts), &mut own)
             }
             false => {
-                let samples = Floats {
+                let samples = Samples {
                     times: columns.times,
                     values: columns.values,
                     starts,
@@ -366,18 +338,14 @@ impl Worker<'_> {
                 (series, &mut *self.plans)
             }
         };
-        let into = (row, &mut *notes);
-        let overlaps = fill_floats(self.leaf, call, &series, plans, into, self.counts)?;
-        self.remark_overlaps(overlaps, call, notes);
-        Ok(())
-    }
-
-    /// Says in how many windows start timestamps overlap samples, if in any.
-    fn remark_overlaps(&self, overlaps: usize, call: &RangeCall, notes: &mut Annotations) {
-        if overlaps > 0 {
-            let (span, name) = (call.span, self.name());
-            notes.add(Annotation::start_time_overlap(span, &name, overlaps));
+        let filled = dispatch::fill(&view, &series, plans, row, notes)?;
+        self.counts.read += filled.read;
+        self.counts.window_max = self.counts.window_max.max(filled.window_max);
+        if filled.overlaps > 0 {
+            let remark = Annotation::start_time_overlap(call.span, &name(), filled.overlaps);
+            notes.add(remark);
         }
+        Ok(())
     }
 }
 
@@ -396,7 +364,7 @@ impl Compacted {
             }
         }
         FloatSeries {
-            samples: Floats {
+            samples: Samples {
                 times: &self.times,
                 values: &self.values,
                 starts: &self.starts,
@@ -405,84 +373,6 @@ impl Compacted {
             column: 0,
         }
     }
-}
-
-/// A series of floats alone.
-struct FloatSeries<'a> {
-    samples: Floats<'a>,
-    /// Of a counter: whether no value is less than the one before.
-    rising: bool,
-    /// The number of its time column among those that are planned for.
-    column: usize,
-}
-
-/// Computes the row of a series of floats; returns in how many windows start timestamps overlap
-/// samples.
-fn fill_floats(
-    leaf: &Leaf,
-    call: &RangeCall,
-    series: &FloatSeries<'_>,
-    plans: &mut ColumnPlans,
-    (row, notes): (&mut RowBuffer, &mut Annotations),
-    counts: &mut Counts,
-) -> Result<usize, QueryError> {
-    let (grid, reach) = (&leaf.grid, &leaf.reach);
-    let (samples, column) = (&series.samples, series.column);
-    let mut overlaps = 0;
-    let windows = if let RangeFunction::Extrapolated(how) = call.function {
-        let fill = |plan: &mut RatePlan| plan.fill(samples.times, grid, reach, how);
-        let plan = plans.rates.of(column, fill);
-        overlaps = fill_extrapolated(how, plan, series, (grid, reach), row);
-        plan.windows()
-    } else {
-        let fill = |plan: &mut Windows| plan.fill(samples.times, grid, reach);
-        let plan = plans.windows.of(column, fill);
-        let out = &mut row.values;
-        match plan.samples_min() > 0 && call.is_of_every_window() {
-            true => row.known = Known::Full,
-            false => out.fill(ABSENT),
-        }
-        let arguments = |step| call.arguments(grid, step);
-        over_time::fill(call.function, plan, samples, arguments, &call.cancel, out);
-        plan
-    };
-    call.check(windows.iter().map(|(step, ..)| step), notes)?;
-    counts.read += windows.samples();
-    counts.window_max = counts.window_max.max(windows.samples_max());
-    Ok(overlaps)
-}
-
-/// Computes a row of rates; returns in how many windows start timestamps overlap samples.
-fn fill_extrapolated(
-    how: Extrapolation,
-    plan: &RatePlan,
-    FloatSeries {
-        samples, rising, ..
-    }: &FloatSeries<'_>,
-    (grid, reach): (&Grid, &Reach),
-    row: &mut RowBuffer,
-) -> usize {
-    let has_starts = how.counter && !samples.starts.is_empty();
-    let is_full = plan.is_full() && !has_starts;
-    if !is_full {
-        row.values.fill(ABSENT);
-    }
-    if has_starts {
-        let started = Started {
-            times: samples.times,
-            values: samples.values,
-            starts: samples.starts,
-        };
-        let out = &mut row.values;
-        return how.fill_with_starts(plan, &started, grid, reach, out).len();
-    }
-    let are_zeros = how.fill(plan, (samples.values, *rising), &mut row.values);
-    row.known = match (is_full, are_zeros) {
-        (false, _) => Known::Nothing,
-        (true, false) => Known::Full,
-        (true, true) => Known::Zeros,
-    };
-    0
 }
 
 /// The histogram at an index of a series, if the sample there is one.

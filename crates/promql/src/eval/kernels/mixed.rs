@@ -9,9 +9,9 @@ mod growth;
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::kernels::histogram_remarks::Remarks;
 use crate::eval::kernels::over_time;
-use crate::eval::kernels::over_time::Floats;
-use crate::eval::kernels::range_call::RangeCall;
-use crate::eval::kernels::rate::{RatePlan, Started, rises};
+use crate::eval::kernels::range_call::View;
+use crate::eval::kernels::rate::{RatePlan, rises};
+use crate::eval::kernels::samples::Samples;
 use crate::eval::kernels::window::Windows;
 use crate::eval::rows::row::{ABSENT, RowBuffer, samples_of};
 use crate::functions::RangeFunction;
@@ -22,18 +22,6 @@ use firn_model::columns::SeriesColumns;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
-
-/// The function and the windows of a row.
-pub(crate) struct View<'a> {
-    /// The function.
-    pub(crate) call: &'a RangeCall,
-    /// The steps.
-    pub(crate) grid: &'a Grid,
-    /// What a step sees.
-    pub(crate) reach: &'a Reach,
-    /// The metric's name.
-    pub(crate) name: &'a dyn Fn() -> Vec<u8>,
-}
 
 /// The samples of a series by kind, without staleness markers.
 #[derive(Default)]
@@ -78,8 +66,8 @@ impl<'a> Kinds<'a> {
         kinds
     }
 
-    fn started(&self) -> Started<'_> {
-        Started {
+    fn started(&self) -> Samples<'_> {
+        Samples {
             times: &self.histogram_times,
             values: &[],
             starts: &self.histogram_starts,
@@ -93,11 +81,41 @@ impl<'a> Kinds<'a> {
     }
 
     /// The floats.
-    pub(crate) fn floats(&self) -> Floats<'_> {
-        Floats {
+    pub(crate) fn floats(&self) -> Samples<'_> {
+        Samples {
             times: &self.times,
             values: &self.values,
             starts: &self.starts,
+        }
+    }
+}
+
+/// The samples of a series by kind, and what each step sees of them.
+pub(crate) struct Seen<'a> {
+    /// The samples.
+    pub(crate) kinds: Kinds<'a>,
+    /// The windows of the floats.
+    pub(crate) of_floats: Windows,
+    /// The windows of the histograms.
+    pub(crate) of_histograms: Windows,
+}
+
+impl<'a> Seen<'a> {
+    /// Plans the windows of a series; with `uses_starts` with the start times of floats.
+    pub(crate) fn of(
+        columns: &SeriesColumns<'a>,
+        uses_starts: bool,
+        grid: &Grid,
+        reach: &Reach,
+    ) -> Self {
+        let kinds = Kinds::of(columns, uses_starts);
+        let (mut of_floats, mut of_histograms) = (Windows::default(), Windows::default());
+        of_floats.fill(&kinds.times, grid, reach);
+        of_histograms.fill(&kinds.histogram_times, grid, reach);
+        Self {
+            kinds,
+            of_floats,
+            of_histograms,
         }
     }
 }
@@ -147,9 +165,9 @@ impl Prepared {
 
 /// The window of a step by kind.
 struct Window<'a> {
-    floats: Floats<'a>,
+    floats: Samples<'a>,
     /// Times and start times of the histograms.
-    times: Started<'a>,
+    times: Samples<'a>,
     histograms: &'a [&'a Arc<Histogram>],
     ready: &'a [FloatHistogram],
     events: &'a [bool],
@@ -201,11 +219,11 @@ pub(crate) fn fill(
     row: &mut RowBuffer,
     notes: &mut Annotations,
 ) -> Result<u64, QueryError> {
-    let kinds = Kinds::of(columns, view.call.uses_starts);
-    let mut of_floats = Windows::default();
-    of_floats.fill(&kinds.times, view.grid, view.reach);
-    let mut of_histograms = Windows::default();
-    of_histograms.fill(&kinds.histogram_times, view.grid, view.reach);
+    let Seen {
+        kinds,
+        of_floats,
+        of_histograms,
+    } = Seen::of(columns, view.call.uses_starts, view.grid, view.reach);
     let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
     let mut overlaps = fill_from_floats(view, &kinds, &of_floats, row);
     // A window with both kinds has that remark alone.
@@ -261,7 +279,7 @@ fn fill_from_floats(
         let arguments = |step| view.call.arguments(view.grid, step);
         let cancel = &view.call.cancel;
         over_time::fill(
-            function,
+            (function, false),
             windows,
             &floats,
             arguments,
@@ -272,16 +290,13 @@ fn fill_from_floats(
     };
     let mut plan = RatePlan::default();
     plan.fill(floats.times, view.grid, view.reach, how);
-    match floats.started().filter(|_| how.counter) {
-        Some(started) => {
-            how.fill_with_starts(&plan, &started, view.grid, view.reach, &mut row.values)
-        }
-        None => {
-            let values = (floats.values, rises(floats.values));
-            how.fill(&plan, values, &mut row.values);
-            Vec::new()
-        }
+    let out = &mut row.values;
+    if how.counter && !floats.starts.is_empty() {
+        return how.fill_with_starts(&plan, &floats, view.grid, view.reach, out);
     }
+    let values = (&floats, rises(floats.values));
+    how.fill(&plan, values, view.grid, view.reach, out);
+    Vec::new()
 }
 
 fn settle(
@@ -357,7 +372,7 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
 /// kind is one.
 pub(crate) fn events(
     function: RangeFunction,
-    floats: &Floats<'_>,
+    floats: &Samples<'_>,
     (times, histogram_events): (&[TimestampMs], &[bool]),
 ) -> f64 {
     let (mut next_float, mut next_histogram) = (0, 0);
@@ -389,16 +404,22 @@ fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option
         match total.add(histogram) {
             Ok(joined) => reconciled |= joined.bounds_reconciled,
             Err(_) => {
-                remarks.mixed_schemas();
+                remarks.add_named(Annotation::mixed_schemas);
                 return None;
             }
         }
     }
     if total.hints_conflict() {
-        remarks.conflicting_resets(HistogramOperation::Aggregation);
+        remarks.add_on(
+            HistogramOperation::Aggregation,
+            Annotation::conflicting_resets,
+        );
     }
     if reconciled {
-        remarks.reconciled(HistogramOperation::Aggregation);
+        remarks.add_on(
+            HistogramOperation::Aggregation,
+            Annotation::reconciled_bounds,
+        );
     }
     Some(total.finish())
 }

@@ -11,7 +11,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use crate::eval::kernels::rate::Started;
+use crate::eval::kernels::samples::Samples;
 use crate::eval::kernels::window::Windows;
 use crate::eval::rows::row::ABSENT;
 use crate::functions::RangeFunction;
@@ -20,37 +20,6 @@ use crate::math::kahan::Kahan;
 use firn_model::cancel::Cancel;
 use firn_model::sample::TimestampMs;
 use pace::Pace;
-
-/// The samples of a series, without staleness markers and histograms.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Floats<'a> {
-    /// Timestamps.
-    pub(crate) times: &'a [TimestampMs],
-    /// Values.
-    pub(crate) values: &'a [f64],
-    /// Start timestamps, as many as values, or none.
-    pub(crate) starts: &'a [TimestampMs],
-}
-
-impl<'a> Floats<'a> {
-    /// The samples `start..end`.
-    pub(crate) fn slice(&self, start: usize, end: usize) -> Floats<'a> {
-        Floats {
-            times: &self.times[start..end],
-            values: &self.values[start..end],
-            starts: self.starts.get(start..end).unwrap_or(&[]),
-        }
-    }
-
-    /// The samples with their start timestamps, if those are known.
-    pub(crate) fn started(&self) -> Option<Started<'a>> {
-        (!self.starts.is_empty()).then_some(Started {
-            times: self.times,
-            values: self.values,
-            starts: self.starts,
-        })
-    }
-}
 
 /// What a function is computed from beside the window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,12 +30,14 @@ pub(crate) struct StepArguments {
     pub(crate) scalars: [f64; 2],
 }
 
-/// Computes all steps whose window holds samples; `arguments` gives those of a step. Stops early
-/// once `cancel` is set, which the caller then has to look at.
+/// Computes all steps whose window holds samples; `arguments` gives those of a step, `is_fused`
+/// says whether the processor has fused multiply-add. Stops early once `cancel` is set, which the
+/// caller then has to look at.
+#[inline(always)]
 pub(crate) fn fill(
-    function: RangeFunction,
+    (function, is_fused): (RangeFunction, bool),
     windows: &Windows,
-    samples: &Floats<'_>,
+    samples: &Samples<'_>,
     arguments: impl Fn(usize) -> StepArguments,
     cancel: &Cancel,
     out: &mut [f64],
@@ -74,16 +45,14 @@ pub(crate) fn fill(
     use RangeFunction as F;
     let mut pace = Pace::new(cancel);
     let values = samples.values;
-    let mut sums = |of, out| sums::fill(of, windows, values, &mut pace, out);
-    match function {
-        F::Sum => return sums(sums::Of::Sum, out),
-        F::Mean => return sums(sums::Of::Mean, out),
-        F::Variance => return sums(sums::Of::Variance, out),
-        F::Deviation => return sums(sums::Of::Deviation, out),
-        F::Min => return extremes::fill(extremes::Of::Least, windows, values, &mut pace, out),
-        F::Max => return extremes::fill(extremes::Of::Greatest, windows, values, &mut pace, out),
-        F::Resets | F::Changes => return fill_events(function, windows, samples, &mut pace, out),
-        _ => {}
+    if let Some(of) = Of::function(function) {
+        return match of {
+            Of::Sums(of) => sums::fill((of, is_fused), windows, values, &mut pace, out),
+            Of::Extremes(of) => extremes::fill(of, windows, values, &mut pace, out),
+        };
+    }
+    if matches!(function, F::Resets | F::Changes) {
+        return fill_events(function, windows, samples, &mut pace, out);
     }
     let mut scratch = Vec::new();
     for (step, start, end) in windows.iter() {
@@ -103,10 +72,34 @@ pub(crate) fn fill(
     }
 }
 
+/// A function of the values of a window, which is computed for several windows at once.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// A sum, or what is made of sums.
+    Sums(sums::Of),
+    /// The least or the greatest.
+    Extremes(extremes::Of),
+}
+
+impl Of {
+    /// That of `function`, if it is one.
+    fn function(function: RangeFunction) -> Option<Self> {
+        Some(match function {
+            RangeFunction::Sum => Of::Sums(sums::Of::Sum),
+            RangeFunction::Mean => Of::Sums(sums::Of::Mean),
+            RangeFunction::Variance => Of::Sums(sums::Of::Variance),
+            RangeFunction::Deviation => Of::Sums(sums::Of::Deviation),
+            RangeFunction::Min => Of::Extremes(extremes::Of::Least),
+            RangeFunction::Max => Of::Extremes(extremes::Of::Greatest),
+            _ => return None,
+        })
+    }
+}
+
 /// A function that needs more than the values.
 fn of_samples(
     function: RangeFunction,
-    window: &Floats<'_>,
+    window: &Samples<'_>,
     arguments: StepArguments,
     scratch: &mut Vec<Rank>,
 ) -> f64 {
@@ -133,7 +126,7 @@ fn of_samples(
     }
 }
 
-fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
+fn time_of(window: &Samples<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     let (mut best, mut at) = (window.values[0], window.times[0]);
     for (value, time) in window.values.iter().zip(window.times) {
         if better(*value, best) || best.is_nan() {
@@ -144,16 +137,16 @@ fn time_of(window: &Floats<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
 }
 
 /// Resets or changes among the samples of a window.
-pub(crate) fn events(function: RangeFunction, window: &Floats<'_>) -> f64 {
+pub(crate) fn events(function: RangeFunction, window: &Samples<'_>) -> f64 {
     let places = 1..window.values.len();
     places.filter(|at| is_event(function, window, *at)).count() as f64
 }
 
 /// Whether a sample is a reset or a change since the one before.
-fn is_event(function: RangeFunction, samples: &Floats<'_>, at: usize) -> bool {
+fn is_event(function: RangeFunction, samples: &Samples<'_>, at: usize) -> bool {
     let (before, now) = (samples.values[at - 1], samples.values[at]);
     match function {
-        RangeFunction::Resets => now < before || samples.started().is_some_and(|s| s.restarted(at)),
+        RangeFunction::Resets => now < before || samples.restarted(at),
         _ => before != now && !(before.is_nan() && now.is_nan()),
     }
 }
@@ -162,7 +155,7 @@ fn is_event(function: RangeFunction, samples: &Floats<'_>, at: usize) -> bool {
 fn fill_events(
     function: RangeFunction,
     windows: &Windows,
-    samples: &Floats<'_>,
+    samples: &Samples<'_>,
     pace: &mut Pace<'_>,
     out: &mut [f64],
 ) {
@@ -182,13 +175,13 @@ fn fill_events(
 }
 
 /// The change from the last but one sample to the last; of a counter per second.
-fn last_change(window: &Floats<'_>, counter: bool) -> f64 {
+fn last_change(window: &Samples<'_>, counter: bool) -> f64 {
     let count = window.values.len();
     if count < 2 {
         return ABSENT;
     }
     let (before, last) = (window.values[count - 2], window.values[count - 1]);
-    let restarted = window.started().is_some_and(|s| s.restarted(count - 1));
+    let restarted = window.restarted(count - 1);
     let change = if counter && (last < before || restarted) {
         last
     } else {
@@ -222,7 +215,7 @@ fn quantile_of(q: f64, values: impl Iterator<Item = f64>, scratch: &mut Vec<Rank
 }
 
 /// Slope, and value at `origin`, of the line of least squares.
-fn regression(window: &Floats<'_>, origin: TimestampMs) -> (f64, f64) {
+fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
     let first = window.values[0];
     if window.values[1..].iter().all(|v| *v == first) {
         return match first.is_infinite() {

@@ -7,7 +7,7 @@ use crate::eval::kernels::edges::Overhang;
 use crate::eval::kernels::over_time::StepArguments;
 use crate::functions::{RangeFunction, Window};
 use crate::go_format::format_fixed;
-use crate::grid::Grid;
+use crate::grid::{Grid, Reach};
 use crate::value::QueryError;
 use firn_model::cancel::Cancel;
 
@@ -32,6 +32,18 @@ pub(crate) struct RangeCall {
     pub(crate) overhang: Option<Overhang>,
     /// Set when the row is no longer wanted.
     pub(crate) cancel: Cancel,
+}
+
+/// A call and the steps that it is computed for.
+pub(crate) struct View<'a> {
+    /// The call.
+    pub(crate) call: &'a RangeCall,
+    /// The steps.
+    pub(crate) grid: &'a Grid,
+    /// All that a step sees.
+    pub(crate) reach: &'a Reach,
+    /// The metric's name.
+    pub(crate) name: &'a dyn Fn() -> Vec<u8>,
 }
 
 impl RangeCall {

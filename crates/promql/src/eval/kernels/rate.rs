@@ -10,11 +10,10 @@
 
 mod plan;
 
-use crate::eval::rows::row::is_zero;
+use crate::eval::kernels::samples::Samples;
 use crate::functions::Extrapolation;
 use crate::grid::{Grid, Reach, seconds};
-use firn_model::sample::{START_UNKNOWN, TimestampMs};
-use multiversion::multiversion;
+use firn_model::sample::TimestampMs;
 pub(crate) use plan::RatePlan;
 use plan::Spread;
 
@@ -35,7 +34,7 @@ impl Extrapolation {
     /// first count and how much it grew.
     pub(crate) fn factor(
         self,
-        times: &Started<'_>,
+        times: &Samples<'_>,
         from_start: bool,
         grown: (f64, f64),
         edge: TimestampMs,
@@ -56,36 +55,42 @@ impl Extrapolation {
         }
     }
 
-    /// Writes the results of all steps that have one; returns whether it is known of all that they
-    /// are zero. No value is a staleness marker, and of a counter's it is known whether they rise,
-    /// as [`rises`] says.
+    /// Writes the results of all steps that have one. No value may be a staleness marker; of the
+    /// values of a counter the caller must say whether they rise, as [`rises`] finds out.
+    #[inline(always)]
     pub(crate) fn fill(
         self,
         plan: &RatePlan,
-        (values, rising): (&[f64], bool),
+        (samples, rising): (&Samples<'_>, bool),
+        grid: &Grid,
+        reach: &Reach,
         out: &mut [f64],
-    ) -> bool {
-        let divisor = plan.divisor();
+    ) {
+        let (values, divisor) = (samples.values, self.divisor(reach));
+        // The exact result of a step whose window is `start..end`.
+        let exact = |step: usize, start: usize, end: usize, change: f64| {
+            let (first, last) = (samples.times[start], samples.times[end - 1]);
+            let edge = reach.end(grid.time(step));
+            let spread = Spread::of(first, last, end - start, edge, reach.range_ms);
+            change * spread.factor_above_zero(values[start], change, divisor)
+        };
         if self.counter && !rising {
-            fill_with_resets(plan, values, divisor, out);
-            return false;
+            return fill_with_resets(plan, values, exact, out);
         }
         if self.counter && stands_still(values) {
             for run in plan.runs() {
                 out[run.step..run.step + run.len].fill(0.0);
             }
-            return true;
+            return;
         }
         let near_zero = fill_runs(plan, values, divisor, out);
         if self.counter && near_zero {
             for (step, start, end) in plan.windows().iter() {
                 if end - start >= 2 {
-                    let change = values[end - 1] - values[start];
-                    out[step] = exact(plan, step, values[start], change, divisor);
+                    out[step] = exact(step, start, end, values[end - 1] - values[start]);
                 }
             }
         }
-        false
     }
 
     /// Like [`Extrapolation::fill`], for samples with start timestamps; returns the steps in whose
@@ -93,7 +98,7 @@ impl Extrapolation {
     pub(crate) fn fill_with_starts(
         self,
         plan: &RatePlan,
-        samples: &Started<'_>,
+        samples: &Samples<'_>,
         grid: &Grid,
         reach: &Reach,
         out: &mut [f64],
@@ -115,22 +120,12 @@ impl Extrapolation {
 
 /// Whether no value is less than the one before and none is a NaN.
 pub(crate) fn rises(values: &[f64]) -> bool {
-    !values.first().is_some_and(|first| first.is_nan()) && never_falls(values)
-}
-
-/// Whether no value is less than the one before; a NaN next to another value counts as a fall.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn never_falls(values: &[f64]) -> bool {
-    never_falls_plainly(values)
-}
-
-#[inline(always)]
-fn never_falls_plainly(values: &[f64]) -> bool {
     let next = values.get(1..).unwrap_or(&[]);
-    values
-        .iter()
-        .zip(next)
-        .fold(true, |ok, (a, b)| ok & (b >= a))
+    // Without a branch for each value, so that the compiler vectorises; a NaN fails beside any
+    // other value.
+    let pairs = values.iter().zip(next);
+    let never_falls = pairs.fold(true, |ok, (a, b)| ok & (b >= a));
+    never_falls && !values.first().is_some_and(|first| first.is_nan())
 }
 
 /// Whether all of `values`, none of which falls, are one number of one sign, as those of half of
@@ -140,10 +135,12 @@ fn stands_still(values: &[f64]) -> bool {
         return false;
     };
     let is_one = first.to_bits() == last.to_bits() && first.is_finite();
-    is_one && (*first != 0.0 || is_zero(values))
+    let is_same = |value: &f64| value.to_bits() == first.to_bits();
+    is_one && (*first != 0.0 || values.iter().all(is_same))
 }
 
 /// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
+#[inline(always)]
 fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> bool {
     let undivided = divisor * ROUNDED_UP;
     let mut near_zero = false;
@@ -154,7 +151,8 @@ fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> 
         if run.stride == 1 {
             let firsts = &values[run.first..run.first + run.len];
             let lasts = &values[run.last..run.last + run.len];
-            near_zero |= fill_dense_run(firsts, lasts, factors, undivided, out);
+            // All loads are of neighbours.
+            near_zero |= fill_run(firsts.iter(), lasts.iter(), factors, undivided, out);
         } else {
             let every = |from: usize| {
                 let places = (0..run.len).map(move |i| from + i * run.stride);
@@ -166,18 +164,8 @@ fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> 
     near_zero
 }
 
-/// A run whose windows move on by a sample each: all loads are of neighbours.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn fill_dense_run(
-    firsts: &[f64],
-    lasts: &[f64],
-    factors: &[f64],
-    undivided: f64,
-    out: &mut [f64],
-) -> bool {
-    fill_run(firsts.iter(), lasts.iter(), factors, undivided, out)
-}
-
+/// Writes the results of steps whose windows have these first and last values; returns whether the
+/// zero rule may apply to one.
 #[inline(always)]
 fn fill_run<'a>(
     firsts: impl Iterator<Item = &'a f64>,
@@ -197,13 +185,14 @@ fn fill_run<'a>(
     near_zero
 }
 
-/// The exact result of a counter's step.
-fn exact(plan: &RatePlan, step: usize, first: f64, change: f64, divisor: f64) -> f64 {
-    change * plan.spread(step).factor_above_zero(first, change, divisor)
-}
-
-/// A counter that fell: what was lost at each fall inside a window is added, oldest first.
-fn fill_with_resets(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) {
+/// A counter that fell: what was lost at each fall inside a window is added, oldest first. `exact`
+/// makes the result of a step, its window and the change.
+fn fill_with_resets(
+    plan: &RatePlan,
+    values: &[f64],
+    exact: impl Fn(usize, usize, usize, f64) -> f64,
+    out: &mut [f64],
+) {
     let next = values.get(1..).unwrap_or(&[]);
     let falls: Vec<usize> = (0..next.len()).filter(|i| next[*i] < values[*i]).collect();
     for (step, start, end) in plan.windows().iter() {
@@ -215,62 +204,11 @@ fn fill_with_resets(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f6
         for at in falls[from..].iter().take_while(|at| **at + 1 < end) {
             change += values[*at];
         }
-        out[step] = exact(plan, step, values[start], change, divisor);
+        out[step] = exact(step, start, end, change);
     }
 }
 
-/// Samples of a counter with the times at which it started to count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Started<'a> {
-    /// Timestamps.
-    pub(crate) times: &'a [TimestampMs],
-    /// Values; none if the samples are histograms.
-    pub(crate) values: &'a [f64],
-    /// Start timestamps, as many as timestamps.
-    pub(crate) starts: &'a [TimestampMs],
-}
-
-impl<'a> Started<'a> {
-    /// Samples `start..end`.
-    pub(crate) fn slice(&self, start: usize, end: usize) -> Started<'a> {
-        Started {
-            times: &self.times[start..end],
-            values: self.values.get(start..end).unwrap_or(&[]),
-            starts: &self.starts[start..end],
-        }
-    }
-
-    /// Whether the counter started anew between sample `at` and the one before.
-    pub(crate) fn restarted(&self, at: usize) -> bool {
-        let (before, start) = (self.times[at - 1], self.starts[at]);
-        if start == START_UNKNOWN || start >= self.times[at] || start < before {
-            return false;
-        }
-        if start > before {
-            return true;
-        }
-        // It starts where the sample before stands: a delta, if that one's own start is known.
-        let previous = self.starts[at - 1];
-        previous <= before && previous != START_UNKNOWN && previous != before
-    }
-
-    /// Whether a start lies before the sample before, and is not that one's start.
-    pub(crate) fn overlaps(&self) -> bool {
-        (1..self.times.len()).any(|at| {
-            let start = self.starts[at];
-            start != START_UNKNOWN && start < self.times[at - 1] && start != self.starts[at - 1]
-        })
-    }
-
-    /// Whether the counter is known to have started from zero inside the window that ends at
-    /// `edge`, before its first sample.
-    pub(crate) fn starts_within(&self, edge: TimestampMs, range: i64) -> bool {
-        let (Some(start), Some(first)) = (self.starts.first(), self.times.first()) else {
-            return false;
-        };
-        *start != START_UNKNOWN && *start > edge - range && start < first
-    }
-
+impl Samples<'_> {
     /// The counter's growth in a window that ends at `edge`. A start inside the window is a
     /// sample of zero.
     fn extrapolate(&self, edge: TimestampMs, range: i64, divisor: f64) -> Option<f64> {
@@ -318,9 +256,7 @@ impl<'a> Started<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::rows::row::{ABSENT, is_absent, is_zero_plainly};
-    use firn_model::env::Rng;
-    use firn_model::env::sim::SimRng;
+    use crate::eval::rows::row::{ABSENT, is_absent};
 
     const RATE: Extrapolation = Extrapolation {
         counter: true,
@@ -368,7 +304,12 @@ mod tests {
         let mut plan = RatePlan::default();
         plan.fill(times, &grid, &reach, RATE);
         let mut got = vec![ABSENT; grid.count];
-        RATE.fill(&plan, (values, rises(values)), &mut got);
+        let samples = Samples {
+            times,
+            values,
+            starts: &[],
+        };
+        RATE.fill(&plan, (&samples, rises(values)), &grid, &reach, &mut got);
         for (time, got) in grid.times().zip(got) {
             match plain(times, values, time, range_ms) {
                 None => assert!(is_absent(got), "at {time}: {got}"),
@@ -388,39 +329,6 @@ mod tests {
             for (step_ms, range_ms) in [(1000, 10_000), (700, 5_000), (3000, 9_500), (10, 2_500)] {
                 check(&times, &values, step_ms, range_ms);
             }
-        }
-    }
-
-    #[test]
-    fn loops_of_this_processor_give_the_bits_of_the_portable_ones() {
-        for seed in 0..500 {
-            let rng = SimRng::new(seed);
-            let mut sum = 0.0;
-            let mut value = || match rng.below(60) {
-                0 => f64::NAN,
-                1 => 0.0,
-                2 => f64::from_bits(rng.next_u64() >> 2),
-                n => {
-                    sum += n as f64 / 7.0;
-                    sum
-                }
-            };
-            let count = rng.below(40) as usize;
-            let [firsts, lasts, factors] =
-                [(); 3].map(|()| (0..count).map(|_| value()).collect::<Vec<f64>>());
-            let falls = [never_falls(&firsts), never_falls_plainly(&firsts)];
-            assert_eq!(falls[0], falls[1], "seed {seed}");
-            let mut zeros = vec![0.0; count];
-            zeros[rng.below(count.max(1) as u64) as usize..].fill([0.0, -0.0][seed as usize % 2]);
-            assert_eq!(is_zero(&zeros), is_zero_plainly(&zeros), "seed {seed}");
-            let (mut out, mut plain) = (vec![ABSENT; count], vec![ABSENT; count]);
-            let near = fill_dense_run(&firsts, &lasts, &factors, 300.0, &mut out);
-            let ends = (firsts.iter(), lasts.iter());
-            let plain_near = fill_run(ends.0, ends.1, &factors, 300.0, &mut plain);
-            assert_eq!(near, plain_near, "seed {seed}");
-            let one_nan = |v: &f64| if v.is_nan() { f64::NAN } else { *v };
-            let bits = |row: &[f64]| row.iter().map(|v| one_nan(v).to_bits()).collect::<Vec<_>>();
-            assert_eq!(bits(&out), bits(&plain), "seed {seed}");
         }
     }
 }

@@ -5,11 +5,7 @@ use crate::grid::{Grid, Reach};
 use crate::math::integers::nearest;
 use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::{TimestampMs, count_at};
-use multiversion::multiversion;
 use std::ops::Range;
-
-/// No sample.
-const NONE: u32 = u32::MAX;
 
 /// For each step, the samples in its window, as a half-open range of indexes.
 #[derive(Debug, Default)]
@@ -23,19 +19,12 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// Works out the windows of `reach` over `times` for all steps of `grid`.
+    #[inline(always)]
     pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
-        let newest = |step| reach.end(grid.time(step));
-        let oldest = |step| reach.end(grid.time(step)).saturating_sub(reach.range_ms);
+        let newest = |time| reach.end(time);
+        let oldest = |time| reach.end(time).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
-        let lag = lag(grid, reach, newest, oldest);
-        // What a window leaves behind is what another one had seen that ended there.
-        let own = Grid {
-            count: lag.unwrap_or(grid.count),
-            ..*grid
-        };
-        count_until(times, &own, oldest, &mut self.starts);
-        self.starts
-            .extend_from_slice(&self.ends[..grid.count - own.count]);
+        count_until(times, grid, oldest, &mut self.starts);
         let reached = self.ends.last().map_or(0, |end| *end as usize);
         assert!(reached <= times.len(), "windows end within the samples");
         assert_eq!(self.starts.len(), self.ends.len(), "each step has a window");
@@ -51,22 +40,34 @@ impl Windows {
             .map(|(step, (start, end))| (step, *start as usize, *end as usize))
     }
 
+    /// The steps that see a sample: the step and the index of the newest one.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.iter().map(|(step, _, end)| (step, end - 1))
+    }
+
+    /// Writes for each step the newest value it sees; leaves a step that sees none as it is.
+    pub(crate) fn gather_newest(&self, values: &[f64], into: &mut [f64]) {
+        for ((out, start), end) in into.iter_mut().zip(&self.starts).zip(&self.ends) {
+            if start < end {
+                *out = values[*end as usize - 1];
+            }
+        }
+    }
+
     /// The windows that hold samples, those together that move on by a sample from step to step.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
-        let (mut step, mut apart) = (0, 0);
+        let mut step = 0;
         std::iter::from_fn(move || {
             while let (Some(start), Some(end)) = (self.starts.get(step), self.ends.get(step)) {
-                let mut stretch = Stretch {
+                let moves =
+                    |((by, s), e): &((u32, &u32), &u32)| **s == start + by && **e == end + by;
+                let windows = (0..).zip(&self.starts[step..]).zip(&self.ends[step..]);
+                let stretch = Stretch {
                     step,
-                    len: 1,
+                    len: windows.take_while(moves).count(),
                     start: *start as usize,
                     end: *end as usize,
                 };
-                // Where two windows do not, those behind them will not either.
-                if step >= apart {
-                    stretch.len += moves_by_one(&self.starts[step..], &self.ends[step..]);
-                    apart = step + STEPS_AT_ONCE * usize::from(stretch.len == 1);
-                }
                 step += stretch.len;
                 if start < end {
                     return Some(stretch);
@@ -128,67 +129,10 @@ impl Stretch {
     }
 }
 
-/// How many steps, after the first one, begin and end a sample later than the one before each;
-/// found for [`STEPS_AT_ONCE`] at a time.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn moves_by_one(starts: &[u32], ends: &[u32]) -> usize {
-    moves_by_one_plainly(starts, ends)
-}
-
-#[inline(always)]
-fn moves_by_one_plainly(starts: &[u32], ends: &[u32]) -> usize {
-    let (before, after) = (blocks(starts, 0), blocks(starts, 1));
-    let of_ends = blocks(ends, 0).iter().zip(blocks(ends, 1));
-    let mut blocks = before.iter().zip(after).zip(of_ends);
-    let moves = |((s, s_next), (e, e_next)): ((&Block, &Block), (&Block, &Block))| {
-        (0..STEPS_AT_ONCE).fold(true, |moves, i| {
-            moves & (s_next[i].wrapping_sub(s[i]) == 1) & (e_next[i].wrapping_sub(e[i]) == 1)
-        })
-    };
-    let ends = blocks.position(|block| !moves(block));
-    ends.unwrap_or_else(|| after.len().min(before.len())) * STEPS_AT_ONCE
-}
-
-type Block = [u32; STEPS_AT_ONCE];
-
-/// The whole blocks from a place on.
-#[inline(always)]
-fn blocks(steps: &[u32], from: usize) -> &[Block] {
-    steps.get(from..).unwrap_or(&[]).as_chunks().0
-}
-
-/// How many steps after the first a window begins where the first one ends, if each one after it
-/// begins where another one ended.
-fn lag(
-    grid: &Grid,
-    reach: &Reach,
-    newest: impl Fn(usize) -> TimestampMs,
-    oldest: impl Fn(usize) -> TimestampMs,
-) -> Option<usize> {
-    let last = grid.count.checked_sub(1)?;
-    let steps = usize::try_from(reach.range_ms / grid.step_ms).ok()?;
-    let meets = steps <= last && oldest(steps) == newest(0);
-    (meets && is_even(grid, &newest) && is_even(grid, &oldest)).then_some(steps)
-}
-
-/// Whether bounds rise by a step from each step of `grid` to the next. They are those of a reach:
-/// they never fall, and rise by a step at most; by less with `@` and at the ends of time, so that
-/// they are even if the last one is where as many steps lead.
-fn is_even(grid: &Grid, bound: impl Fn(usize) -> TimestampMs) -> bool {
-    let last = grid.count.saturating_sub(1);
-    let span = grid.step_ms.checked_mul(last as i64);
-    span.and_then(|span| bound(0).checked_add(span)) == Some(bound(last))
-}
-
 /// Makes empty windows of those that end before they start; returns how many samples all windows
 /// hold, the smallest and the largest.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
-    cap_plainly(starts, ends)
-}
-
 #[inline(always)]
-fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
+fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     let (mut all, mut least, mut most) = (0, u32::MAX, 0);
     for (start, end) in starts.iter_mut().zip(ends) {
         *start = u32::min(*start, *end);
@@ -200,131 +144,48 @@ fn cap_plainly(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     (all, u64::from(least), u64::from(most))
 }
 
-/// Samples a step up to which each of them is asked for its step: a look at a sample is cheaper
-/// where there are many.
-const SAMPLES_ASKED: usize = 2;
+/// The longest stretch of data time for which [`count_by_sample`] calculates exactly.
+const SPAN_MAX_MS: i64 = 1 << 50;
 
-/// Steps that are checked together for whether each moves on by one sample.
-const STEPS_AT_ONCE: usize = 8;
-
-/// Writes for each step how many of `times` are not later than its `bound`, those of a reach over
-/// `grid`.
+/// Writes for each step of `grid` how many of `times` are not later than its `bound`. Bounds are
+/// those of a reach: they never fall, and rise by a step at most; by less with `@` and at the ends
+/// of time, so that they are even if the last one is where as many steps lead.
+#[inline(always)]
 fn count_until(
     times: &[TimestampMs],
     grid: &Grid,
-    bound: impl Fn(usize) -> TimestampMs,
+    bound: impl Fn(TimestampMs) -> TimestampMs,
     counts: &mut Vec<u32>,
 ) {
     counts.clear();
-    if grid.count == 0 {
-        return;
-    }
-    let (first, last) = (bound(0), bound(grid.count - 1));
+    let (first, last) = (bound(grid.start), bound(grid.last()));
     let times = &times[..count_at(times, last)];
-    let seen = count_at(times, first);
-    counts.resize(grid.count, seen as u32);
-    let is_exact = last.checked_sub(first).is_some_and(|span| span < 1 << 50);
-    match is_exact && is_even(grid, &bound) {
-        true => count_evenly(times, seen, (first, grid.step_ms), counts),
-        false => count_step_by_step(times, seen, bound, counts),
+    let mut count = count_at(times, first);
+    counts.resize(grid.count, count as u32);
+    let span = grid.step_ms.checked_mul(grid.count as i64 - 1);
+    let span = span.filter(|span| *span < SPAN_MAX_MS);
+    if span.is_some() && last.checked_sub(first) == span {
+        return count_by_sample(&times[count..], (first, grid.step_ms), counts);
     }
-}
-
-/// Goes on from the first of `counts`, whose step sees `seen`.
-fn count_step_by_step(
-    times: &[TimestampMs],
-    seen: usize,
-    bound: impl Fn(usize) -> TimestampMs,
-    counts: &mut [u32],
-) {
-    let mut count = seen;
-    for (step, of_step) in counts.iter_mut().enumerate().skip(1) {
-        let bound = bound(step);
+    for (of_step, time) in counts.iter_mut().zip(grid.times()) {
+        let bound = bound(time);
         count += times[count..].iter().take_while(|t| **t <= bound).count();
         *of_step = count as u32;
     }
 }
 
-/// Like [`count_step_by_step`], for bounds that rise by `step_ms` from each step to the next.
-/// `counts` are all `seen`, and the last step sees all of `times`.
-///
-/// Steps are often as long as the interval of a scrape: then each sees one sample more than the one
-/// before, but where a scrape was late or failed.
-fn count_evenly(
-    times: &[TimestampMs],
-    mut seen: usize,
-    (mut first, step_ms): (TimestampMs, i64),
-    mut counts: &mut [u32],
-) {
-    loop {
-        let one_more = steps_of_one(&times[seen..], first, step_ms).min(counts.len() - 1);
-        for (count, more) in counts[1..=one_more].iter_mut().zip(1..) {
-            *count = seen as u32 + more;
-        }
-        first += step_ms * one_more as i64;
-        seen += one_more;
-        counts = &mut counts[one_more..];
-        if one_more == 0 || counts.len() == 1 {
-            break;
-        }
-        let others = STEPS_AT_ONCE.min(counts.len() - 1);
-        let bound = |step: usize| first + step_ms * step as i64;
-        count_step_by_step(times, seen, bound, &mut counts[..=others]);
-        first = bound(others);
-        seen = counts[others] as usize;
-        counts = &mut counts[others..];
-    }
-    counts.fill(seen as u32);
-    match (times.len() - seen).div_ceil(SAMPLES_ASKED) <= counts.len() {
-        true => count_by_sample(times, seen, (first, step_ms), counts),
-        false => {
-            let bound = |step| first + step_ms * step as i64;
-            count_step_by_step(times, seen, bound, counts);
-        }
-    }
-}
-
-/// How many steps after the one that ends at `first` see one more of `times` than the one before
-/// them; found for [`STEPS_AT_ONCE`] at a time. The first of `times` are behind `first`.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
-    steps_of_one_plainly(times, first, step_ms)
-}
-
+/// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
+/// one all. Each sample says from which step on it is seen: no branch depends on where samples lie,
+/// as some always come a little later than others.
 #[inline(always)]
-fn steps_of_one_plainly(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
-    let mut bounds: [TimestampMs; STEPS_AT_ONCE] =
-        std::array::from_fn(|i| first.wrapping_add(step_ms.wrapping_mul(i as i64 + 1)));
-    let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
-    let next = times.get(1..).unwrap_or(&[]).as_chunks().0;
-    let mut steps = 0;
-    for (newest, next) in newest.iter().zip(next) {
-        let next: &[TimestampMs; STEPS_AT_ONCE] = next;
-        let sees_one = (0..STEPS_AT_ONCE).fold(true, |all, i| {
-            all & (newest[i] <= bounds[i]) & (next[i] > bounds[i])
-        });
-        if !sees_one {
-            break;
-        }
-        steps += STEPS_AT_ONCE;
-        for bound in &mut bounds {
-            *bound = bound.wrapping_add(step_ms.wrapping_mul(STEPS_AT_ONCE as i64));
-        }
-    }
-    steps
-}
-
-/// Like [`count_evenly`], however many samples the steps see. Each sample says from which step on
-/// it is seen: no branch depends on where samples lie, as some always come a little later than
-/// others.
 fn count_by_sample(
     times: &[TimestampMs],
-    seen: usize,
     (first, step_ms): (TimestampMs, i64),
     counts: &mut [u32],
 ) {
+    let mut most = counts.first().copied().unwrap_or(0);
     let steps_each_ms = 1.0 / step_ms as f64;
-    for (time, count) in times[seen..].iter().zip(seen as u32 + 1..) {
+    for (time, count) in times.iter().zip(most + 1..) {
         // The quotient of small integers, rounded to the nearest and, if that is up, down again.
         let behind = time - first - 1;
         let nearest = nearest(behind as f64 * steps_each_ms);
@@ -333,45 +194,9 @@ fn count_by_sample(
             *of_step = count;
         }
     }
-    let mut most = 0;
     for count in counts {
         most = most.max(*count);
         *count = most;
-    }
-}
-
-/// For each step, the newest sample that an instant selector sees.
-#[derive(Debug, Default)]
-pub(crate) struct Newest {
-    windows: Windows,
-    indexes: Vec<u32>,
-}
-
-impl Newest {
-    /// Works out the newest samples within `reach` for all steps of `grid`.
-    pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
-        self.windows.fill(times, grid, reach);
-        self.indexes.clear();
-        let ends = self.windows.starts.iter().zip(&self.windows.ends);
-        let newest = ends.map(|(start, end)| if start < end { end - 1 } else { NONE });
-        self.indexes.extend(newest);
-    }
-
-    /// The steps that see a sample: the step and the sample's index.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
-        let indexes = self.indexes.iter().enumerate();
-        indexes
-            .filter(|(_, index)| **index != NONE)
-            .map(|(step, index)| (step, *index as usize))
-    }
-
-    /// Writes for each step the value it sees; a place that sees none is left as it is.
-    pub(crate) fn gather(&self, values: &[f64], into: &mut [f64]) {
-        for (out, index) in into.iter_mut().zip(&self.indexes) {
-            if let Some(value) = values.get(*index as usize) {
-                *out = *value;
-            }
-        }
     }
 }
 
@@ -394,18 +219,17 @@ impl<P: Default> Plans<P> {
         self.plans.iter_mut().for_each(|plan| plan.column = None);
     }
 
-    /// The plan of a time column; `fill` makes it the first time.
-    pub(crate) fn of(&mut self, column: usize, fill: impl FnOnce(&mut P)) -> &P {
+    /// The plan of a time column, and whether the caller must fill it, as it is that of another.
+    #[inline(always)]
+    pub(crate) fn of(&mut self, column: usize) -> (&mut P, bool) {
         let place = column % COLUMNS_SHARED;
         if place >= self.plans.len() {
             self.plans.resize_with(place + 1, Planned::default);
         }
         let planned = &mut self.plans[place];
-        if planned.column != Some(column) {
-            fill(&mut planned.plan);
-            planned.column = Some(column);
-        }
-        &planned.plan
+        let is_new = planned.column != Some(column);
+        planned.column = Some(column);
+        (&mut planned.plan, is_new)
     }
 }
 
@@ -479,12 +303,11 @@ mod tests {
                 offset_ms: [below(100) - 50, i64::MIN, i64::MAX - 9][rng.below(9) as usize / 4],
                 at: rng.one_in(9).then(|| below(900)),
             };
-            let (mut windows, mut newest) = (Windows::default(), Newest::default());
+            let mut windows = Windows::default();
             windows.fill(&times, &grid, &reach);
-            newest.fill(&times, &grid, &reach);
             let mut indexes = vec![None; grid.count];
-            newest
-                .iter()
+            windows
+                .newest()
                 .for_each(|(step, at)| indexes[step] = Some(at));
             let (mut all, mut most) = (0, 0);
             for (step, index) in indexes.into_iter().enumerate() {
@@ -509,45 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_this_processor_give_the_windows_of_the_portable_ones() {
-        for seed in 0..500 {
-            let rng = SimRng::new(seed);
-            let ends: Vec<u32> = (0..rng.below(60) as u32).map(|end| end * 20).collect();
-            let mut starts: Vec<u32> = ends.iter().map(|_| rng.below(900) as u32).collect();
-            let mut plain_starts = starts.clone();
-            let plain = cap_plainly(&mut plain_starts, &ends);
-            assert_eq!(cap(&mut starts, &ends), plain, "seed {seed}");
-            assert_eq!(starts, plain_starts, "seed {seed}");
-            let late_from = rng.below(40) as i64;
-            let late = |at: i64| {
-                if at >= late_from {
-                    rng.below(20) as i64
-                } else {
-                    0
-                }
-            };
-            let times: Vec<i64> = (1..30).map(|at| at * 10 + late(at)).collect();
-            let plain = steps_of_one_plainly(&times, 5, 10);
-            assert_eq!(steps_of_one(&times, 5, 10), plain, "seed {seed}");
-            let some = rng.below(90) as u32;
-            let [starts, ends] = [10, 30].map(|from| {
-                let late = |at: u32| at + u32::from(at >= some);
-                (from..from + 60).map(late).collect::<Vec<u32>>()
-            });
-            let plain = moves_by_one_plainly(&starts, &ends);
-            assert_eq!(moves_by_one(&starts, &ends), plain, "seed {seed}");
-        }
-    }
-
-    #[test]
     fn newest_sample_is_not_older_than_the_lookback() {
-        let mut plan = Newest::default();
+        let mut plan = Windows::default();
         let reach = Reach {
             range_ms: 10,
             offset_ms: 5,
             at: None,
         };
         plan.fill(&[0, 5, 7], &Grid::between(4, 24, 5), &reach);
-        assert_eq!(plan.iter().collect::<Vec<_>>(), [(1, 0), (2, 2), (3, 2)]);
+        assert_eq!(plan.newest().collect::<Vec<_>>(), [(1, 0), (2, 2), (3, 2)]);
     }
 }

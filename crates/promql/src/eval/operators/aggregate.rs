@@ -8,7 +8,7 @@ pub(crate) mod cells;
 mod histograms;
 
 use crate::ast::{AggregateOp, Span};
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow_to};
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::operators::grouping::Groups;
 use crate::eval::operators::stream::Stream;
@@ -54,13 +54,7 @@ impl Folding<'_> {
             let group = self.groups.of_series[series];
             let drops_name = self.stream.drops_name(series);
             samples += cells.add(group, series as u32, row, drops_name);
-            if cells.bytes() > memory.bytes() {
-                let more = cells.bytes() - memory.bytes();
-                memory
-                    .grow(more)
-                    .map_err(|e| QueryError::Limited(e.message))?;
-            }
-            Ok(())
+            grow_to(&mut memory, cells.bytes())
         };
         self.stream
             .scan(part, self.account, &mut notes, &mut each)?;
@@ -206,15 +200,13 @@ fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotation
                 }
             });
         });
-        let row_labels = RowLabels {
-            labels: groups.labels[cells.group(slot) as usize].clone(),
-            drops_name: cells.drops_name(slot),
-        };
+        let labels = groups.labels[cells.group(slot) as usize].clone();
+        let drops_name = cells.drops_name(slot);
         let row = Row {
             histograms: &histograms,
             ..Row::of_floats(&row)
         };
-        frame.push(row_labels, row);
+        frame.push(RowLabels { labels, drops_name }, row);
     }
     frame
 }

@@ -213,9 +213,7 @@ impl Pairing<'_> {
                 let (m, o) = (many.row(pair.many as usize), one.row(pair.one as usize));
                 let (left, right) = if self.is_swapped() { (o, m) } else { (m, o) };
                 self.combine(left, right, &mut row, &mut remarks);
-                memory
-                    .grow(row.row().histogram_bytes())
-                    .map_err(|e| QueryError::Limited(e.message))?;
+                grow(&mut memory, row.row().histogram_bytes())?;
                 if !row.row().is_empty() {
                     frame.push_member(at, row.row());
                 }

@@ -147,8 +147,7 @@ fn append_named(
         let mut row_labels = answers.row_labels(series);
         let mut labels = LabelsBuilder::from_labels(row_labels.labels.as_ref());
         row_labels.labels = labels.set(label, name.as_bytes()).build();
-        let row = Row::of_floats(&values);
-        out.push(row_labels, row);
+        out.push(row_labels, Row::of_floats(&values));
     }
     Ok(())
 }
@@ -294,12 +293,8 @@ impl Histograms {
                     log.add(self.shown_name(member), steps, step, repairs);
                 }
             }
-            let row_labels = RowLabels {
-                labels: member.labels.clone(),
-                drops_name: true,
-            };
-            let row = Row::of_floats(&values);
-            frame.push(row_labels, row);
+            let (labels, drops_name) = (member.labels.clone(), true);
+            frame.push(RowLabels { labels, drops_name }, Row::of_floats(&values));
         }
         Ok((frame, log))
     }

@@ -68,13 +68,9 @@ pub(crate) fn frame(
         if writes_value {
             labels.set(label, value.as_bytes());
         }
-        let row_labels = RowLabels {
-            labels: labels.build(),
-            drops_name: false,
-        };
-        grow(&mut memory, row_labels.labels.as_bytes().len())?;
-        let row = Row::of_floats(&counts);
-        out.push(row_labels, row);
+        let labels = labels.build();
+        grow(&mut memory, labels.as_bytes().len())?;
+        out.push(RowLabels::kept(labels), Row::of_floats(&counts));
     }
     out.keep(memory);
     Ok(out)

@@ -78,21 +78,20 @@ impl Groups {
     fn by(stream: &Stream, names: &[String], account: &Account<'_>) -> Result<Self, QueryError> {
         let ids_bytes = stream.len() * size_of::<u32>();
         let mut memory = account.reserve(ids_bytes)?;
-        let mut passing = account.reserve(0)?;
-        let mut columns: Vec<(&String, LabelColumn)> = Vec::with_capacity(names.len());
+        let mut columns = Vec::with_capacity(names.len());
         for name in names {
             account.check()?;
-            columns.push((name, stream.label_column(name, account, &mut passing)?));
+            columns.push((name, stream.label_column(name, account)?));
         }
         let mut of_series = vec![0u32; stream.len()];
         let mut count = usize::from(stream.len() > 0);
-        for (_, column) in columns.iter().filter(|(_, c)| c.values.len() > 1) {
+        for (_, (column, _)) in columns.iter().filter(|(_, (c, _))| c.values.len() > 1) {
             account.check()?;
             let pairs = stream.len().min(count.saturating_mul(column.values.len()));
             let _known = account.reserve(pairs * REFINED_BYTES)?;
             count = refine(&mut of_series, &column.ids, account)?;
         }
-        grow(&mut passing, count * size_of::<usize>())?;
+        let _first = account.reserve(count * size_of::<usize>())?;
         grow(&mut memory, count * GROUP_BYTES)?;
         let mut first = vec![usize::MAX; count];
         for (series, group) in of_series.iter().enumerate() {
@@ -106,7 +105,9 @@ impl Groups {
                 let id = column.ids.get(series).copied().unwrap_or(0);
                 column.values.get(id as usize).cloned().unwrap_or_default()
             };
-            let pairs = columns.iter().map(|(name, column)| (*name, value(column)));
+            let pairs = columns
+                .iter()
+                .map(|(name, (column, _))| (*name, value(column)));
             let of_group = Labels::from_pairs(pairs);
             grow(&mut memory, of_group.as_bytes().len())?;
             labels.push(of_group);

@@ -323,11 +323,7 @@ impl<'a> Join<'a> {
         drop(self.memory);
         for (labels, row) in self.rows {
             self.account.check()?;
-            let row_labels = RowLabels {
-                labels,
-                drops_name: false,
-            };
-            frame.push(row_labels, row.row());
+            frame.push(RowLabels::kept(labels), row.row());
         }
         Ok(frame)
     }

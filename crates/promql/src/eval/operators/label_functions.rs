@@ -1,6 +1,6 @@
 //! Functions that change labels or the order of elements, and leave values alone.
 
-use crate::eval::account::{Account, grow};
+use crate::eval::account::grow;
 use crate::eval::annotations::Annotation;
 use crate::eval::operators::natural_order::compare;
 use crate::eval::operators::stream::{Collision, merge_equal};
@@ -85,39 +85,29 @@ impl<'a> LabelSetter<'a> {
         })
     }
 
-    /// Sets the label of every series.
+    /// Sets the label of every series for which `make` says so to the value that it writes.
     pub(crate) fn apply(mut self, run: &Run<'_>, mut frame: Frame) -> Result<Frame, QueryError> {
-        set_label(run.account, &mut frame, self.destination, &mut self.make)?;
-        merge_equal(frame, Collision::MergedByKind, run.account)
-    }
-}
-
-/// Sets a label of every series for which `make` says so to the value that it writes.
-fn set_label(
-    account: &Account<'_>,
-    frame: &mut Frame,
-    name: &str,
-    make: &mut MakeValue<'_>,
-) -> Result<(), QueryError> {
-    let mut memory = account.reserve(0)?;
-    let mut value = Vec::new();
-    for row_labels in frame.row_labels_mut(account, &mut memory)? {
-        account.check()?;
-        value.clear();
-        if !make(&row_labels.labels, &mut value)? {
-            continue;
+        let (account, name) = (run.account, self.destination);
+        let mut memory = account.reserve(0)?;
+        let mut value = Vec::new();
+        for row_labels in frame.row_labels_mut(account, &mut memory)? {
+            account.check()?;
+            value.clear();
+            if !(self.make)(&row_labels.labels, &mut value)? {
+                continue;
+            }
+            // The labels before may be another's too, so these are all new.
+            let bytes = row_labels.labels.as_bytes().len() + name.len() + value.len();
+            grow(&mut memory, bytes + ALLOCATION_BYTES)?;
+            let mut builder = LabelsBuilder::from_labels(row_labels.labels.as_ref());
+            row_labels.labels = builder.set(name, &value).build();
+            row_labels.drops_name &= name != METRIC_NAME;
         }
-        // The labels before may be another's too, so these are all new.
-        let bytes = row_labels.labels.as_bytes().len() + name.len() + value.len();
-        grow(&mut memory, bytes + ALLOCATION_BYTES)?;
-        let mut builder = LabelsBuilder::from_labels(row_labels.labels.as_ref());
-        row_labels.labels = builder.set(name, &value).build();
-        row_labels.drops_name &= name != METRIC_NAME;
+        // A pattern matches nothing once the query is stopped.
+        account.check()?;
+        frame.keep(memory);
+        merge_equal(frame, Collision::MergedByKind, account)
     }
-    // A pattern matches nothing once the query is stopped.
-    account.check()?;
-    frame.keep(memory);
-    Ok(())
 }
 
 /// Refuses a label value that is too long: one that is made of itself twice doubles with each call.

@@ -75,13 +75,10 @@ pub(crate) fn frame(
     out.keep(memory);
     for (group, values) in rows.chunks(grid.count).enumerate() {
         account.check()?;
-        let drops_name = |series: &u32| input.drops_name(*series as usize);
-        let row_labels = RowLabels {
-            labels: groups.labels[group].clone(),
-            drops_name: members[group].iter().any(drops_name),
-        };
-        let row = Row::of_floats(values);
-        out.push(row_labels, row);
+        let mut members = members[group].iter();
+        let drops_name = members.any(|series| input.drops_name(*series as usize));
+        let labels = groups.labels[group].clone();
+        out.push(RowLabels { labels, drops_name }, Row::of_floats(values));
     }
     Ok(out)
 }

@@ -13,12 +13,10 @@ use crate::eval::kernels::leaf::{Each, Leaf, LeafKind};
 use crate::eval::rows::frame::Frame;
 use crate::eval::rows::label_sets::{is_metadata, without_metadata};
 use crate::eval::rows::parts::{in_parts, series_per_part};
-use crate::eval::rows::row::{ABSENT, Known, RowBuffer, is_absent};
-use crate::eval::rows::row_labels::{Origin, Renamed, no_label};
+use crate::eval::rows::row::{ABSENT, RowBuffer, is_absent};
+use crate::eval::rows::row_labels::{HeldColumn, Origin, Renamed, no_label};
 use crate::eval::run::Run;
 use crate::value::QueryError;
-use firn_model::budget::Reservation;
-use firn_model::columns::LabelColumn;
 use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -139,19 +137,18 @@ impl Stream {
         }
     }
 
-    /// One label of all series; what it takes is reserved in `memory` first.
+    /// One label of all series.
     pub(crate) fn label_column(
         &self,
         name: &str,
         account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
+    ) -> Result<HeldColumn, QueryError> {
         if self.strips_names.is_some() && is_metadata(name) {
-            return no_label(self.len(), memory);
+            return no_label(self.len(), account);
         }
         match &self.base {
-            Base::Leaf(leaf) => leaf.source.label_column(name, account, memory),
-            Base::Frame(frame) => frame.label_column(name, account, memory),
+            Base::Leaf(leaf) => leaf.source.label_column(name, account),
+            Base::Frame(frame) => frame.label_column(name, account),
         }
     }
 
@@ -174,7 +171,7 @@ impl Stream {
     ) -> Result<(), QueryError> {
         let mut after_ops = |series: usize, row: &mut RowBuffer, notes: &mut Annotations| {
             for op in &self.ops {
-                row.known = Known::Nothing;
+                row.is_full = false;
                 op.apply(row, notes)?;
             }
             each(series, row, notes)
@@ -321,8 +318,7 @@ impl Stream {
             return Ok(self.len() <= 1);
         };
         let is_one = |name: &str| {
-            let mut memory = account.reserve(0)?;
-            let column = leaf.source.label_column(name, account, &mut memory)?;
+            let (column, _memory) = leaf.source.label_column(name, account)?;
             Ok::<_, QueryError>(column.values.len() <= 1)
         };
         let one_name = leaf.source.has_one_name() || is_one("__name__")?;

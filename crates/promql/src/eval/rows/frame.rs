@@ -9,11 +9,10 @@
 //! Invariants: as many labels as rows; no row is empty.
 
 use crate::eval::account::Account;
-use crate::eval::rows::row::{HistogramPoint, Known, Row, RowBuffer};
-use crate::eval::rows::row_labels::{FrameLabels, Origin, RowLabels};
+use crate::eval::rows::row::{HistogramPoint, Row, RowBuffer};
+use crate::eval::rows::row_labels::{FrameLabels, HeldColumn, Origin, RowLabels};
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
-use firn_model::columns::LabelColumn;
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
@@ -46,11 +45,7 @@ impl Frame {
     /// A frame of one series without labels.
     pub(crate) fn of_scalars(values: &[f64]) -> Self {
         let mut frame = Self::new(values.len());
-        let row_labels = RowLabels {
-            labels: Labels::empty(),
-            drops_name: false,
-        };
-        frame.push(row_labels, Row::of_floats(values));
+        frame.push(RowLabels::kept(Labels::empty()), Row::of_floats(values));
         frame
     }
 
@@ -232,9 +227,8 @@ impl Frame {
         &self,
         name: &str,
         account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
-        self.row_labels.label_column(name, account, memory)
+    ) -> Result<HeldColumn, QueryError> {
+        self.row_labels.label_column(name, account)
     }
 
     /// The labels of all rows.
@@ -268,7 +262,7 @@ impl Frame {
         Row {
             values: &self.chunks[chunk as usize][start..start + self.steps],
             histograms: self.histograms.get(series).map_or(&[], Vec::as_slice),
-            known: Known::Nothing,
+            is_full: false,
         }
     }
 

@@ -4,7 +4,7 @@
 //! it is read; the first of a part is a single series, of which nothing is known yet. Their bounds
 //! follow from the data alone, and a consumer sees the same series in the same order.
 
-use crate::eval::account::Account;
+use crate::eval::account::{Account, grow_to};
 use crate::eval::rows::parts::SERIES_PER_PART;
 use crate::eval::rows::row::histogram_bytes;
 use crate::eval::rows::source::Source;
@@ -84,9 +84,7 @@ impl ReadBuffer {
     /// Makes sure that so many bytes are reserved.
     fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
         match &mut self.memory {
-            Some(memory) => memory
-                .grow(bytes.saturating_sub(memory.bytes()))
-                .map_err(|e| QueryError::Limited(e.message)),
+            Some(memory) => grow_to(memory, bytes),
             none => {
                 *none = Some(account.reserve(bytes)?);
                 Ok(())
@@ -103,8 +101,8 @@ fn series_that_fit(series_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
-    use crate::eval::rows::row_labels::Origin;
+    use crate::eval::rows::row_labels::{HeldColumn, Origin};
+    use crate::request::Options;
     use crate::script::OPTIONS;
     use firn_model::budget::Budget;
     use firn_model::cancel::Cancel;
@@ -130,10 +128,9 @@ mod tests {
         fn label_column(
             &self,
             _name: &str,
-            _account: &Account<'_>,
-            _memory: &mut Reservation,
-        ) -> Result<LabelColumn, QueryError> {
-            Ok(LabelColumn::default())
+            account: &Account<'_>,
+        ) -> Result<HeldColumn, QueryError> {
+            Ok((LabelColumn::default(), account.reserve(0)?))
         }
 
         fn drops_name(&self, _series: usize) -> bool {

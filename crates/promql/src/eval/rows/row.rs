@@ -8,7 +8,6 @@
 
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
-use multiversion::multiversion;
 use std::sync::Arc;
 
 /// Marks a step without a float.
@@ -21,43 +20,12 @@ pub(crate) fn is_absent(value: f64) -> bool {
 }
 
 /// How many places are without a float.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn count_absent(values: &[f64]) -> usize {
-    count_absent_plainly(values)
-}
-
-#[inline(always)]
-fn count_absent_plainly(values: &[f64]) -> usize {
-    let absent = values.iter().map(|v| u64::from(is_absent(*v)));
-    absent.sum::<u64>() as usize
-}
-
-/// Whether all values are the positive zero.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(crate) fn is_zero(values: &[f64]) -> bool {
-    is_zero_plainly(values)
-}
-
-#[inline(always)]
-pub(crate) fn is_zero_plainly(values: &[f64]) -> bool {
-    let ends = values.first().map_or(0, |v| v.to_bits()) | values.last().map_or(0, |v| v.to_bits());
-    ends == 0 && values.iter().fold(0, |bits, v| bits | v.to_bits()) == 0
+    values.iter().filter(|value| is_absent(**value)).count()
 }
 
 /// A histogram and the step it belongs to.
 pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
-
-/// What is known of the floats of a row without a look at them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Every step has one.
-    Full,
-    /// Every step has the positive zero.
-    Zeros,
-}
 
 /// The value of a series at a step: one side of an operator.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +50,8 @@ pub(crate) struct Row<'a> {
     pub(crate) values: &'a [f64],
     /// Histograms, in step order.
     pub(crate) histograms: &'a [HistogramPoint],
-    /// What is known of the floats.
-    pub(crate) known: Known,
+    /// Whether every step is known to have a float; nothing is known otherwise.
+    pub(crate) is_full: bool,
 }
 
 impl<'a> Row<'a> {
@@ -92,7 +60,7 @@ impl<'a> Row<'a> {
         Self {
             values,
             histograms: &[],
-            known: Known::Nothing,
+            is_full: false,
         }
     }
 
@@ -108,9 +76,9 @@ impl<'a> Row<'a> {
 
     /// How many steps have a float.
     pub(crate) fn floats(&self) -> usize {
-        match self.known {
-            Known::Nothing => self.values.len() - count_absent(self.values),
-            Known::Full | Known::Zeros => self.values.len(),
+        match self.is_full {
+            false => self.values.len() - count_absent(self.values),
+            true => self.values.len(),
         }
     }
 
@@ -182,8 +150,9 @@ pub(crate) struct RowBuffer {
     pub(crate) values: Vec<f64>,
     /// Histograms, in step order.
     pub(crate) histograms: Vec<HistogramPoint>,
-    /// What is known of the floats; the caller must set it after its last change of the values.
-    pub(crate) known: Known,
+    /// Whether every step is known to have a float; the caller must set it after its last change
+    /// of the values.
+    pub(crate) is_full: bool,
 }
 
 impl RowBuffer {
@@ -198,7 +167,7 @@ impl RowBuffer {
         self.values.truncate(steps);
         self.values.resize(steps, ABSENT);
         self.histograms.clear();
-        self.known = Known::Nothing;
+        self.is_full = false;
     }
 
     /// Makes it equal to `row`.
@@ -207,7 +176,7 @@ impl RowBuffer {
         self.values.extend_from_slice(row.values);
         self.histograms.clear();
         self.histograms.extend_from_slice(row.histograms);
-        self.known = row.known;
+        self.is_full = row.is_full;
     }
 
     /// The row as a view.
@@ -215,29 +184,7 @@ impl RowBuffer {
         Row {
             values: &self.values,
             histograms: &self.histograms,
-            known: self.known,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use firn_model::env::sim::SimRng;
-
-    #[test]
-    fn places_without_a_float_are_counted_alike_on_every_processor() {
-        for seed in 0..300 {
-            let rng = SimRng::new(seed);
-            let value = |_| match rng.below(4) {
-                0 => ABSENT,
-                1 => f64::NAN,
-                n => n as f64,
-            };
-            let values: Vec<f64> = (0..rng.below(90)).map(value).collect();
-            let absent = values.iter().filter(|v| is_absent(**v)).count();
-            let found = [count_absent(&values), count_absent_plainly(&values)];
-            assert_eq!(found, [absent; 2], "seed {seed}");
+            is_full: self.is_full,
         }
     }
 }

@@ -26,6 +26,17 @@ pub(crate) struct RowLabels {
     pub(crate) drops_name: bool,
 }
 
+impl RowLabels {
+    /// Labels that keep the name of the metric.
+    pub(crate) fn kept(labels: Labels) -> Self {
+        let drops_name = false;
+        RowLabels { labels, drops_name }
+    }
+}
+
+/// One label of many rows, and the memory that it takes.
+pub(crate) type HeldColumn = (LabelColumn, Reservation);
+
 /// Members whose labels can be asked for.
 pub(crate) trait Origin: Send + Sync {
     /// How many members.
@@ -34,13 +45,8 @@ pub(crate) trait Origin: Send + Sync {
     /// The labels of a member; allocates.
     fn labels(&self, member: usize) -> Labels;
 
-    /// One label of all members; what it takes is reserved in `memory` first.
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError>;
+    /// One label of all members.
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError>;
 
     /// Whether the member is to lose its name at the end of the evaluation.
     fn drops_name(&self, member: usize) -> bool;
@@ -78,15 +84,10 @@ impl Origin for Renamed {
         }
     }
 
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
         match self.strips && is_metadata(name) {
-            true => no_label(self.len(), memory),
-            false => self.origin.label_column(name, account, memory),
+            true => no_label(self.len(), account),
+            false => self.origin.label_column(name, account),
         }
     }
 
@@ -100,15 +101,13 @@ impl Origin for Renamed {
 }
 
 /// The column of a label that no member has.
-pub(crate) fn no_label(
-    members: usize,
-    memory: &mut Reservation,
-) -> Result<LabelColumn, QueryError> {
-    grow(memory, members * size_of::<u32>() + COLUMN_VALUE_BYTES)?;
-    Ok(LabelColumn {
+pub(crate) fn no_label(members: usize, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+    let memory = account.reserve(members * size_of::<u32>() + COLUMN_VALUE_BYTES)?;
+    let column = LabelColumn {
         ids: vec![0; members],
         values: vec![[].into()],
-    })
+    };
+    Ok((column, memory))
 }
 
 /// One label of some members of an origin.
@@ -116,15 +115,12 @@ pub(crate) fn gather(
     (origin, members): (&dyn Origin, &[u32]),
     name: &str,
     account: &Account<'_>,
-    memory: &mut Reservation,
-) -> Result<LabelColumn, QueryError> {
-    let column = origin.label_column(name, account, memory)?;
-    grow(memory, size_of_val(members))?;
+) -> Result<HeldColumn, QueryError> {
+    let (mut column, mut memory) = origin.label_column(name, account)?;
+    grow(&mut memory, size_of_val(members))?;
     let of_member = |member: &u32| column.ids[*member as usize];
-    Ok(LabelColumn {
-        ids: members.iter().map(of_member).collect(),
-        values: column.values,
-    })
+    column.ids = members.iter().map(of_member).collect();
+    Ok((column, memory))
 }
 
 /// The labels of all rows of a frame.
@@ -252,13 +248,10 @@ impl FrameLabels {
         &self,
         name: &str,
         account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
+    ) -> Result<HeldColumn, QueryError> {
         match self {
-            FrameLabels::Made(made) => column_of(made, name, account, memory),
-            FrameLabels::Late(origin, members) => {
-                gather((&**origin, &members[..]), name, account, memory)
-            }
+            FrameLabels::Made(made) => column_of(made, name, account),
+            FrameLabels::Late(origin, members) => gather((&**origin, members), name, account),
         }
     }
 
@@ -298,7 +291,7 @@ impl FrameLabels {
     }
 }
 
-/// FrameLabels that are there.
+/// Label sets that are in memory.
 struct Made(Vec<RowLabels>);
 
 impl Origin for Made {
@@ -310,13 +303,8 @@ impl Origin for Made {
         self.0[member].labels.clone()
     }
 
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
-        column_of(&self.0, name, account, memory)
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+        column_of(&self.0, name, account)
     }
 
     fn drops_name(&self, member: usize) -> bool {
@@ -328,11 +316,10 @@ fn column_of(
     all: &[RowLabels],
     name: &str,
     account: &Account<'_>,
-    memory: &mut Reservation,
-) -> Result<LabelColumn, QueryError> {
+) -> Result<HeldColumn, QueryError> {
     // A number, in a map that may have room for twice as many.
     const NUMBER_BYTES: usize = 2 * size_of::<(&[u8], u32)>();
-    grow(memory, all.len() * size_of::<u32>())?;
+    let mut memory = account.reserve(all.len() * size_of::<u32>())?;
     let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();
     let mut column = LabelColumn {
         ids: Vec::with_capacity(all.len()),
@@ -344,10 +331,10 @@ fn column_of(
         let next = column.values.len() as u32;
         let id = *known.entry(value).or_insert(next);
         if id == next {
-            grow(memory, COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
+            grow(&mut memory, COLUMN_VALUE_BYTES + NUMBER_BYTES + value.len())?;
             column.values.push(value.into());
         }
         column.ids.push(id);
     }
-    Ok(column)
+    Ok((column, memory))
 }

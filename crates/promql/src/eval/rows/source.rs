@@ -3,11 +3,10 @@
 use crate::eval::account::{Account, storage_error};
 use crate::eval::rows::frame::Frame;
 use crate::eval::rows::row::is_absent;
-use crate::eval::rows::row_labels::Origin;
+use crate::eval::rows::row_labels::{HeldColumn, Origin};
 use crate::grid::Grid;
 use crate::value::QueryError;
-use firn_model::budget::Reservation;
-use firn_model::columns::{HISTOGRAM_PLACEHOLDER, LabelColumn, SeriesBatch};
+use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
@@ -52,14 +51,12 @@ impl Origin for Selected {
         self.selection.labels(series)
     }
 
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
-        let column = self.selection.label_column(name, account.cancel(), memory);
-        column.map_err(storage_error)
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+        let mut memory = account.reserve(0)?;
+        let column = self
+            .selection
+            .label_column(name, account.cancel(), &mut memory);
+        Ok((column.map_err(storage_error)?, memory))
     }
 
     fn drops_name(&self, _series: usize) -> bool {
@@ -102,13 +99,8 @@ impl Origin for Resampled {
         self.frame.labels(series)
     }
 
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
-        self.frame.label_column(name, account, memory)
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
+        self.frame.label_column(name, account)
     }
 
     fn drops_name(&self, series: usize) -> bool {

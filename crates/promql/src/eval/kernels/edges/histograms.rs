@@ -3,9 +3,10 @@
 //! Follows `extendedHistogramRate` and `smoothSeries` of upstream's `promql` package.
 
 use super::{Overhang, Range, anchor};
+use crate::eval::annotations::Annotation;
 use crate::eval::kernels::histogram_remarks::Remarks;
 use crate::eval::kernels::mixed;
-use crate::eval::kernels::over_time::Floats;
+use crate::eval::kernels::samples::Samples;
 use crate::functions::Extrapolation;
 use crate::functions::RangeFunction;
 use crate::grid::seconds;
@@ -38,11 +39,11 @@ impl Points<'_> {
         }
         for histogram in &self.histograms[first..=last] {
             if histogram.is_custom() != self.histograms[first].is_custom() {
-                remarks.mixed_schemas();
+                remarks.add_named(Annotation::mixed_schemas);
                 return None;
             }
             if how.counter && histogram.hint == ResetHint::Gauge {
-                remarks.not_a_counter();
+                remarks.add_named(Annotation::not_a_counter);
             }
         }
         let before_range = overhang.smoothed && self.times[first] < range.start;
@@ -56,7 +57,7 @@ impl Points<'_> {
         };
         let gauges = [&left, &right].map(|histogram| histogram.hint == ResetHint::Gauge);
         if !how.counter && gauges.contains(&false) {
-            remarks.not_a_gauge();
+            remarks.add_named(Annotation::not_a_gauge);
         }
         let mut change = right.clone();
         remarks.subtract(&mut change, &left)?;
@@ -139,7 +140,7 @@ impl Points<'_> {
     pub(super) fn events_among(
         &self,
         function: RangeFunction,
-        floats: &Floats<'_>,
+        floats: &Samples<'_>,
         range: Range,
     ) -> Option<f64> {
         let later = |times: &[TimestampMs]| times.partition_point(|t| *t <= range.start);
@@ -180,7 +181,7 @@ impl Points<'_> {
         let before = next.checked_sub(1)?;
         let pair = [&self.histograms[before], &self.histograms[next]];
         if pair[0].is_custom() != pair[1].is_custom() {
-            remarks.mixed_schemas();
+            remarks.add_named(Annotation::mixed_schemas);
             return None;
         }
         let counter = pair

@@ -5,10 +5,9 @@ use crate::eval::annotations::{Annotation, Annotations};
 use crate::eval::kernels::edges::histograms::Points;
 use crate::eval::kernels::edges::{Overhang, smoothed_at};
 use crate::eval::kernels::histogram_remarks::Remarks;
-use crate::eval::kernels::mixed::{Kinds, Prepared};
-use crate::eval::kernels::over_time::Floats;
-use crate::eval::kernels::range_call::RangeCall;
-use crate::eval::kernels::window::Windows;
+use crate::eval::kernels::mixed::{Prepared, Seen};
+use crate::eval::kernels::range_call::View;
+use crate::eval::kernels::samples::Samples;
 use crate::eval::rows::row::RowBuffer;
 use crate::functions::RangeFunction;
 use crate::grid::{Grid, Reach};
@@ -16,100 +15,64 @@ use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
 use std::sync::Arc;
 
-/// The samples of a series by kind, without staleness markers, and what each step sees of them.
-struct Seen<'a> {
-    kinds: Kinds<'a>,
-    of_floats: Windows,
-    of_histograms: Windows,
+fn floats<'a>(seen: &'a Seen<'_>, step: usize) -> Samples<'a> {
+    let (start, end) = seen.of_floats.at(step);
+    seen.kinds.floats().slice(start, end)
 }
 
-impl<'a> Seen<'a> {
-    fn of(columns: &SeriesColumns<'a>, uses_starts: bool, grid: &Grid, wide: &Reach) -> Self {
-        let mut seen = Seen {
-            kinds: Kinds::of(columns, uses_starts),
-            of_floats: Windows::default(),
-            of_histograms: Windows::default(),
+fn histograms<'a>(seen: &'a Seen<'_>, step: usize, prepared: &'a Prepared) -> Points<'a> {
+    let (start, end) = seen.of_histograms.at(step);
+    Points {
+        times: &seen.kinds.histogram_times[start..end],
+        histograms: prepared.histograms.get(start..end).unwrap_or(&[]),
+        events: prepared.events.get(start..end).unwrap_or(&[]),
+    }
+}
+
+/// Computes the row of a range function; returns how many samples were read.
+pub(crate) fn fill(
+    view: &View<'_>,
+    overhang: Overhang,
+    columns: &SeriesColumns<'_>,
+    row: &mut RowBuffer,
+    notes: &mut Annotations,
+) -> Result<u64, QueryError> {
+    let call = view.call;
+    let seen = Seen::of(columns, call.uses_starts, view.grid, view.reach);
+    let prepared = match columns.histograms.is_empty() {
+        true => Prepared::default(),
+        false => Prepared::of(&seen.kinds, call.function),
+    };
+    for (step, time) in view.grid.times().enumerate() {
+        // The caller of a cancelled query reads no row.
+        if call.cancel.reason().is_some() {
+            break;
+        }
+        let range = overhang.range_at(view.reach, time);
+        let (floats, histograms) = (floats(&seen, step), histograms(&seen, step, &prepared));
+        if histograms.times.is_empty() {
+            let apply = || overhang.apply(call.function, &floats, range);
+            let value = (!floats.times.is_empty()).then(apply).flatten();
+            value.into_iter().for_each(|value| row.values[step] = value);
+            continue;
+        }
+        let RangeFunction::Extrapolated(how) = call.function else {
+            let value = histograms.events_among(call.function, &floats, range);
+            value.into_iter().for_each(|value| row.values[step] = value);
+            continue;
         };
-        seen.of_floats.fill(&seen.kinds.times, grid, wide);
-        let times = &seen.kinds.histogram_times;
-        seen.of_histograms.fill(times, grid, wide);
-        seen
-    }
-
-    fn floats(&self, step: usize) -> Floats<'_> {
-        let (start, end) = self.of_floats.at(step);
-        self.kinds.floats().slice(start, end)
-    }
-
-    fn histograms<'p>(&'p self, step: usize, prepared: &'p Prepared) -> Points<'p> {
-        let (start, end) = self.of_histograms.at(step);
-        Points {
-            times: &self.kinds.histogram_times[start..end],
-            histograms: prepared.histograms.get(start..end).unwrap_or(&[]),
-            events: prepared.events.get(start..end).unwrap_or(&[]),
+        if !floats.times.is_empty() {
+            notes.add(Annotation::mixed_range(call.span, &(view.name)()));
+            continue;
+        }
+        let mut remarks = Remarks::new(call.span, view.name);
+        let change = histograms.change((overhang, how), range, &mut remarks);
+        remarks.say(notes);
+        if let Some(change) = change {
+            row.histograms.push((step as u32, Arc::new(change.into())));
         }
     }
-}
-
-/// What a row of a range function is computed for.
-pub(crate) struct View<'a> {
-    /// The function.
-    pub(crate) call: &'a RangeCall,
-    /// What it sees beyond the range.
-    pub(crate) overhang: Overhang,
-    /// The steps.
-    pub(crate) grid: &'a Grid,
-    /// All that a step sees.
-    pub(crate) wide: &'a Reach,
-    /// The metric's name.
-    pub(crate) name: &'a dyn Fn() -> Vec<u8>,
-}
-
-impl View<'_> {
-    /// Computes the row; returns how many samples were read.
-    pub(crate) fn fill(
-        &self,
-        columns: &SeriesColumns<'_>,
-        row: &mut RowBuffer,
-        notes: &mut Annotations,
-    ) -> Result<u64, QueryError> {
-        let seen = Seen::of(columns, self.call.uses_starts, self.grid, self.wide);
-        let function = self.call.function;
-        let prepared = match columns.histograms.is_empty() {
-            true => Prepared::default(),
-            false => Prepared::of(&seen.kinds, function),
-        };
-        for (step, time) in self.grid.times().enumerate() {
-            // The caller of a cancelled query reads no row.
-            if self.call.cancel.reason().is_some() {
-                break;
-            }
-            let range = self.overhang.range_at(self.wide, time);
-            let (floats, histograms) = (seen.floats(step), seen.histograms(step, &prepared));
-            if histograms.times.is_empty() {
-                let apply = || self.overhang.apply(function, &floats, range);
-                let value = (!floats.times.is_empty()).then(apply).flatten();
-                value.into_iter().for_each(|value| row.values[step] = value);
-                continue;
-            }
-            let RangeFunction::Extrapolated(how) = function else {
-                let value = histograms.events_among(function, &floats, range);
-                value.into_iter().for_each(|value| row.values[step] = value);
-                continue;
-            };
-            if !floats.times.is_empty() {
-                notes.add(Annotation::mixed_range(self.call.span, &(self.name)()));
-                continue;
-            }
-            let mut remarks = Remarks::new(self.call.span, self.name);
-            let change = histograms.change((self.overhang, how), range, &mut remarks);
-            remarks.say(notes);
-            if let Some(change) = change {
-                row.histograms.push((step as u32, Arc::new(change.into())));
-            }
-        }
-        Ok(seen.of_floats.samples() + seen.of_histograms.samples())
-    }
+    Ok(seen.of_floats.samples() + seen.of_histograms.samples())
 }
 
 /// Computes the row of a smoothed instant selector.
@@ -128,7 +91,7 @@ pub(crate) fn fill_smoothed(
     let lookback_ms = wide.range_ms / 2;
     for (step, time) in grid.times().enumerate() {
         let time = wide.end(time).saturating_sub(lookback_ms);
-        let (floats, histograms) = (seen.floats(step), seen.histograms(step, &prepared));
+        let (floats, histograms) = (floats(&seen, step), histograms(&seen, step, &prepared));
         match (floats.times.is_empty(), histograms.times.is_empty()) {
             (true, true) => {}
             (false, false) => notes.add(Annotation::mixed_range(span, &name())),

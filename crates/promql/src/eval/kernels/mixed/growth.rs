@@ -4,7 +4,7 @@
 //! counter, and the other way round, with a remark.
 
 use super::Window;
-use crate::eval::annotations::HistogramOperation;
+use crate::eval::annotations::{Annotation, HistogramOperation};
 use crate::eval::kernels::histogram_remarks::Remarks;
 use crate::functions::Extrapolation;
 use crate::histogram::FloatHistogram;
@@ -41,21 +41,21 @@ impl Window<'_> {
         let (first, last) = (self.ready.first()?, self.ready.last()?);
         let is_gauge = |histogram: &FloatHistogram| histogram.hint == ResetHint::Gauge;
         if counter && (is_gauge(first) || is_gauge(last)) {
-            remarks.not_a_counter();
+            remarks.add_named(Annotation::not_a_counter);
         }
         // A first histogram before a reset is skipped, so that its layout does not matter.
         let nothing = FloatHistogram::empty_like(&self.ready[1]);
         let restarts_at_once = counter && self.events[1];
         let first_counted = if restarts_at_once { &nothing } else { first };
         if last.is_custom() != first_counted.is_custom() {
-            remarks.mixed_schemas();
+            remarks.add_named(Annotation::mixed_schemas);
             return None;
         }
         let mut schema = last.schema.min(first_counted.schema);
         if counter {
             for between in &self.ready[1..self.ready.len() - 1] {
                 if is_gauge(between) {
-                    remarks.not_a_counter();
+                    remarks.add_named(Annotation::not_a_counter);
                 }
                 schema = schema.min(between.schema);
                 if between.is_custom() != last.is_custom() {
@@ -68,12 +68,15 @@ impl Window<'_> {
         out.coarsen_to(schema);
         let joined = out.subtract(first_counted).ok()?;
         if joined.bounds_reconciled {
-            remarks.reconciled(HistogramOperation::Subtraction);
+            remarks.add_on(
+                HistogramOperation::Subtraction,
+                Annotation::reconciled_bounds,
+            );
         }
         if counter {
             self.add_lost(&mut out, first_counted, restarts_at_once, remarks)?;
         } else if !is_gauge(first) || !is_gauge(last) {
-            remarks.not_a_gauge();
+            remarks.add_named(Annotation::not_a_gauge);
         }
         out.hint = ResetHint::Gauge;
         out.compact();
@@ -89,7 +92,7 @@ impl Window<'_> {
         remarks: &mut Remarks<'_>,
     ) -> Option<()> {
         if self.times.overlaps() {
-            remarks.start_times_overlap();
+            remarks.add_named(|span, name| Annotation::start_time_overlap(span, name, 1));
         }
         for at in 1..self.ready.len() {
             let (before, was_reset) = match at {
@@ -107,7 +110,7 @@ impl Window<'_> {
                 return None;
             };
             if joined.bounds_reconciled {
-                remarks.reconciled(HistogramOperation::Addition);
+                remarks.add_on(HistogramOperation::Addition, Annotation::reconciled_bounds);
             }
         }
         Some(())
@@ -123,10 +126,10 @@ impl Window<'_> {
         let (before, last) = (&self.ready[at.checked_sub(1)?], &self.ready[at]);
         let gauges = [before, last].map(|histogram| histogram.hint == ResetHint::Gauge);
         if counter && gauges.contains(&true) {
-            remarks.not_a_counter();
+            remarks.add_named(Annotation::not_a_counter);
         }
         if !counter && gauges.contains(&false) {
-            remarks.not_a_gauge();
+            remarks.add_named(Annotation::not_a_gauge);
         }
         let mut out = last.clone();
         if !(counter && self.events[at]) {

@@ -11,8 +11,6 @@ use crate::eval::kernels::window::Windows;
 use crate::math::integers::{SMALL, float_of, nearest, rounded};
 use crate::math::kahan::{Kahan, Mean};
 use crate::math::quotient::{Divisor, by_inverse, plainly};
-use multiversion::multiversion;
-use multiversion::target::target_cfg_f;
 
 /// What is made of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +25,11 @@ pub(super) enum Of {
     Deviation,
 }
 
-/// Computes all windows that hold samples.
+/// Computes all windows that hold samples. `is_fused` says whether the processor has fused
+/// multiply-add.
+#[inline(always)]
 pub(super) fn fill(
-    of: Of,
+    (of, is_fused): (Of, bool),
     windows: &Windows,
     values: &[f64],
     pace: &mut Pace<'_>,
@@ -38,7 +38,7 @@ pub(super) fn fill(
     let is_sum = matches!(of, Of::Sum | Of::Mean);
     let longest = windows.samples_max() as f64;
     if is_sum && greatest_integer(values).is_some_and(|value| value * longest <= SMALL as f64) {
-        return of_integers(of, windows, values, pace, out);
+        return of_integers((of, is_fused), windows, values, pace, out);
     }
     for abreast in Abreast::all(windows) {
         if pace.is_stopped(abreast.samples()) {
@@ -111,13 +111,8 @@ fn total(sum: Kahan, values: &[f64]) -> Kahan {
 
 /// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
 /// ones beyond 2^51, and the negative zero.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn greatest_integer(values: &[f64]) -> Option<f64> {
-    greatest_integer_plainly(values)
-}
-
 #[inline(always)]
-fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
+fn greatest_integer(values: &[f64]) -> Option<f64> {
     let (mut greatest, mut differs) = (0, 0);
     for value in values {
         differs |= rounded(*value).to_bits() ^ value.to_bits();
@@ -130,7 +125,14 @@ fn greatest_integer_plainly(values: &[f64]) -> Option<f64> {
 
 /// Sums and means of integers: differences of sums from the first sample on. Those may wrap around,
 /// and their differences come back.
-fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, out: &mut [f64]) {
+#[inline(always)]
+fn of_integers(
+    (of, is_fused): (Of, bool),
+    windows: &Windows,
+    values: &[f64],
+    pace: &mut Pace<'_>,
+    out: &mut [f64],
+) {
     if pace.is_stopped(values.len()) {
         return;
     }
@@ -149,21 +151,17 @@ fn of_integers(of: Of, windows: &Windows, values: &[f64], pace: &mut Pace<'_>, o
             _ => 1.0,
         };
         let divisor = Divisor::new(divisor);
-        divide_differences(ends, starts, divisor, &mut out[stretch.steps()]);
+        let out = &mut out[stretch.steps()];
+        match is_fused {
+            true => divide_differences(by_inverse, ends, starts, divisor, out),
+            false => divide_differences(plainly, ends, starts, divisor, out),
+        }
     }
 }
 
 /// Writes what the first of each pair is more than the second, divided.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
-fn divide_differences(ends: &[i64], starts: &[i64], divisor: Divisor, out: &mut [f64]) {
-    match target_cfg_f!(target_feature = "fma") {
-        true => divide_differences_with(by_inverse, ends, starts, divisor, out),
-        false => divide_differences_with(plainly, ends, starts, divisor, out),
-    }
-}
-
 #[inline(always)]
-fn divide_differences_with(
+fn divide_differences(
     divide: impl Fn(f64, Divisor) -> f64,
     ends: &[i64],
     starts: &[i64],
@@ -176,6 +174,7 @@ fn divide_differences_with(
 }
 
 /// Sums or means of windows side by side.
+#[inline(always)]
 fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
     let sums = add_up(values, abreast);
     for (lane, sum) in sums.into_iter().enumerate() {
@@ -190,13 +189,8 @@ fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 }
 
 /// The sums of as many samples as all windows have.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
-    add_up_plainly(values, abreast)
-}
-
 #[inline(always)]
-fn add_up_plainly(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
+fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
     let mut sums = [Kahan::default(); LANES];
     abreast.scan(values, |values| {
         for (sum, value) in sums.iter_mut().zip(values) {
@@ -207,6 +201,7 @@ fn add_up_plainly(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
 }
 
 /// Variances of windows side by side.
+#[inline(always)]
 fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
     let squares = add_squares(values, abreast);
     for (lane, mut squares) in squares.into_iter().enumerate() {
@@ -217,13 +212,8 @@ fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
 }
 
 /// The squares of as many samples as all windows have.
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
-    add_squares_plainly(values, abreast)
-}
-
 #[inline(always)]
-fn add_squares_plainly(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
+fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
     let mut squares = [Squares::default(); LANES];
     abreast.scan(values, |values| {
         for (squares, value) in squares.iter_mut().zip(values) {
@@ -236,7 +226,6 @@ fn add_squares_plainly(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{Grid, Reach};
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
@@ -269,44 +258,22 @@ mod tests {
     }
 
     #[test]
-    fn loops_of_this_processor_give_the_bits_of_the_portable_ones() {
+    fn quotients_of_either_way_are_those_of_the_division() {
         for seed in 0..500 {
             let rng = SimRng::new(seed);
-            let any = |_| match rng.below(8) {
-                0 => f64::from_bits(rng.next_u64() >> 2),
-                1 => -(rng.below(1 << 40) as f64) / 10.0,
-                _ => rng.below(1000) as f64,
-            };
-            let values: Vec<f64> = (0..rng.below(60)).map(any).collect();
-            let greatest = [greatest_integer(&values), greatest_integer_plainly(&values)];
-            assert_eq!(greatest[0], greatest[1], "seed {seed}");
-            let integers: Vec<i64> = (0..values.len())
-                .map(|_| rng.next_u64() as i64 >> 14)
-                .collect();
-            let len = integers.len() / 2;
+            let [ends, starts] = [(); 2].map(|()| {
+                let integer = |_| rng.next_u64() as i64 >> 14;
+                (0..rng.below(30)).map(integer).collect::<Vec<i64>>()
+            });
             let count = 1 + rng.below(1 << rng.below(20));
-            let mut quotients = vec![0.0; len];
             let divisor = Divisor::new(count as f64);
-            divide_differences(&integers, &integers[len..], divisor, &mut quotients);
-            for (i, quotient) in quotients.iter().enumerate() {
-                let difference = integers[i] - integers[len + i];
-                assert_eq!(*quotient, difference as f64 / count as f64, "seed {seed}");
-            }
-            let times: Vec<i64> = (0..values.len() as i64).collect();
-            let grid = Grid::between(0, 70, 1 + rng.below(3) as i64);
-            let reach = Reach {
-                range_ms: 1 + rng.below(40) as i64,
-                offset_ms: 0,
-                at: None,
-            };
-            let mut windows = Windows::default();
-            windows.fill(&times, &grid, &reach);
-            for abreast in Abreast::all(&windows) {
-                let sums = add_up(&values, &abreast);
-                assert_eq!(sums, add_up_plainly(&values, &abreast), "seed {seed}");
-                let squares = add_squares(&values, &abreast);
-                let plain = add_squares_plainly(&values, &abreast);
-                assert_eq!(squares, plain, "seed {seed}");
+            for divide in [by_inverse, plainly] {
+                let mut quotients = vec![0.0; ends.len().min(starts.len())];
+                divide_differences(divide, &ends, &starts, divisor, &mut quotients);
+                for (i, quotient) in quotients.iter().enumerate() {
+                    let difference = ends[i] - starts[i];
+                    assert_eq!(*quotient, difference as f64 / count as f64, "seed {seed}");
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use firn_model::env::sim::SimRng;
 
 fn check(function: RangeFunction, values: &[f64], scalars: [f64; 2], want: f64) {
     let times: Vec<i64> = (0..values.len() as i64).map(|i| i * 1000).collect();
-    let window = Floats {
+    let window = Samples {
         times: &times,
         values,
         starts: &[],
@@ -48,15 +48,14 @@ fn range_functions_of_a_window_have_the_expected_value() {
 }
 
 /// What upstream makes of one window.
-fn plain(function: RangeFunction, window: &Floats<'_>) -> f64 {
+fn plain(function: RangeFunction, window: &Samples<'_>) -> f64 {
     use RangeFunction as F;
+    match Of::function(function) {
+        Some(Of::Sums(of)) => return of.window(window.values),
+        Some(Of::Extremes(of)) => return of.window(window.values),
+        None => {}
+    }
     match function {
-        F::Sum => sums::Of::Sum.window(window.values),
-        F::Mean => sums::Of::Mean.window(window.values),
-        F::Variance => sums::Of::Variance.window(window.values),
-        F::Deviation => sums::Of::Deviation.window(window.values),
-        F::Min => extremes::Of::Least.window(window.values),
-        F::Max => extremes::Of::Greatest.window(window.values),
         F::Count => window.values.len() as f64,
         F::First => window.values[0],
         F::Last => window.values[window.values.len() - 1],
@@ -127,7 +126,7 @@ fn windows_computed_together_equal_each_by_itself_bit_for_bit() {
         .take(rng.below(200) as usize)
         .collect();
         let values = column(&rng, times.len());
-        let samples = Floats {
+        let samples = Samples {
             times: &times,
             values: &values,
             starts: &[],
@@ -141,15 +140,16 @@ fn windows_computed_together_equal_each_by_itself_bit_for_bit() {
         };
         let mut windows = Windows::default();
         windows.fill(&times, &grid, &reach);
+        let cancel = Cancel::new();
         for function in functions {
             let (mut got, mut want) = (vec![ABSENT; grid.count], vec![ABSENT; grid.count]);
             let arguments = |_| StepArguments::default();
             fill(
-                function,
+                (function, false),
                 &windows,
                 &samples,
                 arguments,
-                &Cancel::new(),
+                &cancel,
                 &mut got,
             );
             for (step, start, end) in windows.iter() {

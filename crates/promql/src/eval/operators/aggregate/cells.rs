@@ -8,13 +8,10 @@ mod rows;
 
 use super::histograms::{HistogramCells, Outcome, Remarks};
 use crate::eval::rows::parts::{SERIES_PER_PART, series_per_part};
-use crate::eval::rows::row::{ABSENT, Known, Row, is_absent};
+use crate::eval::rows::row::{ABSENT, Row, is_absent};
 use crate::histogram::Of;
 use crate::math::kahan::Kahan;
-use rows::{
-    any_infinite, count, dense_stretch, extreme, greatest, joined, least, merge_sums, overlap, sum,
-    sum_full, variance,
-};
+use rows::{count, extreme, greatest, least, sum, variance};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -79,11 +76,8 @@ struct Slot {
     /// The first series with a value.
     first: u32,
     drops_name: bool,
-    /// Steps all of which have a value; there may be others.
-    full: Range<usize>,
-    /// Whether zeros that are added to its sums change nothing: all steps have one, and none is a
-    /// negative zero. No value makes one of others.
-    absorbs_zeros: bool,
+    /// Whether all steps are known to have a value.
+    is_full: bool,
 }
 
 /// The cells of the groups that were seen.
@@ -156,14 +150,8 @@ impl Cells {
         }
         let counted = !self.fold.ignores_histograms();
         if floats > 0 || counted {
-            let seen = self.slots.len();
             let slot = self.slot(group, series, drops_name);
-            match slot == seen {
-                true => self.begin_row(slot, row.values, floats),
-                false if self.absorbs(slot, row.known) => {}
-                false => self.fold_row(slot, row.values, floats),
-            }
-            self.slots[slot].absorbs_zeros |= row.known == Known::Zeros;
+            self.fold_row(slot, row.values, floats == self.steps);
             if counted && !row.histograms.is_empty() {
                 self.add_histograms(slot, series, row);
             }
@@ -188,8 +176,7 @@ impl Cells {
             group,
             first: series,
             drops_name,
-            full: 0..0,
-            absorbs_zeros: false,
+            is_full: false,
         });
         if self.first.capacity() == 0 {
             let cells = self.groups.saturating_mul(self.steps);
@@ -222,43 +209,19 @@ impl Cells {
         }
     }
 
-    /// Folds the first row of a group in.
-    fn begin_row(&mut self, slot: usize, row: &[f64], floats: usize) {
-        let range = slot * self.steps..(slot + 1) * self.steps;
-        match self.fold {
-            Fold::Mean => {
-                count(&mut self.third[range.clone()], row);
-                self.overflowed |= any_infinite(row);
-            }
-            Fold::Sum | Fold::Min | Fold::Max => {}
-            _ => return self.fold_row(slot, row, floats),
-        }
-        // Places without a value are the same in both.
-        self.first[range].copy_from_slice(row);
-        self.slots[slot].full = dense_stretch(row, floats);
-    }
-
-    /// Whether a row changes nothing.
-    fn absorbs(&self, slot: usize, row: Known) -> bool {
-        row == Known::Zeros && self.fold == Fold::Sum && self.slots[slot].absorbs_zeros
-    }
-
-    /// Folds a row with so many values in.
-    fn fold_row(&mut self, slot: usize, row: &[f64], floats: usize) {
+    /// Folds a row in; `is_full` says that every step of it has a value.
+    fn fold_row(&mut self, slot: usize, row: &[f64], is_full: bool) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         let first = &mut self.first[range.clone()];
-        let full = &mut self.slots[slot].full;
-        if self.fold == Fold::Sum && floats == self.steps && *full == (0..self.steps) {
-            return sum_full(first, &mut self.second[range], row);
-        }
-        let dense = dense_stretch(row, floats);
-        let both = overlap(&dense, full);
+        let slot = &mut self.slots[slot];
+        let both = is_full && slot.is_full;
+        slot.is_full |= is_full;
         match self.fold {
             Fold::Sum => sum(first, &mut self.second[range], row, both),
             Fold::Mean => {
                 count(&mut self.third[range.clone()], row);
                 sum(first, &mut self.second[range], row, both);
-                self.overflowed |= any_infinite(first);
+                self.overflowed |= first.iter().any(|sum| sum.is_infinite());
             }
             Fold::Count => extreme(first, row, |known, _| known + 1.0, |_| 1.0),
             Fold::Group => extreme(first, row, |known, _| known, |_| 1.0),
@@ -269,7 +232,6 @@ impl Cells {
                 variance(first, second, third, row);
             }
         }
-        *full = joined(full.clone(), dense);
     }
 
     fn add_histograms(&mut self, slot: usize, series: u32, row: Row<'_>) {
@@ -294,58 +256,17 @@ impl Cells {
         self.overflowed |= other.overflowed;
         let mut histograms = std::mem::take(&mut other.histograms);
         for (from, known) in other.slots.iter().enumerate() {
-            let seen = self.slots.len();
             let slot = self.slot(known.group, known.first, known.drops_name);
             let own = &self.first[slot * self.steps..];
             let has_float = |step: u32| !is_absent(own[step as usize]);
             self.histograms
                 .merge_slot(slot as u32, &mut histograms, from as u32, has_float);
-            match slot == seen {
-                true => self.adopt_row(slot, &other, from),
-                false => self.merge_row(slot, &other, from),
+            for step in 0..self.steps {
+                self.merge_cell(slot * self.steps + step, &other, from * self.steps + step);
             }
-            let own = &mut self.slots[slot];
-            own.full = joined(own.full.clone(), known.full.clone());
-            own.absorbs_zeros |= known.absorbs_zeros;
+            self.slots[slot].is_full |= known.is_full;
         }
         self.histograms.merge_remarks(histograms);
-    }
-
-    /// Takes the cells of a group over that was not seen before.
-    fn adopt_row(&mut self, slot: usize, other: &Cells, from: usize) {
-        let to = slot * self.steps..(slot + 1) * self.steps;
-        let from = from * self.steps..(from + 1) * self.steps;
-        self.first[to.clone()].copy_from_slice(&other.first[from.clone()]);
-        if self.fold.columns() > 0 {
-            self.second[to.clone()].copy_from_slice(&other.second[from.clone()]);
-        }
-        if self.fold.columns() > 1 {
-            self.third[to].copy_from_slice(&other.third[from]);
-        }
-    }
-
-    fn merge_row(&mut self, slot: usize, other: &Cells, from: usize) {
-        let both = match self.fold {
-            Fold::Sum | Fold::Mean => overlap(&self.slots[slot].full, &other.slots[from].full),
-            _ => 0..0,
-        };
-        let (to, from) = (slot * self.steps, from * self.steps);
-        for step in (0..both.start).chain(both.end..self.steps) {
-            self.merge_cell(to + step, other, from + step);
-        }
-        if both.is_empty() {
-            return;
-        }
-        let own = to + both.start..to + both.end;
-        let more = from + both.start..from + both.end;
-        let (sums, lost) = (&mut self.first[own.clone()], &mut self.second[own.clone()]);
-        let more_lost = &other.second[more.clone()];
-        merge_sums(sums, lost, &other.first[more.clone()], more_lost);
-        if self.fold == Fold::Mean {
-            self.overflowed |= any_infinite(sums);
-            let counts = self.third[own].iter_mut().zip(&other.third[more]);
-            counts.for_each(|(count, more)| *count += more);
-        }
     }
 
     fn merge_cell(&mut self, to: usize, other: &Cells, from: usize) {
@@ -511,43 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_merged_from_random_parts_equal_cells_merged_step_by_step() {
-        const STEPS: usize = 9;
-        for seed in 0..1_000 {
-            let rng = SimRng::new(seed);
-            let fold = [Fold::Sum, Fold::Mean][seed as usize % 2];
-            let part = || {
-                let mut cells = Cells::new(fold, STEPS, 1);
-                for series in 0..rng.below(6) {
-                    let gap = rng.below(2 * STEPS as u64) as usize;
-                    let value = |step: usize| match step == gap {
-                        true => GAP,
-                        false if rng.one_in(200) => f64::MAX,
-                        false => 1e17 / (1 + rng.below(1 << 40)) as f64,
-                    };
-                    let values: Vec<f64> = (0..STEPS).map(value).collect();
-                    cells.add(rng.below(3) as u32, series as u32, row(&values), false);
-                }
-                cells
-            };
-            let (mut cells, other) = (part(), part());
-            let mut plain = cells.clone();
-            for slot in 0..other.slots.len() {
-                let to = plain.slot(other.group(slot), 0, false) * STEPS;
-                (0..STEPS)
-                    .for_each(|step| plain.merge_cell(to + step, &other, slot * STEPS + step));
-            }
-            cells.merge(other);
-            let bits = |column: &[f64]| column.iter().map(|v| v.to_bits()).collect::<Vec<u64>>();
-            assert_eq!(bits(&cells.first), bits(&plain.first), "seed {seed}");
-            assert_eq!(bits(&cells.second), bits(&plain.second), "seed {seed}");
-            assert_eq!(cells.third, plain.third, "seed {seed}");
-            assert_eq!(cells.overflowed, plain.overflowed, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn cells_of_rows_known_as_full_or_zero_equal_those_of_rows_that_are_looked_at() {
+    fn cells_of_rows_known_as_full_equal_those_of_rows_that_are_looked_at() {
         const STEPS: usize = 5;
         for seed in 0..1_000 {
             let rng = SimRng::new(seed);
@@ -556,17 +441,13 @@ mod tests {
             let (mut told, mut seen) = ([fresh(), fresh()], [fresh(), fresh()]);
             for series in 0..8 {
                 let value: f64 = [0.0, -0.0, 0.1, -0.1][rng.below(4) as usize];
-                let known = match value.to_bits() {
-                    0 => Known::Zeros,
-                    _ => Known::Full,
-                };
                 let mut values = [value; STEPS];
                 let mut row = row(&values);
                 if rng.one_in(4) {
                     values[rng.below(STEPS as u64) as usize] = GAP;
                     row = Row::of_floats(&values);
                 } else {
-                    row.known = known;
+                    row.is_full = true;
                 }
                 let (part, group) = (series / 4, rng.below(2) as u32);
                 told[part].add(group, series as u32, row, false);

@@ -10,7 +10,7 @@ use crate::eval::rows::label_sets::{
     ByteStrings, Dictionary, is_metadata, retain, retain_into, without_metadata,
 };
 use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
-use crate::eval::rows::row_labels::{Origin, gather, no_label};
+use crate::eval::rows::row_labels::{HeldColumn, Origin, gather, no_label};
 use crate::eval::run::Run;
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
@@ -67,8 +67,7 @@ impl Signatures {
             let _refined = account.reserve(series_count * REFINED_BYTES)?;
             let mut values_memory = account.reserve(0)?;
             for side in [left, right] {
-                let mut passing = account.reserve(0)?;
-                let column = side.label_column(name, account, &mut passing)?;
+                let (column, mut passing) = side.label_column(name, account)?;
                 grow(&mut passing, column.values.len() * size_of::<u32>())?;
                 // At once, and not for each: all threads count in the same place.
                 let entries = column.values.iter().map(|v| Dictionary::entry_bytes(v));
@@ -234,16 +233,14 @@ impl LabelRule {
             false => &[],
         };
         for name in lost {
-            let mut memory = account.reserve(0)?;
-            let LabelColumn { ids, .. } = many.label_column(name, account, &mut memory)?;
+            let (LabelColumn { ids, .. }, _memory) = many.label_column(name, account)?;
             // The list of values may hold some that no series here has.
             if ids.windows(2).any(|pair| pair[0] != pair[1]) {
                 return Ok(false);
             }
         }
         for name in &self.matching.include {
-            let mut memory = account.reserve(0)?;
-            let LabelColumn { ids, values } = many.label_column(name, account, &mut memory)?;
+            let (LabelColumn { ids, values }, _memory) = many.label_column(name, account)?;
             if ids.iter().any(|id| !values[*id as usize].is_empty()) {
                 return Ok(false);
             }
@@ -277,19 +274,14 @@ impl Origin for Paired {
         self.rule.labels(&of(&self.many), &of(&self.one))
     }
 
-    fn label_column(
-        &self,
-        name: &str,
-        account: &Account<'_>,
-        memory: &mut Reservation,
-    ) -> Result<LabelColumn, QueryError> {
+    fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
         let is_included = self.rule.matching.include.iter().any(|label| label == name);
         let (origin, members) = match (is_included, self.rule.keeps(name)) {
             (true, _) => &self.one,
             (false, true) => &self.many,
-            (false, false) => return no_label(self.len(), memory),
+            (false, false) => return no_label(self.len(), account),
         };
-        gather((&**origin, &members[..]), name, account, memory)
+        gather((&**origin, members), name, account)
     }
 
     fn drops_name(&self, _pair: usize) -> bool {

@@ -51,11 +51,8 @@ pub(super) fn frame(
     frame.keep(account.reserve(2 * copied)?);
     for (labels, row) in output.rows {
         account.check()?;
-        let row_labels = RowLabels {
-            labels,
-            drops_name: pairing.operation.returns_bool,
-        };
-        frame.push(row_labels, row.row());
+        let drops_name = pairing.operation.returns_bool;
+        frame.push(RowLabels { labels, drops_name }, row.row());
     }
     Ok(frame)
 }

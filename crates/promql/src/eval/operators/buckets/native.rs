@@ -89,12 +89,8 @@ impl Histograms {
                 self.answer_native(native, question, &mut values, |remark| {
                     notes.add(Annotation::nan_observations(span, &native.name, remark));
                 });
-                let row_labels = RowLabels {
-                    labels: native.labels.clone(),
-                    drops_name: true,
-                };
-                let row = Row::of_floats(&values);
-                frame.push(row_labels, row);
+                let (labels, drops_name) = (native.labels.clone(), true);
+                frame.push(RowLabels { labels, drops_name }, Row::of_floats(&values));
             }
             Ok((frame, notes))
         };

@@ -1,7 +1,7 @@
 //! Which info series `info` looks for, and when their samples were written.
 
 use crate::eval::account::{Account, grow, storage_error};
-use crate::eval::kernels::window::Newest;
+use crate::eval::kernels::window::Windows;
 use crate::eval::operators::info::IDENTIFYING;
 use crate::eval::rows::frame::Frame;
 use crate::eval::rows::reads::ReadBuffer;
@@ -128,7 +128,7 @@ fn identifying_matchers(
     const COPIES: usize = 4;
     let mut matchers = Vec::new();
     for name in IDENTIFYING {
-        let LabelColumn { ids, values } = base.label_column(name, account, memory)?;
+        let (LabelColumn { ids, values }, _column) = base.label_column(name, account)?;
         let mut is_asked = vec![false; values.len()];
         for (id, _) in ids.iter().zip(ignored).filter(|(_, ignored)| !**ignored) {
             is_asked[*id as usize] = true;
@@ -202,7 +202,7 @@ fn read(
     memory: &mut Reservation,
 ) -> Result<Vec<InfoSeries>, QueryError> {
     let account = run.account;
-    let mut plan = Newest::default();
+    let mut plan = Windows::default();
     let mut infos = Vec::new();
     let all = 0..source.len();
     // The list may have room for twice as many.
@@ -216,7 +216,7 @@ fn read(
             plan.fill(&columns.times[start..end], grid, reach);
             let mut times = vec![NEVER; grid.count];
             let mut seen = 0;
-            for (step, index) in plan.iter() {
+            for (step, index) in plan.newest() {
                 if let Some(time) = written(&columns, start + index, || source.labels(series))? {
                     times[step] = time;
                     seen += 1;

@@ -1,0 +1,255 @@
+//! Rows of series of floats, in the best form that the processor has.
+//!
+//! The compiler makes three forms of one text: for AVX-512, for AVX2 with fused multiply-add, and
+//! the portable one, which every processor can run. All give the same bits. This is the only place
+//! of the crate that chooses between forms, once a row; docs/adr/0094 says what they are worth.
+
+use crate::eval::annotations::Annotations;
+use crate::eval::kernels::over_time;
+use crate::eval::kernels::range_call::View;
+use crate::eval::kernels::rate::RatePlan;
+use crate::eval::kernels::samples::Samples;
+use crate::eval::kernels::window::{Plans, Windows};
+use crate::eval::rows::row::{ABSENT, RowBuffer};
+use crate::functions::{Extrapolation, RangeFunction};
+use crate::value::QueryError;
+use multiversion::multiversion;
+use multiversion::target::target_cfg_f;
+
+/// What is planned for the time columns of a batch.
+#[derive(Debug, Default)]
+pub(super) struct ColumnPlans {
+    /// The windows of steps.
+    pub(super) windows: Plans<Windows>,
+    rates: Plans<RatePlan>,
+}
+
+impl ColumnPlans {
+    /// Forgets what was planned: another batch has other columns.
+    pub(super) fn reset(&mut self) {
+        self.windows.reset();
+        self.rates.reset();
+    }
+}
+
+/// A series of floats alone.
+pub(super) struct FloatSeries<'a> {
+    /// The samples, without staleness markers.
+    pub(super) samples: Samples<'a>,
+    /// Of a counter: whether no value is less than the one before.
+    pub(super) rising: bool,
+    /// The number of its time column among those that are planned for.
+    pub(super) column: usize,
+}
+
+/// What a row was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Filled {
+    /// Samples in all windows together.
+    pub(super) read: u64,
+    /// Samples in the largest window.
+    pub(super) window_max: u64,
+    /// In how many windows start timestamps overlap samples.
+    pub(super) overlaps: usize,
+}
+
+/// Computes the row of a series; writes every step.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
+pub(super) fn fill(
+    view: &View<'_>,
+    series: &FloatSeries<'_>,
+    plans: &mut ColumnPlans,
+    row: &mut RowBuffer,
+    notes: &mut Annotations,
+) -> Result<Filled, QueryError> {
+    let is_fused = target_cfg_f!(target_feature = "fma");
+    fill_plainly((view, is_fused), series, plans, row, notes)
+}
+
+/// The one text of all forms.
+#[inline(always)]
+fn fill_plainly(
+    (view, is_fused): (&View<'_>, bool),
+    series: &FloatSeries<'_>,
+    plans: &mut ColumnPlans,
+    row: &mut RowBuffer,
+    notes: &mut Annotations,
+) -> Result<Filled, QueryError> {
+    let View {
+        call, grid, reach, ..
+    } = view;
+    let samples = &series.samples;
+    let mut overlaps = 0;
+    let windows = if let RangeFunction::Extrapolated(how) = call.function {
+        let (plan, is_new) = plans.rates.of(series.column);
+        if is_new {
+            plan.fill(samples.times, grid, reach, how);
+        }
+        overlaps = fill_extrapolated(how, plan, series, view, row);
+        plan.windows()
+    } else {
+        let (plan, is_new) = plans.windows.of(series.column);
+        if is_new {
+            plan.fill(samples.times, grid, reach);
+        }
+        let out = &mut row.values;
+        match plan.samples_min() > 0 && call.is_of_every_window() {
+            true => row.is_full = true,
+            false => out.fill(ABSENT),
+        }
+        let arguments = |step| call.arguments(grid, step);
+        let function = (call.function, is_fused);
+        over_time::fill(function, plan, samples, arguments, &call.cancel, out);
+        plan
+    };
+    call.check(windows.iter().map(|(step, ..)| step), notes)?;
+    Ok(Filled {
+        read: windows.samples(),
+        window_max: windows.samples_max(),
+        overlaps,
+    })
+}
+
+/// Computes a row of rates; returns in how many windows start timestamps overlap samples.
+#[inline(always)]
+fn fill_extrapolated(
+    how: Extrapolation,
+    plan: &RatePlan,
+    series: &FloatSeries<'_>,
+    view: &View<'_>,
+    row: &mut RowBuffer,
+) -> usize {
+    let samples = &series.samples;
+    let has_starts = how.counter && !samples.starts.is_empty();
+    let is_full = plan.is_full() && !has_starts;
+    if !is_full {
+        row.values.fill(ABSENT);
+    }
+    let out = &mut row.values;
+    if has_starts {
+        return how
+            .fill_with_starts(plan, samples, view.grid, view.reach, out)
+            .len();
+    }
+    how.fill(plan, (samples, series.rising), view.grid, view.reach, out);
+    row.is_full = is_full;
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::Span;
+    use crate::eval::kernels::counter_names::CounterNames;
+    use crate::eval::kernels::range_call::RangeCall;
+    use crate::eval::kernels::rate::rises;
+    use crate::functions::{Evaluation, FUNCTIONS};
+    use crate::grid::{Grid, Reach};
+    use firn_model::cancel::Cancel;
+    use firn_model::env::Rng;
+    use firn_model::env::sim::SimRng;
+
+    /// A counter or a gauge, of integers or of floats, some of them odd.
+    fn values(rng: &SimRng, count: usize) -> Vec<f64> {
+        let (kind, mut sum) = (rng.below(4), 0.0);
+        let value = |_| match rng.below(300) {
+            0 => f64::NAN,
+            1 => -0.0,
+            2 => f64::INFINITY,
+            3 => f64::from_bits(rng.next_u64() >> 2),
+            n => match kind {
+                0 => n as f64 / 7.0 - 20.0,
+                1 => n as f64,
+                2 => {
+                    sum += n as f64;
+                    sum
+                }
+                _ => {
+                    sum += n as f64 / 7.0;
+                    sum
+                }
+            },
+        };
+        (0..count).map(value).collect()
+    }
+
+    fn call(function: RangeFunction, steps: usize) -> RangeCall {
+        RangeCall {
+            function,
+            window: None,
+            keeps_name: false,
+            scalars: vec![vec![0.5; steps]; 2],
+            span: Span::default(),
+            counters: CounterNames::default(),
+            uses_starts: false,
+            overhang: None,
+            cancel: Cancel::new(),
+        }
+    }
+
+    #[test]
+    fn rows_of_this_processor_have_the_bits_of_the_portable_form() {
+        let functions: Vec<RangeFunction> = FUNCTIONS
+            .iter()
+            .filter_map(|function| match function.evaluation {
+                Evaluation::Range(of) => Some(of),
+                _ => None,
+            })
+            .collect();
+        for seed in 0..300 {
+            let rng = SimRng::new(seed);
+            let mut time = 0;
+            let times: Vec<i64> = std::iter::repeat_with(|| {
+                time += if rng.one_in(20) {
+                    900 + rng.below(3_000) as i64
+                } else {
+                    1_000
+                };
+                time
+            })
+            .take(rng.below(120) as usize)
+            .collect();
+            let values = values(&rng, times.len());
+            let grid = Grid::between(0, 100_000, [1_000, 700, 3_000][seed as usize % 3]);
+            let reach = Reach {
+                range_ms: 1 + rng.below(40_000) as i64,
+                offset_ms: 0,
+                at: None,
+            };
+            for function in &functions {
+                let call = call(*function, grid.count);
+                let view = View {
+                    call: &call,
+                    grid: &grid,
+                    reach: &reach,
+                    name: &Vec::new,
+                };
+                let series = FloatSeries {
+                    samples: Samples {
+                        times: &times,
+                        values: &values,
+                        starts: &[],
+                    },
+                    rising: rises(&values),
+                    column: 0,
+                };
+                let filled = |is_best: bool| {
+                    let (mut plans, mut row) = (ColumnPlans::default(), RowBuffer::default());
+                    let notes = &mut Annotations::default();
+                    row.begin(grid.count);
+                    let filled = match is_best {
+                        true => fill(&view, &series, &mut plans, &mut row, notes),
+                        false => fill_plainly((&view, false), &series, &mut plans, &mut row, notes),
+                    };
+                    let one_nan = |v: &f64| match v.is_nan() && v.to_bits() != ABSENT.to_bits() {
+                        true => f64::NAN.to_bits(),
+                        false => v.to_bits(),
+                    };
+                    let bits: Vec<u64> = row.values.iter().map(one_nan).collect();
+                    (filled, bits)
+                };
+                assert_eq!(filled(true), filled(false), "seed {seed}, {function:?}");
+            }
+        }
+    }
+}
