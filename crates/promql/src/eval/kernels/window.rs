@@ -24,7 +24,14 @@ impl Windows {
         let newest = |time| reach.end(time);
         let oldest = |time| reach.end(time).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
-        count_until(times, grid, oldest, &mut self.starts);
+        // What a window leaves behind is what an earlier one had seen that ended there.
+        let own = Grid {
+            count: first_shared(grid, newest, oldest).unwrap_or(grid.count),
+            ..*grid
+        };
+        count_until(times, &own, oldest, &mut self.starts);
+        let shared = &self.ends[..grid.count - own.count];
+        self.starts.extend_from_slice(shared);
         let reached = self.ends.last().map_or(0, |end| *end as usize);
         assert!(reached <= times.len(), "windows end within the samples");
         assert_eq!(self.starts.len(), self.ends.len(), "each step has a window");
@@ -144,12 +151,42 @@ fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     (all, u64::from(least), u64::from(most))
 }
 
+/// The first step whose window begins where that of the first step ends, if all windows behind it
+/// begin where another one ends.
+#[inline(always)]
+fn first_shared(
+    grid: &Grid,
+    newest: impl Fn(TimestampMs) -> TimestampMs,
+    oldest: impl Fn(TimestampMs) -> TimestampMs,
+) -> Option<usize> {
+    let range_ms = newest(grid.start).checked_sub(oldest(grid.start))?;
+    let is_whole = range_ms % grid.step_ms == 0;
+    let step = usize::try_from(range_ms / grid.step_ms).ok()?;
+    let shares = is_whole && step < grid.count;
+    (shares && even_span(grid, newest).is_some() && even_span(grid, oldest).is_some())
+        .then_some(step)
+}
+
+/// From the bound of the first step of `grid` to that of the last one, if bounds rise by a step from
+/// each to the next.
+///
+/// Bounds are those of a reach: they never fall, and rise by a step at most; by less with `@` and at
+/// the ends of time. So they are even if the last one is where as many steps lead.
+#[inline(always)]
+fn even_span(grid: &Grid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<i64> {
+    let span = grid.step_ms.checked_mul(grid.count as i64 - 1)?;
+    let is_even = bound(grid.last()).checked_sub(bound(grid.start)) == Some(span);
+    is_even.then_some(span)
+}
+
 /// The longest stretch of data time for which [`count_by_sample`] calculates exactly.
 const SPAN_MAX_MS: i64 = 1 << 50;
 
-/// Writes for each step of `grid` how many of `times` are not later than its `bound`. Bounds are
-/// those of a reach: they never fall, and rise by a step at most; by less with `@` and at the ends
-/// of time, so that they are even if the last one is where as many steps lead.
+/// Steps that are checked together for whether each sees one sample more.
+const STEPS_AT_ONCE: usize = 8;
+
+/// Writes for each step of `grid` how many of `times` are not later than its `bound`, which is that
+/// of a reach.
 #[inline(always)]
 fn count_until(
     times: &[TimestampMs],
@@ -162,16 +199,56 @@ fn count_until(
     let times = &times[..count_at(times, last)];
     let mut count = count_at(times, first);
     counts.resize(grid.count, count as u32);
-    let span = grid.step_ms.checked_mul(grid.count as i64 - 1);
-    let span = span.filter(|span| *span < SPAN_MAX_MS);
-    if span.is_some() && last.checked_sub(first) == span {
-        return count_by_sample(&times[count..], (first, grid.step_ms), counts);
+    let span = even_span(grid, &bound);
+    if span.is_some_and(|span| span < SPAN_MAX_MS) {
+        return count_evenly(&times[count..], (first, grid.step_ms), counts);
     }
     for (of_step, time) in counts.iter_mut().zip(grid.times()) {
         let bound = bound(time);
         count += times[count..].iter().take_while(|t| **t <= bound).count();
         *of_step = count as u32;
     }
+}
+
+/// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
+/// one all. Steps are often as long as the interval of a scrape: then each sees one sample more than
+/// the one before, until a scrape was late or failed.
+#[inline(always)]
+fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), counts: &mut [u32]) {
+    let seen = counts.first().copied().unwrap_or(0);
+    let steps = steps_of_one(times, first, step_ms).min(counts.len().saturating_sub(1));
+    let (of_one, others) = counts.split_at_mut(steps);
+    for (of_step, count) in of_one.iter_mut().zip(seen..) {
+        *of_step = count;
+    }
+    others.fill(seen + steps as u32);
+    let first = first + step_ms * steps as i64;
+    count_by_sample(&times[steps..], (first, step_ms), others);
+}
+
+/// How many steps after the one that ends at `first` see one more of `times` than the one before
+/// them; found for [`STEPS_AT_ONCE`] at a time. The first of `times` is behind `first`.
+#[inline(always)]
+fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
+    let mut bounds: [TimestampMs; STEPS_AT_ONCE] =
+        std::array::from_fn(|i| first.wrapping_add(step_ms.wrapping_mul(i as i64 + 1)));
+    let newest = times.as_chunks::<STEPS_AT_ONCE>().0;
+    let next = times.get(1..).unwrap_or(&[]).as_chunks().0;
+    let mut steps = 0;
+    for (newest, next) in newest.iter().zip(next) {
+        let next: &[TimestampMs; STEPS_AT_ONCE] = next;
+        let sees_one = (0..STEPS_AT_ONCE).fold(true, |all, i| {
+            all & (newest[i] <= bounds[i]) & (next[i] > bounds[i])
+        });
+        if !sees_one {
+            break;
+        }
+        steps += STEPS_AT_ONCE;
+        for bound in &mut bounds {
+            *bound = bound.wrapping_add(step_ms.wrapping_mul(STEPS_AT_ONCE as i64));
+        }
+    }
+    steps
 }
 
 /// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
