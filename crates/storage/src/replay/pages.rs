@@ -119,7 +119,7 @@ impl Replay<'_> {
                 }
             }
             nameless.0 += found.nameless;
-            nameless.1 = union(nameless.1, found.nameless_range);
+            nameless.1 = TimeRange::hull_of(nameless.1, found.nameless_range);
         }
         if !is_whole {
             known.trust_spans_only();
@@ -288,7 +288,8 @@ impl Group<'_> {
             // Once, however many pages have it.
             self.know(slot, TimestampMs::MAX);
             self.found.nameless += 1;
-            self.found.nameless_range = union(self.found.nameless_range, Some(column.range()));
+            self.found.nameless_range =
+                TimeRange::hull_of(self.found.nameless_range, Some(column.range()));
         }
     }
 }
@@ -307,13 +308,6 @@ fn spans(pages: &[Placed], needed: Needed) -> Vec<(SeriesRef, TimeRange)> {
         }
     }
     spans
-}
-
-fn union(a: Option<TimeRange>, b: Option<TimeRange>) -> Option<TimeRange> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.hull(b)),
-        (a, b) => a.or(b),
-    }
 }
 
 /// From when to when a series has samples in `page`, if it has any, and the newest of them.

@@ -45,11 +45,9 @@ impl<'a> Reading<'a> {
         }
         let after = batch.time_range();
         for damage in self.open.drain(..) {
-            let range = match (damage.range, after) {
-                (Some(a), Some(b)) => Some(a.hull(b)),
-                (Some(a), None) => Some(a),
-                (None, after) => after.map(|after| TimeRange::new(i64::MIN, after.max)),
-            };
+            let anytime_before = || after.map(|after| TimeRange::new(i64::MIN, after.max));
+            let before = damage.range.or_else(anytime_before);
+            let range = TimeRange::hull_of(before, after);
             damages.report(damage.within(range));
         }
     }

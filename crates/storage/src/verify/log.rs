@@ -125,8 +125,7 @@ impl Reading<'_> {
     /// Damage ends before the record at `position`, whose samples have these times.
     fn close(&mut self, position: Position, after: Option<TimeRange>) {
         let (last, before) = self.before;
-        let range = [before, after].into_iter().flatten();
-        let range = range.reduce(TimeRange::hull);
+        let range = TimeRange::hull_of(before, after);
         for mut finding in self.open.drain(..) {
             let is_block_lost = position > last.next();
             if !is_block_lost {

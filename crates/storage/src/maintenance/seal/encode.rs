@@ -234,10 +234,7 @@ impl Parts<'_> {
             range: None,
         });
         stuck.series.extend(series.iter().copied());
-        stuck.range = match (stuck.range, range) {
-            (Some(a), Some(b)) => Some(a.hull(b)),
-            (a, b) => a.or(b),
-        };
+        stuck.range = TimeRange::hull_of(stuck.range, range);
     }
 }
 
