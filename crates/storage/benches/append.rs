@@ -182,8 +182,8 @@ fn main() {
     let store = Store::open(env.clone(), options.clone()).expect("the folder can be opened");
     round(&store, &fleet[..1], 0);
     let before = resident_bytes();
-    let (births, _) = round(&store, &fleet[1..], 1);
-    line("birth with a first sample", nanos(births, fleet.len()));
+    let (created, _) = round(&store, &fleet[1..], 1);
+    line("creation with a first sample", nanos(created, fleet.len()));
     let (mut later, mut longest) = (Duration::ZERO, Duration::ZERO);
     let mut best = Duration::MAX;
     for number in 2..=rounds {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Rounds of 15 s after which a series that was silent has retired: an hour and more.
+/// Rounds of 15 s after which a silent series was evicted: an hour and more.
 const SILENCE: usize = 400;
 
 /// CPU time of this thread.
@@ -75,7 +75,7 @@ fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|a| a.parse().ok()).collect();
     let pods = numbers.first().copied().unwrap_or(2_660);
     let senders = numbers.get(1).copied().unwrap_or(4).max(1);
-    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("births");
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-series");
     let _ = std::fs::remove_dir_all(&dir);
     let env = real::env().expect("threads can be started");
     let options = StoreOptions {
@@ -84,7 +84,7 @@ fn main() {
     };
     let fleet = deal(fleet(pods), senders);
     let store = Store::open(env, options).expect("the folder can be opened");
-    send("birth with a first sample", &store, &fleet, 0);
+    send("creation with a first sample", &store, &fleet, 0);
     send("second sample", &store, &fleet, 1);
     let (silent, lively) = fleet.split_at(fleet.len() / 2);
     let mut round = 1;

@@ -388,12 +388,12 @@ impl Replay<'_> {
     /// Creates the series in the index, by ascending slot.
     fn build_index(&self) {
         let (known, terms) = (lock(&self.known), lock(&self.terms));
-        let mut births = self.store.index.create_series();
+        let mut creation = self.store.index.create_series();
         known.each_by_slot(|slot, place| {
-            births.skip_to(slot.0);
-            births.place(slot, place, terms.of(slot));
+            creation.skip_to(slot.0);
+            creation.place(slot, place, terms.of(slot));
         });
-        births.skip_to(self.next_slot.load(Ordering::Relaxed));
+        creation.skip_to(self.next_slot.load(Ordering::Relaxed));
     }
 
     /// The oldest sample of every group that is not sealed, by group.

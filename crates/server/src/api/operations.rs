@@ -219,11 +219,10 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
         Ok(bytes) => bytes,
         Err(e) => return Failure::execution(e).into_plain(),
     };
-    let mut response = respond(
-        Bytes::from(bytes),
-        "application/octet-stream",
-        Encoding::Identity,
-    );
+    // Compressed already: sent as it is, with its length.
+    let mut response = Response::new(Body::from(bytes));
+    let octets = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, octets);
     let disposition = format!("attachment; filename=\"{name}\"");
     if let Ok(value) = HeaderValue::from_str(&disposition) {
         response

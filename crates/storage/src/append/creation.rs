@@ -29,7 +29,7 @@ const INDEXED_BYTES: usize = 128;
 
 /// The creation of the new series of one batch, which holds the lock of the index.
 struct Creating<'a> {
-    births: SeriesCreation<'a>,
+    index: SeriesCreation<'a>,
     /// Slots from here on are new; a lower slot belongs to an evicted series that returns.
     first_new: SeriesRef,
     /// How many more series the head takes, and how many bytes of them.
@@ -84,10 +84,10 @@ impl Appender {
         if scratch.missing.is_empty() {
             return;
         }
-        let births = self.index.create_series();
+        let index = self.index.create_series();
         let mut creating = Creating {
-            first_new: births.next_slot(),
-            births,
+            first_new: index.next_slot(),
+            index,
             room: self.room_for_series(),
             room_bytes: self
                 .options
@@ -163,7 +163,7 @@ impl Appender {
             return None;
         }
         let place = self.place(scratch.shard_of[i] as usize, scratch.locals[i]);
-        let slot = creating.births.add(labels, place).ok()?;
+        let slot = creating.index.add(labels, place).ok()?;
         creating.room -= 1;
         match slot >= creating.first_new {
             true => {

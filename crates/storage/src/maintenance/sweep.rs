@@ -113,7 +113,7 @@ impl Maintenance {
             return;
         }
         // Creation takes the locks in this order too: no series returns before it is evicted.
-        let mut births = self.index.create_series();
+        let mut creation = self.index.create_series();
         let mut shard = lock(&self.shards[number]);
         if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
             return;
@@ -134,7 +134,7 @@ impl Maintenance {
         }
         evicted.sort_unstable();
         self.metrics.evicted_series.add(evicted.len() as u64);
-        births.evict(&evicted);
+        creation.evict(&evicted);
     }
 
     /// Removes this tick's share of the evicted series whose samples all left the retention.
