@@ -233,7 +233,7 @@ impl<'a> Iterator for LabelsIter<'a> {
 }
 
 #[inline]
-fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = take_uvarint(rest)?;
     let (head, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     *rest = tail;
@@ -241,7 +241,7 @@ fn take_prefixed<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 #[inline]
-fn take_uvarint(rest: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take_uvarint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     if let Some((&short @ 0..0x80, tail)) = rest.split_first() {
         *rest = tail;
@@ -265,13 +265,17 @@ pub fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Appends a length and as many bytes.
 pub(crate) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
+    push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends `n`, seven bits a byte, least significant first.
+pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push((n & 0x7f) as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
 }
 
 /// Whether `bytes` are a label set in canonical form: what a decoder of stored bytes must check.

@@ -20,6 +20,7 @@ pub mod env;
 pub mod error;
 pub mod exemplar;
 pub mod histogram;
+pub mod label_code;
 pub mod labels;
 pub mod log;
 pub mod losses;

@@ -4,8 +4,10 @@
 //! [`LogBatch`]; the engine chooses how it codes it.
 
 mod batch;
+mod created;
 
-pub use batch::{CreatedSeries, DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
+pub use batch::{DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
+pub use created::CreatedSeries;
 
 use crate::error::Error;
 use crate::metrics::Collect;

@@ -19,7 +19,6 @@
 pub(crate) mod payload;
 
 use crate::damage::{Damage, DamageKind};
-use crate::encoding::labels::LabelsEncoder;
 use crate::encoding::push_uvarint;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
@@ -28,6 +27,7 @@ use crate::file::header::SERIES_MAGIC;
 use crate::ids::SeriesRef;
 use crate::manifest::KnownFile;
 use firn_model::env::Env;
+use firn_model::label_code::LabelsEncoder;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
 use payload::{Deflater, Header, header_of};

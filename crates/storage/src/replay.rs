@@ -21,7 +21,6 @@ use crate::error::StorageError;
 use crate::fan_out::map;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{GroupId, SeriesRef};
-use crate::log::record::SeriesRecords;
 use crate::maintenance::state::State;
 use crate::parts::Parts;
 use crate::sealed::group_of;
@@ -29,6 +28,7 @@ use crate::sealed::segment::Placed;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
+use firn_model::label_code::SeriesRecords;
 use firn_model::log::{CreatedSeries, LogBatch, Position};
 use firn_model::sample::TimestampMs;
 use reading::Reading;
@@ -45,7 +45,7 @@ const CATALOGUE_BYTES: usize = 256 << 10;
 const GROUP_ROWS: usize = 32 << 10;
 
 /// Bytes of memory of the batches that are applied together, at most, which add to what a start
-/// takes. Samples take 20 bytes each, created series some hundreds.
+/// takes. Samples take 20 bytes each, created series some tens.
 const GROUP_BYTES: usize = 4 << 20;
 
 /// What replay keeps beside the head.
@@ -69,16 +69,10 @@ struct Read {
     print: Fingerprint,
 }
 
-/// The labels of series: in a payload of the catalogue, or of a batch of the log.
-#[derive(Clone)]
-enum LabelSource<'a> {
-    Catalogue(SeriesRecords<'a>),
-    Log(&'a CreatedSeries),
-}
-
-/// Series that were read from one source.
+/// Series that were read: of a payload of the catalogue, or of a batch of the log.
 struct ReadSeries<'a> {
-    source: LabelSource<'a>,
+    /// The same once more, for the steps between their labels.
+    records: SeriesRecords<'a>,
     series: Vec<Read>,
 }
 
@@ -194,7 +188,7 @@ impl Replay<'_> {
         let read = map(compute, unpacked.len(), |i| {
             let next_slot = unpacked[i].header.next_slot;
             self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
-            self.read_catalogue_series(unpacked[i].records())
+            self.read_series(unpacked[i].records())
         });
         self.register_all(&read);
         read.iter().map(|read| read.series.len() as u64).sum()
@@ -280,8 +274,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Reads the slots and fingerprints of series of the catalogue.
-    fn read_catalogue_series<'a>(&self, records: SeriesRecords<'a>) -> ReadSeries<'a> {
+    /// Reads the slots and fingerprints of series.
+    fn read_series<'a>(&self, records: SeriesRecords<'a>) -> ReadSeries<'a> {
         let mut series = Vec::new();
         let read = records
             .clone()
@@ -293,21 +287,7 @@ impl Replay<'_> {
         if let Err(e) = read {
             self.report(&e.to_string());
         }
-        let source = LabelSource::Catalogue(records);
-        ReadSeries { source, series }
-    }
-
-    /// Computes the fingerprints of series that a batch of the log created.
-    fn read_created<'a>(&self, created: &'a CreatedSeries) -> ReadSeries<'a> {
-        let mut key = Vec::new();
-        let series = created.iter().map(|(slot, labels)| Read {
-            slot: SeriesRef(slot),
-            print: self.store.fingerprint_of(labels, &mut key),
-        });
-        ReadSeries {
-            series: series.collect(),
-            source: LabelSource::Log(created),
-        }
+        ReadSeries { records, series }
     }
 
     /// Applies records that follow each other in the log.
@@ -320,7 +300,9 @@ impl Replay<'_> {
             .collect();
         // Most groups create no series, and threads need not be woken to find that.
         if !creating.is_empty() {
-            let read = map(compute, creating.len(), |i| self.read_created(creating[i]));
+            let read = map(compute, creating.len(), |i| {
+                self.read_series(creating[i].records())
+            });
             self.register_all(&read);
         }
         // A few parts for each thread, so that none waits long for the last one.

@@ -5,7 +5,7 @@
 
 use crate::exemplar::SeriesExemplars;
 use crate::histogram::Histogram;
-use crate::labels::LabelsRef;
+use crate::log::CreatedSeries;
 use crate::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
@@ -53,50 +53,6 @@ impl LogBatch {
             + self.floats.memory_bytes()
             + histograms.sum::<usize>()
             + self.exemplars.memory_bytes()
-    }
-}
-
-/// Series that were created, by ascending slot; their label sets lie one behind the other.
-#[derive(Clone, Debug, Default)]
-pub struct CreatedSeries {
-    slots: Vec<u32>,
-    label_ends: Vec<usize>,
-    label_bytes: Vec<u8>,
-}
-
-impl CreatedSeries {
-    /// Adds a series, whose slot must not be less than the one before.
-    pub fn push(&mut self, slot: u32, labels: LabelsRef<'_>) {
-        let is_ascending = self.slots.last().is_none_or(|last| *last <= slot);
-        assert!(is_ascending, "slots of created series ascend");
-        self.slots.push(slot);
-        self.label_bytes.extend_from_slice(labels.as_bytes());
-        self.label_ends.push(self.label_bytes.len());
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
-    }
-
-    /// The slots and labels, by ascending slot.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, LabelsRef<'_>)> {
-        let mut start = 0;
-        let ends = self.slots.iter().zip(&self.label_ends);
-        ends.map(move |(slot, end)| {
-            let labels = &self.label_bytes[start..*end];
-            start = *end;
-            (*slot, LabelsRef::from_canonical(labels))
-        })
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.label_bytes.len() + self.slots.len() * (size_of::<u32>() + size_of::<usize>())
     }
 }
 
@@ -232,13 +188,5 @@ mod tests {
         assert_eq!(rows.starts, [0, 0, 7, 0]);
         let starts: Vec<_> = rows.iter().map(|row| row.start).collect();
         assert_eq!(starts, rows.starts);
-    }
-
-    #[test]
-    #[should_panic(expected = "slots of created series ascend")]
-    fn created_series_out_of_order_is_refused() {
-        let mut created = CreatedSeries::default();
-        created.push(2, LabelsRef::from_canonical(&[]));
-        created.push(1, LabelsRef::from_canonical(&[]));
     }
 }

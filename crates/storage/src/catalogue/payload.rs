@@ -10,7 +10,7 @@
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
-use crate::log::record::SeriesRecords;
+use firn_model::label_code::SeriesRecords;
 use firn_model::log::Position;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::borrow::Cow;

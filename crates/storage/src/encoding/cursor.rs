@@ -22,6 +22,11 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
+    /// The bytes that are left, for a reader that takes some of them.
+    pub(crate) fn rest_mut(&mut self) -> &mut &'a [u8] {
+        &mut self.rest
+    }
+
     /// Bytes left.
     pub(crate) fn len(&self) -> usize {
         self.rest.len()

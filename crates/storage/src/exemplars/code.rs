@@ -6,10 +6,10 @@
 //! ```
 
 use crate::encoding::cursor::Cursor;
-use crate::encoding::labels::{LabelsDecoder, LabelsEncoder};
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use crate::ids::SeriesRef;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
+use firn_model::label_code::{LabelsDecoder, LabelsEncoder};
 
 /// Encodes one exemplar after the other.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result
             _ => return Err(Malformed("exemplar with an unknown mark")),
         };
         let exemplar = TimedExemplar {
-            labels: labels.read(&mut cursor)?,
+            labels: labels.read(cursor.rest_mut()).map_err(Malformed::labels)?,
             value,
             time,
             has_own_time,

@@ -8,11 +8,11 @@ use super::core::Index;
 use super::series_table::{LEAF_SLOTS, Place};
 use super::terms::Full;
 use super::writer::{OpenRun, Writer};
-use crate::encoding::labels::steps::Step;
 use crate::ids::{SeriesRef, TermId};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
+use firn_model::label_code::steps::Step;
 use firn_model::labels::LabelsRef;
 
 /// Series of one batch that enter the index; readers see all of them once it is dropped.

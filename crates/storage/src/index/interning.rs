@@ -1,8 +1,8 @@
 //! From the labels of a series to its terms, most of which are those of the series before.
 
 use super::terms::{Full, Terms};
-use crate::encoding::labels::steps::{Before, Step};
 use crate::ids::{LabelId, TermId};
+use firn_model::label_code::steps::{Before, Step};
 use firn_model::labels::LabelsRef;
 
 /// Label and term of a pair.

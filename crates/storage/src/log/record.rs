@@ -9,20 +9,16 @@
 //! bytes.
 
 mod columns;
-mod series;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use series::SeriesRecords;
-
 use crate::encoding::cursor::Cursor;
 use crate::encoding::decimal::Scale;
-use crate::encoding::labels::LabelsEncoder;
 use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
 use crate::ids::SeriesRef;
 use columns::{NumberReader, ValueReader, push_numbers, push_values};
-use firn_model::log::{DecimalHint, FloatRows, HistogramRow, LogBatch};
+use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, LogBatch};
 use std::sync::Arc;
 
 /// The version of the layout without exemplars, its first byte.
@@ -34,7 +30,6 @@ const VERSION_WITH_EXEMPLARS: u8 = 2;
 /// Codes batches. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEncoder {
-    labels: LabelsEncoder,
     exemplars: ExemplarEncoder,
     column: Vec<u8>,
     /// The record as far as the values, and what stands behind them.
@@ -54,7 +49,8 @@ impl RecordEncoder {
         self.before.clear();
         self.behind.clear();
         self.begin_exemplars(batch);
-        self.begin_created(batch);
+        push_uvarint(&mut self.before, batch.created.len() as u64);
+        push_prefixed(&mut self.before, batch.created.as_bytes());
         push_uvarint(&mut self.before, floats.len() as u64);
         let slots = floats.slots.iter().map(|slot| i64::from(*slot));
         push_numbers(slots, &mut self.column, &mut self.before);
@@ -94,19 +90,6 @@ impl RecordEncoder {
                 .push(&mut self.column, SeriesRef(slot), &exemplar);
         }
         self.before.push(VERSION_WITH_EXEMPLARS);
-        push_prefixed(&mut self.before, &self.column);
-    }
-
-    fn begin_created(&mut self, batch: &LogBatch) {
-        self.labels.clear();
-        self.column.clear();
-        let mut last = 0;
-        for (slot, labels) in batch.created.iter() {
-            push_uvarint(&mut self.column, u64::from(slot - last));
-            self.labels.push(&mut self.column, labels);
-            last = slot;
-        }
-        push_uvarint(&mut self.before, batch.created.len() as u64);
         push_prefixed(&mut self.before, &self.column);
     }
 
@@ -160,8 +143,8 @@ pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBa
         _ => return Err(Malformed("log block of an unknown version")),
     }
     let created_count = cursor.uvarint()?;
-    SeriesRecords::new(cursor.prefixed()?, Some(created_count))
-        .read_labels(|slot, labels| batch.created.push(slot, labels))?;
+    batch.created =
+        CreatedSeries::from_bytes(created_count, cursor.prefixed()?).map_err(Malformed::labels)?;
     decode_floats(&mut cursor, values, &mut batch.floats)?;
     for _ in 0..cursor.uvarint()? {
         let slot = cursor.uvarint()?;

@@ -4,10 +4,10 @@
 //! the steps from set to set as they are stored and needs no labels. What both found comes together
 //! at the end.
 
-use super::{LabelSource, Read, ReadSeries, Replay};
+use super::{Read, ReadSeries, Replay};
 use crate::head::series::Series;
 use crate::head::shard::{Shard, WARM};
-use crate::ids::{Local, SeriesRef, TermId};
+use crate::ids::{Local, SeriesRef};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -77,26 +77,14 @@ impl Replay<'_> {
         let mut terms = lock(&self.terms);
         let mut untaken = Vec::new();
         let mut number = 0;
-        let mut take = |read: &Read, of_series: Option<&[TermId]>| {
-            match of_series {
-                Some(of_series) => terms.add(read.slot, of_series),
-                None => untaken.push(number),
-            }
-            number += 1;
-        };
-        for ReadSeries { source, series } in sources {
-            match source {
-                LabelSource::Catalogue(records) => {
-                    let mut records = records.clone();
-                    for read in series {
-                        take(read, interning.intern_steps(records.steps()).ok());
-                    }
+        for ReadSeries { records, series } in sources {
+            let mut records = records.clone();
+            for read in series {
+                match interning.intern_steps(records.steps()) {
+                    Ok(of_series) => terms.add(read.slot, of_series),
+                    Err(_) => untaken.push(number),
                 }
-                LabelSource::Log(created) => {
-                    for (read, (_, labels)) in series.iter().zip(created.iter()) {
-                        take(read, interning.intern(labels).ok());
-                    }
-                }
+                number += 1;
             }
         }
         untaken

@@ -61,7 +61,8 @@ pub(crate) fn read_catalogue(
                 let payload = Payload::read(payload, &mut inflater)?;
                 payload
                     .records()
-                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesRef(slot)))?;
+                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesRef(slot)))
+                    .map_err(Malformed::labels)?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);
                 Ok(())
@@ -108,7 +109,8 @@ pub(crate) fn check_payload(
         DamageKind::Exemplars => count_payload(payload).map(|_| ()),
         _ => Payload::read(payload, inflater)?
             .records()
-            .read(&CanonicalKeys, |_, _| ()),
+            .read(&CanonicalKeys, |_, _| ())
+            .map_err(Malformed::labels),
     }
 }
 

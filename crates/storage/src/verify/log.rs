@@ -143,9 +143,8 @@ impl Reading<'_> {
 
 /// Counts what is in a batch.
 fn count_batch(batch: &LogBatch, part: &mut Part) {
-    for (slot, _) in batch.created.iter() {
-        part.named.add(SeriesRef(slot));
-    }
+    let named = &mut part.named;
+    batch.created.for_each(|slot, _| named.add(SeriesRef(slot)));
     part.report.exemplars += batch.exemplars.len() as u64;
     for (slot, _) in batch.samples() {
         part.read.add(SeriesRef(slot));

@@ -18,7 +18,9 @@ pub fn batch_of(bytes: &[u8]) -> LogBatch {
 
 /// The bytes that a batch carries.
 pub fn bytes_of(batch: &LogBatch) -> Vec<u8> {
-    let mut created = batch.created.iter();
-    let value = created.next().map(|(_, labels)| labels.get(LABEL));
-    value.and_then(|v| v.get(1..)).unwrap_or(&[]).to_vec()
+    let mut bytes = Vec::new();
+    batch.created.for_each(|_, labels| {
+        bytes.extend_from_slice(labels.get(LABEL).get(1..).unwrap_or(&[]));
+    });
+    bytes
 }

@@ -9,7 +9,7 @@ use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::{Counts, Histogram, ResetHint};
-use firn_model::labels::Labels;
+use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use firn_model::log::FloatRow;
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
@@ -55,13 +55,12 @@ fn encode(batch: &LogBatch) -> Vec<u8> {
 
 /// All that a batch says but for exemplars, in a form that can be compared.
 pub(crate) fn contents(batch: &LogBatch) -> (Created, Vec<Bits>, Vec<HistogramRow>) {
-    let created = batch
-        .created
-        .iter()
-        .map(|(s, labels)| (s, labels.to_owned()));
+    let mut created = Vec::new();
+    let each = |slot, labels: LabelsRef<'_>| created.push((slot, labels.to_owned()));
+    batch.created.for_each(each);
     let bits = |row: FloatRow| (row.slot, row.time, row.start, row.value.to_bits());
     (
-        created.collect(),
+        created,
         batch.floats.iter().map(bits).collect(),
         batch.histograms.clone(),
     )
@@ -169,12 +168,10 @@ fn record_from_corrupt_bytes_never_panics() {
         }
         bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
         if let Ok(batch) = decode(&bytes, &mut PlainValues) {
-            for (_, labels) in batch.created.iter() {
-                assert!(
-                    firn_model::labels::is_canonical(labels.as_bytes()),
-                    "seed {seed}"
-                );
-            }
+            let read = batch.created.records().read_labels(|_, labels| {
+                assert!(is_canonical(labels.as_bytes()), "seed {seed}");
+            });
+            assert_eq!(read, Ok(()), "seed {seed}");
         }
     }
 }
@@ -260,13 +257,8 @@ fn series_of_random_sets_read_as_keys_and_as_steps_are_the_labels() {
     for seed in 0..300 {
         let rng = SimRng::new(seed);
         let created = random_created(&rng);
-        let (mut labels, mut bytes, mut last) = (LabelsEncoder::default(), Vec::new(), 0);
-        for (slot, set) in &created {
-            push_uvarint(&mut bytes, u64::from(slot - last));
-            labels.push(&mut bytes, set.as_ref());
-            last = *slot;
-        }
-        let records = SeriesRecords::new(&bytes, None);
+        let batch = batch(&created, &[], &[]);
+        let records = batch.created.records();
         let mut keys = Vec::new();
         let each = |slot, key: &[u8]| keys.push((slot, key.to_vec()));
         records.clone().read(&MarkedKeys, each).unwrap();

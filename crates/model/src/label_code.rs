@@ -7,15 +7,25 @@
 //! c0 name value       a pair of its own
 //! 00                  the set ends
 //! ```
+//!
+//! Created series are in this code from the append to the log and from the log to the index, so
+//! that threads that only pass them on copy a few bytes of each.
 
-pub(crate) mod steps;
+mod check;
+mod series;
+pub mod steps;
 
-use super::cursor::Cursor;
-use super::{Malformed, push_prefixed};
-use firn_model::labels::LabelsRef;
-use firn_model::series_key::{CanonicalKeys, KeyFormat};
+pub use series::SeriesRecords;
+
+use crate::labels::{LabelsRef, push_prefixed, take_prefixed};
+use crate::series_key::{CanonicalKeys, KeyFormat};
 use std::ops::Range;
 use steps::{Before, Step};
+
+/// Bytes that are no label sets in this code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed bytes: {0}")]
+pub struct MalformedLabels(pub &'static str);
 
 const END: u8 = 0x00;
 const SKIP: u8 = 0x40;
@@ -23,19 +33,20 @@ const VALUE: u8 = 0x80;
 const PAIR: u8 = 0xc0;
 const COUNT_MAX: u8 = 0x3f;
 
-const NOT_CANONICAL: Malformed = Malformed("labels are not canonical");
-const NOT_THERE: Malformed = Malformed("labels refer to a pair that is not there");
-const UNKNOWN: Malformed = Malformed("unknown labels code");
+const NOT_CANONICAL: MalformedLabels = MalformedLabels("labels are not canonical");
+const NOT_THERE: MalformedLabels = MalformedLabels("labels refer to a pair that is not there");
+const TRUNCATED: MalformedLabels = MalformedLabels("truncated");
+const UNKNOWN: MalformedLabels = MalformedLabels("unknown labels code");
 
 /// Encodes one set after the other.
-#[derive(Debug, Default)]
-pub(crate) struct LabelsEncoder {
+#[derive(Clone, Debug, Default)]
+pub struct LabelsEncoder {
     before: Before,
 }
 
 impl LabelsEncoder {
     /// Appends `labels` to `out`.
-    pub(crate) fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
+    pub fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
         let mut counted = Counted::default();
         let mut steps = self.before.steps(labels);
         for step in &mut steps {
@@ -61,9 +72,14 @@ impl LabelsEncoder {
     }
 
     /// Forgets the set before.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.before.clear();
     }
+}
+
+#[inline]
+fn take_byte(rest: &mut &[u8]) -> Option<u8> {
+    rest.split_off_first().copied()
 }
 
 /// A count under way: pairs that are equal, or skipped.
@@ -109,7 +125,7 @@ struct Set {
 /// Decodes one set after the other. Of a pair that was in the set before nothing is checked again
 /// but that it stands in order.
 #[derive(Debug)]
-pub(crate) struct LabelsDecoder {
+pub struct LabelsDecoder {
     /// How the sets that it gives are written.
     keys: &'static dyn KeyFormat,
     set: Set,
@@ -125,7 +141,7 @@ impl Default for LabelsDecoder {
 
 impl LabelsDecoder {
     /// A decoder that gives sets as their keys of the format `keys`.
-    pub(crate) fn of_keys(keys: &'static dyn KeyFormat) -> Self {
+    pub fn of_keys(keys: &'static dyn KeyFormat) -> Self {
         Self {
             keys,
             set: Set::default(),
@@ -134,31 +150,35 @@ impl LabelsDecoder {
     }
 
     /// Reads the next set, if the decoder gives canonical ones.
-    pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<LabelsRef<'_>, Malformed> {
-        Ok(LabelsRef::from_canonical(self.read_key(cursor)?))
+    pub fn read(&mut self, rest: &mut &[u8]) -> Result<LabelsRef<'_>, MalformedLabels> {
+        Ok(LabelsRef::from_canonical(self.read_key(rest)?))
     }
 
     /// Reads the next set as its key.
-    pub(crate) fn read_key(&mut self, cursor: &mut Cursor<'_>) -> Result<&[u8], Malformed> {
+    pub fn read_key(&mut self, rest: &mut &[u8]) -> Result<&[u8], MalformedLabels> {
         std::mem::swap(&mut self.set, &mut self.before);
         let Self { keys, set, before } = self;
         set.bytes.clear();
         set.pairs.clear();
         let mut at = 0;
         loop {
-            let op = cursor.byte()?;
+            let op = take_byte(rest).ok_or(TRUNCATED)?;
             let count = usize::from(op & COUNT_MAX);
             match (op & !COUNT_MAX, count) {
                 (END, 0) => break,
                 (END, _) => set.copy(before, at..at + count)?,
                 (SKIP, 1..) => {}
-                (VALUE, 0) => set.add(*keys, before.name(at)?, cursor.prefixed()?)?,
+                (VALUE, 0) => set.add(
+                    *keys,
+                    before.name(at)?,
+                    take_prefixed(rest).ok_or(TRUNCATED)?,
+                )?,
                 (PAIR, 0) => {
-                    let name = cursor.prefixed()?;
+                    let name = take_prefixed(rest).ok_or(TRUNCATED)?;
                     if std::str::from_utf8(name).is_err() {
                         return Err(NOT_CANONICAL);
                     }
-                    set.add(*keys, name, cursor.prefixed()?)?;
+                    set.add(*keys, name, take_prefixed(rest).ok_or(TRUNCATED)?)?;
                     continue;
                 }
                 _ => return Err(UNKNOWN),
@@ -170,13 +190,13 @@ impl LabelsDecoder {
 }
 
 impl Set {
-    fn name(&self, at: usize) -> Result<&[u8], Malformed> {
+    fn name(&self, at: usize) -> Result<&[u8], MalformedLabels> {
         let pair = self.pairs.get(at).ok_or(NOT_THERE)?;
         Ok(&self.bytes[pair.name_start as usize..pair.name_end as usize])
     }
 
     /// Checks that `name` may come next.
-    fn check(&self, name: &[u8]) -> Result<(), Malformed> {
+    fn check(&self, name: &[u8]) -> Result<(), MalformedLabels> {
         let last = self.pairs.len().checked_sub(1);
         let is_behind = match last {
             Some(last) => self.name(last)? < name,
@@ -186,7 +206,7 @@ impl Set {
     }
 
     /// Adds pairs of the set before.
-    fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), Malformed> {
+    fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), MalformedLabels> {
         let pairs = before.pairs.get(range).ok_or(NOT_THERE)?;
         let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else {
             return Ok(());
@@ -206,7 +226,12 @@ impl Set {
     }
 
     /// Adds a pair whose name is text.
-    fn add(&mut self, keys: &dyn KeyFormat, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    fn add(
+        &mut self,
+        keys: &dyn KeyFormat,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), MalformedLabels> {
         self.check(name)?;
         if value.is_empty() {
             return Err(NOT_CANONICAL);
@@ -225,18 +250,18 @@ impl Set {
 
 /// Reads sets as the steps from each to the next, which a [`LabelsDecoder`] has accepted.
 #[derive(Debug)]
-pub(crate) struct StepReader<'c, 'a> {
-    cursor: &'c mut Cursor<'a>,
+pub struct StepReader<'c, 'a> {
+    rest: &'c mut &'a [u8],
     step: Step<'a>,
     /// How often it comes again.
     repeats: u8,
 }
 
 impl<'c, 'a> StepReader<'c, 'a> {
-    /// The steps of the set that begins at `cursor`; it stands behind the set at the end of them.
-    pub(crate) fn new(cursor: &'c mut Cursor<'a>) -> Self {
+    /// The steps of the set that begins at `rest`, which stands behind the set at the end of them.
+    pub fn new(rest: &'c mut &'a [u8]) -> Self {
         Self {
-            cursor,
+            rest,
             step: Step::Same,
             repeats: 0,
         }
@@ -252,16 +277,16 @@ impl<'a> Iterator for StepReader<'_, 'a> {
             self.repeats -= 1;
             return Some(self.step);
         }
-        let op = self.cursor.byte().ok()?;
+        let op = take_byte(self.rest)?;
         let count = op & COUNT_MAX;
         self.step = match op & !COUNT_MAX {
             END if count == 0 => return None,
             END => Step::Same,
             SKIP => Step::Skip,
-            VALUE => return Some(Step::Value(self.cursor.prefixed().ok()?)),
+            VALUE => return Some(Step::Value(take_prefixed(self.rest)?)),
             _ => {
-                let name = self.cursor.prefixed().ok()?;
-                return Some(Step::Pair(name, self.cursor.prefixed().ok()?));
+                let name = take_prefixed(self.rest)?;
+                return Some(Step::Pair(name, take_prefixed(self.rest)?));
             }
         };
         self.repeats = count.saturating_sub(1);

@@ -3,16 +3,15 @@
 //! They are read twice at a start: in parallel for their keys, and one after the other for the
 //! steps between them. Invariant: the second reading follows a first one that accepted them.
 
-use crate::encoding::Malformed;
-use crate::encoding::cursor::Cursor;
-use crate::encoding::labels::{LabelsDecoder, StepReader};
-use firn_model::labels::LabelsRef;
-use firn_model::series_key::KeyFormat;
+use super::check::LabelsChecker;
+use super::{LabelsDecoder, MalformedLabels, StepReader, TRUNCATED};
+use crate::labels::{LabelsRef, take_uvarint};
+use crate::series_key::KeyFormat;
 
 /// Series that are still to be read.
 #[derive(Clone, Debug)]
-pub(crate) struct SeriesRecords<'a> {
-    cursor: Cursor<'a>,
+pub struct SeriesRecords<'a> {
+    rest: &'a [u8],
     /// How many; `None` for as many as there are.
     left: Option<u64>,
     slot: u64,
@@ -20,57 +19,70 @@ pub(crate) struct SeriesRecords<'a> {
 
 impl<'a> SeriesRecords<'a> {
     /// The series in `bytes`, which hold nothing else unless a number is given.
-    pub(crate) fn new(bytes: &'a [u8], count: Option<u64>) -> Self {
+    pub fn new(bytes: &'a [u8], count: Option<u64>) -> Self {
         Self {
-            cursor: Cursor::new(bytes),
+            rest: bytes,
             left: count,
             slot: 0,
         }
     }
 
     /// The slot of the next series, whose labels come next.
-    fn next_slot(&mut self) -> Result<Option<u32>, Malformed> {
+    fn next_slot(&mut self) -> Result<Option<u32>, MalformedLabels> {
         match &mut self.left {
             Some(0) => return Ok(None),
             Some(left) => *left -= 1,
-            None if self.cursor.is_empty() => return Ok(None),
+            None if self.rest.is_empty() => return Ok(None),
             None => {}
         }
-        self.slot = self.slot.saturating_add(self.cursor.uvarint()?);
-        let slot = u32::try_from(self.slot).map_err(|_| Malformed("slot out of range"))?;
+        let distance = take_uvarint(&mut self.rest).ok_or(TRUNCATED)?;
+        self.slot = self.slot.saturating_add(distance);
+        let slot = u32::try_from(self.slot).map_err(|_| MalformedLabels("slot out of range"))?;
         Ok(Some(slot))
     }
 
     /// Calls `each` for the series, with their keys of the format `keys`.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         keys: &'static dyn KeyFormat,
         mut each: impl FnMut(u32, &[u8]),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedLabels> {
         let mut labels = LabelsDecoder::of_keys(keys);
         while let Some(slot) = self.next_slot()? {
-            each(slot, labels.read_key(&mut self.cursor)?);
+            each(slot, labels.read_key(&mut self.rest)?);
         }
         Ok(())
     }
 
+    /// Passes over all series and accepts what the other ways of reading accept, for a fraction of
+    /// the work; returns the last slot and what stands behind the series.
+    pub(crate) fn check(mut self) -> Result<(u32, &'a [u8]), MalformedLabels> {
+        let mut labels = LabelsChecker::default();
+        let mut last = 0;
+        while let Some(slot) = self.next_slot()? {
+            labels.pass(&mut self.rest)?;
+            last = slot;
+        }
+        Ok((last, self.rest))
+    }
+
     /// Calls `each` for the series, with their labels.
-    pub(crate) fn read_labels(
+    pub fn read_labels(
         &mut self,
         mut each: impl FnMut(u32, LabelsRef<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedLabels> {
         let mut labels = LabelsDecoder::default();
         while let Some(slot) = self.next_slot()? {
-            each(slot, labels.read(&mut self.cursor)?);
+            each(slot, labels.read(&mut self.rest)?);
         }
         Ok(())
     }
 
     /// The steps from the labels of the series before to those of the next one; all are to be
     /// taken.
-    pub(crate) fn steps(&mut self) -> StepReader<'_, 'a> {
+    pub fn steps(&mut self) -> StepReader<'_, 'a> {
         // What is not there has no steps.
         let _ = self.next_slot();
-        StepReader::new(&mut self.cursor)
+        StepReader::new(&mut self.rest)
     }
 }

@@ -4,12 +4,11 @@
 //! whole stretch of equal ones, without a look at their names and values. Invariant: the steps of a
 //! set, applied to the set before, give it back.
 
-use crate::encoding::cursor::Cursor;
-use firn_model::labels::LabelsRef;
+use crate::labels::{LabelsRef, take_prefixed};
 
 /// One step from the set before to the next one; pairs of either are taken in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step<'l> {
+pub enum Step<'l> {
     /// The next pair is that of the set before.
     Same,
     /// The next pair of the set before is not in this set.
@@ -21,8 +20,8 @@ pub(crate) enum Step<'l> {
 }
 
 /// The set before.
-#[derive(Debug, Default)]
-pub(crate) struct Before {
+#[derive(Clone, Debug, Default)]
+pub struct Before {
     bytes: Vec<u8>,
     /// Where its pairs end.
     ends: Vec<u32>,
@@ -32,14 +31,14 @@ pub(crate) struct Before {
 
 impl Before {
     /// Forgets it: the next set begins anew.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
     /// The steps to `labels`; [`Steps::take`] makes that the set before. What is left of the set
     /// before at the end is not spoken of.
-    pub(crate) fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> Steps<'b, 'l> {
+    pub fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> Steps<'b, 'l> {
         self.next_ends.clear();
         let mut steps = Steps {
             before: self,
@@ -56,7 +55,7 @@ impl Before {
 
 /// Walks over both sets.
 #[derive(Debug)]
-pub(crate) struct Steps<'b, 'l> {
+pub struct Steps<'b, 'l> {
     before: &'b mut Before,
     bytes: &'l [u8],
     at: usize,
@@ -68,7 +67,7 @@ pub(crate) struct Steps<'b, 'l> {
 
 impl<'l> Steps<'_, 'l> {
     /// Makes the set the one before. All steps were taken.
-    pub(crate) fn take(self) {
+    pub fn take(self) {
         debug_assert_eq!(self.at, self.bytes.len(), "steps are left");
         std::mem::swap(&mut self.before.ends, &mut self.before.next_ends);
         self.before.bytes.clear();
@@ -84,8 +83,8 @@ impl<'l> Steps<'_, 'l> {
     /// The name of the pair of the set before that comes next, and where the pair ends.
     fn next_before(&self) -> Option<(&[u8], usize)> {
         let end = *self.before.ends.get(self.pair_before)? as usize;
-        let pair = self.before.bytes.get(self.at_before..end)?;
-        Some((Cursor::new(pair).prefixed().ok()?, end))
+        let mut pair = self.before.bytes.get(self.at_before..end)?;
+        Some((take_prefixed(&mut pair)?, end))
     }
 }
 
@@ -102,8 +101,8 @@ impl<'l> Iterator for Steps<'_, 'l> {
             self.before.next_ends.push(self.at as u32);
             return Some(Step::Same);
         }
-        let mut cursor = Cursor::new(self.bytes.get(self.at..)?);
-        let (name, value) = (cursor.prefixed().ok()?, cursor.prefixed().ok()?);
+        let mut rest = self.bytes.get(self.at..)?;
+        let (name, value) = (take_prefixed(&mut rest)?, take_prefixed(&mut rest)?);
         let step = match self.next_before() {
             Some((before, end)) if before <= name => {
                 let is_it = before == name;
@@ -117,7 +116,7 @@ impl<'l> Iterator for Steps<'_, 'l> {
             _ => Step::Pair(name, value),
         };
         if step != Step::Skip {
-            self.at = self.bytes.len() - cursor.rest().len();
+            self.at = self.bytes.len() - rest.len();
             self.before.next_ends.push(self.at as u32);
         }
         self.compare();
@@ -147,9 +146,9 @@ fn common_bytes(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::env::Rng;
-    use firn_model::env::sim::SimRng;
-    use firn_model::labels::Labels;
+    use crate::env::Rng;
+    use crate::env::sim::SimRng;
+    use crate::labels::Labels;
 
     /// Few names and values, so that neighbours share some; long ones to cross words.
     fn random_labels(rng: &SimRng) -> Labels {

@@ -1,0 +1,120 @@
+//! The series that an append created, in the code of [`crate::label_code`].
+//!
+//! Neighbours share most labels, so the code takes far fewer bytes than the labels do. Labels are
+//! decoded when they are needed, on many threads at once. An engine may store the code as it is.
+
+use crate::label_code::{LabelsEncoder, MalformedLabels, SeriesRecords};
+use crate::labels::{LabelsRef, push_uvarint};
+
+/// Series that were created, by ascending slot. Their code is sound.
+#[derive(Clone, Debug, Default)]
+pub struct CreatedSeries {
+    count: usize,
+    last_slot: u32,
+    bytes: Vec<u8>,
+    encoder: LabelsEncoder,
+}
+
+impl CreatedSeries {
+    /// Takes over the code of `count` series, if it is sound; bytes behind them are left out.
+    pub fn from_bytes(count: u64, bytes: &[u8]) -> Result<Self, MalformedLabels> {
+        let (last_slot, behind) = SeriesRecords::new(bytes, Some(count)).check()?;
+        Ok(Self {
+            // Each takes a byte or more.
+            count: count as usize,
+            last_slot,
+            bytes: bytes[..bytes.len() - behind.len()].to_vec(),
+            encoder: LabelsEncoder::default(),
+        })
+    }
+
+    /// Adds a series, whose slot must not be less than the one before.
+    pub fn push(&mut self, slot: u32, labels: LabelsRef<'_>) {
+        let distance = slot.checked_sub(self.last_slot);
+        let distance = distance.expect("slots of created series ascend");
+        push_uvarint(&mut self.bytes, u64::from(distance));
+        self.encoder.push(&mut self.bytes, labels);
+        self.last_slot = slot;
+        self.count += 1;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The code: for each series how far its slot is from the one before, and its labels.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The series, ready to be read in any way.
+    pub fn records(&self) -> SeriesRecords<'_> {
+        SeriesRecords::new(&self.bytes, None)
+    }
+
+    /// Calls `each` with the slots and labels, by ascending slot.
+    pub fn for_each(&self, each: impl FnMut(u32, LabelsRef<'_>)) {
+        let read = self.records().read_labels(each);
+        debug_assert_eq!(read, Ok(()), "code of created series is sound");
+    }
+
+    /// Bytes that they take in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labels::Labels;
+
+    fn list(created: &CreatedSeries) -> Vec<(u32, Labels)> {
+        let mut list = Vec::new();
+        created.for_each(|slot, labels| list.push((slot, labels.to_owned())));
+        list
+    }
+
+    #[test]
+    fn created_series_from_bytes_are_those_that_were_pushed_and_take_more() {
+        let labels = ["a", "b", "c"].map(|pod| Labels::from_pairs([("job", "x"), ("pod", pod)]));
+        let [a, b, c] = &labels;
+        let mut pushed = CreatedSeries::default();
+        pushed.push(3, a.as_ref());
+        pushed.push(9, b.as_ref());
+        let bytes = [pushed.as_bytes(), b"behind"].concat();
+        let mut read = CreatedSeries::from_bytes(2, &bytes).unwrap();
+        assert_eq!(read.as_bytes(), pushed.as_bytes());
+        read.push(9, c.as_ref());
+        pushed.push(9, c.as_ref());
+        let expected = [(3, a.clone()), (9, b.clone()), (9, c.clone())];
+        assert_eq!(list(&read), expected);
+        assert_eq!(list(&pushed), expected);
+        assert_eq!(read.len(), 3);
+    }
+
+    #[test]
+    fn created_series_from_fewer_bytes_are_refused() {
+        let mut pushed = CreatedSeries::default();
+        pushed.push(3, Labels::from_pairs([("job", "x")]).as_ref());
+        let bytes = pushed.as_bytes();
+        for len in 0..bytes.len() {
+            assert!(CreatedSeries::from_bytes(1, &bytes[..len]).is_err());
+        }
+        assert!(CreatedSeries::from_bytes(u64::MAX, bytes).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "slots of created series ascend")]
+    fn created_series_out_of_order_is_refused() {
+        let mut created = CreatedSeries::default();
+        created.push(2, LabelsRef::from_canonical(&[]));
+        created.push(1, LabelsRef::from_canonical(&[]));
+    }
+}
