@@ -167,11 +167,11 @@ fn first_shared(
         .then_some(step)
 }
 
-/// From the bound of the first step of `grid` to that of the last one, if bounds rise by a step from
-/// each to the next.
+/// From the bound of the first step of `grid` to that of the last one, if bounds rise by a step
+/// from each to the next.
 ///
-/// Bounds are those of a reach: they never fall, and rise by a step at most; by less with `@` and at
-/// the ends of time. So they are even if the last one is where as many steps lead.
+/// Bounds are those of a reach: they never fall, and rise by a step at most; by less with `@` and
+/// at the ends of time. So they are even if the last one is where as many steps lead.
 #[inline(always)]
 fn even_span(grid: &Grid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<i64> {
     let span = grid.step_ms.checked_mul(grid.count as i64 - 1)?;
@@ -211,8 +211,8 @@ fn count_until(
 }
 
 /// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
-/// one all. Steps are often as long as the interval of a scrape: then each sees one sample more than
-/// the one before, until a scrape was late or failed.
+/// one all. Steps are often as long as the interval of a scrape: then each sees one sample more
+/// than the one before, until a scrape was late or failed.
 #[inline(always)]
 fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), counts: &mut [u32]) {
     let seen = counts.first().copied().unwrap_or(0);
