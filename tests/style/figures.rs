@@ -6,12 +6,14 @@
 // A program for the terminal; a file that cannot be read ends it.
 #![allow(clippy::print_stdout)]
 
+mod glossary;
 mod modules;
 mod sources;
 
+use glossary::{lines_without_texts, refused, words};
 use modules::{graphs, name};
 use sources::{Source, all, is_test_only};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -22,9 +24,6 @@ const LONG_FUNCTION_LINES: usize = 60;
 const CIRCLE_FILES: usize = 4;
 /// So many equal lines in a row are a repeated stretch.
 const STRETCH_LINES: usize = 6;
-
-/// The words of the left column of the last table of `docs/GLOSSARY.md`, of this checkout.
-const GLOSSARY: &str = include_str!("../../docs/GLOSSARY.md");
 
 fn root() -> PathBuf {
     let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -162,23 +161,12 @@ impl<'ast> Visit<'ast> for Shape {
 }
 
 fn refused_words(production: &[&Source]) -> usize {
-    let (_, table) = GLOSSARY
-        .split_once("| not | but |\n|---|---|\n")
-        .expect("docs/GLOSSARY.md has a table of words that are not used");
-    let cells = table.lines().filter_map(|line| line.strip_prefix("| "));
-    let cells = cells.filter_map(|row| row.split('|').next());
-    let refused: BTreeSet<&str> = cells
-        .flat_map(|cell| cell.split(','))
-        .map(str::trim)
-        .collect();
-    let has_refused = |line: &str| {
-        line.split(|c: char| !c.is_ascii_alphabetic())
-            .any(|word| refused.contains(&*word.to_ascii_lowercase()))
-    };
+    let refused = refused();
+    let has_refused = |line: &String| words(line).any(|word| refused.contains(&word));
     let lines = production
         .iter()
-        .flat_map(|source| source.production_lines());
-    lines.filter(|(_, line)| has_refused(line)).count()
+        .flat_map(|source| lines_without_texts(source));
+    lines.filter(has_refused).count()
 }
 
 /// Lines of code that belong to a stretch which stands at another place too, letter by letter.
