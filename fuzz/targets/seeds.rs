@@ -2,9 +2,13 @@
 
 #[path = "folder.rs"]
 mod folder;
+#[path = "tsdb_seeds.rs"]
+mod tsdb_seeds;
 
 use firn_model::batch::Batch;
+use firn_model::env::sim;
 use firn_model::labels::Labels;
+use firn_storage::block::{BlockId, BlockWriter, Source};
 use firn_storage::ids::SeriesRef;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
 use firn_wire::{remote_write, snappy};
@@ -22,12 +26,17 @@ fn main() -> std::io::Result<()> {
     )?;
     write(dir, "exposition", expositions())?;
     write(dir, "page", pages())?;
+    write(dir, "block", [block()])?;
     let files = folder::Image::make().files.into_iter().enumerate();
     write(
         dir,
         "store",
         files.map(|(i, (_, bytes))| [&[i as u8][..], &bytes].concat()),
     )?;
+    write(dir, "tsdb_chunk", tsdb_seeds::chunks())?;
+    write(dir, "tsdb_block", tsdb_seeds::blocks())?;
+    write(dir, "tsdb_wal", tsdb_seeds::logs())?;
+    write(dir, "tsdb_head", tsdb_seeds::heads())?;
     let expressions = include_str!("../../crates/promql/src/parser/cases/accepted.txt");
     let lines = expressions.lines().filter(|l| !l.starts_with(['#', ' ']));
     write(dir, "promql", lines.map(|l| l.as_bytes().to_vec()))
@@ -61,6 +70,45 @@ fn message() -> Vec<u8> {
     let mut message = Vec::new();
     snappy::decompress(&body, 1 << 16, &mut message).expect("it was compressed here");
     message
+}
+
+/// The index and the pages of a block.
+fn block() -> Vec<u8> {
+    let (sim, dir) = (sim::env(1), Path::new("block"));
+    let source = Source {
+        id: BlockId::new(7, 7),
+        is_late: false,
+        level: 1,
+        sources: Vec::new(),
+        range: None,
+    };
+    let mut writer = BlockWriter::create(&sim.env, dir, source).expect("the disk is sound");
+    for series in 0..40_i64 {
+        let labels = Labels::from_pairs([
+            ("__name__", format!("metric_{}", series / 10)),
+            ("job", "node".to_owned()),
+            ("pod", format!("pod-{:02}", series % 10)),
+        ]);
+        let columns = Columns {
+            times: (0..60).map(|i| i * 15_000 + series % 3).collect(),
+            values: (0..60)
+                .map(|i| ((i * series) % 100) as f64 / 10.0)
+                .collect(),
+            ..Columns::default()
+        };
+        writer
+            .push(labels.as_ref(), &columns)
+            .expect("the disk is sound");
+    }
+    writer.finish().expect("the disk is sound");
+    let file = |name: &str| sim.disk.contents(&dir.join(name)).expect("it was written");
+    let index = file("index");
+    [
+        &(index.len() as u32).to_le_bytes(),
+        &index[..],
+        &file("data-000"),
+    ]
+    .concat()
 }
 
 /// Pages of targets in text; protobuf is reached from them by mutation.

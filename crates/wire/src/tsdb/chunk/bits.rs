@@ -1,0 +1,312 @@
+//! Bits in bytes, the highest of each first (`tsdb/chunkenc/bstream.go`), and the numbers of
+//! variable length in them (`varbit.go`).
+//!
+//! ```text
+//! 0                         0
+//! 10        and 3 bits      -3..=4, or up to 7 without a sign
+//! 110       and 6 bits      -31..=32, 63
+//! 1110      and 9 bits      and so on: 12, 18, 25 and 56 bits
+//! 11111111  and 64 bits     all others
+//! ```
+
+use crate::tsdb::bytes::{UVARINT_BYTES_MAX, from_zigzag, to_zigzag};
+use crate::tsdb::error::Malformed;
+use std::borrow::Cow;
+
+type Read<T> = Result<T, Malformed>;
+
+/// Bits behind each prefix, by the number of ones in it.
+const WIDTHS: [u32; 9] = [0, 3, 6, 9, 12, 18, 25, 56, 64];
+
+const fn mask(count: u32) -> u64 {
+    match count {
+        64.. => u64::MAX,
+        _ => (1 << count) - 1,
+    }
+}
+
+/// Reads bits from front to back.
+#[derive(Clone, Debug)]
+pub(super) struct BitReader<'b> {
+    bytes: Cow<'b, [u8]>,
+    /// Where the bytes begin that are not in the buffer.
+    next: usize,
+    buffer: u64,
+    /// The lowest bits of the buffer that were not read yet.
+    valid: u32,
+}
+
+impl<'b> BitReader<'b> {
+    /// A reader at the first bit of byte number `start`.
+    pub fn new(bytes: Cow<'b, [u8]>, start: usize) -> Self {
+        Self {
+            bytes,
+            next: start,
+            buffer: 0,
+            valid: 0,
+        }
+    }
+
+    /// Bits that were not read yet.
+    pub fn remaining(&self) -> u64 {
+        8 * self.rest().len() as u64 + u64::from(self.valid)
+    }
+
+    /// The next bit.
+    #[inline]
+    pub fn bit(&mut self) -> Read<bool> {
+        if self.valid == 0 {
+            self.refill();
+        }
+        self.valid = self.valid.checked_sub(1).ok_or(Malformed::CutShort)?;
+        Ok(self.buffer >> self.valid & 1 == 1)
+    }
+
+    /// The next `count` bits, 64 at most, as the lowest of a number.
+    #[inline]
+    pub fn bits(&mut self, count: u32) -> Read<u64> {
+        if count <= self.valid {
+            self.valid -= count;
+            return Ok(self.buffer.checked_shr(self.valid).unwrap_or(0) & mask(count));
+        }
+        let high = self.buffer & mask(self.valid);
+        let missing = count - self.valid;
+        self.refill();
+        self.valid = self.valid.checked_sub(missing).ok_or(Malformed::CutShort)?;
+        let low = self.buffer.checked_shr(self.valid).unwrap_or(0) & mask(missing);
+        Ok(high.checked_shl(missing).unwrap_or(0) | low)
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.next..).unwrap_or_default()
+    }
+
+    fn refill(&mut self) {
+        let rest = self.rest();
+        if let Some(bytes) = rest.first_chunk::<8>() {
+            (self.buffer, self.valid) = (u64::from_be_bytes(*bytes), 64);
+            self.next += 8;
+            return;
+        }
+        let add = |buffer, byte: &u8| buffer << 8 | u64::from(*byte);
+        let (buffer, count) = (rest.iter().fold(0, add), rest.len());
+        (self.buffer, self.valid) = (buffer, 8 * count as u32);
+        self.next += count;
+    }
+
+    /// Ones up to the first zero, `max` at most.
+    #[inline]
+    pub fn ones(&mut self, max: u32) -> Read<u32> {
+        let mut ones = 0;
+        while ones < max && self.bit()? {
+            ones += 1;
+        }
+        Ok(ones)
+    }
+
+    /// The next `count` bits as a number with a sign, one above the half of their range included.
+    #[inline]
+    pub fn signed(&mut self, count: u32) -> Read<i64> {
+        let bits = self.bits(count)?;
+        let is_negative = count < 64 && bits > 1 << (count - 1);
+        Ok(if is_negative {
+            bits | !mask(count)
+        } else {
+            bits
+        } as i64)
+    }
+
+    /// A number of variable length with a sign.
+    pub fn varbit(&mut self) -> Read<i64> {
+        match self.varbit_width()? {
+            0 => Ok(0),
+            width => self.signed(width),
+        }
+    }
+
+    /// A number of variable length.
+    pub fn uvarbit(&mut self) -> Read<u64> {
+        let width = self.varbit_width()?;
+        self.bits(width)
+    }
+
+    fn varbit_width(&mut self) -> Read<u32> {
+        let ones = self.ones(8)?;
+        Ok(WIDTHS.get(ones as usize).copied().unwrap_or(64))
+    }
+
+    /// A number in sevens.
+    pub fn uvarint(&mut self) -> Read<u64> {
+        let mut value = 0;
+        for i in 0..UVARINT_BYTES_MAX {
+            let byte = self.bits(8)?;
+            value |= (byte & 0x7f) << (7 * i);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed::Invalid("a number has more than 64 bits"))
+    }
+
+    /// A number with a sign in sevens.
+    pub fn varint(&mut self) -> Read<i64> {
+        self.uvarint().map(from_zigzag)
+    }
+}
+
+/// Writes bits from front to back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BitWriter {
+    bytes: Vec<u8>,
+    /// The lowest bits of the last byte that are not written yet.
+    free: u32,
+}
+
+impl BitWriter {
+    /// A writer behind `header`.
+    pub fn behind(header: &[u8]) -> Self {
+        Self {
+            bytes: header.to_vec(),
+            free: 0,
+        }
+    }
+
+    /// What was written, the last byte filled up with zeros.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What was written, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Appends one bit.
+    pub fn bit(&mut self, bit: bool) {
+        self.bits(u64::from(bit), 1);
+    }
+
+    /// Appends the lowest `count` bits of a number, 64 at most.
+    pub fn bits(&mut self, number: u64, count: u32) {
+        let mut left = count;
+        while left > 0 {
+            if self.free == 0 {
+                self.bytes.push(0);
+                self.free = 8;
+            }
+            let taken = left.min(self.free);
+            let part = number >> (left - taken) & mask(taken);
+            self.free -= taken;
+            left -= taken;
+            if let Some(last) = self.bytes.last_mut() {
+                *last |= (part << self.free) as u8;
+            }
+        }
+    }
+
+    /// Appends a number of variable length with a sign.
+    pub fn varbit(&mut self, number: i64) {
+        let fits = |width: u32| {
+            let half = 1i64 << (width - 1);
+            -half < number && number <= half
+        };
+        let prefix = match number {
+            0 => 0,
+            _ => (1..8).find(|p| fits(WIDTHS[*p])).unwrap_or(8),
+        };
+        self.prefixed(prefix, number as u64);
+    }
+
+    /// Appends a number of variable length.
+    pub fn uvarbit(&mut self, number: u64) {
+        let prefix = (0..8).find(|p| number <= mask(WIDTHS[*p])).unwrap_or(8);
+        self.prefixed(prefix, number);
+    }
+
+    fn prefixed(&mut self, ones: usize, number: u64) {
+        self.bits(mask(ones as u32), ones as u32);
+        if ones < 8 {
+            self.bit(false);
+        }
+        self.bits(number, WIDTHS[ones]);
+    }
+
+    /// Appends a number in sevens.
+    pub fn uvarint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bits(number & 0x7f | 0x80, 8);
+            number >>= 7;
+        }
+        self.bits(number, 8);
+    }
+
+    /// Appends a number with a sign in sevens.
+    pub fn varint(&mut self, number: i64) {
+        self.uvarint(to_zigzag(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_written_at_any_place_read_as_they_were() {
+        let numbers = [0, 1, 5, 0x1234_5678_9abc_def0, u64::MAX];
+        let mut writer = BitWriter::default();
+        let mut wanted = Vec::new();
+        for (i, number) in (0..65).flat_map(|i| numbers.map(|n| (i, n))) {
+            writer.bits(number, i);
+            wanted.push((i, number & mask(i)));
+        }
+        let mut reader = BitReader::new(writer.bytes().into(), 0);
+        for (count, number) in wanted {
+            assert_eq!(reader.bits(count), Ok(number), "{count}");
+        }
+        assert!(reader.remaining() < 8);
+        assert_eq!(reader.bits(8), Err(Malformed::CutShort));
+    }
+
+    #[test]
+    fn numbers_of_variable_length_read_as_they_were() {
+        let mut numbers = vec![0, i64::MIN, i64::MAX];
+        for shift in 0..63 {
+            let power = 1i64 << shift;
+            numbers.extend([power, power + 1, power - 1, -power, -power - 1, 1 - power]);
+        }
+        let mut writer = BitWriter::default();
+        for number in &numbers {
+            writer.varbit(*number);
+            writer.uvarbit(*number as u64);
+            writer.varint(*number);
+        }
+        let mut reader = BitReader::new(writer.bytes().into(), 0);
+        for number in numbers {
+            assert_eq!(reader.varbit(), Ok(number));
+            assert_eq!(reader.uvarbit(), Ok(number as u64));
+            assert_eq!(reader.varint(), Ok(number));
+        }
+    }
+
+    #[test]
+    fn small_numbers_take_as_many_bits_as_upstream_gives_them() {
+        for (number, bits) in [
+            (0, 1),
+            (4, 5),
+            (-3, 5),
+            (-4, 9),
+            (5, 9),
+            (32, 9),
+            (33, 13),
+            (2048, 17),
+            (131_072, 24),
+            (131_073, 32),
+            (i64::MAX, 72),
+        ] {
+            let mut writer = BitWriter::default();
+            writer.varbit(number);
+            let written = 8 * writer.bytes().len() as u32 - writer.free;
+            assert_eq!(written, bits, "{number}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Samples become chunks, cut where Prometheus cuts them (`storage/series.go`,
+//! `NewSeriesToChunkEncoder`): after 120 samples, where the kind of the samples changes, and where
+//! a histogram does not continue the one before.
+
+use super::encoding::{Encoding, Kind, ResetHeader};
+use super::floats::{FloatSample, FloatWriter};
+use super::histograms;
+use super::layout::{Layout, is_known_schema};
+use super::resolution::spans_of;
+use super::union::{Buckets, falls};
+use crate::tsdb::error::TsdbError;
+use crate::tsdb::sample::stale_histogram;
+use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+
+/// The samples of a chunk.
+const SAMPLES_MAX: u16 = 120;
+
+/// Whether start timestamps are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartTimes {
+    /// They are left out, as in what Prometheus 3.14 writes without a feature flag; all its
+    /// versions can read the chunks.
+    #[default]
+    Drop,
+    /// Chunks that have any are of the encodings with starts, which Prometheus 3.14 reads and most
+    /// versions before it do not.
+    Keep,
+}
+
+/// A chunk that is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltChunk {
+    /// How its samples are written.
+    pub encoding: Encoding,
+    /// The time of its first sample.
+    pub min_time: TimestampMs,
+    /// The time of its last sample.
+    pub max_time: TimestampMs,
+    /// How many there are.
+    pub samples: u16,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// Makes chunks of the samples of one series. Holds the samples of one chunk: at most 120
+/// histograms, or the bits of as many floats.
+#[derive(Debug, Default)]
+pub struct ChunkBuilder {
+    starts: StartTimes,
+    last_time: Option<TimestampMs>,
+    /// The newest sample, if it is a histogram.
+    previous: Option<Shaped>,
+    open: Option<Open>,
+}
+
+/// A histogram with the indexes of its buckets.
+#[derive(Clone, Debug)]
+struct Shaped {
+    histogram: Histogram,
+    buckets: Buckets,
+}
+
+#[derive(Debug)]
+enum Open {
+    Floats {
+        writer: Box<FloatWriter>,
+        encoding: Encoding,
+        min_time: TimestampMs,
+    },
+    Histograms(Run),
+}
+
+/// Histograms that will be one chunk.
+#[derive(Debug)]
+struct Run {
+    encoding: Encoding,
+    header: ResetHeader,
+    buckets: Buckets,
+    samples: Vec<(TimestampMs, TimestampMs, Shaped)>,
+}
+
+impl ChunkBuilder {
+    /// A builder that has no sample.
+    pub fn new(starts: StartTimes) -> Self {
+        Self {
+            starts,
+            ..Self::default()
+        }
+    }
+
+    /// Appends a float; gives the chunk that ends before it, if one does. Refuses a time that is
+    /// not later than the one before.
+    pub fn push_float(
+        &mut self,
+        time: TimestampMs,
+        start_time: TimestampMs,
+        value: f64,
+    ) -> Result<Option<BuiltChunk>, TsdbError> {
+        self.check_time(time)?;
+        let has_start = self.starts == StartTimes::Keep && start_time != START_UNKNOWN;
+        let is_open = match &self.open {
+            Some(Open::Floats {
+                writer, encoding, ..
+            }) => writer.count() < SAMPLES_MAX && (!has_start || *encoding == Encoding::Xor2),
+            _ => false,
+        };
+        let closed = if is_open { None } else { self.close() };
+        let open = self.open.get_or_insert_with(|| Open::Floats {
+            writer: Box::new(match has_start {
+                true => FloatWriter::xor2(),
+                false => FloatWriter::xor(),
+            }),
+            encoding: match has_start {
+                true => Encoding::Xor2,
+                false => Encoding::Xor,
+            },
+            min_time: time,
+        });
+        if let Open::Floats { writer, .. } = open {
+            writer.push(FloatSample {
+                time,
+                start_time,
+                value,
+            });
+        }
+        self.previous = None;
+        self.last_time = Some(time);
+        Ok(closed)
+    }
+
+    /// Appends a histogram; gives the chunk that ends before it, if one does. Refuses a time that
+    /// is not later than the one before, and a histogram whose spans and buckets do not fit.
+    pub fn push_histogram(
+        &mut self,
+        time: TimestampMs,
+        start_time: TimestampMs,
+        histogram: &Histogram,
+    ) -> Result<Option<BuiltChunk>, TsdbError> {
+        self.check_time(time)?;
+        let is_float = matches!(histogram.counts, Counts::Float { .. });
+        let has_start = self.starts == StartTimes::Keep && start_time != START_UNKNOWN;
+        let encoding = match (is_float, has_start) {
+            (false, false) => Encoding::Histogram,
+            (true, false) => Encoding::FloatHistogram,
+            (false, true) => Encoding::HistogramStart,
+            (true, true) => Encoding::FloatHistogramStart,
+        };
+        let shaped = Shaped::new(histogram, is_float)?;
+        let header = self.header_of(&shaped, encoding.kind());
+        let is_joined = match &mut self.open {
+            Some(Open::Histograms(run)) => {
+                header.continues
+                    && run.encoding == encoding
+                    && run.samples.len() < usize::from(SAMPLES_MAX)
+                    && run.buckets.unite(&shaped.buckets)
+            }
+            _ => false,
+        };
+        let closed = if is_joined { None } else { self.close() };
+        let open = self.open.get_or_insert_with(|| {
+            Open::Histograms(Run {
+                encoding,
+                header: header.header,
+                buckets: shaped.buckets.clone(),
+                samples: Vec::new(),
+            })
+        });
+        if let Open::Histograms(run) = open {
+            run.samples.push((time, start_time, shaped.clone()));
+        }
+        self.previous = Some(shaped);
+        self.last_time = Some(time);
+        Ok(closed)
+    }
+
+    /// The chunk of the samples that are in none yet. The builder is then ready for another series.
+    pub fn finish(&mut self) -> Option<BuiltChunk> {
+        self.last_time = None;
+        self.previous = None;
+        self.close()
+    }
+
+    fn check_time(&self, time: TimestampMs) -> Result<(), TsdbError> {
+        match self.last_time {
+            Some(last) if last >= time => Err(TsdbError::Refused(format!(
+                "sample of time {time} does not come after that of time {last}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// How a histogram stands to the newest sample.
+    fn header_of(&self, new: &Shaped, kind: Kind) -> Follows {
+        let open = match &self.open {
+            Some(Open::Histograms(run)) if run.encoding.kind() == kind => Some(run.header),
+            _ => None,
+        };
+        match (&self.previous, open) {
+            (Some(previous), Some(header)) => follows(previous, new, header),
+            _ => Follows::cut(match new.histogram.reset_hint {
+                ResetHint::Gauge => ResetHeader::Gauge,
+                ResetHint::Reset => ResetHeader::Reset,
+                ResetHint::Unknown | ResetHint::NotReset => ResetHeader::Unknown,
+            }),
+        }
+    }
+
+    fn close(&mut self) -> Option<BuiltChunk> {
+        match self.open.take()? {
+            Open::Floats {
+                writer,
+                encoding,
+                min_time,
+            } => Some(BuiltChunk {
+                encoding,
+                min_time,
+                max_time: writer.time(),
+                samples: writer.count(),
+                data: writer.finish(),
+            }),
+            Open::Histograms(run) => run.build(),
+        }
+    }
+}
+
+impl Shaped {
+    fn new(histogram: &Histogram, is_float: bool) -> Result<Self, TsdbError> {
+        if histogram.is_stale() {
+            let mut stale = stale_histogram(histogram.sum, is_float);
+            stale.reset_hint = histogram.reset_hint;
+            return Ok(Self {
+                histogram: stale,
+                buckets: Buckets::default(),
+            });
+        }
+        if !is_known_schema(histogram.schema) {
+            let what = format!("histogram has the unknown schema {}", histogram.schema);
+            return Err(TsdbError::Refused(what));
+        }
+        let buckets = Buckets::of(histogram).ok_or_else(|| {
+            TsdbError::Refused("spans and buckets of a histogram do not fit".into())
+        })?;
+        Ok(Self {
+            histogram: histogram.clone(),
+            buckets,
+        })
+    }
+}
+
+/// How a histogram stands to the one before it.
+struct Follows {
+    /// Whether both can be in one chunk.
+    continues: bool,
+    /// The header of a chunk that begins with it.
+    header: ResetHeader,
+}
+
+impl Follows {
+    fn cut(header: ResetHeader) -> Self {
+        Self {
+            continues: false,
+            header,
+        }
+    }
+
+    fn going_on(header: ResetHeader) -> Self {
+        Self {
+            continues: true,
+            header,
+        }
+    }
+}
+
+/// The rules of `appendable` and `appendableGauge` upstream; `header` is that of the open chunk.
+fn follows(before: &Shaped, new: &Shaped, header: ResetHeader) -> Follows {
+    let (old, histogram) = (&before.histogram, &new.histogram);
+    let has_bounds_of = |a: &Histogram, b: &Histogram| {
+        let bits =
+            |h: &Histogram| -> Vec<u64> { h.custom_values.iter().map(|b| b.to_bits()).collect() };
+        bits(a) == bits(b)
+    };
+    let has_other_scale = histogram.schema != old.schema
+        || histogram.zero_threshold.to_bits() != old.zero_threshold.to_bits();
+    if histogram.reset_hint == ResetHint::Gauge {
+        let is_new_shape = !histogram.is_stale()
+            && (old.is_stale() || has_other_scale || !has_bounds_of(old, histogram));
+        return match header != ResetHeader::Gauge || is_new_shape {
+            true => Follows::cut(ResetHeader::Gauge),
+            false => Follows::going_on(ResetHeader::Gauge),
+        };
+    }
+    if header == ResetHeader::Gauge {
+        return Follows::cut(ResetHeader::Unknown);
+    }
+    if histogram.reset_hint == ResetHint::Reset {
+        return Follows::cut(ResetHeader::Reset);
+    }
+    if histogram.is_stale() {
+        return Follows::going_on(ResetHeader::NotReset);
+    }
+    if old.is_stale() {
+        return Follows::cut(ResetHeader::Unknown);
+    }
+    if !has_other_scale && !has_bounds_of(old, histogram) {
+        return Follows::cut(ResetHeader::Reset);
+    }
+    let counts = (
+        (&before.buckets, &old.counts),
+        (&new.buckets, &histogram.counts),
+    );
+    match (has_other_scale, falls(counts.0, counts.1)) {
+        (true, _) if !total_falls(&old.counts, &histogram.counts) => {
+            Follows::cut(ResetHeader::Unknown)
+        }
+        (_, true) | (true, false) => Follows::cut(ResetHeader::Reset),
+        (false, false) => Follows::going_on(ResetHeader::NotReset),
+    }
+}
+
+/// Whether there are fewer observations than before, whatever the buckets.
+fn total_falls(before: &Counts, new: &Counts) -> bool {
+    match (before, new) {
+        (Counts::Integer { count, .. }, Counts::Integer { count: new, .. }) => new < count,
+        (Counts::Float { count, .. }, Counts::Float { count: new, .. }) => new < count,
+        (Counts::Integer { .. }, Counts::Float { .. })
+        | (Counts::Float { .. }, Counts::Integer { .. }) => true,
+    }
+}
+
+impl Run {
+    /// The chunk of these histograms; none if there are none.
+    fn build(self) -> Option<BuiltChunk> {
+        let (min_time, _, first) = self.samples.first()?;
+        let (max_time, _, _) = self.samples.last()?;
+        let (min_time, max_time) = (*min_time, *max_time);
+        let spans = |side: &[i64]| spans_of(side).expect("indexes increase and lie near zero");
+        let layout = Layout {
+            schema: first.histogram.schema,
+            zero_threshold: first.histogram.zero_threshold,
+            positive_spans: spans(&self.buckets.positive),
+            negative_spans: spans(&self.buckets.negative),
+            custom_values: first.histogram.custom_values.clone(),
+        };
+        let spread = self.samples.iter().map(|(time, start, shaped)| {
+            let counts = &shaped.histogram.counts;
+            let histogram = Histogram {
+                counts: match shaped.histogram.is_stale() {
+                    true => counts.clone(),
+                    false => self.buckets.spread(&shaped.buckets, counts),
+                },
+                ..shaped.histogram.clone()
+            };
+            (*time, *start, histogram)
+        });
+        let has_starts = matches!(
+            self.encoding,
+            Encoding::HistogramStart | Encoding::FloatHistogramStart
+        );
+        Some(BuiltChunk {
+            encoding: self.encoding,
+            min_time,
+            max_time,
+            samples: self.samples.len() as u16,
+            data: histograms::write(&layout, self.header, has_starts, spread),
+        })
+    }
+}

@@ -1,0 +1,386 @@
+//! Floats: the XOR encoding and its successor XOR2 (`tsdb/chunkenc/xor.go`, `xor2.go`).
+//!
+//! ```text
+//! XOR    samples u16 | time varint, value 64 bits | time delta uvarint, value | { dod, value }*
+//!        dod   = 0 | 10 and 14 bits | 110 and 17 | 1110 and 20 | 1111 and 64
+//!        value = 0 the one before | 10 bits that differ | 11 zeros, bits that differ
+//! XOR2   samples u16, starts u8 | as above, each sample followed by its start | { step, start }*
+//!        step  = 0 dod 0 and the value before | 10 dod 0, 0 or 1 and a value
+//!              | 110 and 13 bits of dod, value | 1110 and 20 bits of dod, value
+//!              | 11110 and 64 bits of dod, value | 11111 dod 0, stale
+//!        value = 0 | 10 | 110 as above | 111 stale
+//! ```
+//!
+//! The dod is by how much the time since the sample before changed. In XOR2 a staleness marker is
+//! no value that others are measured against.
+
+use super::bits::{BitReader, BitWriter};
+use super::start::{StartReader, StartWriter};
+use super::xor::{Xor, Zeros};
+use crate::tsdb::error::Malformed;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
+
+/// A float sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct FloatSample {
+    pub time: TimestampMs,
+    pub start_time: TimestampMs,
+    pub value: f64,
+}
+
+/// Reads a chunk of either encoding behind its header.
+#[derive(Clone, Debug)]
+pub(super) struct FloatReader<'c> {
+    bits: BitReader<'c>,
+    index: u16,
+    time: TimestampMs,
+    delta: i64,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Xor(Xor),
+    Xor2 {
+        value: f64,
+        zeros: Zeros,
+        starts: StartReader,
+    },
+}
+
+impl<'c> FloatReader<'c> {
+    /// A reader of XOR.
+    pub fn xor(bits: BitReader<'c>) -> Self {
+        Self::new(bits, Form::Xor(Xor::default()))
+    }
+
+    /// A reader of XOR2 with the byte of its header that tells of starts.
+    pub fn xor2(starts: u8, bits: BitReader<'c>) -> Self {
+        let form = Form::Xor2 {
+            value: 0.0,
+            zeros: Zeros::default(),
+            starts: StartReader::new(starts),
+        };
+        Self::new(bits, form)
+    }
+
+    fn new(bits: BitReader<'c>, form: Form) -> Self {
+        Self {
+            bits,
+            index: 0,
+            time: 0,
+            delta: 0,
+            form,
+        }
+    }
+
+    /// The next sample; the caller knows how many there are.
+    pub fn read(&mut self) -> Result<FloatSample, Malformed> {
+        let bits = &mut self.bits;
+        let before = self.time;
+        let (value, start_time) = match &mut self.form {
+            Form::Xor(xor) => {
+                match self.index {
+                    0 => {
+                        self.time = bits.varint()?;
+                        *xor = Xor::new(f64::from_bits(bits.bits(64)?));
+                    }
+                    index => {
+                        let dod = match index {
+                            1 => bits.uvarint()? as i64,
+                            _ => read_dod(bits)?,
+                        };
+                        self.delta = self.delta.wrapping_add(dod);
+                        self.time = self.time.wrapping_add(self.delta);
+                        xor.read(bits)?;
+                    }
+                }
+                (xor.value, START_UNKNOWN)
+            }
+            Form::Xor2 {
+                value,
+                zeros,
+                starts,
+            } => {
+                let read = match self.index {
+                    0 => {
+                        self.time = bits.varint()?;
+                        let read = f64::from_bits(bits.bits(64)?);
+                        *value = if is_stale(read) { 0.0 } else { read };
+                        read
+                    }
+                    index => {
+                        let (dod, read) = read_step(bits, index, value, zeros)?;
+                        self.delta = self.delta.wrapping_add(dod);
+                        self.time = self.time.wrapping_add(self.delta);
+                        read
+                    }
+                };
+                let start = starts.read(bits, self.index, self.time, before)?;
+                (read, start)
+            }
+        };
+        self.index = self.index.saturating_add(1);
+        Ok(FloatSample {
+            time: self.time,
+            start_time,
+            value,
+        })
+    }
+}
+
+fn read_dod(bits: &mut BitReader<'_>) -> Result<i64, Malformed> {
+    match bits.ones(4)? {
+        0 => Ok(0),
+        1 => bits.signed(14),
+        2 => bits.signed(17),
+        3 => bits.signed(20),
+        _ => bits.signed(64),
+    }
+}
+
+/// The change of the time's step and the value of a sample behind the first.
+fn read_step(
+    bits: &mut BitReader<'_>,
+    index: u16,
+    value: &mut f64,
+    zeros: &mut Zeros,
+) -> Result<(i64, f64), Malformed> {
+    if index == 1 {
+        let delta = bits.uvarint()? as i64;
+        return Ok((delta, read_value(bits, value, zeros)?));
+    }
+    let dod = match bits.ones(5)? {
+        0 => return Ok((0, *value)),
+        1 => {
+            if bits.bit()? {
+                *zeros = Zeros::read(bits)?;
+            }
+            *value = zeros.value(bits, *value)?;
+            return Ok((0, *value));
+        }
+        2 => twos_complement(bits.bits(13)?, 13),
+        3 => twos_complement(bits.bits(20)?, 20),
+        4 => bits.bits(64)? as i64,
+        _ => return Ok((0, stale_nan())),
+    };
+    Ok((dod, read_value(bits, value, zeros)?))
+}
+
+fn read_value(
+    bits: &mut BitReader<'_>,
+    value: &mut f64,
+    zeros: &mut Zeros,
+) -> Result<f64, Malformed> {
+    match bits.ones(3)? {
+        0 => return Ok(*value),
+        1 => {}
+        2 => *zeros = Zeros::read(bits)?,
+        _ => return Ok(stale_nan()),
+    }
+    *value = zeros.value(bits, *value)?;
+    Ok(*value)
+}
+
+/// The number that the lowest `width` bits are with a sign.
+fn twos_complement(bits: u64, width: u32) -> i64 {
+    (bits << (64 - width)) as i64 >> (64 - width)
+}
+
+/// Writes a chunk of XOR, or of XOR2 if it is to keep start timestamps.
+#[derive(Clone, Debug)]
+pub(super) struct FloatWriter {
+    out: BitWriter,
+    count: u16,
+    time: TimestampMs,
+    delta: i64,
+    form: FormWritten,
+}
+
+#[derive(Clone, Debug)]
+enum FormWritten {
+    Xor(Xor),
+    Xor2 {
+        value: f64,
+        zeros: Option<Zeros>,
+        starts: StartWriter,
+    },
+}
+
+impl FloatWriter {
+    /// A writer of XOR.
+    pub fn xor() -> Self {
+        Self::new(&[0; 2], FormWritten::Xor(Xor::default()))
+    }
+
+    /// A writer of XOR2.
+    pub fn xor2() -> Self {
+        let form = FormWritten::Xor2 {
+            value: 0.0,
+            zeros: None,
+            starts: StartWriter::default(),
+        };
+        Self::new(&[0; 3], form)
+    }
+
+    fn new(header: &[u8], form: FormWritten) -> Self {
+        Self {
+            out: BitWriter::behind(header),
+            count: 0,
+            time: 0,
+            delta: 0,
+            form,
+        }
+    }
+
+    /// Samples that were written.
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The time of the sample written last.
+    pub fn time(&self) -> TimestampMs {
+        self.time
+    }
+
+    /// Appends a sample, whose time is later than that of the one before.
+    pub fn push(&mut self, sample: FloatSample) {
+        let before = self.time;
+        let delta = match self.count {
+            0 => 0,
+            _ => sample.time.wrapping_sub(before),
+        };
+        let dod = delta.wrapping_sub(self.delta);
+        let out = &mut self.out;
+        match (&mut self.form, self.count) {
+            (FormWritten::Xor(xor), 0) => {
+                write_first(out, sample);
+                *xor = Xor::new(sample.value);
+            }
+            (FormWritten::Xor(xor), 1) => {
+                out.uvarint(delta as u64);
+                xor.write(out, sample.value);
+            }
+            (FormWritten::Xor(xor), _) => {
+                write_dod(out, dod);
+                xor.write(out, sample.value);
+            }
+            (FormWritten::Xor2 { value, .. }, 0) => {
+                write_first(out, sample);
+                if !is_stale(sample.value) {
+                    *value = sample.value;
+                }
+            }
+            (FormWritten::Xor2 { value, zeros, .. }, 1) => {
+                out.uvarint(delta as u64);
+                write_value(out, sample.value, value, zeros);
+            }
+            (FormWritten::Xor2 { value, zeros, .. }, _) => {
+                write_step(out, dod, sample.value, value, zeros);
+            }
+        }
+        if let FormWritten::Xor2 { starts, .. } = &mut self.form {
+            starts.write(out, self.count, sample.start_time, (sample.time, before));
+        }
+        self.time = sample.time;
+        self.delta = delta;
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The chunk.
+    pub fn finish(mut self) -> Vec<u8> {
+        let starts = match &self.form {
+            FormWritten::Xor(_) => None,
+            FormWritten::Xor2 { starts, .. } => Some(starts.header()),
+        };
+        let header = self.out.bytes_mut();
+        if let Some(count) = header.get_mut(..2) {
+            count.copy_from_slice(&self.count.to_be_bytes());
+        }
+        if let Some((starts, byte)) = starts.zip(header.get_mut(2)) {
+            *byte = starts;
+        }
+        self.out.bytes().to_vec()
+    }
+}
+
+fn write_first(out: &mut BitWriter, sample: FloatSample) {
+    out.varint(sample.time);
+    out.bits(sample.value.to_bits(), 64);
+}
+
+fn write_dod(out: &mut BitWriter, dod: i64) {
+    let fits = |width: u32| -(1i64 << (width - 1)) < dod && dod <= 1 << (width - 1);
+    let (prefix, width) = match dod {
+        0 => return out.bit(false),
+        _ if fits(14) => ((0b10, 2), 14),
+        _ if fits(17) => ((0b110, 3), 17),
+        _ if fits(20) => ((0b1110, 4), 20),
+        _ => ((0b1111, 4), 64),
+    };
+    out.bits(prefix.0, prefix.1);
+    out.bits(dod as u64, width);
+}
+
+fn write_step(out: &mut BitWriter, dod: i64, new: f64, value: &mut f64, zeros: &mut Option<Zeros>) {
+    let fits = |width: u32| -(1i64 << (width - 1)) <= dod && dod < 1 << (width - 1);
+    match dod {
+        0 if is_stale(new) => return out.bits(0b11111, 5),
+        0 if new.to_bits() == value.to_bits() => return out.bit(false),
+        0 => {
+            out.bits(0b10, 2);
+            return write_differing(out, new, value, zeros, (0, 1));
+        }
+        _ if fits(13) => {
+            out.bits(0b110, 3);
+            out.bits(dod as u64, 13);
+        }
+        _ if fits(20) => {
+            out.bits(0b1110, 4);
+            out.bits(dod as u64, 20);
+        }
+        _ => {
+            out.bits(0b11110, 5);
+            out.bits(dod as u64, 64);
+        }
+    }
+    write_value(out, new, value, zeros);
+}
+
+fn write_value(out: &mut BitWriter, new: f64, value: &mut f64, zeros: &mut Option<Zeros>) {
+    if is_stale(new) {
+        out.bits(0b111, 3);
+    } else if new.to_bits() == value.to_bits() {
+        out.bit(false);
+    } else {
+        out.bit(true);
+        write_differing(out, new, value, zeros, (0, 2));
+    }
+}
+
+/// Writes the bits of `new` that differ behind what says whether they lie between the zeros of
+/// before: one bit, or two of which the second says that it is no staleness marker.
+fn write_differing(
+    out: &mut BitWriter,
+    new: f64,
+    value: &mut f64,
+    zeros: &mut Option<Zeros>,
+    (known, new_bits): (u64, u32),
+) {
+    let differing = new.to_bits() ^ value.to_bits();
+    *value = new;
+    let around = Zeros::around(differing);
+    let between = match *zeros {
+        Some(zeros) if zeros.reach(around) => {
+            out.bits(known, 1);
+            zeros
+        }
+        _ => {
+            out.bits(1 << (new_bits - 1), new_bits);
+            around.write(out);
+            *zeros = Some(around);
+            around
+        }
+    };
+    between.write_value(out, differing);
+}

@@ -1,0 +1,153 @@
+//! Chunks of histograms: a layout that all share, then times, counts and sums
+//! (`tsdb/chunkenc/histogram.go`, `float_histogram.go`, `histogram_st.go`).
+//!
+//! ```text
+//! plain        samples u16 | reset header in the two highest bits of a byte | layout | { sample }*
+//! with starts  reset header 2 bits, samples 14 bits | starts u8 | layout | { sample, start }*
+//! ```
+
+use super::bits::{BitReader, BitWriter};
+use super::counts::CountsState;
+use super::encoding::ResetHeader;
+use super::layout::{Layout, bucket_count};
+use super::resolution::reduce;
+use super::start::{StartReader, StartWriter};
+use crate::tsdb::error::Malformed;
+use crate::tsdb::sample::stale_histogram;
+use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
+
+/// Bytes of the header in front of the layout.
+const HEADER_BYTES: usize = 3;
+
+/// The samples that fit beside the reset header.
+pub(super) const COUNT_MASK_WITH_STARTS: u16 = 0x3fff;
+
+/// Reads a chunk of histograms behind its header.
+#[derive(Clone, Debug)]
+pub(super) struct HistogramReader<'c> {
+    bits: BitReader<'c>,
+    header: ResetHeader,
+    is_float: bool,
+    layout: Layout,
+    starts: Option<StartReader>,
+    index: u16,
+    time: TimestampMs,
+    delta: i64,
+    counts: CountsState,
+}
+
+impl<'c> HistogramReader<'c> {
+    /// A reader of the bits behind a header.
+    pub fn new(
+        bits: BitReader<'c>,
+        header: ResetHeader,
+        is_float: bool,
+        starts: Option<StartReader>,
+    ) -> Self {
+        Self {
+            bits,
+            header,
+            is_float,
+            layout: Layout::default(),
+            starts,
+            index: 0,
+            time: 0,
+            delta: 0,
+            counts: CountsState::new(is_float),
+        }
+    }
+
+    /// The next sample with its time and its start; the caller knows how many there are.
+    pub fn read(&mut self) -> Result<(TimestampMs, TimestampMs, Histogram), Malformed> {
+        let before = self.time;
+        if self.index == 0 {
+            self.layout = Layout::read(&mut self.bits)?;
+            let buckets = (
+                bucket_count(&self.layout.positive_spans)?,
+                bucket_count(&self.layout.negative_spans)?,
+            );
+            self.time = self.bits.varbit()?;
+            self.counts.read_first(&mut self.bits, buckets)?;
+        } else {
+            self.delta = self.delta.wrapping_add(self.bits.varbit()?);
+            self.time = self.time.wrapping_add(self.delta);
+            self.counts.read_next(&mut self.bits)?;
+        }
+        let start = match &mut self.starts {
+            Some(starts) => starts.read(&mut self.bits, self.index, self.time, before)?,
+            None => START_UNKNOWN,
+        };
+        let histogram = self.histogram()?;
+        self.index = self.index.saturating_add(1);
+        Ok((self.time, start, histogram))
+    }
+
+    fn histogram(&self) -> Result<Histogram, Malformed> {
+        let sum = self.counts.sum();
+        if is_stale(sum) {
+            return Ok(stale_histogram(sum, self.is_float));
+        }
+        let mut histogram = Histogram {
+            // Of the first sample upstream says nothing either: the chunk before may be gone.
+            reset_hint: match (self.header, self.index) {
+                (ResetHeader::Gauge, _) => ResetHint::Gauge,
+                (_, 0) => ResetHint::Unknown,
+                _ => ResetHint::NotReset,
+            },
+            schema: self.layout.schema,
+            zero_threshold: self.layout.zero_threshold,
+            sum,
+            counts: self.counts.counts(),
+            positive_spans: self.layout.positive_spans.clone(),
+            negative_spans: self.layout.negative_spans.clone(),
+            custom_values: self.layout.custom_values.clone(),
+        };
+        reduce(&mut histogram)?;
+        Ok(histogram)
+    }
+}
+
+/// Writes the chunk of histograms of one kind. Those that are no staleness markers have the buckets
+/// of `layout`; times increase, and there are at least one and at most 16,383.
+pub(super) fn write(
+    layout: &Layout,
+    header: ResetHeader,
+    has_starts: bool,
+    samples: impl Iterator<Item = (TimestampMs, TimestampMs, Histogram)>,
+) -> Vec<u8> {
+    let mut out = BitWriter::behind(&[0; HEADER_BYTES]);
+    layout.write(&mut out);
+    let mut starts = StartWriter::default();
+    let mut counts = CountsState::new(false);
+    let (mut count, mut time, mut delta) = (0u16, 0i64, 0i64);
+    for (new_time, start, histogram) in samples {
+        let before = time;
+        if count == 0 {
+            out.varbit(new_time);
+            counts.write_first(&mut out, histogram.sum, &histogram.counts);
+        } else {
+            let new_delta = new_time.wrapping_sub(time);
+            out.varbit(new_delta.wrapping_sub(delta));
+            delta = new_delta;
+            match histogram.is_stale() {
+                true => counts.write_stale(&mut out, histogram.sum),
+                false => counts.write_next(&mut out, histogram.sum, &histogram.counts),
+            }
+        }
+        time = new_time;
+        if has_starts {
+            starts.write(&mut out, count, start, (new_time, before));
+        }
+        count += 1;
+    }
+    let [high, low] = count.to_be_bytes();
+    let head = match has_starts {
+        true => [high | header.byte(), low, starts.header()],
+        false => [high, low, header.byte()],
+    };
+    if let Some(bytes) = out.bytes_mut().get_mut(..HEADER_BYTES) {
+        bytes.copy_from_slice(&head);
+    }
+    out.bytes().to_vec()
+}

@@ -1,0 +1,206 @@
+//! What the histograms of a chunk have in common: schema, zero bucket, spans, custom bounds
+//! (`tsdb/chunkenc/histogram_meta.go`).
+
+use super::bits::{BitReader, BitWriter};
+use crate::tsdb::error::Malformed;
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Span};
+
+/// Buckets of one side of a histogram, and its spans: twice what the finest schema of today has
+/// between the smallest and the largest float (256 for each of 2,098 powers of two).
+pub(in crate::tsdb) const BUCKETS_MAX: u64 = 1 << 20;
+
+/// The schemas of exponential buckets that are known, those that are reserved included.
+const SCHEMAS: std::ops::RangeInclusive<i32> = -9..=52;
+
+/// The power of two that the byte 1 stands for in a zero threshold, less one.
+const THRESHOLD_EXPONENT_BASE: i32 = -244;
+
+/// The largest custom bound in thousandths that is written as a number of them.
+const BOUND_THOUSANDTHS_MAX: f64 = 33_554_430.0;
+
+/// The shape that the histograms of a chunk share.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Layout {
+    pub schema: i32,
+    pub zero_threshold: f64,
+    pub positive_spans: Vec<Span>,
+    pub negative_spans: Vec<Span>,
+    pub custom_values: Vec<f64>,
+}
+
+/// Whether histograms of this schema can be read at all.
+pub(in crate::tsdb) fn is_known_schema(schema: i32) -> bool {
+    schema == CUSTOM_BUCKETS_SCHEMA || SCHEMAS.contains(&schema)
+}
+
+/// Buckets that spans have room for; refused beyond [`BUCKETS_MAX`].
+pub(in crate::tsdb) fn bucket_count(spans: &[Span]) -> Result<usize, Malformed> {
+    let count: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
+    match count <= BUCKETS_MAX {
+        true => Ok(count as usize),
+        false => Err(Malformed::Invalid("a histogram has too many buckets")),
+    }
+}
+
+impl Layout {
+    pub fn read(bits: &mut BitReader<'_>) -> Result<Self, Malformed> {
+        let zero_threshold = read_threshold(bits)?;
+        let schema = bits.varbit()? as i32;
+        if !is_known_schema(schema) {
+            return Err(Malformed::Invalid("a histogram has an unknown schema"));
+        }
+        let positive_spans = read_spans(bits)?;
+        let negative_spans = read_spans(bits)?;
+        let custom_values = match schema == CUSTOM_BUCKETS_SCHEMA {
+            true => read_bounds(bits)?,
+            false => Vec::new(),
+        };
+        Ok(Self {
+            schema,
+            zero_threshold,
+            positive_spans,
+            negative_spans,
+            custom_values,
+        })
+    }
+
+    pub fn write(&self, out: &mut BitWriter) {
+        write_threshold(out, self.zero_threshold);
+        out.varbit(i64::from(self.schema));
+        for spans in [&self.positive_spans, &self.negative_spans] {
+            out.uvarbit(spans.len() as u64);
+            for span in spans {
+                out.uvarbit(u64::from(span.length));
+                out.varbit(i64::from(span.offset));
+            }
+        }
+        if self.schema == CUSTOM_BUCKETS_SCHEMA {
+            out.uvarbit(self.custom_values.len() as u64);
+            for bound in &self.custom_values {
+                write_bound(out, *bound);
+            }
+        }
+    }
+}
+
+/// A number of things that take `bits_min` bits each, at least.
+fn read_count(bits: &mut BitReader<'_>, bits_min: u64) -> Result<usize, Malformed> {
+    let count = bits.uvarbit()?;
+    match count <= BUCKETS_MAX && count * bits_min <= bits.remaining() {
+        true => Ok(count as usize),
+        false => Err(Malformed::CutShort),
+    }
+}
+
+fn read_spans(bits: &mut BitReader<'_>) -> Result<Vec<Span>, Malformed> {
+    let count = read_count(bits, 2)?;
+    let mut spans = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = bits.uvarbit()? as u32;
+        let offset = bits.varbit()? as i32;
+        spans.push(Span { offset, length });
+    }
+    Ok(spans)
+}
+
+fn read_bounds(bits: &mut BitReader<'_>) -> Result<Vec<f64>, Malformed> {
+    let count = read_count(bits, 5)?;
+    let mut bounds = Vec::with_capacity(count);
+    for _ in 0..count {
+        bounds.push(match bits.uvarbit()? {
+            0 => f64::from_bits(bits.bits(64)?),
+            thousandths => (thousandths - 1) as f64 / 1000.0,
+        });
+    }
+    Ok(bounds)
+}
+
+fn write_bound(out: &mut BitWriter, bound: f64) {
+    let thousandths = (bound * 1000.0).round();
+    let is_exact = (thousandths / 1000.0).to_bits() == bound.to_bits();
+    if is_exact && bound.is_sign_positive() && thousandths <= BOUND_THOUSANDTHS_MAX {
+        out.uvarbit(thousandths as u64 + 1);
+    } else {
+        out.bit(false);
+        out.bits(bound.to_bits(), 64);
+    }
+}
+
+/// A power of two as one byte, any other number as 255 and its bits.
+fn read_threshold(bits: &mut BitReader<'_>) -> Result<f64, Malformed> {
+    Ok(match bits.bits(8)? {
+        0 => 0.0,
+        255 => f64::from_bits(bits.bits(64)?),
+        byte => 2f64.powi(byte as i32 + THRESHOLD_EXPONENT_BASE),
+    })
+}
+
+fn write_threshold(out: &mut BitWriter, threshold: f64) {
+    let byte = (1..255).find(|byte| {
+        let power = 2f64.powi(byte + THRESHOLD_EXPONENT_BASE);
+        power.to_bits() == threshold.to_bits()
+    });
+    match byte {
+        _ if threshold.to_bits() == 0 => out.bits(0, 8),
+        Some(byte) => out.bits(byte as u64, 8),
+        None => {
+            out.bits(255, 8);
+            out.bits(threshold.to_bits(), 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_of_any_numbers_reads_as_it_was() {
+        let thresholds = [
+            0.0,
+            -0.0,
+            2f64.powi(-128),
+            2f64.powi(-243),
+            1024.0,
+            2048.0,
+            1e-3,
+        ];
+        for zero_threshold in thresholds {
+            let layout = Layout {
+                schema: CUSTOM_BUCKETS_SCHEMA,
+                zero_threshold,
+                positive_spans: vec![
+                    Span {
+                        offset: -3,
+                        length: 2,
+                    },
+                    Span {
+                        offset: 7,
+                        length: 0,
+                    },
+                ],
+                negative_spans: Vec::new(),
+                custom_values: vec![-1.0, -0.0, 0.0, 0.005, 0.1, 33_554.43, 33_554.431, 1e300],
+            };
+            let mut out = BitWriter::default();
+            layout.write(&mut out);
+            let read = Layout::read(&mut BitReader::new(out.bytes().into(), 0));
+            assert_eq!(format!("{read:?}"), format!("{:?}", Ok::<_, ()>(layout)));
+        }
+    }
+
+    #[test]
+    fn layout_with_more_than_its_bytes_can_hold_is_refused() {
+        let mut out = BitWriter::default();
+        out.bits(0, 8);
+        out.varbit(3);
+        out.uvarbit(BUCKETS_MAX);
+        let read = Layout::read(&mut BitReader::new(out.bytes().into(), 0));
+        assert_eq!(read, Err(Malformed::CutShort));
+        let wide = [Span {
+            offset: 0,
+            length: u32::MAX,
+        }];
+        assert!(bucket_count(&wide).is_err());
+    }
+}

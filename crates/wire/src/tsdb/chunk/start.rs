@@ -1,0 +1,98 @@
+//! Start timestamps of the samples of a chunk (`tsdb/chunkenc/st.go`).
+//!
+//! A byte of the header says whether the first sample has one (the highest bit), and at which
+//! sample it changes for the first time (the other seven; 0: never). From there on each sample is
+//! followed by how far its start lies before the sample in front of it: the first time as it is,
+//! then by how much that changed.
+
+use super::bits::{BitReader, BitWriter};
+use crate::tsdb::error::Malformed;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+
+/// The last sample at which starts may begin to change: what seven bits can say.
+const CHANGE_MAX: u16 = 0x7f;
+
+/// Reads the starts of a chunk.
+#[derive(Clone, Debug)]
+pub(super) struct StartReader {
+    has_first: bool,
+    change: u16,
+    distance: i64,
+    start: TimestampMs,
+}
+
+impl StartReader {
+    /// A reader behind the byte of the header.
+    pub fn new(header: u8) -> Self {
+        Self {
+            has_first: header & 0x80 != 0,
+            change: u16::from(header & 0x7f),
+            distance: 0,
+            start: START_UNKNOWN,
+        }
+    }
+
+    /// Reads the start of sample number `index`, taken at `time` and behind one taken at `before`.
+    pub fn read(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        index: u16,
+        time: TimestampMs,
+        before: TimestampMs,
+    ) -> Result<TimestampMs, Malformed> {
+        if index == 0 {
+            if self.has_first {
+                self.start = time.wrapping_sub(bits.varint()?);
+            }
+        } else if self.change > 0 && index >= self.change {
+            let number = bits.varbit()?;
+            self.distance = match index == self.change {
+                true => number,
+                false => self.distance.wrapping_add(number),
+            };
+            self.start = before.wrapping_sub(self.distance);
+        }
+        Ok(self.start)
+    }
+}
+
+/// Writes the starts of a chunk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartWriter {
+    has_first: bool,
+    change: u16,
+    distance: i64,
+    start: TimestampMs,
+}
+
+impl StartWriter {
+    /// Writes the start of sample number `index`, taken at `time` and behind one taken at `before`.
+    pub fn write(
+        &mut self,
+        out: &mut BitWriter,
+        index: u16,
+        start: TimestampMs,
+        (time, before): (TimestampMs, TimestampMs),
+    ) {
+        let distance = before.wrapping_sub(start);
+        if index == 0 {
+            if start != START_UNKNOWN {
+                out.varint(time.wrapping_sub(start));
+                self.has_first = true;
+            }
+        } else if self.change > 0 {
+            out.varbit(distance.wrapping_sub(self.distance));
+            self.distance = distance;
+        } else if start != self.start || index == CHANGE_MAX {
+            self.change = index;
+            out.varbit(distance);
+            self.distance = distance;
+        }
+        self.start = start;
+    }
+
+    /// The byte of the header.
+    pub fn header(&self) -> u8 {
+        u8::from(self.has_first) << 7 | self.change as u8
+    }
+}

@@ -1,0 +1,205 @@
+//! The buckets that the histograms of a chunk have together: upstream writes a chunk anew when one
+//! brings further buckets, here they are collected before the chunk is written.
+
+use super::layout::{BUCKETS_MAX, bucket_count};
+use firn_model::histogram::{Counts, Histogram, Span, bucket_indexes};
+
+/// The largest index of a bucket, so that the gap between any two fits a span's offset. The finest
+/// schema has none beyond 2^18.
+const INDEX_MAX: u64 = 1 << 30;
+
+/// The indexes of one side's buckets, if its spans fit the number of its buckets and do not go
+/// back.
+pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
+    if bucket_count(spans).ok()? != buckets {
+        return None;
+    }
+    let indexes: Vec<i64> = bucket_indexes(spans).collect();
+    let is_near = |index: &i64| index.unsigned_abs() <= INDEX_MAX;
+    let is_sound = indexes.is_sorted_by(|a, b| a < b) && indexes.iter().all(is_near);
+    is_sound.then_some(indexes)
+}
+
+/// The indexes of both sides' buckets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Buckets {
+    pub positive: Vec<i64>,
+    pub negative: Vec<i64>,
+}
+
+impl Buckets {
+    /// The buckets of a histogram; `None` if its spans and buckets do not fit.
+    pub fn of(histogram: &Histogram) -> Option<Self> {
+        let (positives, negatives) = match &histogram.counts {
+            Counts::Integer {
+                positive, negative, ..
+            } => (positive.len(), negative.len()),
+            Counts::Float {
+                positive, negative, ..
+            } => (positive.len(), negative.len()),
+        };
+        Some(Self {
+            positive: indexes(&histogram.positive_spans, positives)?,
+            negative: indexes(&histogram.negative_spans, negatives)?,
+        })
+    }
+
+    /// Takes in those of another histogram; false if there would be too many, and nothing changes.
+    pub fn unite(&mut self, other: &Buckets) -> bool {
+        let positive = united(&self.positive, &other.positive);
+        let negative = united(&self.negative, &other.negative);
+        let fits = |side: &Vec<i64>| side.len() as u64 <= BUCKETS_MAX;
+        if !fits(&positive) || !fits(&negative) {
+            return false;
+        }
+        (self.positive, self.negative) = (positive, negative);
+        true
+    }
+
+    /// The counts of a histogram whose buckets are `own`, with a zero for each further bucket.
+    pub fn spread(&self, own: &Buckets, counts: &Counts) -> Counts {
+        match counts {
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => Counts::Integer {
+                count: *count,
+                zero_count: *zero_count,
+                positive: spread_deltas(&self.positive, &own.positive, positive),
+                negative: spread_deltas(&self.negative, &own.negative, negative),
+            },
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => Counts::Float {
+                count: *count,
+                zero_count: *zero_count,
+                positive: spread(&self.positive, &own.positive, positive.iter().copied()),
+                negative: spread(&self.negative, &own.negative, negative.iter().copied()),
+            },
+        }
+    }
+}
+
+fn united(a: &[i64], b: &[i64]) -> Vec<i64> {
+    if a == b {
+        return a.to_vec();
+    }
+    let mut all = [a, b].concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn spread<T: Copy + Default>(all: &[i64], own: &[i64], counts: impl Iterator<Item = T>) -> Vec<T> {
+    let mut own = own.iter().zip(counts).peekable();
+    let mut next = |index: &i64| {
+        let found = own.next_if(|(i, _)| *i == index);
+        found.map_or_else(T::default, |(_, count)| count)
+    };
+    all.iter().map(&mut next).collect()
+}
+
+fn spread_deltas(all: &[i64], own: &[i64], deltas: &[i64]) -> Vec<i64> {
+    let mut counts = spread(all, own, absolute(deltas));
+    let mut before = 0i64;
+    for count in &mut counts {
+        (*count, before) = (count.wrapping_sub(before), *count);
+    }
+    counts
+}
+
+fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> {
+    deltas.iter().scan(0i64, |count, delta| {
+        *count = count.wrapping_add(*delta);
+        Some(*count)
+    })
+}
+
+/// Whether a count of `new` is smaller than it was in `before`; a bucket that is missing counts 0.
+pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bool {
+    match (before.1, new.1) {
+        (
+            Counts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Integer {
+                count: new_count,
+                zero_count: new_zero_count,
+                positive: new_positive,
+                negative: new_negative,
+            },
+        ) => {
+            let side = |old: (&[i64], &[i64]), new: (&[i64], &[i64])| {
+                let old = old.0.iter().copied().zip(absolute(old.1));
+                side_falls(old, new.0.iter().copied().zip(absolute(new.1)))
+            };
+            new_count < count
+                || new_zero_count < zero_count
+                || side(
+                    (&before.0.positive, positive),
+                    (&new.0.positive, new_positive),
+                )
+                || side(
+                    (&before.0.negative, negative),
+                    (&new.0.negative, new_negative),
+                )
+        }
+        (
+            Counts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            },
+            Counts::Float {
+                count: new_count,
+                zero_count: new_zero_count,
+                positive: new_positive,
+                negative: new_negative,
+            },
+        ) => {
+            let side = |old: (&[i64], &[f64]), new: (&[i64], &[f64])| {
+                let old = old.0.iter().copied().zip(old.1.iter().copied());
+                side_falls(old, new.0.iter().copied().zip(new.1.iter().copied()))
+            };
+            new_count < count
+                || new_zero_count < zero_count
+                || side(
+                    (&before.0.positive, positive),
+                    (&new.0.positive, new_positive),
+                )
+                || side(
+                    (&before.0.negative, negative),
+                    (&new.0.negative, new_negative),
+                )
+        }
+        (Counts::Integer { .. }, Counts::Float { .. })
+        | (Counts::Float { .. }, Counts::Integer { .. }) => true,
+    }
+}
+
+fn side_falls<T: Copy + Default + PartialOrd + PartialEq>(
+    before: impl Iterator<Item = (i64, T)>,
+    new: impl Iterator<Item = (i64, T)>,
+) -> bool {
+    let mut new = new.peekable();
+    for (index, count) in before {
+        while new.next_if(|(i, _)| *i < index).is_some() {}
+        let is_missing = |count: T| count != T::default();
+        match new.next_if(|(i, _)| *i == index) {
+            Some((_, new)) if count > new => return true,
+            Some(_) => {}
+            None if is_missing(count) => return true,
+            None => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,142 @@
+//! The folder of a block that is written, as the caller lends it.
+
+use super::error::TsdbError;
+use firn_model::error::Error;
+
+/// A file of a block that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BlockFile {
+    /// A segment of chunks; the first has number 1.
+    Chunks(u32),
+    /// The index.
+    Index,
+    /// What the block says about itself.
+    Meta,
+    /// What is deleted: nothing.
+    Tombstones,
+    /// Series as they came, read while the index is written. Not part of the block.
+    SeriesScratch,
+    /// The table of postings, read while the index is written. Not part of the block.
+    TableScratch,
+}
+
+impl BlockFile {
+    /// The path in the folder.
+    pub fn path(self) -> String {
+        match self {
+            BlockFile::Chunks(number) => format!("chunks/{number:06}"),
+            BlockFile::Index => "index".to_owned(),
+            BlockFile::Meta => "meta.json".to_owned(),
+            BlockFile::Tombstones => "tombstones".to_owned(),
+            BlockFile::SeriesScratch => "index_tmp_series".to_owned(),
+            BlockFile::TableScratch => "index_tmp_po".to_owned(),
+        }
+    }
+
+    /// Whether the file is to be removed once the block is complete.
+    pub fn is_scratch(self) -> bool {
+        matches!(self, BlockFile::SeriesScratch | BlockFile::TableScratch)
+    }
+}
+
+/// Where a block is written. Files begin empty and only grow.
+pub trait BlockFolder {
+    /// Appends to a file, which is made if it is not there.
+    fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Fills `into` with what was appended to a scratch file, from `offset` on.
+    fn read(&mut self, file: BlockFile, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+}
+
+/// Bytes that are collected before they are handed to the caller.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file under way.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: BlockFile,
+    buffer: Vec<u8>,
+    flushed: u64,
+}
+
+impl Output {
+    /// The beginning of a file.
+    pub fn new(file: BlockFile) -> Self {
+        Self {
+            file,
+            buffer: Vec::new(),
+            flushed: 0,
+        }
+    }
+
+    /// Bytes that were appended.
+    pub fn len(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    /// Appends bytes.
+    pub fn push<F: BlockFolder>(&mut self, folder: &mut F, bytes: &[u8]) -> Result<(), TsdbError> {
+        self.buffer.extend_from_slice(bytes);
+        match self.buffer.len() < BUFFER_BYTES {
+            true => Ok(()),
+            false => self.flush(folder),
+        }
+    }
+
+    /// Appends zeros up to a multiple of `align`.
+    pub fn pad<F: BlockFolder>(&mut self, folder: &mut F, align: u64) -> Result<(), TsdbError> {
+        let zeros = self.len().next_multiple_of(align) - self.len();
+        self.push(folder, &vec![0; zeros as usize])
+    }
+
+    /// Hands on what is collected.
+    pub fn flush<F: BlockFolder>(&mut self, folder: &mut F) -> Result<(), TsdbError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let appended = folder.append(self.file, &self.buffer);
+        appended.map_err(|error| io(self.file, error))?;
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// A walk over a scratch file from front to back.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    file: BlockFile,
+    len: u64,
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+impl Scratch {
+    /// The beginning of a file of `len` bytes.
+    pub fn new(file: BlockFile, len: u64) -> Self {
+        Self {
+            file,
+            len,
+            offset: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The next piece; empty at the end.
+    pub fn piece<F: BlockFolder>(&mut self, folder: &mut F) -> Result<&[u8], TsdbError> {
+        let left = self.len - self.offset;
+        self.buffer
+            .resize(left.min(BUFFER_BYTES as u64) as usize, 0);
+        let read = folder.read(self.file, self.offset, &mut self.buffer);
+        read.map_err(|error| io(self.file, error))?;
+        self.offset += self.buffer.len() as u64;
+        Ok(&self.buffer)
+    }
+}
+
+fn io(file: BlockFile, error: Error) -> TsdbError {
+    TsdbError::Io {
+        file: file.path(),
+        error,
+    }
+}

@@ -1,0 +1,322 @@
+//! One part of the series of a head, collected in memory.
+
+use super::series::{Collected, HeadExemplar, HeadMetadata};
+use crate::tsdb::chunk::Kind;
+use crate::tsdb::head_chunks::HeadChunk;
+use crate::tsdb::sample::{Sample, Value, stale_histogram};
+use crate::tsdb::wal::Entry;
+use firn_model::histogram::{Counts, ResetHint};
+use firn_model::labels::{Labels, LabelsRef};
+use firn_model::sample::{TimeRange, TimestampMs, is_stale};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Bytes that a series takes beside its labels and samples: its lists, its places in both maps.
+const SERIES_BYTES: usize = 512;
+
+/// Bytes that a further number of a series takes.
+const NUMBER_BYTES: usize = 48;
+
+/// Series whose labels have this hash modulo that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub modulus: u64,
+    pub residue: u64,
+}
+
+impl Share {
+    /// All series.
+    pub const ALL: Share = Share {
+        modulus: 1,
+        residue: 0,
+    };
+
+    /// The two shares that it is made of.
+    pub fn halves(self) -> [Share; 2] {
+        let modulus = self.modulus * 2;
+        [self.residue, self.residue + self.modulus].map(|residue| Share { modulus, residue })
+    }
+
+    /// Whether a series belongs to it.
+    pub fn has(self, labels: LabelsRef<'_>) -> bool {
+        hash(labels.as_bytes()) % self.modulus == self.residue
+    }
+}
+
+/// FNV-1a, with its bits mixed so that the lowest are as good as any.
+fn hash(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
+}
+
+/// The series of a share do not fit into memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Full {
+    /// The labels of the largest of them, if there is only one.
+    pub only: Option<Labels>,
+}
+
+/// Chunks of a number.
+#[derive(Clone, Debug, Default)]
+struct Chunks {
+    in_order: Vec<HeadChunk>,
+    late: Vec<HeadChunk>,
+}
+
+/// What was collected of a share.
+#[derive(Debug)]
+pub(super) struct Part {
+    share: Share,
+    min_valid_time: TimestampMs,
+    limit: usize,
+    bytes: usize,
+    series: Vec<Collected>,
+    by_labels: BTreeMap<Labels, usize>,
+    by_number: FxHashMap<u64, usize>,
+    /// What of `chunks_head` no series took yet, by number.
+    chunks: FxHashMap<u64, Chunks>,
+    /// The chunk read last, of any series.
+    last_chunk: u64,
+}
+
+impl Part {
+    pub fn new(share: Share, min_valid_time: TimestampMs, limit: usize) -> Self {
+        Self {
+            share,
+            min_valid_time,
+            limit,
+            bytes: 0,
+            series: Vec::new(),
+            by_labels: BTreeMap::new(),
+            by_number: FxHashMap::default(),
+            chunks: FxHashMap::default(),
+            last_chunk: 0,
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), Full> {
+        self.bytes += bytes;
+        if self.bytes <= self.limit {
+            return Ok(());
+        }
+        let only = match &self.series[..] {
+            [only] => Some(only.labels.clone()),
+            _ => None,
+        };
+        Err(Full { only })
+    }
+
+    /// Notes that a number belongs to the share, before chunks are read.
+    pub fn expect(&mut self, number: u64, labels: &Labels) -> Result<(), Full> {
+        if !self.share.has(labels.as_ref()) {
+            return Ok(());
+        }
+        self.chunks.entry(number).or_default();
+        self.spend(NUMBER_BYTES)
+    }
+
+    /// Takes in a chunk. Upstream leaves out what lies before the blocks' end.
+    pub fn add_chunk(&mut self, chunk: HeadChunk) -> Result<(), Full> {
+        self.last_chunk = chunk.reference;
+        let is_old = !chunk.is_out_of_order && chunk.range.max < self.min_valid_time;
+        let Some(chunks) = self.chunks.get_mut(&chunk.series) else {
+            return Ok(());
+        };
+        if is_old || chunk.encoding.is_none() {
+            return Ok(());
+        }
+        match chunk.is_out_of_order {
+            true => chunks.late.push(chunk),
+            false => chunks.in_order.push(chunk),
+        }
+        self.spend(size_of::<HeadChunk>())
+    }
+
+    /// Whether chunks of a series follow each other; the times of two that do not.
+    pub fn overlap(&self, chunk: &HeadChunk) -> Option<(TimeRange, TimeRange)> {
+        let before = self.chunks.get(&chunk.series)?.in_order.last()?;
+        let overlaps = !chunk.is_out_of_order && before.range.max >= chunk.range.min;
+        overlaps.then_some((before.range, chunk.range))
+    }
+
+    /// Takes in an entry of the log.
+    pub fn add(&mut self, entry: Entry<'_>) -> Result<(), Full> {
+        match entry {
+            Entry::Series { series, labels } => self.add_series(series, labels),
+            Entry::Sample { series, sample } => self.add_sample(series, sample),
+            Entry::Exemplar {
+                series,
+                labels,
+                time,
+                value,
+            } => self.add_exemplar(
+                series,
+                HeadExemplar {
+                    labels,
+                    time,
+                    value,
+                },
+            ),
+            Entry::Deletion { series, range } => self.delete(series, range),
+            Entry::Metadata {
+                series,
+                metric_type,
+                unit,
+                help,
+            } => {
+                let metadata = HeadMetadata {
+                    metric_type,
+                    unit: unit.to_vec(),
+                    help: help.to_vec(),
+                };
+                let bytes = size_of::<HeadMetadata>() + unit.len() + help.len();
+                match self.series_of(series) {
+                    Some(series) => {
+                        series.metadata = Some(metadata);
+                        self.spend(bytes)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Entry::Mapped { .. } | Entry::UnknownSchema { .. } => Ok(()),
+        }
+    }
+
+    /// Takes in an entry of the out-of-order log.
+    pub fn add_late(&mut self, entry: Entry<'_>) -> Result<(), Full> {
+        let last_chunk = self.last_chunk;
+        match entry {
+            Entry::Sample { series, mut sample } => {
+                tidy(&mut sample, Kind::Float);
+                let bytes = sample.memory_bytes();
+                match self.series_of(series) {
+                    Some(series) => {
+                        series.late.push(sample);
+                        self.spend(bytes)
+                    }
+                    None => Ok(()),
+                }
+            }
+            // A chunk that is not there was lost with the end of its file; its samples are here.
+            Entry::Mapped { series, chunk } if chunk <= last_chunk => {
+                if let Some(series) = self.series_of(series) {
+                    series.late.clear();
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn series_of(&mut self, number: u64) -> Option<&mut Collected> {
+        let place = self.by_number.get(&number)?;
+        self.series.get_mut(*place).filter(|series| !series.is_gone)
+    }
+
+    /// A series that is there already, under whatever number, begins anew: what it had in order is
+    /// in blocks, and its chunks are those of the new number.
+    fn add_series(&mut self, number: u64, labels: Labels) -> Result<(), Full> {
+        if !self.share.has(labels.as_ref()) {
+            return Ok(());
+        }
+        let chunks = self.chunks.get(&number).cloned().unwrap_or_default();
+        let place = match self.by_labels.get(&labels) {
+            Some(place) => *place,
+            None => {
+                let bytes = SERIES_BYTES + labels.as_bytes().len();
+                self.series.push(Collected::new(labels.clone()));
+                self.by_labels.insert(labels, self.series.len() - 1);
+                self.spend(bytes)?;
+                self.series.len() - 1
+            }
+        };
+        self.by_number.insert(number, place);
+        if let Some(series) = self.series.get_mut(place) {
+            series.samples.clear();
+            series.late.clear();
+            series.chunks = chunks.in_order;
+            series.late_chunks = chunks.late;
+        }
+        self.spend(NUMBER_BYTES)
+    }
+
+    fn add_sample(&mut self, number: u64, mut sample: Sample) -> Result<(), Full> {
+        let min_valid_time = self.min_valid_time;
+        let Some(series) = self.series_of(number) else {
+            return Ok(());
+        };
+        let is_new = series.newest().is_none_or(|newest| newest < sample.time);
+        if sample.time < min_valid_time || !is_new {
+            return Ok(());
+        }
+        tidy(&mut sample, series.newest_kind());
+        let bytes = sample.memory_bytes();
+        series.samples.push(sample);
+        self.spend(bytes)
+    }
+
+    fn add_exemplar(&mut self, number: u64, exemplar: HeadExemplar) -> Result<(), Full> {
+        let min_valid_time = self.min_valid_time;
+        let Some(series) = self.series_of(number) else {
+            return Ok(());
+        };
+        let repeats = |last: &HeadExemplar| {
+            last.time > exemplar.time
+                || last.time == exemplar.time
+                    && last.value.to_bits() == exemplar.value.to_bits()
+                    && last.labels == exemplar.labels
+        };
+        if exemplar.time < min_valid_time || series.exemplars.last().is_some_and(repeats) {
+            return Ok(());
+        }
+        let bytes = size_of::<HeadExemplar>() + exemplar.labels.as_bytes().len();
+        series.exemplars.push(exemplar);
+        self.spend(bytes)
+    }
+
+    fn delete(&mut self, number: u64, range: TimeRange) -> Result<(), Full> {
+        let min_valid_time = self.min_valid_time;
+        let Some(series) = self.series_of(number) else {
+            return Ok(());
+        };
+        if range == TimeRange::ALL {
+            series.is_gone = true;
+            let labels = series.labels.clone();
+            self.by_labels.remove(&labels);
+        } else if range.max >= min_valid_time {
+            series.deleted.add(range);
+            return self.spend(size_of::<TimeRange>());
+        }
+        Ok(())
+    }
+
+    /// The series that have samples, in order of their labels.
+    pub fn finish(self) -> Vec<Collected> {
+        let mut all = self.series;
+        all.retain(|series| !series.is_gone && !series.is_empty());
+        all.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        all
+    }
+}
+
+/// Makes of a sample what its chunk will say of it, behind one of the kind `before`.
+fn tidy(sample: &mut Sample, before: Kind) {
+    match &mut sample.value {
+        // A series of histograms ends with a histogram.
+        Value::Float(value) if is_stale(*value) && before != Kind::Float => {
+            let stale = stale_histogram(*value, before == Kind::FloatHistogram);
+            sample.value = Value::Histogram(Box::new(stale));
+        }
+        Value::Float(_) => {}
+        Value::Histogram(histogram) if histogram.is_stale() => {
+            let is_float = matches!(histogram.counts, Counts::Float { .. });
+            **histogram = stale_histogram(histogram.sum, is_float);
+        }
+        // What a sender says of the one before may be of one that was left out.
+        Value::Histogram(histogram) if histogram.reset_hint == ResetHint::NotReset => {
+            histogram.reset_hint = ResetHint::Unknown;
+        }
+        Value::Histogram(_) => {}
+    }
+}

@@ -1,0 +1,215 @@
+//! The files of a head, and the passes over them.
+
+use super::part::{Full, Part, Share};
+use super::series::{Collected, HeadSeries};
+use crate::tsdb::error::TsdbError;
+use crate::tsdb::head_chunks::{HeadChunkFile, HeadChunks};
+use crate::tsdb::ranges::{File, Ranges};
+use crate::tsdb::wal::{Entries, Entry, Tail, WalReader};
+use firn_model::sample::TimestampMs;
+
+/// Shares into which series are parted, at most: then each has one, or their labels are alike.
+const SHARES_MAX: u64 = 1 << 24;
+
+/// What Prometheus replays at a start; all lists are in order of the files' numbers.
+#[derive(Clone, Debug)]
+pub struct HeadFiles<R> {
+    /// The segments in the newest folder `wal/checkpoint.N`.
+    pub checkpoint: Vec<File<R>>,
+    /// The segments of `wal` with numbers behind that of the checkpoint.
+    pub wal: Vec<File<R>>,
+    /// The segments of `wbl`.
+    pub wbl: Vec<File<R>>,
+    /// The files of `chunks_head`.
+    pub chunks: Vec<HeadChunkFile<R>>,
+}
+
+/// How a head is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadOptions {
+    /// Bytes of memory that labels and samples may take at a time.
+    pub memory_bytes: usize,
+    /// Where the blocks end whose samples came in order, the largest of their `max_time`: earlier
+    /// samples that came in order are in blocks, and left out.
+    pub min_valid_time: Option<TimestampMs>,
+}
+
+/// What was met besides samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadReport {
+    /// Files that end in the middle of a record or of a chunk, with the offset.
+    pub torn: Vec<(String, u64)>,
+    /// Histograms of unknown schemas, which were left out.
+    pub unknown_schemas: u64,
+    /// Parts that were read.
+    pub parts: u64,
+}
+
+/// Reads the series of a head.
+#[derive(Debug)]
+pub struct HeadReader<R> {
+    files: HeadFiles<R>,
+    options: HeadOptions,
+    /// Shares that were not read yet, the next one last.
+    shares: Vec<Share>,
+    series: std::vec::IntoIter<Collected>,
+    report: HeadReport,
+}
+
+/// Why a part could not be collected.
+enum Stop {
+    Full(Full),
+    Failed(TsdbError),
+}
+
+impl From<Full> for Stop {
+    fn from(full: Full) -> Self {
+        Stop::Full(full)
+    }
+}
+
+impl From<TsdbError> for Stop {
+    fn from(error: TsdbError) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+impl<R: Ranges> HeadReader<R> {
+    /// A reader in front of the first series.
+    pub fn new(files: HeadFiles<R>, options: HeadOptions) -> Self {
+        Self {
+            files,
+            options,
+            shares: vec![Share::ALL],
+            series: Vec::new().into_iter(),
+            report: HeadReport::default(),
+        }
+    }
+
+    /// The next series; none at the end. A series may have no sample that is not deleted.
+    pub fn next_series(&mut self) -> Result<Option<HeadSeries<'_, R>>, TsdbError> {
+        loop {
+            if let Some(series) = self.series.next() {
+                let min_valid_time = self.options.min_valid_time.unwrap_or(TimestampMs::MIN);
+                let files = &self.files.chunks;
+                return Ok(Some(HeadSeries::new(series, files, min_valid_time)));
+            }
+            let Some(share) = self.shares.pop() else {
+                return Ok(None);
+            };
+            match self.collect(share) {
+                Ok(series) => {
+                    self.report.parts += 1;
+                    self.series = series.into_iter();
+                }
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Full(full)) => self.part(share, full)?,
+            }
+        }
+    }
+
+    /// What was met besides samples, up to here.
+    pub fn report(&self) -> &HeadReport {
+        &self.report
+    }
+
+    fn part(&mut self, share: Share, full: Full) -> Result<(), TsdbError> {
+        if full.only.is_some() || share.modulus >= SHARES_MAX {
+            let labels = full.only.unwrap_or_default();
+            return Err(TsdbError::SeriesTooLarge {
+                labels: labels.to_string(),
+                limit: self.options.memory_bytes,
+            });
+        }
+        let [first, second] = share.halves();
+        self.shares.extend([second, first]);
+        Ok(())
+    }
+
+    fn collect(&mut self, share: Share) -> Result<Vec<Collected>, Stop> {
+        let min_valid_time = self.options.min_valid_time.unwrap_or(TimestampMs::MIN);
+        let mut part = Part::new(share, min_valid_time, self.options.memory_bytes);
+        let mut torn = Vec::new();
+        let mut unknown_schemas = 0;
+        self.each_log_entry(true, &mut Vec::new(), |entry| match &entry {
+            Entry::Series { series, labels } => part.expect(*series, labels),
+            _ => Ok(()),
+        })?;
+        self.collect_chunks(&mut part, &mut torn)?;
+        self.each_log_entry(false, &mut torn, |entry| {
+            if let Entry::UnknownSchema { .. } = entry {
+                unknown_schemas += 1;
+            }
+            part.add(entry)
+        })?;
+        let late = &self.files.wbl;
+        each_entry(late, Tail::MayBeTorn, false, &mut torn, |entry| {
+            part.add_late(entry)
+        })?;
+        self.report.torn = torn;
+        self.report.unknown_schemas = unknown_schemas;
+        Ok(part.finish())
+    }
+
+    /// Hands on the entries of the checkpoint and of the log behind it.
+    fn each_log_entry(
+        &self,
+        series_only: bool,
+        torn: &mut Vec<(String, u64)>,
+        mut take: impl FnMut(Entry<'_>) -> Result<(), Full>,
+    ) -> Result<(), Stop> {
+        let checkpoint = &self.files.checkpoint;
+        each_entry(checkpoint, Tail::IsWhole, series_only, torn, &mut take)?;
+        each_entry(
+            &self.files.wal,
+            Tail::MayBeTorn,
+            series_only,
+            torn,
+            &mut take,
+        )
+    }
+
+    fn collect_chunks(&self, part: &mut Part, torn: &mut Vec<(String, u64)>) -> Result<(), Stop> {
+        let mut chunks = HeadChunks::new(&self.files.chunks);
+        while let Some(chunk) = chunks.next_chunk()? {
+            if let Some((before, range)) = part.overlap(&chunk) {
+                let what = format!(
+                    "chunk of series {} from {} to {} comes behind one from {} to {}",
+                    chunk.series, range.min, range.max, before.min, before.max
+                );
+                return Err(chunk.damaged(&self.files.chunks, what).into());
+            }
+            part.add_chunk(chunk)?;
+        }
+        torn.extend(chunks.torn().map(|(name, at)| (name.to_owned(), at)));
+        Ok(())
+    }
+}
+
+fn each_entry<R: Ranges>(
+    segments: &[File<R>],
+    tail: Tail,
+    series_only: bool,
+    torn: &mut Vec<(String, u64)>,
+    mut take: impl FnMut(Entry<'_>) -> Result<(), Full>,
+) -> Result<(), Stop> {
+    let mut reader = WalReader::new(segments, tail);
+    while let Some(record) = reader.next_record()? {
+        let entries = Entries::new(record);
+        if series_only && !entries.are_series() {
+            continue;
+        }
+        let mut failed = None;
+        for entry in entries {
+            match entry {
+                Ok(entry) => take(entry)?,
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(reader.damaged(error).into());
+        }
+    }
+    torn.extend(reader.torn().map(|(name, at)| (name.to_owned(), at)));
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Chunks of the head that are complete, `chunks_head/000001` and on
+//! (`tsdb/chunks/head_chunks.go`).
+//!
+//! ```text
+//! magic u32 = 0x0130BC91 | version u8 = 1 | 3 zeros
+//! | { series u64 | first time u64 | last time u64 | encoding u8 | length uvarint | data
+//!   | CRC-32C }*
+//! | zeros
+//! ```
+//!
+//! The highest bit of the encoding says that the samples came out of order. A process that was
+//! killed leaves a last file that is cut: there the chunks end. The log has their samples too.
+
+use super::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
+use super::chunk::{Encoding, Samples};
+use super::error::{Malformed, TsdbError};
+use super::ranges::{File, Ranges, Window};
+use super::segment::CHUNK_BYTES_MAX;
+use firn_model::sample::TimeRange;
+
+const MAGIC: u32 = 0x0130_BC91;
+const VERSION: u8 = 1;
+
+/// Bytes in front of the first chunk.
+const HEADER_BYTES: u64 = 8;
+
+/// Bytes of series, times and encoding.
+const FIXED_BYTES: u64 = 25;
+
+/// The bit of the encoding that says that the samples came out of order.
+const OUT_OF_ORDER: u8 = 0x80;
+
+/// A file of `chunks_head` with the number that it is named by.
+#[derive(Clone, Debug)]
+pub struct HeadChunkFile<R> {
+    /// The number.
+    pub number: u32,
+    /// The file.
+    pub file: File<R>,
+}
+
+/// A chunk of the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadChunk {
+    /// The number of its series in the log.
+    pub series: u64,
+    /// The times of its first and last sample.
+    pub range: TimeRange,
+    /// How its samples are written; none if that is not known.
+    pub encoding: Option<Encoding>,
+    /// Whether its samples came out of order.
+    pub is_out_of_order: bool,
+    /// What markers in the log know it by: number of the file, offset in it.
+    pub reference: u64,
+    /// Where its data lies: the place of the file in the list, offset and length.
+    data: (usize, u64, u64),
+}
+
+/// Reads the chunks of consecutive files.
+#[derive(Debug)]
+pub struct HeadChunks<'f, R> {
+    files: &'f [HeadChunkFile<R>],
+    place: usize,
+    offset: u64,
+    window: Window,
+    torn: Option<(&'f str, u64)>,
+}
+
+impl<'f, R: Ranges> HeadChunks<'f, R> {
+    /// A reader in front of the first chunk; the files are in order of their numbers.
+    pub fn new(files: &'f [HeadChunkFile<R>]) -> Self {
+        Self {
+            files,
+            place: 0,
+            offset: 0,
+            window: Window::default(),
+            torn: None,
+        }
+    }
+
+    /// The next chunk; none at the end.
+    pub fn next_chunk(&mut self) -> Result<Option<HeadChunk>, TsdbError> {
+        while let Some(file) = self.files.get(self.place) {
+            match self.step(file) {
+                Ok(Some(chunk)) => return Ok(Some(chunk)),
+                Ok(None) => {
+                    self.place += 1;
+                    self.offset = 0;
+                    self.window.forget();
+                }
+                Err(TsdbError::Damaged { offset, .. }) if self.place + 1 == self.files.len() => {
+                    self.torn = Some((file.file.name(), offset));
+                    self.place = self.files.len();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last file and where in it the chunks end, if it is cut or damaged, once the end was
+    /// reached. The log has the samples of chunks behind that.
+    pub fn torn(&self) -> Option<(&'f str, u64)> {
+        self.torn
+    }
+
+    /// The next chunk of a file; none at its end.
+    fn step(&mut self, file: &HeadChunkFile<R>) -> Result<Option<HeadChunk>, TsdbError> {
+        let HeadChunkFile { number, file } = file;
+        if self.offset == 0 {
+            check_header(file)?;
+            self.offset = HEADER_BYTES;
+        }
+        let offset = self.offset;
+        let head_bytes = FIXED_BYTES + UVARINT_BYTES_MAX as u64;
+        let head = self.window.get_up_to(file, offset, head_bytes)?;
+        let is_end = head.iter().take(FIXED_BYTES as usize - 1).all(|b| *b == 0);
+        if is_end {
+            return Ok(None);
+        }
+        let damaged = |error: Malformed| file.damaged(offset, error);
+        let mut cursor = Cursor::new(head);
+        let series = cursor.be64().map_err(damaged)?;
+        let min = cursor.be64().map_err(damaged)? as i64;
+        let max = cursor.be64().map_err(damaged)? as i64;
+        let encoding = cursor.byte().map_err(damaged)?;
+        let length = cursor.uvarint().map_err(damaged)?;
+        let data = (head.len() - cursor.rest().len()) as u64;
+        if length > CHUNK_BYTES_MAX {
+            let what = format!("a chunk has {length} bytes, limit {CHUNK_BYTES_MAX}");
+            return Err(file.damaged(offset, what));
+        }
+        let bytes = data + length + CHECKSUM_BYTES;
+        let chunk = self.window.get(file, offset, bytes)?;
+        checked(chunk).map_err(damaged)?;
+        self.offset = offset + bytes;
+        Ok(Some(HeadChunk {
+            series,
+            range: TimeRange::new(min, max),
+            encoding: Encoding::of_number(encoding & !OUT_OF_ORDER),
+            is_out_of_order: encoding & OUT_OF_ORDER != 0,
+            reference: u64::from(*number) << 32 | offset,
+            data: (self.place, offset + data, length),
+        }))
+    }
+}
+
+fn check_header<R: Ranges>(file: &File<R>) -> Result<(), TsdbError> {
+    let header = file.read(0, HEADER_BYTES)?;
+    let mut cursor = Cursor::new(&header);
+    let damaged = |error: Malformed| file.damaged(0, error);
+    if cursor.be32().map_err(damaged)? != MAGIC {
+        return Err(file.damaged(0, "these are no chunks of a head"));
+    }
+    match cursor.byte().map_err(damaged)? {
+        VERSION => Ok(()),
+        version => Err(file.unsupported(format!("unknown version {version} of chunks of a head"))),
+    }
+}
+
+impl HeadChunk {
+    /// The samples, read from the files that the chunk was found in.
+    pub fn samples<R: Ranges>(
+        &self,
+        files: &[HeadChunkFile<R>],
+    ) -> Result<Samples<'static>, TsdbError> {
+        let (place, offset, length) = self.data;
+        let file = files.get(place).zip(self.encoding);
+        let (file, encoding) = file.ok_or_else(|| {
+            TsdbError::Refused("chunk of another head, or of an unknown encoding".into())
+        })?;
+        let data = file.file.read(offset, length)?;
+        Samples::new(encoding, data).map_err(|error| file.file.damaged(offset, error))
+    }
+
+    /// An error about the samples.
+    pub(super) fn damaged<R: Ranges>(
+        &self,
+        files: &[HeadChunkFile<R>],
+        error: impl ToString,
+    ) -> TsdbError {
+        match files.get(self.data.0) {
+            Some(file) => file.file.damaged(self.data.1, error),
+            None => TsdbError::Refused(error.to_string()),
+        }
+    }
+}

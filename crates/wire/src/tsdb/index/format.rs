@@ -1,0 +1,110 @@
+//! The frame of an index file: header and table of contents (`tsdb/index/index.go`).
+//!
+//! ```text
+//! magic u32 = 0xBAAAD700 | version u8 | symbols | series | label indexes | postings
+//! | label offset table | postings offset table | table of contents: six u64 offsets | CRC-32C
+//! ```
+
+use crate::tsdb::bytes::{CHECKSUM_BYTES, Cursor, checked, push_checksum};
+use crate::tsdb::error::{Malformed, TsdbError};
+use crate::tsdb::ranges::{File, Ranges};
+
+/// The first bytes of an index.
+pub(super) const MAGIC: u32 = 0xBAAA_D700;
+
+/// Bytes of magic and version.
+pub(super) const HEADER_BYTES: u64 = 5;
+
+/// What series begin at multiples of, from version 2 on.
+pub(super) const SERIES_ALIGN: u64 = 16;
+
+const CONTENTS_BYTES: u64 = 6 * 8 + CHECKSUM_BYTES;
+
+/// How symbols and series are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Both by their offsets.
+    V1,
+    /// Symbols by their places in the table, series by a sixteenth of their offsets.
+    V2,
+    /// As in version 2; Prometheus reads it and writes version 2.
+    V3,
+}
+
+/// Where the sections begin; 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub symbols: u64,
+    pub series: u64,
+    pub label_indexes: u64,
+    pub label_offset_table: u64,
+    pub postings: u64,
+    pub postings_offset_table: u64,
+}
+
+impl Contents {
+    /// Reads header and table of contents.
+    pub fn read<R: Ranges>(file: &File<R>) -> Result<(Version, Self), TsdbError> {
+        let header = file.read(0, HEADER_BYTES)?;
+        let mut cursor = Cursor::new(&header);
+        let damaged = |error: Malformed| file.damaged(0, error);
+        if cursor.be32().map_err(damaged)? != MAGIC {
+            return Err(file.damaged(0, "this is no index"));
+        }
+        let version = match cursor.byte().map_err(damaged)? {
+            1 => Version::V1,
+            2 => Version::V2,
+            3 => Version::V3,
+            version => {
+                let what = format!("unknown index file version {version}");
+                return Err(file.unsupported(what));
+            }
+        };
+        let start = file.len().saturating_sub(CONTENTS_BYTES);
+        let bytes = file.read(start, CONTENTS_BYTES)?;
+        let contents = checked(&bytes).and_then(Self::of);
+        let contents = contents.map_err(|error| file.damaged(start, error))?;
+        Ok((version, contents))
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        Ok(Self {
+            symbols: cursor.be64()?,
+            series: cursor.be64()?,
+            label_indexes: cursor.be64()?,
+            label_offset_table: cursor.be64()?,
+            postings: cursor.be64()?,
+            postings_offset_table: cursor.be64()?,
+        })
+    }
+
+    /// The table's bytes.
+    pub fn write(&self) -> Vec<u8> {
+        let offsets = [
+            self.symbols,
+            self.series,
+            self.label_indexes,
+            self.label_offset_table,
+            self.postings,
+            self.postings_offset_table,
+        ];
+        let mut out = offsets.map(u64::to_be_bytes).concat();
+        push_checksum(&mut out, 0);
+        out
+    }
+
+    /// Where the series end: at the next section, or at this table.
+    pub fn series_end(&self, file_len: u64) -> u64 {
+        let sections = [
+            self.symbols,
+            self.label_indexes,
+            self.label_offset_table,
+            self.postings,
+            self.postings_offset_table,
+        ];
+        let behind = sections.into_iter().filter(|start| *start >= self.series);
+        let end = file_len.saturating_sub(CONTENTS_BYTES);
+        behind.filter(|start| *start > 0).fold(end, u64::min)
+    }
+}

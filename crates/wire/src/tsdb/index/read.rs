@@ -1,0 +1,231 @@
+//! Reading an index: its series one after the other, in order of their labels.
+//!
+//! Postings are passed over: they say what the series say too.
+
+use super::format::{Contents, HEADER_BYTES, SERIES_ALIGN, Version};
+use super::symbols::Symbols;
+use crate::tsdb::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
+use crate::tsdb::error::{Malformed, TsdbError};
+use crate::tsdb::ranges::{File, Ranges, Window};
+use firn_model::labels::{Labels, LabelsRef, is_canonical, push_pair};
+use firn_model::sample::{TimeRange, TimestampMs};
+
+/// Where the bytes of a chunk lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChunkRef(pub u64);
+
+impl ChunkRef {
+    /// The chunk at `offset` of segment number `segment`.
+    pub fn new(segment: u32, offset: u32) -> Self {
+        Self(u64::from(segment) << 32 | u64::from(offset))
+    }
+
+    /// The number of the segment, of which the first is 0.
+    pub fn segment(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The offset in the segment.
+    pub fn offset(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// What an index says about a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkMeta {
+    /// The times of its first and last sample.
+    pub range: TimeRange,
+    /// Where it lies.
+    pub reference: ChunkRef,
+}
+
+/// A series of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexSeries {
+    /// The number that tombstones know it by.
+    pub reference: u64,
+    labels: Vec<u8>,
+    /// Its chunks in order of time.
+    pub chunks: Vec<ChunkMeta>,
+}
+
+impl IndexSeries {
+    /// The labels.
+    pub fn labels(&self) -> LabelsRef<'_> {
+        LabelsRef::from_canonical(&self.labels)
+    }
+}
+
+/// An index file. Holds its table of symbols and nothing else of it.
+#[derive(Debug)]
+pub struct IndexReader<R> {
+    file: File<R>,
+    version: Version,
+    symbols: Symbols,
+    series_start: u64,
+    series_end: u64,
+}
+
+/// The place of a walk over the series of an index.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tsdb) struct SeriesWalk {
+    /// Where the next series begins, padding included.
+    offset: u64,
+    window: Window,
+    has_series: bool,
+}
+
+impl<R: Ranges> IndexReader<R> {
+    /// Reads header, table of contents and symbols of a file.
+    pub fn open(file: File<R>) -> Result<Self, TsdbError> {
+        let (version, contents) = Contents::read(&file)?;
+        let symbols = Symbols::read(&file, version, contents.symbols)?;
+        let end = contents.series_end(file.len());
+        let start = match contents.series {
+            0 => end,
+            start if (HEADER_BYTES..=end).contains(&start) => start,
+            start => {
+                let what = format!("the series begin at byte {start} and end at byte {end}");
+                return Err(file.damaged(end, what));
+            }
+        };
+        Ok(Self {
+            file,
+            version,
+            symbols,
+            series_start: start,
+            series_end: end,
+        })
+    }
+
+    /// Bytes of memory that the table of symbols takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.symbols.memory_bytes()
+    }
+
+    /// A walk that begins at the first series.
+    pub(in crate::tsdb) fn walk(&self) -> SeriesWalk {
+        SeriesWalk {
+            offset: self.series_start,
+            ..SeriesWalk::default()
+        }
+    }
+
+    /// Replaces `series`, which is the one before, with the next one; false at the end. An error if
+    /// its labels do not come after those of the one before.
+    pub(in crate::tsdb) fn advance(
+        &self,
+        walk: &mut SeriesWalk,
+        series: &mut IndexSeries,
+    ) -> Result<bool, TsdbError> {
+        let Some(offset) = self.next_offset(walk)? else {
+            return Ok(false);
+        };
+        let head = walk.window.get_up_to(
+            &self.file,
+            offset,
+            (UVARINT_BYTES_MAX as u64).min(self.series_end - offset),
+        )?;
+        let mut cursor = Cursor::new(head);
+        let damaged = |error: Malformed| self.file.damaged(offset, error);
+        let length = cursor.uvarint().map_err(damaged)?;
+        let start = offset + (head.len() - cursor.rest().len()) as u64;
+        let left = self.series_end - start;
+        if length > left.saturating_sub(CHECKSUM_BYTES) {
+            return Err(damaged(Malformed::CutShort));
+        }
+        let entry = walk
+            .window
+            .get(&self.file, start, length + CHECKSUM_BYTES)?;
+        let entry = checked(entry).map_err(damaged)?;
+        let before = std::mem::take(&mut series.labels);
+        self.decode(entry, series).map_err(damaged)?;
+        series.reference = match self.version {
+            Version::V1 => offset,
+            Version::V2 | Version::V3 => offset / SERIES_ALIGN,
+        };
+        let comes_after = series.labels() > LabelsRef::from_canonical(&before);
+        if walk.has_series && !comes_after {
+            let before = LabelsRef::from_canonical(&before);
+            let what = format!("series {} comes behind {before}", series.labels());
+            return Err(self.file.damaged(offset, what));
+        }
+        walk.has_series = true;
+        walk.offset = start + length + CHECKSUM_BYTES;
+        Ok(true)
+    }
+
+    /// Where the next series begins, past the padding in front of it.
+    fn next_offset(&self, walk: &mut SeriesWalk) -> Result<Option<u64>, TsdbError> {
+        let aligned = match self.version {
+            Version::V1 => walk.offset,
+            Version::V2 | Version::V3 => walk.offset.next_multiple_of(SERIES_ALIGN),
+        };
+        let end = aligned.min(self.series_end);
+        let padding = end - walk.offset.min(end);
+        let padding = walk.window.get(&self.file, walk.offset, padding)?;
+        if padding.iter().any(|byte| *byte != 0) {
+            let what = "the padding in front of a series is not zero";
+            return Err(self.file.damaged(walk.offset, what));
+        }
+        Ok((aligned < self.series_end).then_some(aligned))
+    }
+
+    fn decode(&self, entry: &[u8], into: &mut IndexSeries) -> Result<(), Malformed> {
+        into.labels.clear();
+        into.chunks.clear();
+        let mut cursor = Cursor::new(entry);
+        // A label takes two references, a chunk three numbers, of a byte each at least.
+        for _ in 0..cursor.count(2)? {
+            let name = self.symbols.get(cursor.uvarint()?)?;
+            let value = self.symbols.get(cursor.uvarint()?)?;
+            // No value is an absent label.
+            if !value.is_empty() {
+                push_pair(&mut into.labels, name, value);
+            }
+        }
+        if !is_canonical(&into.labels) {
+            into.labels.clear();
+            let what = "a series has labels out of order, twice, or with names that are not UTF-8";
+            return Err(Malformed::Invalid(what));
+        }
+        let (mut end, mut reference): (TimestampMs, u64) = (0, 0);
+        for number in 0..cursor.count(3)? {
+            let min = match number {
+                0 => cursor.varint()?,
+                _ => later(end, cursor.uvarint()?)?,
+            };
+            let max = later(min, cursor.uvarint()?)?;
+            reference = match number {
+                0 => cursor.uvarint()?,
+                _ => reference.wrapping_add_signed(cursor.varint()?),
+            };
+            into.chunks.push(ChunkMeta {
+                range: TimeRange::new(min, max),
+                reference: ChunkRef(reference),
+            });
+            end = max;
+        }
+        match cursor.is_empty() {
+            true => Ok(()),
+            false => Err(Malformed::Invalid("bytes are left behind a series")),
+        }
+    }
+
+    /// The name that errors show.
+    pub fn name(&self) -> &str {
+        self.file.name()
+    }
+}
+
+fn later(time: TimestampMs, by: u64) -> Result<TimestampMs, Malformed> {
+    let sum = time.checked_add_unsigned(by);
+    sum.ok_or(Malformed::Invalid("a chunk's time is beyond all times"))
+}
+
+impl From<&IndexSeries> for Labels {
+    fn from(series: &IndexSeries) -> Self {
+        series.labels().to_owned()
+    }
+}

@@ -1,0 +1,258 @@
+//! A block's `meta.json` (`tsdb/block.go`).
+
+use super::error::TsdbError;
+use super::ulid::Ulid;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The version of the file.
+const VERSION: u32 = 1;
+
+/// The hint that a block holds samples that came out of order.
+pub const HINT_OUT_OF_ORDER: &str = "from-out-of-order";
+
+/// What a block says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockMeta {
+    /// Its name, which is that of its folder.
+    #[serde(with = "as_text")]
+    pub ulid: Ulid,
+    /// The first millisecond of its range.
+    pub min_time: i64,
+    /// The first millisecond behind its range.
+    pub max_time: i64,
+    /// What it holds.
+    #[serde(default)]
+    pub stats: BlockStats,
+    /// Where it comes from.
+    #[serde(default)]
+    pub compaction: Compaction,
+    /// 1.
+    pub version: u32,
+}
+
+/// How much a block holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BlockStats {
+    /// All samples.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_samples: u64,
+    /// Samples that are floats.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_float_samples: u64,
+    /// Samples that are histograms.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_histogram_samples: u64,
+    /// Series.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_series: u64,
+    /// Chunks.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_chunks: u64,
+    /// Deleted intervals.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub num_tombstones: u64,
+}
+
+/// From which blocks a block was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Compaction {
+    /// How often its samples were compacted; 1 for a block cut from the head.
+    pub level: u32,
+    /// The blocks cut from the head that it is made of.
+    #[serde(skip_serializing_if = "Vec::is_empty", with = "as_texts")]
+    pub sources: Vec<Ulid>,
+    /// Whether compaction left nothing of it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub deletable: bool,
+    /// The blocks that it was made of.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_none")]
+    pub parents: Vec<BlockParent>,
+    /// Whether it could not be compacted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub failed: bool,
+    /// What else is known of it, such as [`HINT_OUT_OF_ORDER`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_none")]
+    pub hints: Vec<String>,
+}
+
+/// A block that another one was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockParent {
+    /// Its name.
+    #[serde(with = "as_text")]
+    pub ulid: Ulid,
+    /// The first millisecond of its range.
+    pub min_time: i64,
+    /// The first millisecond behind its range.
+    pub max_time: i64,
+}
+
+impl BlockMeta {
+    /// What a block cut from a head says of itself: it is its own source.
+    pub fn new(ulid: Ulid, min_time: i64, max_time: i64) -> Self {
+        Self {
+            ulid,
+            min_time,
+            max_time,
+            stats: BlockStats::default(),
+            compaction: Compaction {
+                level: 1,
+                sources: vec![ulid],
+                ..Compaction::default()
+            },
+            version: VERSION,
+        }
+    }
+
+    /// Reads the bytes of a file, which errors call `file`. Fields that are not known are passed
+    /// over, as upstream does.
+    pub fn read(file: &str, bytes: &[u8]) -> Result<Self, TsdbError> {
+        let meta: Self = serde_json::from_slice(bytes).map_err(|error| TsdbError::Damaged {
+            file: file.to_owned(),
+            offset: offset_of(bytes, error.line(), error.column()),
+            what: error.to_string(),
+        })?;
+        match meta.version {
+            VERSION => Ok(meta),
+            version => Err(TsdbError::Unsupported {
+                file: file.to_owned(),
+                what: format!("unexpected meta file version {version}"),
+            }),
+        }
+    }
+
+    /// The bytes of the file, as Prometheus lays them out.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let format = serde_json::ser::PrettyFormatter::with_indent(b"\t");
+        let mut serializer = serde_json::Serializer::with_formatter(&mut out, format);
+        let written = self.serialize(&mut serializer);
+        written.expect("numbers and texts can always be written to memory");
+        out
+    }
+
+    /// Whether the block holds samples that came out of order.
+    pub fn is_out_of_order(&self) -> bool {
+        let mut hints = self.compaction.hints.iter();
+        hints.any(|hint| hint == HINT_OUT_OF_ORDER)
+    }
+}
+
+fn offset_of(bytes: &[u8], line: usize, column: usize) -> u64 {
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let before: usize = lines.take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    (before + column.saturating_sub(1)) as u64
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Go writes a list that is not there as null.
+fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+mod as_text {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(ulid: &Ulid, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(ulid)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Ulid, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+mod as_texts {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(ulids: &[Ulid], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(ulids.iter().map(Ulid::to_string))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Ulid>, D::Error> {
+        let texts: Vec<String> = or_none(from)?;
+        let ulids = texts.iter().map(|text| text.parse());
+        ulids
+            .collect::<Result<_, _>>()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: &str = r#"{
+	"ulid": "01HX0000000000000000000000",
+	"minTime": -5,
+	"maxTime": 7200000,
+	"stats": {
+		"numSamples": 3,
+		"numFloatSamples": 3,
+		"numSeries": 1,
+		"numChunks": 1
+	},
+	"compaction": {
+		"level": 1,
+		"sources": [
+			"01HX0000000000000000000000"
+		],
+		"hints": [
+			"from-out-of-order"
+		]
+	},
+	"version": 1
+}"#;
+
+    #[test]
+    fn meta_written_has_the_layout_of_prometheus() {
+        let ulid = "01HX0000000000000000000000".parse().expect("a ULID");
+        let mut meta = BlockMeta::new(ulid, -5, 7_200_000);
+        meta.stats = BlockStats {
+            num_samples: 3,
+            num_float_samples: 3,
+            num_series: 1,
+            num_chunks: 1,
+            ..BlockStats::default()
+        };
+        meta.compaction.hints.push(HINT_OUT_OF_ORDER.to_owned());
+        assert_eq!(String::from_utf8(meta.write()).as_deref(), Ok(WRITTEN));
+        assert_eq!(BlockMeta::read("meta.json", WRITTEN.as_bytes()), Ok(meta));
+    }
+
+    #[test]
+    fn meta_with_unknown_fields_and_nulls_is_read() {
+        let text = r#"{"ulid":"01HX0000000000000000000000","minTime":1,"maxTime":2,"new":[{}],
+            "compaction":{"level":2,"sources":null,"parents":null,"hints":null},"version":1}"#;
+        let meta = BlockMeta::read("meta.json", text.as_bytes()).expect("it is sound");
+        assert_eq!((meta.compaction.level, meta.is_out_of_order()), (2, false));
+    }
+
+    #[test]
+    fn meta_of_another_version_or_cut_is_an_error_that_names_the_file() {
+        let other = WRITTEN.replace("\"version\": 1", "\"version\": 2");
+        let error = BlockMeta::read("b/meta.json", other.as_bytes()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "b/meta.json: unexpected meta file version 2"
+        );
+        let cut = BlockMeta::read("b/meta.json", &WRITTEN.as_bytes()[..90]).unwrap_err();
+        assert!(cut.to_string().starts_with("b/meta.json: "), "{cut}");
+        assert!(
+            matches!(cut, TsdbError::Damaged { offset: 60.., .. }),
+            "{cut:?}"
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! Files as the caller lends them: a length and reads at any offset.
+//!
+//! [`Window`] is how all readers here look at a file: it keeps one piece of it, so that a walk from
+//! front to back costs one read of the caller for each 64 KiB. Nothing is allocated that is longer
+//! than what the file still has.
+
+use super::error::TsdbError;
+use firn_model::error::Error;
+
+/// Bytes that one read of a caller brings, at least, as long as there are as many.
+const STEP_BYTES: usize = 64 << 10;
+
+/// A file of which any part can be read.
+pub trait Ranges {
+    /// The length of the file in bytes; the same for as long as it is read here.
+    fn len(&self) -> u64;
+
+    /// Fills `into` from `offset` on; `offset + into.len()` is at most [`Ranges::len`].
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+
+    /// Whether the file has no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Ranges for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let found = start
+            .checked_add(into.len())
+            .and_then(|end| self.get(start..end));
+        match found {
+            Some(found) => {
+                into.copy_from_slice(found);
+                Ok(())
+            }
+            None => Err(Error::unavailable("read beyond the end")),
+        }
+    }
+}
+
+impl Ranges for Vec<u8> {
+    fn len(&self) -> u64 {
+        Ranges::len(self.as_slice())
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        Ranges::read(self.as_slice(), offset, into)
+    }
+}
+
+impl<R: Ranges + ?Sized> Ranges for &R {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        (**self).read(offset, into)
+    }
+}
+
+/// A file with the name that errors about it show.
+#[derive(Clone, Debug)]
+pub struct File<R> {
+    name: String,
+    ranges: R,
+}
+
+impl<R: Ranges> File<R> {
+    /// The file `ranges`, named `name` in errors.
+    pub fn new(name: impl Into<String>, ranges: R) -> Self {
+        Self {
+            name: name.into(),
+            ranges,
+        }
+    }
+
+    /// The name that errors show.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> u64 {
+        self.ranges.len()
+    }
+
+    /// Whether the file has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// An error about bytes of this file.
+    pub(super) fn damaged(&self, offset: u64, what: impl ToString) -> TsdbError {
+        TsdbError::Damaged {
+            file: self.name.clone(),
+            offset,
+            what: what.to_string(),
+        }
+    }
+
+    /// An error about what of this file is not known.
+    pub(super) fn unsupported(&self, what: String) -> TsdbError {
+        TsdbError::Unsupported {
+            file: self.name.clone(),
+            what,
+        }
+    }
+
+    /// `len` bytes from `offset` on, in memory of their own.
+    pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, TsdbError> {
+        let mut bytes = Vec::new();
+        self.read_into(offset, len, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_into(&self, offset: u64, len: u64, into: &mut Vec<u8>) -> Result<(), TsdbError> {
+        let left = self.len().saturating_sub(offset);
+        let count = match usize::try_from(len) {
+            Ok(count) if len <= left => count,
+            _ => {
+                let what = format!("{len} bytes are wanted and {left} are left");
+                return Err(self.damaged(offset, what));
+            }
+        };
+        into.clear();
+        into.resize(count, 0);
+        let read = self.ranges.read(offset, into);
+        read.map_err(|error| TsdbError::Io {
+            file: self.name.clone(),
+            error,
+        })
+    }
+}
+
+/// The piece of a file that was looked at last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// The `len` bytes of `file` from `offset` on. A window looks at one file; [`Window::forget`]
+    /// makes it ready for another.
+    pub fn get<R: Ranges>(
+        &mut self,
+        file: &File<R>,
+        offset: u64,
+        len: u64,
+    ) -> Result<&[u8], TsdbError> {
+        if self.place(offset, len).is_none() {
+            let left = file.len().saturating_sub(offset);
+            let wanted = len.max(STEP_BYTES as u64).min(left).max(len);
+            let read = file.read_into(offset, wanted, &mut self.bytes);
+            self.start = offset;
+            if read.is_err() {
+                self.bytes.clear();
+            }
+            read?;
+        }
+        let place = self.place(offset, len);
+        Ok(place.and_then(|p| self.bytes.get(p)).unwrap_or_default())
+    }
+
+    /// Like [`Window::get`], but as many bytes as there are, `len` at most.
+    pub fn get_up_to<R: Ranges>(
+        &mut self,
+        file: &File<R>,
+        offset: u64,
+        len: u64,
+    ) -> Result<&[u8], TsdbError> {
+        let left = file.len().saturating_sub(offset);
+        self.get(file, offset, len.min(left))
+    }
+
+    /// Drops what was read.
+    pub fn forget(&mut self) {
+        self.bytes.clear();
+    }
+
+    fn place(&self, offset: u64, len: u64) -> Option<std::ops::Range<usize>> {
+        let from = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        let to = from.checked_add(usize::try_from(len).ok()?)?;
+        (to <= self.bytes.len()).then_some(from..to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_gives_what_lies_at_any_offset() {
+        let bytes: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+        let file = File::new("f", bytes.clone());
+        let mut window = Window::default();
+        for (offset, len) in [
+            (0, 3),
+            (1, 70_000),
+            (5, 5),
+            (199_999, 1),
+            (200_000, 0),
+            (9, 9),
+        ] {
+            let wanted = &bytes[offset..offset + len];
+            let found = window.get(&file, offset as u64, len as u64);
+            assert_eq!(found, Ok(wanted), "{offset} {len}");
+        }
+        assert_eq!(window.get_up_to(&file, 199_990, 100), Ok(&bytes[199_990..]));
+    }
+
+    #[test]
+    fn window_beyond_the_end_is_an_error_without_the_memory() {
+        let file = File::new("f", vec![0; 10]);
+        let mut window = Window::default();
+        for (offset, len) in [(0, 11), (11, 1), (0, u64::MAX), (u64::MAX, 1)] {
+            let text = window.get(&file, offset, len).unwrap_err().to_string();
+            assert!(text.contains(&format!("at byte {offset}")), "{text}");
+        }
+        assert!(window.bytes.capacity() <= STEP_BYTES);
+    }
+}

@@ -1,0 +1,114 @@
+//! A block's chunk segments, `chunks/000001` and on (`tsdb/chunks/chunks.go`).
+//!
+//! ```text
+//! magic u32 = 0x85BD40DD | version u8 = 1 | 3 zeros
+//! | { length uvarint | encoding u8 | data | CRC-32C of encoding and data }*
+//! ```
+
+use super::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
+use super::chunk::Encoding;
+use super::error::{Malformed, TsdbError};
+use super::index::ChunkRef;
+use super::ranges::{File, Ranges, Window};
+
+/// The first bytes of a segment.
+pub(super) const MAGIC: u32 = 0x85BD_40DD;
+
+/// The version of segments.
+pub(super) const VERSION: u8 = 1;
+
+/// Bytes in front of the first chunk.
+pub(super) const HEADER_BYTES: u64 = 8;
+
+/// Bytes of the encoding.
+const ENCODING_BYTES: u64 = 1;
+
+/// The longest chunk: what fits into a file of `chunks_head`, which all chunks of blocks were once
+/// part of.
+pub(super) const CHUNK_BYTES_MAX: u64 = 128 << 20;
+
+/// The segments of a block.
+#[derive(Debug)]
+pub struct Segments<R> {
+    files: Vec<File<R>>,
+}
+
+/// The place of a walk over chunks: the piece of a segment that was read last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChunkWalk {
+    segment: Option<usize>,
+    window: Window,
+}
+
+impl<R: Ranges> Segments<R> {
+    /// The segments in order of their numbers. Checks their headers.
+    pub fn open(files: Vec<File<R>>) -> Result<Self, TsdbError> {
+        for file in &files {
+            let header = file.read(0, HEADER_BYTES)?;
+            let mut cursor = Cursor::new(&header);
+            let damaged = |error: Malformed| file.damaged(0, error);
+            if cursor.be32().map_err(damaged)? != MAGIC {
+                return Err(file.damaged(0, "these are no chunks"));
+            }
+            let version = cursor.byte().map_err(damaged)?;
+            if version != VERSION {
+                return Err(file.unsupported(format!("unknown version {version} of chunks")));
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// The chunk with this reference: its encoding and its bytes. Errors that come of a reference
+    /// to nowhere name `index`.
+    pub(super) fn chunk<'w>(
+        &self,
+        walk: &'w mut ChunkWalk,
+        reference: ChunkRef,
+        index: &str,
+    ) -> Result<(Encoding, &'w [u8]), TsdbError> {
+        let number = reference.segment() as usize;
+        let file = self.files.get(number).ok_or_else(|| TsdbError::Damaged {
+            file: index.to_owned(),
+            offset: 0,
+            what: format!(
+                "a chunk lies in segment {} of {}",
+                number + 1,
+                self.files.len()
+            ),
+        })?;
+        if walk.segment != Some(number) {
+            walk.window.forget();
+            walk.segment = Some(number);
+        }
+        let offset = u64::from(reference.offset());
+        let damaged = |error: Malformed| file.damaged(offset, error);
+        let head = walk
+            .window
+            .get_up_to(file, offset, UVARINT_BYTES_MAX as u64)?;
+        let mut cursor = Cursor::new(head);
+        let length = cursor.uvarint().map_err(damaged)?;
+        let start = offset + (head.len() - cursor.rest().len()) as u64;
+        if length > CHUNK_BYTES_MAX {
+            let what = format!("a chunk has {length} bytes, limit {CHUNK_BYTES_MAX}");
+            return Err(file.damaged(offset, what));
+        }
+        let bytes = ENCODING_BYTES + length + CHECKSUM_BYTES;
+        let bytes = walk.window.get(file, start, bytes)?;
+        let chunk = checked(bytes).map_err(damaged)?;
+        let (number, data) = chunk.split_first().ok_or(damaged(Malformed::CutShort))?;
+        let encoding = Encoding::of_number(*number)
+            .ok_or_else(|| file.unsupported(format!("unknown chunk encoding {number}")))?;
+        Ok((encoding, data))
+    }
+
+    /// An error about the samples of a chunk.
+    pub(super) fn damaged(&self, reference: ChunkRef, error: impl ToString) -> TsdbError {
+        let file = self.files.get(reference.segment() as usize);
+        let name = file.map_or("chunks", |file| file.name());
+        TsdbError::Damaged {
+            file: name.to_owned(),
+            offset: u64::from(reference.offset()),
+            what: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Records out of segments (`tsdb/wlog/reader.go`).
+//!
+//! ```text
+//! segment  = pages of 32 KiB; the last may be cut
+//! page     = { fragment }* | zeros
+//! fragment = kind and packing u8 | length u16 | CRC-32C | data
+//! kind     = 0 zeros to the end of the page | 1 a whole record | 2 its first part | 3 a middle one
+//!          | 4 its last; + 8 packed by snappy, + 16 by zstd
+//! ```
+//!
+//! A process that was killed leaves a last page that is cut or half written. In the last segment of
+//! a log, empty ones not counted, that is where it ends, and [`WalReader::torn`] says so. Anywhere
+//! else it is damage.
+
+use super::compression::Compression;
+use crate::tsdb::bytes::{Cursor, checksum};
+use crate::tsdb::error::{Malformed, TsdbError};
+use crate::tsdb::ranges::{File, Ranges, Window};
+
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: u64 = 32 << 10;
+
+/// Bytes in front of a fragment's data.
+pub(super) const HEADER_BYTES: u64 = 7;
+
+/// Whether the last segment may end in the middle of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// It may: of a log that was being written.
+    MayBeTorn,
+    /// It may not: of a checkpoint, which has its name only once it is complete.
+    IsWhole,
+}
+
+/// Reads the records of consecutive segments.
+#[derive(Debug)]
+pub struct WalReader<'s, R> {
+    segments: &'s [File<R>],
+    tail: Tail,
+    segment: usize,
+    offset: u64,
+    window: Window,
+    /// Where the record under way begins.
+    start: u64,
+    packed: Vec<u8>,
+    is_open: bool,
+    record: Vec<u8>,
+    torn: Option<(&'s str, u64)>,
+}
+
+/// What lies at a place of a segment.
+enum Piece {
+    /// Zeros, up to the end of a page or of the segment.
+    Zeros(u64),
+    /// A part of a record and how many bytes it takes.
+    Fragment { kind: u8, packing: u8, bytes: u64 },
+}
+
+impl<'s, R: Ranges> WalReader<'s, R> {
+    /// A reader in front of the first record; the segments are in order of their numbers.
+    pub fn new(segments: &'s [File<R>], tail: Tail) -> Self {
+        Self {
+            segments,
+            tail,
+            segment: 0,
+            offset: 0,
+            window: Window::default(),
+            start: 0,
+            packed: Vec::new(),
+            is_open: false,
+            record: Vec::new(),
+            torn: None,
+        }
+    }
+
+    /// The next record; none at the end.
+    pub fn next_record(&mut self) -> Result<Option<&[u8]>, TsdbError> {
+        let segments = self.segments;
+        while let Some(file) = segments.get(self.segment) {
+            let is_read = match self.step(file) {
+                Ok(is_read) => is_read,
+                Err(error) => {
+                    self.end_torn(file, error)?;
+                    return Ok(None);
+                }
+            };
+            if is_read {
+                return Ok(Some(&self.record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file and the offset at which the last segment ends in the middle of a record, once the
+    /// end was reached.
+    pub fn torn(&self) -> Option<(&'s str, u64)> {
+        self.torn
+    }
+
+    /// An error about the record read last.
+    pub fn damaged(&self, error: Malformed) -> TsdbError {
+        match self.segments.get(self.segment) {
+            Some(file) => file.damaged(self.start, error),
+            None => TsdbError::Refused(error.to_string()),
+        }
+    }
+
+    /// Goes on by one piece; whether a record is complete.
+    fn step(&mut self, file: &File<R>) -> Result<bool, TsdbError> {
+        if self.offset >= file.len() {
+            if self.is_open {
+                let what = "the last record of the segment is not complete";
+                return Err(file.damaged(self.start, what));
+            }
+            self.segment += 1;
+            self.offset = 0;
+            self.window.forget();
+            return Ok(false);
+        }
+        let offset = self.offset;
+        let damaged = |error: Malformed| file.damaged(offset, error);
+        let (kind, packing, bytes) = match piece(file, &mut self.window, offset)? {
+            Piece::Zeros(bytes) => {
+                self.offset += bytes;
+                return Ok(false);
+            }
+            Piece::Fragment {
+                kind,
+                packing,
+                bytes,
+            } => (kind, packing, bytes),
+        };
+        let begins = matches!(kind, 1 | 2);
+        if begins == self.is_open || kind > 4 {
+            let what = Malformed::Invalid("a fragment of a record is not where it belongs");
+            return Err(damaged(what));
+        }
+        if begins {
+            self.packed.clear();
+            self.start = offset;
+        }
+        let data = self.window.get(file, offset + HEADER_BYTES, bytes)?;
+        self.packed.extend_from_slice(data);
+        self.offset = offset + HEADER_BYTES + bytes;
+        self.is_open = matches!(kind, 2 | 3);
+        if self.is_open {
+            return Ok(false);
+        }
+        let packing = Compression::of_header(packing);
+        let unpacked = packing.unpack(&self.packed, &mut self.record);
+        unpacked.map_err(|error| file.damaged(self.start, error))?;
+        Ok(true)
+    }
+
+    /// Ends the walk in front of damage, if that is what a crash leaves.
+    fn end_torn(&mut self, file: &'s File<R>, error: TsdbError) -> Result<(), TsdbError> {
+        let TsdbError::Damaged { offset, .. } = &error else {
+            return Err(error);
+        };
+        let last_page = file.len().saturating_sub(1) / PAGE_BYTES;
+        let is_at_end = self.offset / PAGE_BYTES >= last_page;
+        let mut behind = self.segments.iter().skip(self.segment + 1);
+        let is_last = behind.all(File::is_empty);
+        if self.tail == Tail::IsWhole || !is_last || !is_at_end {
+            return Err(error);
+        }
+        let start = if self.is_open { self.start } else { *offset };
+        self.torn = Some((file.name(), start));
+        self.segment = self.segments.len();
+        Ok(())
+    }
+}
+
+/// What lies at `offset`. Its checksum holds, and its data can be read.
+fn piece<R: Ranges>(file: &File<R>, window: &mut Window, offset: u64) -> Result<Piece, TsdbError> {
+    let damaged = |error: Malformed| file.damaged(offset, error);
+    let page_left = PAGE_BYTES - offset % PAGE_BYTES;
+    let page = window.get_up_to(file, offset, page_left)?;
+    let mut cursor = Cursor::new(page);
+    let head = cursor.byte().map_err(damaged)?;
+    let kind = head & 7;
+    if kind == 0 {
+        return match page.iter().all(|byte| *byte == 0) {
+            true => Ok(Piece::Zeros(page.len() as u64)),
+            false => Err(damaged(Malformed::Invalid("padding of a page is not zero"))),
+        };
+    }
+    let length = cursor.take(2).map_err(damaged)?;
+    let length = length
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let sum = cursor.be32().map_err(damaged)?;
+    let data = cursor.take(length).map_err(damaged)?;
+    if checksum(data) != sum {
+        return Err(damaged(Malformed::Invalid("the checksum differs")));
+    }
+    Ok(Piece::Fragment {
+        kind,
+        packing: head,
+        bytes: length as u64,
+    })
+}

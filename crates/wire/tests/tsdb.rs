@@ -1,0 +1,399 @@
+//! Data folders that Prometheus 3.14 wrote, and what its own querier said of them.
+//!
+//! `tests/tsdb/plain` is what the server wrote of remote writes, as it does by default;
+//! `tests/tsdb/starts` what its storage wrote with XOR2 chunks, start timestamps, which the server
+//! takes from scrapes alone, and a WAL packed by zstd. Both ended without a clean stop: they have
+//! blocks, a checkpoint, a WAL, an out-of-order log, chunks of the head, deletions, histograms of
+//! all kinds and exemplars. `expected.txt` has a line for each sample that a querier over the whole
+//! folder gave:
+//!
+//! ```text
+//! S name=value,..                      a series, in hexadecimal digits
+//! f time start bits                    a float
+//! h time start schema threshold count zeros sum Pindex:count,.. N.. Cbound,..    integers
+//! H ..                                 the same with the bits of floats
+//! E series time bits labels            an exemplar
+//! ```
+
+use firn_model::error::Error;
+use firn_model::histogram::{Counts, Histogram, Span, bucket_indexes};
+use firn_model::labels::{Labels, LabelsRef};
+use firn_wire::tsdb::{
+    BlockFile, BlockFolder, BlockMeta, BlockOptions, BlockReader, BlockWriter, ChunkBuilder, File,
+    HeadChunkFile, HeadFiles, HeadOptions, HeadReader, IndexReader, Sample, Samples, Segments,
+    StartTimes, Tombstones, Ulid, Value,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+type Bytes = Vec<u8>;
+
+/// Samples by the labels of their series and by time.
+type All = BTreeMap<Labels, BTreeMap<i64, Sample>>;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/tsdb")
+        .join(name)
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("the folder can be read").path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn open(path: &Path) -> File<Bytes> {
+    let bytes = std::fs::read(path).expect("the file is there");
+    File::new(path.display().to_string(), bytes)
+}
+
+/// The files of a folder with their numbers, folders left out.
+fn numbered(folder: &Path) -> Vec<(u32, File<Bytes>)> {
+    let files = list(folder).into_iter().filter(|path| path.is_file());
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
+    files
+        .filter_map(|path| Some((number(&path)?, open(&path))))
+        .collect()
+}
+
+fn files(folder: &Path) -> Vec<File<Bytes>> {
+    numbered(folder).into_iter().map(|(_, file)| file).collect()
+}
+
+/// The blocks of a data folder.
+fn blocks(folder: &Path) -> Vec<(BlockMeta, PathBuf)> {
+    let folders = list(folder).into_iter();
+    let folders = folders.filter(|path| path.join("meta.json").exists());
+    folders
+        .map(|path| {
+            let bytes = std::fs::read(path.join("meta.json")).expect("it is there");
+            let meta = BlockMeta::read("meta.json", &bytes).expect("it is sound");
+            assert_eq!(meta.write(), bytes, "written as Prometheus writes it");
+            (meta, path)
+        })
+        .collect()
+}
+
+fn block(path: &Path) -> BlockReader<Bytes> {
+    let index = IndexReader::open(open(&path.join("index"))).expect("it is sound");
+    let segments = Segments::open(files(&path.join("chunks"))).expect("they are sound");
+    let stones = std::fs::read(path.join("tombstones")).expect("it is there");
+    let stones = Tombstones::read("tombstones", &stones).expect("they are sound");
+    BlockReader::new(index, segments, Some(stones))
+}
+
+fn add_block(all: &mut All, path: &Path) {
+    let mut block = block(path);
+    while let Some(mut series) = block.next_series().expect("it is sound") {
+        let samples = all.entry(series.labels().to_owned()).or_default();
+        while let Some(sample) = series.next_sample().expect("it is sound") {
+            samples.entry(sample.time).or_insert(sample);
+        }
+    }
+}
+
+fn head(folder: &Path, blocks: &[(BlockMeta, PathBuf)], memory_bytes: usize) -> HeadReader<Bytes> {
+    let wal = folder.join("wal");
+    let is_checkpoint = |path: &PathBuf| path.is_dir();
+    let checkpoint = list(&wal).into_iter().rfind(is_checkpoint);
+    let checkpoint = checkpoint.expect("there is one");
+    let covered: u32 = checkpoint
+        .extension()
+        .and_then(|number| number.to_str()?.parse().ok())
+        .expect("it has a number");
+    let in_order = blocks.iter().filter(|(meta, _)| !meta.is_out_of_order());
+    let files = HeadFiles {
+        checkpoint: files(&checkpoint),
+        wal: numbered(&wal)
+            .into_iter()
+            .filter(|(number, _)| *number > covered)
+            .map(|(_, file)| file)
+            .collect(),
+        wbl: files(&folder.join("wbl")),
+        chunks: numbered(&folder.join("chunks_head"))
+            .into_iter()
+            .map(|(number, file)| HeadChunkFile { number, file })
+            .collect(),
+    };
+    let options = HeadOptions {
+        memory_bytes,
+        min_valid_time: in_order.map(|(meta, _)| meta.max_time).max(),
+    };
+    HeadReader::new(files, options)
+}
+
+/// All samples of a folder, and its exemplars in words.
+fn read(name: &str, memory_bytes: usize) -> (All, BTreeSet<String>) {
+    let folder = folder(name);
+    let blocks = blocks(&folder);
+    let (mut all, mut exemplars) = (All::new(), BTreeSet::new());
+    for (_, path) in &blocks {
+        add_block(&mut all, path);
+    }
+    let mut head = head(&folder, &blocks, memory_bytes);
+    while let Some(mut series) = head.next_series().expect("it is sound") {
+        let labels = series.labels().to_owned();
+        for exemplar in series.exemplars() {
+            let (time, bits) = (exemplar.time, exemplar.value.to_bits());
+            let (of, own) = (told(labels.as_ref()), told(exemplar.labels.as_ref()));
+            exemplars.insert(format!("E {of} {time} {bits:x} {own}"));
+        }
+        let samples = all.entry(labels).or_default();
+        while let Some(sample) = series.next_sample().expect("it is sound") {
+            samples.entry(sample.time).or_insert(sample);
+        }
+    }
+    all.retain(|_, samples| !samples.is_empty());
+    (all, exemplars)
+}
+
+fn told(labels: LabelsRef<'_>) -> String {
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+    let pairs = labels.pairs();
+    pairs.fold(String::new(), |mut out, (name, value)| {
+        write!(out, "{}={},", hex(name), hex(value)).expect("memory takes all");
+        out
+    })
+}
+
+fn side<T: Copy + PartialEq + Default>(
+    spans: &[Span],
+    counts: impl Iterator<Item = T>,
+    word: impl Fn(T) -> String,
+) -> String {
+    let buckets = bucket_indexes(spans).zip(counts);
+    let buckets = buckets.filter(|(_, count)| *count != T::default());
+    buckets.fold(String::new(), |mut out, (index, count)| {
+        write!(out, "{index}:{},", word(count)).expect("memory takes all");
+        out
+    })
+}
+
+fn histogram_told(histogram: &Histogram) -> (char, String) {
+    let bits = |value: f64| format!("{:x}", value.to_bits());
+    let shape = format!("{} {}", histogram.schema, bits(histogram.zero_threshold));
+    let bounds: String = histogram
+        .custom_values
+        .iter()
+        .map(|bound| format!("{},", bits(*bound)))
+        .collect();
+    let sum = bits(histogram.sum);
+    let spans = (&histogram.positive_spans, &histogram.negative_spans);
+    match &histogram.counts {
+        Counts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            let side = |spans: &[Span], deltas: &[i64]| {
+                let mut count = 0;
+                let counts = deltas.iter().map(|delta| {
+                    count += delta;
+                    count
+                });
+                side(spans, counts, |count| count.to_string())
+            };
+            let (p, n) = (side(spans.0, positive), side(spans.1, negative));
+            let counts = format!("{count} {zero_count} {sum}");
+            ('h', format!("{shape} {counts} P{p} N{n} C{bounds}"))
+        }
+        Counts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            let counts = format!("{} {} {sum}", bits(*count), bits(*zero_count));
+            let p = side(spans.0, positive.iter().copied(), bits);
+            let n = side(spans.1, negative.iter().copied(), bits);
+            ('H', format!("{shape} {counts} P{p} N{n} C{bounds}"))
+        }
+    }
+}
+
+/// The samples in the words of `expected.txt`.
+fn lines(all: &All) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (labels, samples) in all {
+        lines.push(format!("S {}", told(labels.as_ref())));
+        lines.extend(samples.values().map(|sample| {
+            let times = format!("{} {}", sample.time, sample.start_time);
+            match &sample.value {
+                Value::Float(value) => format!("f {times} {:x}", value.to_bits()),
+                Value::Histogram(histogram) => {
+                    let (kind, rest) = histogram_told(histogram);
+                    format!("{kind} {times} {rest}")
+                }
+            }
+        }));
+    }
+    lines
+}
+
+/// The samples and the exemplars that Prometheus gave.
+fn expected(name: &str) -> (Vec<String>, BTreeSet<String>) {
+    let text = std::fs::read_to_string(folder(name).join("expected.txt"));
+    let text = text.expect("it is there");
+    let (exemplars, samples): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("E "));
+    (
+        samples.into_iter().map(str::to_owned).collect(),
+        exemplars.into_iter().map(str::to_owned).collect(),
+    )
+}
+
+fn check(found: &[String], wanted: &[String]) {
+    for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        assert_eq!(found, wanted, "line {}", number + 1);
+    }
+    assert_eq!(found.len(), wanted.len());
+}
+
+#[test]
+fn folders_of_prometheus_read_as_it_reads_them_whatever_the_memory() {
+    for name in ["plain", "starts"] {
+        let (samples, exemplars) = expected(name);
+        for memory_bytes in [1 << 30, 100_000] {
+            let (all, found) = read(name, memory_bytes);
+            check(&lines(&all), &samples);
+            assert_eq!(found, exemplars);
+        }
+    }
+}
+
+#[test]
+fn stats_of_blocks_are_those_of_their_series() {
+    for name in ["plain", "starts"] {
+        for (meta, path) in blocks(&folder(name)) {
+            let mut block = block(&path);
+            let (mut series_count, mut chunk_count, mut samples) = (0, 0, 0);
+            while let Some(mut series) = block.next_series().expect("it is sound") {
+                series_count += 1;
+                for chunk in series.chunks().to_vec() {
+                    let (encoding, data) = series.chunk(chunk).expect("it is sound");
+                    let read = Samples::new(encoding, data).expect("it is sound");
+                    chunk_count += 1;
+                    samples += u64::from(read.left());
+                }
+            }
+            let stats = meta.stats;
+            assert_eq!(
+                (series_count, chunk_count, samples),
+                (stats.num_series, stats.num_chunks, stats.num_samples)
+            );
+        }
+    }
+}
+
+/// The chunk that the floats of a chunk make, if they make one of the same encoding.
+fn written_anew(samples: Samples<'_>, starts: StartTimes) -> Option<Bytes> {
+    let mut builder = ChunkBuilder::new(starts);
+    for sample in samples {
+        let sample = sample.expect("it is sound");
+        let Value::Float(value) = sample.value else {
+            return None;
+        };
+        let closed = builder.push_float(sample.time, sample.start_time, value);
+        // One that has no start in front of others that have one ends where these begin.
+        if closed.expect("times increase").is_some() {
+            return None;
+        }
+    }
+    builder.finish().map(|chunk| chunk.data)
+}
+
+#[test]
+fn float_chunks_of_prometheus_written_anew_are_the_same_bytes() {
+    for (name, starts) in [("plain", StartTimes::Drop), ("starts", StartTimes::Keep)] {
+        let mut same = 0;
+        for (_, path) in blocks(&folder(name)) {
+            let mut block = block(&path);
+            while let Some(mut series) = block.next_series().expect("it is sound") {
+                for chunk in series.chunks().to_vec() {
+                    let (encoding, data) = series.chunk(chunk).expect("it is sound");
+                    let samples = Samples::new(encoding, data).expect("it is sound");
+                    let has_start = samples
+                        .clone()
+                        .next()
+                        .is_some_and(|sample| sample.expect("it is sound").start_time != 0);
+                    if starts == StartTimes::Keep && !has_start {
+                        continue;
+                    }
+                    if let Some(written) = written_anew(samples, starts) {
+                        assert_eq!(written, data, "{}", path.display());
+                        same += 1;
+                    }
+                }
+            }
+        }
+        assert!(same >= 10, "{name}: {same}");
+    }
+}
+
+/// A block in memory.
+#[derive(Default)]
+struct Folder(BTreeMap<BlockFile, Bytes>);
+
+impl BlockFolder for Folder {
+    fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error> {
+        self.0.entry(file).or_default().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, file: BlockFile, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let bytes = self.0.entry(file).or_default();
+        into.copy_from_slice(&bytes[offset as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+fn write(all: &All, start_times: StartTimes) -> Folder {
+    let times = || all.values().flat_map(|samples| samples.keys());
+    let (min, max) = (times().min(), times().max());
+    let (min, max) = min.zip(max).expect("there are samples");
+    let options = BlockOptions {
+        start_times,
+        ..BlockOptions::new(Ulid(1), *min, max + 1)
+    };
+    let mut writer = BlockWriter::new(Folder::default(), options);
+    for (labels, samples) in all {
+        writer.start_series(labels.as_ref()).expect("in order");
+        for sample in samples.values() {
+            let (time, start) = (sample.time, sample.start_time);
+            let pushed = match &sample.value {
+                Value::Float(value) => writer.push_float(time, start, *value),
+                Value::Histogram(histogram) => writer.push_histogram(time, start, histogram),
+            };
+            pushed.expect("in order");
+        }
+    }
+    writer.finish().expect("memory takes all").0
+}
+
+#[test]
+fn folders_of_prometheus_written_as_one_block_read_the_same() {
+    for (name, starts) in [("plain", StartTimes::Drop), ("starts", StartTimes::Keep)] {
+        let (all, _) = read(name, 1 << 30);
+        let mut folder = write(&all, starts);
+        let mut file = |file| folder.0.remove(&file).expect("it was written");
+        let index = File::new("index", file(BlockFile::Index));
+        let chunks = File::new("chunks", file(BlockFile::Chunks(1)));
+        let index = IndexReader::open(index).expect("it is sound");
+        let segments = Segments::open(vec![chunks]).expect("it is sound");
+        let mut block = BlockReader::new(index, segments, None);
+        let mut found = All::new();
+        while let Some(mut series) = block.next_series().expect("it is sound") {
+            let samples = found.entry(series.labels().to_owned()).or_default();
+            while let Some(sample) = series.next_sample().expect("it is sound") {
+                samples.insert(sample.time, sample);
+            }
+        }
+        check(&lines(&found), &expected(name).0);
+    }
+}

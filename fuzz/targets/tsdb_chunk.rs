@@ -1,0 +1,55 @@
+//! Any bytes as a chunk of Prometheus: it ends with an error or with its last sample, and what was
+//! read of it comes back once it is written.
+
+#![no_main]
+
+use firn_wire::tsdb::{BuiltChunk, ChunkBuilder, Encoding, Sample, Samples, StartTimes, Value};
+
+/// A sample by its bits, without empty buckets and without what is known of resets.
+fn told(sample: &Sample) -> String {
+    match &sample.value {
+        Value::Float(value) => format!(
+            "{} {} {:x}",
+            sample.time,
+            sample.start_time,
+            value.to_bits()
+        ),
+        Value::Histogram(_) => format!("{} {}", sample.time, sample.start_time),
+    }
+}
+
+fn read(chunk: BuiltChunk) -> Vec<Sample> {
+    let samples = Samples::new(chunk.encoding, chunk.data).expect("it was written here");
+    let samples: Result<Vec<_>, _> = samples.collect();
+    samples.expect("it was written here")
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((number, data)) = bytes.split_first() else {
+        return;
+    };
+    let Some(encoding) = Encoding::of_number(number % 8) else {
+        return;
+    };
+    let Ok(samples) = Samples::new(encoding, data) else {
+        return;
+    };
+    let (mut builder, mut pushed, mut found) =
+        (ChunkBuilder::new(StartTimes::Keep), Vec::new(), Vec::new());
+    for sample in samples.take(500) {
+        let Ok(sample) = sample else {
+            break;
+        };
+        let (time, start) = (sample.time, sample.start_time);
+        let closed = match &sample.value {
+            Value::Float(value) => builder.push_float(time, start, *value),
+            Value::Histogram(histogram) => builder.push_histogram(time, start, histogram),
+        };
+        if let Ok(closed) = closed {
+            found.extend(closed.into_iter().flat_map(read));
+            pushed.push(told(&sample));
+        }
+    }
+    found.extend(builder.finish().into_iter().flat_map(read));
+    assert_eq!(found.iter().map(told).collect::<Vec<_>>(), pushed);
+});

@@ -1,0 +1,56 @@
+//! Any bytes as what a start of Prometheus replays: in parts it is the same as at once, and times
+//! increase.
+
+#![no_main]
+
+use firn_wire::tsdb::{File, HeadChunkFile, HeadFiles, HeadOptions, HeadReader, TsdbError};
+use std::collections::BTreeMap;
+
+fn read(parts: &[&[u8]; 4], memory_bytes: usize) -> Result<BTreeMap<String, String>, TsdbError> {
+    let [checkpoint, wal, wbl, chunks] = parts.map(|bytes| File::new("f", bytes));
+    let files = HeadFiles {
+        checkpoint: vec![checkpoint],
+        wal: vec![wal],
+        wbl: vec![wbl],
+        chunks: vec![HeadChunkFile {
+            number: 1,
+            file: chunks,
+        }],
+    };
+    let options = HeadOptions {
+        memory_bytes,
+        min_valid_time: Some(0),
+    };
+    let (mut head, mut all) = (HeadReader::new(files, options), BTreeMap::new());
+    while let Some(mut series) = head.next_series()? {
+        let labels = series.labels().to_string();
+        let (mut samples, mut last) = (String::new(), None);
+        while let Some(sample) = series.next_sample()? {
+            assert!(last.is_none_or(|last| last < sample.time));
+            last = Some(sample.time);
+            samples.push_str(&format!("{sample:?}"));
+        }
+        all.insert(labels, samples);
+    }
+    Ok(all)
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((lengths, mut rest)) = bytes.split_first_chunk::<6>() else {
+        return;
+    };
+    let mut parts: [&[u8]; 4] = [&[]; 4];
+    for (part, length) in parts.iter_mut().zip(lengths.chunks(2)) {
+        let length = length
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        (*part, rest) = rest.split_at(length.min(rest.len()));
+    }
+    parts[3] = rest;
+    let at_once = read(&parts, 16 << 20);
+    match (at_once, read(&parts, 4_000)) {
+        (Ok(at_once), Ok(in_parts)) => assert_eq!(at_once, in_parts),
+        (_, Err(_)) => {}
+        (Err(at_once), Ok(_)) => panic!("only at once: {at_once}"),
+    }
+});

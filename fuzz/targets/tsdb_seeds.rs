@@ -1,0 +1,90 @@
+//! What the targets of Prometheus's files begin with: the folders that the tests of `wire` read.
+
+use firn_wire::tsdb::{ChunkBuilder, StartTimes};
+use std::path::{Path, PathBuf};
+
+const FOLDERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/wire/tests/tsdb");
+
+/// The longest file that is a seed.
+const BYTES_MAX: usize = 48 << 10;
+
+/// The files below a folder whose paths have `part` in them, and what they hold up to their zeros.
+fn files(part: &str) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from(FOLDERS)];
+    while let Some(folder) = folders.pop() {
+        let mut entries: Vec<PathBuf> = list(&folder);
+        entries.sort();
+        for path in entries {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().contains(part) {
+                let mut bytes = std::fs::read(&path).expect("the fixture can be read");
+                let end = bytes.iter().rposition(|byte| *byte != 0);
+                bytes.truncate(end.map_or(0, |end| end + 1).min(BYTES_MAX));
+                found.push(bytes);
+            }
+        }
+    }
+    found
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("the fixture is there");
+    let entries = entries.map(|entry| entry.map(|entry| entry.path()));
+    entries
+        .collect::<Result<_, _>>()
+        .expect("the fixture can be read")
+}
+
+/// Chunks of floats with and without starts.
+pub fn chunks() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (starts, start) in [(StartTimes::Drop, 0), (StartTimes::Keep, 7)] {
+        let mut builder = ChunkBuilder::new(starts);
+        for i in 0..30 {
+            let pushed = builder.push_float(i * 15_000 + i % 3, start, (i * i) as f64 / 3.0);
+            pushed.expect("times increase");
+        }
+        let chunk = builder.finish().expect("there are samples");
+        seeds.push([&[chunk.encoding.number()][..], &chunk.data].concat());
+    }
+    for number in [2, 3, 5, 6] {
+        for segment in files("/chunks/").iter().take(2) {
+            seeds.push([&[number][..], segment.get(10..400).unwrap_or_default()].concat());
+        }
+    }
+    seeds
+}
+
+/// Index, chunks and meta.json of blocks.
+pub fn blocks() -> Vec<Vec<u8>> {
+    let indexes = files("/index");
+    let parts = indexes
+        .iter()
+        .zip(files("/chunks/"))
+        .zip(files("/meta.json"));
+    let seed = |((index, chunks), meta): ((&Vec<u8>, Vec<u8>), Vec<u8>)| {
+        let lengths = [index.len() as u16, chunks.len() as u16].map(u16::to_le_bytes);
+        [&lengths.concat()[..], index, &chunks, &meta].concat()
+    };
+    parts.map(seed).collect()
+}
+
+/// Segments of logs, and files of `chunks_head`.
+pub fn logs() -> Vec<Vec<u8>> {
+    [files("/wal/"), files("/wbl/"), files("/chunks_head/")].concat()
+}
+
+/// Heads of one segment each.
+pub fn heads() -> Vec<Vec<u8>> {
+    let parts = files("/wal/0")
+        .into_iter()
+        .zip(files("/wbl/0"))
+        .zip(files("/chunks_head/"));
+    let seed = |((wal, wbl), chunks): ((Vec<u8>, Vec<u8>), Vec<u8>)| {
+        let lengths = [0, wal.len() as u16, wbl.len() as u16].map(u16::to_be_bytes);
+        [&lengths.concat()[..], &wal, &wbl, &chunks].concat()
+    };
+    parts.map(seed).collect()
+}
