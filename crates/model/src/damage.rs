@@ -19,17 +19,20 @@ pub enum DamageKind {
     Manifest,
     /// Samples in memory.
     Head,
+    /// A block.
+    Blocks,
 }
 
 impl DamageKind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [DamageKind; 6] = [
+    pub const ALL: [DamageKind; 7] = [
         Self::Log,
         Self::Pages,
         Self::Catalogue,
         Self::Exemplars,
         Self::Manifest,
         Self::Head,
+        Self::Blocks,
     ];
 
     /// The value of the label `kind`.
@@ -41,6 +44,7 @@ impl DamageKind {
             Self::Exemplars => "exemplars",
             Self::Manifest => "manifest",
             Self::Head => "head",
+            Self::Blocks => "blocks",
         }
     }
 }

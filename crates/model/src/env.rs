@@ -94,7 +94,13 @@ pub trait Disk: Send + Sync {
     /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes created, renamed and removed names in `dir` durable.
+    /// Gives a file a second name, which must be free. Changes by one name are seen by the other.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a folder, which must be empty.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes created, linked, renamed and removed names in `dir` durable, those of folders too.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes the folder for this process, by the file `path`; fails with `WouldBlock` if another
@@ -112,6 +118,8 @@ pub enum Work {
     Log,
     /// Sealing, removal and other shaped work: may block on the disk.
     Background,
+    /// Merging blocks: may take long and block on the disk.
+    Compaction,
 }
 
 /// A job handed to [`Compute::spawn`].

@@ -112,6 +112,13 @@ impl Histogram {
         is_stale(self.sum)
     }
 
+    /// Bytes of memory, what its vectors have to spare left out.
+    pub fn memory_bytes(&self) -> usize {
+        let spans = self.positive_spans.len() + self.negative_spans.len();
+        let numbers = self.counts.bucket_count() + self.custom_values.len() + spans;
+        size_of::<Self>() + numbers * size_of::<u64>()
+    }
+
     /// Whether the schema is that of custom buckets.
     pub fn has_custom_buckets(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA

@@ -20,24 +20,27 @@
 //! caller reads and writes them.
 
 mod builder;
-mod directory;
+pub(crate) mod directory;
+pub(crate) mod encoder;
 mod equal;
 mod floats;
 mod header;
-mod ints;
-mod limits;
-mod mixed;
-mod packed;
-mod planner;
+pub(crate) mod ints;
+pub(crate) mod limits;
+pub(crate) mod mixed;
+pub(crate) mod packed;
+pub(crate) mod planner;
 mod reader;
 mod runs;
+pub(crate) mod starts;
 mod survey;
-mod times;
-mod values;
+pub(crate) mod times;
+pub(crate) mod values;
 mod vector;
 
-pub use builder::{ColumnTooLong, Family, PageBuilder};
+pub use builder::{ColumnTooLong, PageBuilder};
 pub use directory::Column;
+pub use encoder::Family;
 pub use header::LogSpan;
 pub(crate) use header::sample_count;
 pub use limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX};

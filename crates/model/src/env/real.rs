@@ -136,6 +136,14 @@ impl Disk for SystemDisk {
         fs::remove_file(path)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         fs::File::open(dir)?.sync_all()
     }
@@ -253,7 +261,7 @@ impl File for SystemFile {
 /// threads get. It holds locks for some 50 us at a time.
 const BACKGROUND_NICENESS: i32 = 10;
 
-/// A pool that computes, and a thread each for the two kinds of work that may block. Those are
+/// A pool that computes, and a thread each for the kinds of work that may block. Those are
 /// plain threads: a thread of the pool that waits would meanwhile begin some other job inside the
 /// one that waits.
 struct Threads {
@@ -264,6 +272,7 @@ struct Threads {
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
+    compaction: mpsc::Sender<Job>,
 }
 
 /// Stack of a thread that computes. A subquery takes 5 kB a level, or 17 kB without optimization;
@@ -280,6 +289,7 @@ impl Threads {
             callers: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
             background: worker("firn-background", BACKGROUND_NICENESS)?,
+            compaction: worker("firn-compaction", BACKGROUND_NICENESS)?,
         })
     }
 }
@@ -327,6 +337,7 @@ impl Compute for Threads {
         let worker = match work {
             Work::Log => &self.log,
             Work::Background => &self.background,
+            Work::Compaction => &self.compaction,
         };
         worker
             .send(job)
@@ -394,6 +405,24 @@ mod tests {
             Box::new(move || sender.send("next").expect("the test waits")),
         );
         assert_eq!(receiver.recv(), Ok("next"));
+    }
+
+    #[test]
+    fn linked_file_outlives_its_first_name_and_an_empty_folder_goes() {
+        let root = std::env::temp_dir().join(format!("firn-env-{}", std::process::id()));
+        let (from, to) = (root.join("a/x"), root.join("y"));
+        SystemDisk.create_dir_all(&root.join("a")).unwrap();
+        let file = SystemDisk.open(&from, OpenMode::CreateNew).unwrap();
+        file.write_all_at(0, b"bytes").unwrap();
+        SystemDisk.link(&from, &to).unwrap();
+        let again = SystemDisk.link(&from, &to).map_err(|e| e.kind());
+        assert_eq!(again, Err(io::ErrorKind::AlreadyExists));
+        assert!(SystemDisk.remove_dir(&root.join("a")).is_err());
+        SystemDisk.remove_file(&from).unwrap();
+        SystemDisk.remove_dir(&root.join("a")).unwrap();
+        assert_eq!(SystemDisk.list(&root).unwrap(), [PathBuf::from("y")]);
+        assert_eq!(fs::read(&to).unwrap(), b"bytes");
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// What the bytes of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The bits of one float for all samples.
     Constant,
     /// A float column.
@@ -133,7 +133,8 @@ impl Draft {
 }
 
 impl Kind {
-    fn code(self) -> u64 {
+    /// The number that stands for it.
+    pub(crate) fn code(self) -> u64 {
         match self {
             Self::Constant => 0,
             Self::Floats => 1,
@@ -141,7 +142,8 @@ impl Kind {
         }
     }
 
-    fn from_code(code: u64) -> Result<Self, Malformed> {
+    /// The kind that a number stands for.
+    pub(crate) fn from_code(code: u64) -> Result<Self, Malformed> {
         match code {
             0 => Ok(Self::Constant),
             1 => Ok(Self::Floats),

@@ -36,7 +36,7 @@ pub(super) const ZIGZAG: u8 = 1 << 7;
 pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS | ZIGZAG;
 
 /// Appends a column.
-pub(super) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
+pub(crate) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
     runs::push(out, values.len(), |out, range| {
         planner.plan(&values[range]);
         planner.push(out, 0, |_| ());
@@ -45,7 +45,7 @@ pub(super) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i6
 
 /// Appends the values `wanted` of a column of `count` to `into`. The cursor must be the column's
 /// own: it may end anywhere.
-pub(super) fn read_column(
+pub(crate) fn read_column(
     cursor: Cursor<'_>,
     count: usize,
     wanted: Range<usize>,
@@ -66,7 +66,7 @@ pub(super) fn read_column(
 }
 
 /// Passes over a column of `count` values.
-pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
+pub(crate) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     runs::pass(cursor, count, |cursor, count| {
         let tag = read_tag(cursor)?;
         skip(cursor, tag, count)

@@ -27,11 +27,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Buckets, spans and bounds of all histograms of a column: what limits are about.
-pub(super) fn numbers(columns: &Columns) -> usize {
+pub(crate) fn numbers(columns: &Columns) -> usize {
     columns.histograms.iter().map(|(_, h)| numbers_of(h)).sum()
 }
 
-fn numbers_of(h: &Histogram) -> usize {
+/// Those of one histogram.
+pub(crate) fn numbers_of(h: &Histogram) -> usize {
     h.counts.bucket_count()
         + h.positive_spans.len()
         + h.negative_spans.len()
@@ -40,9 +41,10 @@ fn numbers_of(h: &Histogram) -> usize {
 
 /// What encodes the columns of a page, and the memory that it works in.
 #[derive(Debug, Default)]
-pub(super) struct Encoders {
+pub(crate) struct Encoders {
     pub(super) floats: FloatEncoder,
-    pub(super) ints: Planner,
+    /// Of columns of integers.
+    pub(crate) ints: Planner,
 }
 
 /// Appends the samples of `columns`.
@@ -188,7 +190,7 @@ impl Row {
 
 /// Appends the samples `wanted` of a column of `count` to values and histograms of `into`; the
 /// first one gets the index that the values have room for next.
-pub(super) fn read(
+pub(crate) fn read(
     mut cursor: Cursor<'_>,
     count: usize,
     wanted: Range<usize>,

@@ -13,7 +13,7 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::varint::bit_len;
 
 /// Appends `numbers`.
-pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
+pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
     let width = bit_len(all);
     out.push(width as u8);
@@ -22,7 +22,7 @@ pub(super) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
 
 /// Where numbers stand in the bytes that they were read from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     at: usize,
     width: usize,
     count: usize,
@@ -30,7 +30,7 @@ pub(super) struct Packed {
 
 impl Packed {
     /// Finds `count` numbers at the cursor, which reads `bytes` to their end.
-    pub(super) fn read(
+    pub(crate) fn read(
         bytes: &[u8],
         cursor: &mut Cursor<'_>,
         count: usize,
@@ -55,7 +55,7 @@ impl Packed {
 
     /// The number with this index, of the bytes in which the numbers were found.
     #[inline]
-    pub(super) fn get(&self, bytes: &[u8], index: usize) -> Result<u64, Malformed> {
+    pub(crate) fn get(&self, bytes: &[u8], index: usize) -> Result<u64, Malformed> {
         if index >= self.count {
             return Err(Malformed("number beyond the last one"));
         }

@@ -16,7 +16,7 @@ const GROUPS_TRIMMED: usize = 4;
 
 /// Finds the smallest form of a run. Reuse one to keep its memory.
 #[derive(Debug, Default)]
-pub(super) struct Planner {
+pub(crate) struct Planner {
     /// What each transform makes of the values.
     sequences: [Vec<i64>; 3],
     trial: Form,

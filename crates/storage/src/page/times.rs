@@ -28,7 +28,7 @@ const BASES_MAX: usize = 64;
 
 /// The distinct columns of a page that is being built.
 #[derive(Debug, Default)]
-pub(super) struct TimeColumns {
+pub(crate) struct TimeColumns {
     columns: Vec<Vec<TimestampMs>>,
     by_hash: BTreeMap<u64, Vec<u32>>,
     last: usize,
@@ -36,7 +36,7 @@ pub(super) struct TimeColumns {
 
 impl TimeColumns {
     /// The number of the column with these times.
-    pub(super) fn number(&mut self, times: &[TimestampMs]) -> usize {
+    pub(crate) fn number(&mut self, times: &[TimestampMs]) -> usize {
         if self.columns.get(self.last).is_some_and(|c| c == times) {
             return self.last;
         }
@@ -56,12 +56,12 @@ impl TimeColumns {
     }
 
     /// The columns, by number.
-    pub(super) fn columns(&self) -> &[Vec<TimestampMs>] {
+    pub(crate) fn columns(&self) -> &[Vec<TimestampMs>] {
         &self.columns
     }
 
     /// The bytes of each column, by number.
-    pub(super) fn encode(&self, planner: &mut Planner) -> Vec<Vec<u8>> {
+    pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<Vec<u8>> {
         // The longest first: it may hold the others.
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.columns[*i].len()));
@@ -134,18 +134,18 @@ fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec
 
 /// What the directory says of a time column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TimesEntry {
+pub(crate) struct TimesEntry {
     /// How many times, at most [`SAMPLES_MAX`].
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// The first one.
-    pub(super) first: TimestampMs,
+    pub(crate) first: TimestampMs,
     /// The last one.
-    pub(super) last: TimestampMs,
+    pub(crate) last: TimestampMs,
 }
 
 /// Reads the times of a column. `base` is asked for those of the column with some number, which
 /// must be of the first form.
-pub(super) fn read(
+pub(crate) fn read(
     mut cursor: Cursor<'_>,
     entry: TimesEntry,
     base: impl FnOnce(usize) -> Result<Vec<TimestampMs>, Malformed>,
@@ -176,7 +176,7 @@ pub(super) fn read(
 }
 
 /// Reads a column that is a base.
-pub(super) fn read_base(
+pub(crate) fn read_base(
     mut cursor: Cursor<'_>,
     entry: TimesEntry,
 ) -> Result<Vec<TimestampMs>, Malformed> {

@@ -98,7 +98,7 @@ struct Read {
 
 /// Reads columns. Reuse one to keep its memory and what neighbours share.
 #[derive(Debug, Default)]
-pub(super) struct FloatReader {
+pub(crate) struct FloatReader {
     /// The page of which columns were read.
     page: Option<Arc<[u8]>>,
     now: Read,
@@ -108,13 +108,13 @@ pub(super) struct FloatReader {
 
 /// A stripe of a page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stripe<'a> {
+pub(crate) struct Stripe<'a> {
     /// What tells the page from others.
-    pub(super) page: &'a Arc<[u8]>,
+    pub(crate) page: &'a Arc<[u8]>,
     /// Which stripe.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// Its bytes.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Stripe<'a> {
@@ -138,7 +138,7 @@ impl FloatReader {
     }
 
     /// Appends the values `wanted` of the column at `at`, which has `count`, to `into`.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         stripe: Stripe<'_>,
         at: usize,
@@ -265,7 +265,7 @@ fn append(
 }
 
 /// Reads the value of a constant column.
-pub(super) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
+pub(crate) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
     match cursor.byte()? {
         BITS => cursor.u64().map(f64::from_bits),
         code => {

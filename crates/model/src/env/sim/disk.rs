@@ -7,18 +7,20 @@
 //! goes on seeing them, as real page caches do.
 //!
 //! At rest a test changes bytes ([`SimDisk::overwrite`]), makes them unreadable
-//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Not modelled: folders
-//! that vanish.
+//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Folders are durable once
+//! they are created; a removed one comes back as names do, with what was in it and is durable.
 
 mod file;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use state::Operation;
 
 use crate::env::{DirLock, Disk, File, OpenMode};
 use crate::sync::lock;
 use file::{SimFile, SimLock};
-use state::{FileState, Mercy, NameChange, Power, State, disk_fails, rename};
+use state::{FileState, Mercy, NameChange, Power, State, disk_fails};
 use std::io::{ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -190,7 +192,7 @@ impl Disk for SimDisk {
         }
         let fate = state.begin_change()?;
         for folder in dir.ancestors() {
-            state.folders.insert(folder.to_path_buf());
+            state.create_folder(folder);
         }
         fate.outcome()
     }
@@ -211,6 +213,22 @@ impl Disk for SimDisk {
         state.change_name(NameChange::Remove(path.to_path_buf()))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut state = self.state();
+        let inode = state.find(from)?;
+        state.require_free(to)?;
+        state.change_name(NameChange::Create(to.to_path_buf(), inode))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        let mut state = self.state();
+        state.require_folder(dir)?;
+        if state.is_occupied(dir) {
+            return Err(ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.change_name(NameChange::RemoveFolder(dir.to_path_buf()))
+    }
+
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let mut state = self.state();
         state.begin_change()?.outcome()?;
@@ -226,7 +244,7 @@ impl Disk for SimDisk {
         state.pending_names = rest;
         let synced: Vec<NameChange> = synced;
         for change in synced {
-            rename(&change, &mut state.durable_names);
+            state.make_durable(&change);
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ pub(super) struct State {
     pub(super) durable_names: BTreeMap<PathBuf, Inode>,
     pub(super) pending_names: Vec<NameChange>,
     pub(super) folders: BTreeSet<PathBuf>,
+    durable_folders: BTreeSet<PathBuf>,
     pub(super) locks: BTreeSet<PathBuf>,
     /// Counts the processes that used the disk; handles of earlier ones are dead.
     pub(super) process: u64,
@@ -66,6 +67,7 @@ pub(super) enum NameChange {
     Create(PathBuf, Inode),
     Rename(PathBuf, PathBuf, Inode),
     Remove(PathBuf),
+    RemoveFolder(PathBuf),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,7 @@ impl State {
             durable_names: BTreeMap::new(),
             pending_names: Vec::new(),
             folders: BTreeSet::new(),
+            durable_folders: BTreeSet::new(),
             locks: BTreeSet::new(),
             process: 0,
             capacity_bytes: u64::MAX,
@@ -168,10 +171,45 @@ impl State {
     pub(super) fn lose_unsynced_names(&mut self, mercy: Mercy) {
         for change in std::mem::take(&mut self.pending_names) {
             if self.survives(mercy) {
-                rename(&change, &mut self.durable_names);
+                self.make_durable(&change);
             }
         }
         self.names.clone_from(&self.durable_names);
+        self.folders.clone_from(&self.durable_folders);
+    }
+
+    /// Makes a change of a name durable. A folder that is gone takes with it what was in it.
+    pub(super) fn make_durable(&mut self, change: &NameChange) {
+        rename(change, &mut self.durable_names);
+        if let NameChange::RemoveFolder(dir) = change {
+            self.durable_folders.remove(dir);
+            self.durable_names
+                .retain(|path, _| path.parent() != Some(dir));
+            self.pending_names.retain(|change| !change.is_in(dir));
+        }
+    }
+
+    /// Creates a folder, which is durable at once; it may have been removed before.
+    pub(super) fn create_folder(&mut self, folder: &Path) {
+        self.folders.insert(folder.to_path_buf());
+        self.durable_folders.insert(folder.to_path_buf());
+        let is_removal =
+            |change: &NameChange| matches!(change, NameChange::RemoveFolder(dir) if dir == folder);
+        self.pending_names.retain(|change| !is_removal(change));
+    }
+
+    /// Whether there is anything in a folder.
+    pub(super) fn is_occupied(&self, dir: &Path) -> bool {
+        let mut paths = self.names.keys().chain(&self.folders);
+        paths.any(|path| path.parent() == Some(dir))
+    }
+
+    /// Whether a file may be created by this name.
+    pub(super) fn require_free(&self, path: &Path) -> Result<()> {
+        if self.names.contains_key(path) || self.folders.contains(path) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.require_folder(path.parent().unwrap_or(Path::new("")))
     }
 
     /// Whether an operation is the one ordered to fail.
@@ -222,6 +260,9 @@ impl State {
     pub(super) fn change_name(&mut self, change: NameChange) -> Result<()> {
         let fate = self.begin_change()?;
         rename(&change, &mut self.names);
+        if let NameChange::RemoveFolder(dir) = &change {
+            self.folders.remove(dir);
+        }
         self.pending_names.push(change);
         fate.outcome()
     }
@@ -239,18 +280,14 @@ impl State {
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
-        let sizes = self
-            .names
-            .values()
-            .map(|i| self.files[*i].seen.len() as u64);
-        sizes.sum()
+        // A file with several names is there once.
+        let inodes: BTreeSet<&Inode> = self.names.values().collect();
+        let sizes = inodes.into_iter().map(|i| self.files[*i].seen.len());
+        sizes.sum::<usize>() as u64
     }
 
     pub(super) fn create(&mut self, path: &Path) -> Result<Inode> {
-        if self.names.contains_key(path) {
-            return Err(ErrorKind::AlreadyExists.into());
-        }
-        self.require_folder(path.parent().unwrap_or(Path::new("")))?;
+        self.require_free(path)?;
         self.files.push(FileState::default());
         let inode = self.files.len() - 1;
         self.change_name(NameChange::Create(path.to_path_buf(), inode))?;
@@ -313,15 +350,17 @@ pub(super) fn rename(change: &NameChange, names: &mut BTreeMap<PathBuf, Inode>) 
         NameChange::Remove(path) => {
             names.remove(path);
         }
+        NameChange::RemoveFolder(_) => {}
     }
 }
 
 impl NameChange {
     pub(super) fn is_in(&self, dir: &Path) -> bool {
         match self {
-            Self::Create(path, _) | Self::Remove(path) | Self::Rename(_, path, _) => {
-                path.parent() == Some(dir)
-            }
+            Self::Create(path, _)
+            | Self::Remove(path)
+            | Self::Rename(_, path, _)
+            | Self::RemoveFolder(path) => path.parent() == Some(dir),
         }
     }
 }

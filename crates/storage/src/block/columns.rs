@@ -1,0 +1,367 @@
+//! Reads samples of a block, a column at a time.
+
+use super::data_page::{DataPage, PageColumn};
+use super::pages::{self, PageEntry, PagesUnit};
+use super::reader::{Block, PageAt};
+use super::times::TimesUnit;
+use crate::chunk::Columns;
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use crate::page::times::TimesEntry;
+use crate::page::values::FloatReader;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a block holds of a series: all of it, or a part if it is long.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockColumn {
+    ordinal: u32,
+    part: u32,
+    column: PageColumn,
+    entry: TimesEntry,
+    /// Whether it is the last of its page, so that another part may follow.
+    is_last: bool,
+}
+
+impl BlockColumn {
+    /// From the first sample to the last.
+    pub fn range(&self) -> TimeRange {
+        TimeRange::new(self.entry.first, self.entry.last)
+    }
+
+    /// How many samples.
+    pub fn sample_count(&self) -> usize {
+        self.entry.count
+    }
+
+    /// The number of its time column: columns of one block with equal numbers have equal times.
+    pub fn time_column(&self) -> u32 {
+        self.column.times
+    }
+
+    /// Whether all samples are floats without start timestamps.
+    pub fn is_plain(&self) -> bool {
+        self.column.is_plain()
+    }
+}
+
+/// Reads columns of a block, and remembers the page that it read last and what of it was decoded:
+/// one for each thread, and cheapest in the order of the block.
+#[derive(Debug)]
+pub struct BlockReader<'a> {
+    block: &'a Block,
+    page: Option<OpenPage>,
+    times: Option<(u32, Arc<TimesUnit>)>,
+    newest: Option<(u32, Arc<[TimestampMs]>)>,
+    floats: FloatReader,
+}
+
+/// A page that is not opened.
+type Located = (PageAt, Arc<PagesUnit>, PageEntry);
+
+/// A page, and those around it.
+#[derive(Debug)]
+struct OpenPage {
+    at: PageAt,
+    pages: Arc<PagesUnit>,
+    entry: PageEntry,
+    page: Arc<DataPage>,
+}
+
+impl OpenPage {
+    /// The column of a part of a series, if it is in the page.
+    fn column(&self, ordinal: u32, part: u32) -> Option<usize> {
+        let at = ordinal.checked_sub(self.entry.first)? as usize;
+        let of_first = if at == 0 { self.entry.part } else { 0 };
+        (part == of_first && at < self.page.len()).then_some(at)
+    }
+}
+
+impl Block {
+    /// A reader of its columns.
+    pub fn reader(&self) -> BlockReader<'_> {
+        BlockReader {
+            block: self,
+            page: None,
+            times: None,
+            newest: None,
+            floats: FloatReader::default(),
+        }
+    }
+}
+
+impl BlockReader<'_> {
+    /// Appends the samples of a series that lie in `range`; all of them or none.
+    pub fn read(
+        &mut self,
+        ordinal: u32,
+        range: TimeRange,
+        into: &mut Columns,
+    ) -> Result<(), StorageError> {
+        let (before, had_starts) = (into.times.len(), !into.start_times.is_empty());
+        let read = self.read_parts(ordinal, range, into);
+        if read.is_err() {
+            into.truncate(before);
+            if !had_starts {
+                into.start_times.clear();
+            }
+        }
+        read
+    }
+
+    /// Whether a series has a sample in `range`.
+    pub fn has(&mut self, ordinal: u32, range: TimeRange) -> Result<bool, StorageError> {
+        let mut next = self.column(ordinal, range)?;
+        while let Some(column) = next {
+            let is_near = column.range().overlaps(&range);
+            if is_near && !range.indexes(&self.times(&column)?).is_empty() {
+                return Ok(true);
+            }
+            next = self.next_part(&column, range)?;
+        }
+        Ok(false)
+    }
+
+    /// The first part of a series that may have samples in `range`.
+    pub fn column(
+        &mut self,
+        ordinal: u32,
+        range: TimeRange,
+    ) -> Result<Option<BlockColumn>, StorageError> {
+        match ordinal < self.block.series_count() {
+            true => self.part_from(ordinal, 0, range),
+            false => Ok(None),
+        }
+    }
+
+    /// The part behind one that may have samples in `range`, if there is one.
+    pub fn next_part(
+        &mut self,
+        column: &BlockColumn,
+        range: TimeRange,
+    ) -> Result<Option<BlockColumn>, StorageError> {
+        match column.is_last && column.entry.last < range.max {
+            true => self.part_from(column.ordinal, column.part + 1, range),
+            false => Ok(None),
+        }
+    }
+
+    /// The first part from one on whose page overlaps `range`: others are not opened.
+    fn part_from(
+        &mut self,
+        ordinal: u32,
+        mut part: u32,
+        range: TimeRange,
+    ) -> Result<Option<BlockColumn>, StorageError> {
+        loop {
+            let Some((at, pages, entry)) = self.locate(ordinal, part)? else {
+                return Ok(None);
+            };
+            if entry.range.overlaps(&range) {
+                break;
+            }
+            let next = self.block.next_page(at, &pages)?;
+            let is_part = |next: &PageEntry| next.key() == pages::key(ordinal, part + 1);
+            if !next.is_some_and(|(_, _, next)| is_part(&next)) {
+                return Ok(None);
+            }
+            part += 1;
+        }
+        let Some(at) = self.turn_to(ordinal, part)? else {
+            return Ok(None);
+        };
+        let Some(OpenPage { page, .. }) = &self.page else {
+            return Ok(None);
+        };
+        let (column, is_last) = (page.column(at), at + 1 == page.len());
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        Ok(Some(BlockColumn {
+            ordinal,
+            part,
+            column,
+            entry: self.times_entry(column.times)?,
+            is_last,
+        }))
+    }
+
+    /// The times of a column.
+    pub fn times(&mut self, column: &BlockColumn) -> Result<Arc<[TimestampMs]>, StorageError> {
+        let number = column.column.times;
+        if let Some((known, times)) = &self.newest
+            && *known == number
+        {
+            return Ok(times.clone());
+        }
+        let index = self.turn_to_times(number)?;
+        let Some((_, unit)) = &self.times else {
+            return Err(self.of_times(number, Malformed("number of no time column")));
+        };
+        let times = unit.times(index).map_err(|e| self.of_times(number, e))?;
+        self.newest = Some((number, times.clone()));
+        Ok(times)
+    }
+
+    /// Appends the values `wanted`, counted from the first, of a column that holds nothing but
+    /// floats. All of them must be there.
+    pub fn read_plain(
+        &mut self,
+        column: &BlockColumn,
+        wanted: Range<usize>,
+        into: &mut Vec<f64>,
+    ) -> Result<(), StorageError> {
+        let end = into.len() + wanted.len();
+        let block = self.block;
+        if self.turn_to(column.ordinal, column.part)?.is_none() {
+            return Ok(());
+        }
+        let Some(OpenPage { page, entry, .. }) = &self.page else {
+            return Ok(());
+        };
+        let (count, column) = (column.entry.count, &column.column);
+        let read = page.read_floats(column, count, wanted, &mut self.floats, into);
+        let lacks = Malformed("column does not hold the samples it counts");
+        let whole = read.and_then(|()| (into.len() == end).then_some(()).ok_or(lacks));
+        whole.map_err(|e| of_page(block, entry, e))
+    }
+
+    fn read_parts(
+        &mut self,
+        ordinal: u32,
+        range: TimeRange,
+        into: &mut Columns,
+    ) -> Result<(), StorageError> {
+        let base = into.times.len();
+        let mut next = self.column(ordinal, range)?;
+        while let Some(column) = next {
+            if column.range().overlaps(&range) {
+                self.read_part(&column, range, base, into)?;
+            }
+            next = self.next_part(&column, range)?;
+        }
+        Ok(())
+    }
+
+    fn read_part(
+        &mut self,
+        column: &BlockColumn,
+        range: TimeRange,
+        base: usize,
+        into: &mut Columns,
+    ) -> Result<(), StorageError> {
+        let times = self.times(column)?;
+        let wanted = range.indexes(&times);
+        let block = self.block;
+        self.turn_to(column.ordinal, column.part)?;
+        let Some(OpenPage { page, entry, .. }) = &self.page else {
+            return Ok(());
+        };
+        let follows = into.times[base..].last() < times.get(wanted.start);
+        if !wanted.is_empty() && !follows {
+            let e = Malformed("parts of a series out of order");
+            return Err(of_page(block, entry, e));
+        }
+        let count = column.entry.count;
+        let column = &column.column;
+        page.read(column, count, wanted.clone(), &mut self.floats, into)
+            .map_err(|e| of_page(block, entry, e))?;
+        into.times.extend_from_slice(&times[wanted]);
+        match into.values.len() == into.times.len() {
+            true => Ok(()),
+            false => {
+                let e = Malformed("column does not hold the samples it counts");
+                Err(of_page(block, entry, e))
+            }
+        }
+    }
+
+    /// Opens the page of a part of a series, and says which column it is there.
+    fn turn_to(&mut self, ordinal: u32, part: u32) -> Result<Option<usize>, StorageError> {
+        let known = self.page.as_ref();
+        if let Some(at) = known.and_then(|page| page.column(ordinal, part)) {
+            return Ok(Some(at));
+        }
+        let Some((at, pages, entry)) = self.locate(ordinal, part)? else {
+            return Ok(None);
+        };
+        let page = self.block.page(&entry)?;
+        let open = OpenPage {
+            at,
+            pages,
+            entry,
+            page,
+        };
+        let column = open.column(ordinal, part);
+        if column.is_none() {
+            let e = Malformed("page without a series that it should have");
+            return Err(of_page(self.block, &open.entry, e));
+        }
+        self.page = Some(open);
+        Ok(column)
+    }
+
+    /// The page of a part of a series: the open one, the one behind it, or one that is looked for.
+    fn locate(&self, ordinal: u32, part: u32) -> Result<Option<Located>, StorageError> {
+        let key = pages::key(ordinal, part);
+        if let Some(open) = &self.page {
+            if open.column(ordinal, part).is_some() {
+                return Ok(Some((open.at, open.pages.clone(), open.entry)));
+            }
+            let entries = open.pages.entries();
+            let (unit, index) = (open.at.unit, open.at.index + 1);
+            let is_over = |over: &PageEntry| key < over.key();
+            if let Some(next) = entries.get(index).filter(|next| next.key() <= key)
+                && entries.get(index + 1).is_some_and(is_over)
+                && (part == 0 || next.key() == key)
+            {
+                return Ok(Some((PageAt { unit, index }, open.pages.clone(), *next)));
+            }
+        }
+        let (at, pages) = self.block.find_page(key)?;
+        let entry = pages.entries().get(at.index).copied();
+        // Of a further part the page begins with it, or there is none.
+        let entry = entry.filter(|entry| part == 0 || entry.key() == key);
+        Ok(entry.map(|entry| (at, pages, entry)))
+    }
+
+    fn times_entry(&mut self, number: u32) -> Result<TimesEntry, StorageError> {
+        let index = self.turn_to_times(number)?;
+        let entry = match &self.times {
+            Some((_, unit)) => unit.entry(index),
+            None => Err(Malformed("number of no time column")),
+        };
+        entry.map_err(|e| self.of_times(number, e))
+    }
+
+    /// Opens the unit of a time column, and says which it is there.
+    fn turn_to_times(&mut self, number: u32) -> Result<usize, StorageError> {
+        let index = |(first, unit): &(u32, Arc<TimesUnit>)| {
+            let at = number.checked_sub(*first)? as usize;
+            (at < unit.len()).then_some(at)
+        };
+        if let Some(at) = self.times.as_ref().and_then(index) {
+            return Ok(at);
+        }
+        let unit = self.block.tables.times.find(number.into()).unwrap_or(0);
+        let opened = self.block.times_unit(unit)?;
+        let at = index(&opened);
+        self.times = Some(opened);
+        at.ok_or_else(|| self.of_times(number, Malformed("number of no time column")))
+    }
+
+    fn of_times(&self, number: u32, e: Malformed) -> StorageError {
+        let table = &self.block.tables.times;
+        let unit = table.find(number.into()).and_then(|unit| table.get(unit));
+        self.block.malformed_unit(unit, e)
+    }
+}
+
+/// The error for a page that is malformed.
+fn of_page(block: &Block, entry: &PageEntry, e: Malformed) -> StorageError {
+    match block.data_file(entry) {
+        Ok(file) => file.malformed(entry.offset)(e),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,86 @@
+//! A file of a block: bytes by offset and length, and the errors that name both.
+
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use firn_model::env::{Disk, File, OpenMode};
+use firn_model::metrics::Counter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open file, whose length is known.
+pub(crate) struct BlockRanges {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+impl std::fmt::Debug for BlockRanges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockRanges({})", self.path.display())
+    }
+}
+
+impl BlockRanges {
+    /// Opens the file at `path`.
+    pub(crate) fn at(disk: &dyn Disk, path: &Path) -> Result<Self, StorageError> {
+        let file = disk
+            .open(path, OpenMode::Read)
+            .map_err(StorageError::io("open", path))?;
+        let bytes = file
+            .len()
+            .map_err(StorageError::io("read length of", path))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            bytes,
+        })
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The `bytes` bytes at `offset`. Nothing is allocated for bytes that the file does not have.
+    pub(crate) fn read(
+        &self,
+        offset: u64,
+        bytes: usize,
+        count: &Counter,
+    ) -> Result<Vec<u8>, StorageError> {
+        let end = offset.checked_add(bytes as u64);
+        if end.is_none_or(|end| end > self.bytes) {
+            let what = format!("{bytes} bytes are wanted of a file of {}", self.bytes);
+            return Err(self.damaged(offset, what));
+        }
+        let mut read = vec![0; bytes];
+        let done = self
+            .file
+            .read_at(offset, &mut read)
+            .map_err(StorageError::io("read", &self.path))?;
+        count.add(done as u64);
+        if done < bytes {
+            return Err(self.damaged(offset, format!("{done} bytes where there were {bytes}")));
+        }
+        Ok(read)
+    }
+
+    /// Says that the bytes at `offset` are not what was written.
+    pub(crate) fn damaged(&self, offset: u64, what: impl Into<String>) -> StorageError {
+        StorageError::Damaged {
+            path: self.path.clone(),
+            offset,
+            what: what.into(),
+        }
+    }
+
+    /// For `map_err`: the bytes at `offset` are malformed.
+    pub(crate) fn malformed(&self, offset: u64) -> impl Fn(Malformed) -> StorageError + '_ {
+        move |e| self.damaged(offset, e.to_string())
+    }
+}

@@ -1,0 +1,261 @@
+//! How the file `index` is laid out: units, sections, the section directory and the footer.
+//!
+//! ```text
+//! index   = units | sections | section directory | footer
+//! section = kind u16 | flags u16 | crc32c u32 | offset u64 | bytes u64        (its entry)
+//! footer  = "FIRNBLK\0" | version u32 | series u32 | samples u64 | block u128 (big endian)
+//!         | directory offset u64 | directory bytes u32 | directory crc32c u32
+//!         | 0 u32 | crc32c u32 of the footer before
+//! ```
+//!
+//! Units are what is read, checked and cached as one; the table of a section says where its units
+//! lie. A reader takes the footer, the directory and the sections in one read of the file's end. It
+//! refuses a section that it does not know unless it is optional.
+
+use super::id::BlockId;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use std::ops::Range;
+
+/// The only version of the format that is read.
+pub(crate) const VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"FIRNBLK\0";
+
+/// Bytes of the footer.
+pub(crate) const FOOTER_BYTES: usize = 64;
+
+const SECTION_BYTES: usize = 24;
+
+/// Sections at most: the known ones, and room for those to come.
+const SECTIONS_MAX: usize = 64;
+
+/// A reader that does not know the section passes over it.
+pub(crate) const OPTIONAL: u16 = 1;
+
+/// What the file is called.
+pub(crate) const INDEX: &str = "index";
+
+/// The sections that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Section {
+    /// Units of columns of numbers of label values.
+    Series = 1,
+    /// Units of hashes of label sets.
+    Hashes = 2,
+    /// Units of label values.
+    Terms = 3,
+    /// Names of labels.
+    Labels = 4,
+    /// Units of lists of series.
+    Postings = 5,
+    /// Units of time columns.
+    Times = 6,
+    /// Units that say where pages are.
+    Pages = 7,
+    /// Units of exemplars; optional.
+    Exemplars = 8,
+    /// What metrics are, as their sources said; optional.
+    Metadata = 9,
+}
+
+/// Sections without which a block is none.
+const REQUIRED: [Section; 7] = [
+    Section::Series,
+    Section::Hashes,
+    Section::Terms,
+    Section::Labels,
+    Section::Postings,
+    Section::Times,
+    Section::Pages,
+];
+
+const KNOWN: [Section; 9] = [
+    Section::Series,
+    Section::Hashes,
+    Section::Terms,
+    Section::Labels,
+    Section::Postings,
+    Section::Times,
+    Section::Pages,
+    Section::Exemplars,
+    Section::Metadata,
+];
+
+/// The entry of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SectionEntry {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) crc: u32,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl SectionEntry {
+    /// The entry of these bytes.
+    pub(crate) fn of(kind: Section, offset: u64, bytes: &[u8]) -> Self {
+        let is_optional = !REQUIRED.contains(&kind);
+        Self {
+            kind: kind as u16,
+            flags: u16::from(is_optional) * OPTIONAL,
+            crc: crc32c::crc32c(bytes),
+            offset,
+            bytes: bytes.len() as u64,
+        }
+    }
+}
+
+/// The section directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sections(Vec<SectionEntry>);
+
+impl Sections {
+    /// Adds one.
+    pub(crate) fn push(&mut self, entry: SectionEntry) {
+        self.0.push(entry);
+    }
+
+    /// The bytes of the directory.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.0.len() * SECTION_BYTES);
+        for entry in &self.0 {
+            out.extend_from_slice(&entry.kind.to_le_bytes());
+            out.extend_from_slice(&entry.flags.to_le_bytes());
+            out.extend_from_slice(&entry.crc.to_le_bytes());
+            out.extend_from_slice(&entry.offset.to_le_bytes());
+            out.extend_from_slice(&entry.bytes.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads a directory that begins at `end`: all sections lie before.
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
+        if !bytes.len().is_multiple_of(SECTION_BYTES) {
+            return Err(Malformed("section directory of no whole entries"));
+        }
+        if bytes.len() / SECTION_BYTES > SECTIONS_MAX {
+            return Err(Malformed("too many sections"));
+        }
+        let mut cursor = Cursor::new(bytes);
+        let mut sections = Self::default();
+        while !cursor.is_empty() {
+            let entry = SectionEntry {
+                kind: cursor.number(2)? as u16,
+                flags: cursor.number(2)? as u16,
+                crc: cursor.number(4)? as u32,
+                offset: cursor.u64()?,
+                bytes: cursor.u64()?,
+            };
+            let behind = entry.offset.checked_add(entry.bytes);
+            if behind.is_none_or(|behind| behind > end) {
+                return Err(Malformed("section outside of the file"));
+            }
+            let is_known = KNOWN.iter().any(|known| *known as u16 == entry.kind);
+            if !is_known && entry.flags & OPTIONAL == 0 {
+                return Err(Malformed("unknown section that is not optional"));
+            }
+            sections.push(entry);
+        }
+        for kind in REQUIRED {
+            if sections.find(kind).is_none() {
+                return Err(Malformed("block without a section that it needs"));
+            }
+        }
+        Ok(sections)
+    }
+
+    /// The entry of a section.
+    pub(crate) fn find(&self, kind: Section) -> Option<SectionEntry> {
+        self.0
+            .iter()
+            .find(|entry| entry.kind == kind as u16)
+            .copied()
+    }
+}
+
+/// The last bytes of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) id: BlockId,
+    pub(crate) series: u32,
+    pub(crate) samples: u64,
+    pub(crate) directory_offset: u64,
+    pub(crate) directory_bytes: u32,
+    pub(crate) directory_crc: u32,
+}
+
+/// Why a footer cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FooterError {
+    /// It is not what was written.
+    Malformed(Malformed),
+    /// It is sound, of another version.
+    Version(u32),
+}
+
+impl From<Malformed> for FooterError {
+    fn from(e: Malformed) -> Self {
+        Self::Malformed(e)
+    }
+}
+
+impl Footer {
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.series.to_le_bytes());
+        out.extend_from_slice(&self.samples.to_le_bytes());
+        out.extend_from_slice(&self.id.to_bytes());
+        out.extend_from_slice(&self.directory_offset.to_le_bytes());
+        out.extend_from_slice(&self.directory_bytes.to_le_bytes());
+        out.extend_from_slice(&self.directory_crc.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        let crc = crc32c::crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads the last bytes of a file of `file_bytes`.
+    pub(crate) fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, FooterError> {
+        let mut cursor = Cursor::new(bytes);
+        if bytes.len() != FOOTER_BYTES || cursor.bytes(MAGIC.len())? != MAGIC {
+            return Err(Malformed("no footer of a block").into());
+        }
+        let summed = &bytes[..FOOTER_BYTES - 4];
+        if bytes[FOOTER_BYTES - 4..] != crc32c::crc32c(summed).to_le_bytes() {
+            return Err(Malformed("footer fails its checksum").into());
+        }
+        let version = cursor.number(4)? as u32;
+        if version != VERSION {
+            return Err(FooterError::Version(version));
+        }
+        let series = cursor.number(4)? as u32;
+        let samples = cursor.u64()?;
+        let id = cursor.bytes(16)?.first_chunk().copied();
+        let footer = Self {
+            id: BlockId::from_bytes(id.unwrap_or_default()),
+            series,
+            samples,
+            directory_offset: cursor.u64()?,
+            directory_bytes: cursor.number(4)? as u32,
+            directory_crc: cursor.number(4)? as u32,
+        };
+        let end = footer.directory().end;
+        if end != file_bytes.saturating_sub(FOOTER_BYTES as u64) {
+            return Err(Malformed("section directory elsewhere than before the footer").into());
+        }
+        Ok(footer)
+    }
+
+    /// Where the section directory lies.
+    pub(crate) fn directory(&self) -> Range<u64> {
+        let end = self
+            .directory_offset
+            .saturating_add(self.directory_bytes.into());
+        self.directory_offset..end
+    }
+}

@@ -1,0 +1,283 @@
+//! Look-ups: matchers to series of a block.
+//!
+//! The list with the fewest series is read first: how many each has is known before. Of what is
+//! left, a condition is answered by its lists, or asked of each candidate by the column of its
+//! label, whichever costs less: a matcher that nearly all series satisfy, or an expression over
+//! many values, costs next to nothing beside a narrow one. Invariant: the order of conditions does
+//! not change the answer.
+
+use super::conditions::{Condition, Lists, conditions, costs};
+use super::postings;
+use super::reader::Block;
+use super::series::{RUN_SERIES, UNIT_SERIES};
+use super::terms::TermPostings;
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use firn_model::matcher::Matcher;
+use rustc_hash::FxHashMap;
+
+/// Lists that are read between two looks at the cancel flag.
+const CANCEL_EACH: usize = 256;
+
+impl Block {
+    /// The series that match, ascending: that is the order of the block. What the answer takes is
+    /// left in `memory`.
+    pub fn lookup(
+        &self,
+        matchers: &[Matcher],
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Vec<u32>, Error> {
+        let before = memory.bytes();
+        let Some(mut conditions) = conditions(self, matchers, cancel)? else {
+            return Ok(Vec::new());
+        };
+        let mut candidates = match self.first(&mut conditions, cancel)? {
+            Some(first) => {
+                let first = conditions.swap_remove(first);
+                self.listed(&first, cancel, memory)?
+            }
+            None => {
+                memory.grow(size_of::<u32>() * self.series_count() as usize)?;
+                (0..self.series_count()).collect()
+            }
+        };
+        conditions.sort_by_key(|c| (c.nanos(self), c.number));
+        for condition in &mut conditions {
+            cancel.check()?;
+            if candidates.is_empty() {
+                break;
+            }
+            self.narrow(condition, &mut candidates, cancel, memory)?;
+        }
+        memory.shrink_to(before + size_of_val(&candidates[..]));
+        Ok(candidates)
+    }
+
+    /// Which of the conditions leaves the fewest series, as far as finding that out takes less than
+    /// reading what is known so far.
+    fn first(
+        &self,
+        conditions: &mut [Condition<'_>],
+        cancel: &Cancel,
+    ) -> Result<Option<usize>, Error> {
+        loop {
+            let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
+            let known = numbered().filter(|(_, c)| c.is_known());
+            let best = known.min_by_key(|(_, c)| c.series_max());
+            let series = best.map_or(self.series_count() as usize, |(_, c)| c.series_max());
+            // Each other condition is asked of what the first one leaves.
+            let asking = series * (costs::SERIES + costs::CHECK) + runs(series) * costs::RUN;
+            let unknown = numbered().filter(|(_, c)| !c.is_known());
+            let cheaper = unknown
+                .map(|(i, c)| (c.nanos(self), i))
+                .filter(|(n, _)| *n < asking);
+            let Some((_, cheapest)) = cheaper.min() else {
+                return Ok(best.map(|(i, _)| i));
+            };
+            conditions[cheapest].look_up(self, cancel)?;
+        }
+    }
+
+    /// Leaves the candidates that satisfy a condition.
+    fn narrow(
+        &self,
+        condition: &mut Condition<'_>,
+        candidates: &mut Vec<u32>,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<(), Error> {
+        let count = candidates.len();
+        let values = match condition.is_known() {
+            true => 0,
+            false => count.min(condition.label.values() as usize),
+        };
+        let asking = count * costs::CHECK + runs(count) * costs::RUN + values * costs::FIND;
+        if !condition.is_known() && condition.nanos(self) < asking {
+            condition.look_up(self, cancel)?;
+        }
+        if !condition.is_known() || condition.nanos(self) > asking {
+            return self.ask(condition, candidates, cancel);
+        }
+        let held = memory.bytes();
+        let listed = self.listed(condition, cancel, memory)?;
+        let mut listed = listed.iter().copied().peekable();
+        candidates.retain(|candidate| {
+            while listed.next_if(|one| one < candidate).is_some() {}
+            (listed.peek() == Some(candidate)) == condition.is_in
+        });
+        memory.shrink_to(held);
+        Ok(())
+    }
+
+    /// The series in the lists of a condition, ascending.
+    fn listed(
+        &self,
+        condition: &Condition<'_>,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Vec<u32>, Error> {
+        memory.grow(size_of::<u32>() * condition.series_max())?;
+        let mut series = Vec::new();
+        match &condition.lists {
+            Lists::Terms(terms) => match terms.as_slice() {
+                [] => {}
+                [one] => self.read_list(&one.postings, &mut series)?,
+                terms => {
+                    let mut one = Vec::new();
+                    let mut bits = Bits::new(self.series_count(), memory)?;
+                    for terms in terms.chunks(CANCEL_EACH) {
+                        cancel.check()?;
+                        for term in terms {
+                            one.clear();
+                            self.read_list(&term.postings, &mut one)?;
+                            one.iter().for_each(|series| bits.set(*series));
+                        }
+                    }
+                    bits.read(&mut series);
+                }
+            },
+            _ => self.read_list(&condition.label.present, &mut series)?,
+        }
+        Ok(series)
+    }
+
+    /// Appends the series of a list.
+    pub(super) fn read_list(
+        &self,
+        list: &TermPostings,
+        into: &mut Vec<u32>,
+    ) -> Result<(), StorageError> {
+        let all = self.series_count();
+        if list.bytes == 0 {
+            return postings::read(&[], list.series, all, into)
+                .map_err(|e| self.index.malformed(self.index.len())(e));
+        }
+        let table = &self.tables.postings;
+        let index = table.find(list.offset).unwrap_or(0);
+        let entry = table.get(index);
+        let unit = self.unit(entry, |bytes| Ok(postings::PostingsUnit(bytes)))?;
+        let at = list
+            .offset
+            .checked_sub(entry.map_or(0, |entry| entry.first));
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        let bytes = at.and_then(|at| unit.0.get(at..));
+        let bytes = bytes.and_then(|rest| rest.get(..list.bytes as usize));
+        let read = match bytes {
+            Some(bytes) => postings::read(bytes, list.series, all, into),
+            None => Err(Malformed("list of series outside of its unit")),
+        };
+        read.map_err(|e| self.malformed_unit(entry, e))
+    }
+
+    /// Leaves the candidates whose values of the label satisfy a condition.
+    fn ask(
+        &self,
+        condition: &Condition<'_>,
+        candidates: &mut Vec<u32>,
+        cancel: &Cancel,
+    ) -> Result<(), Error> {
+        condition.matcher.ready()?;
+        let mut verdicts: FxHashMap<u32, bool> = FxHashMap::default();
+        let mut newest = (0, !condition.is_in);
+        let mut kept = 0;
+        let mut first = 0;
+        while first < candidates.len() {
+            // A run of numbers is decoded for all its candidates.
+            let run = candidates[first] as usize / RUN_SERIES;
+            let end = (run + 1) * RUN_SERIES;
+            let of_run = candidates[first..].partition_point(|c| (*c as usize) < end);
+            let numbers = self.numbers(condition.number, run)?;
+            for at in first..first + of_run {
+                let candidate = candidates[at];
+                let number = numbers.get(candidate as usize % RUN_SERIES);
+                let number = number.copied().unwrap_or(0);
+                if newest.0 != number {
+                    // A look is a load, and a pattern may take long.
+                    cancel.check()?;
+                    let known = verdicts.get(&(number as u32)).copied();
+                    let verdict = match (number, known) {
+                        (0, _) => !condition.is_in,
+                        (_, Some(known)) => known,
+                        _ => {
+                            let verdict = self.verdict(condition, number - 1)?;
+                            verdicts.insert(number as u32, verdict);
+                            verdict
+                        }
+                    };
+                    newest = (number, verdict);
+                }
+                if newest.1 {
+                    candidates[kept] = candidate;
+                    kept += 1;
+                }
+            }
+            first += of_run;
+        }
+        candidates.truncate(kept);
+        condition.matcher.ready()
+    }
+
+    /// Whether series with this value of the label satisfy a condition.
+    fn verdict(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
+        let label = condition.label;
+        let value = u32::try_from(value).ok().filter(|v| *v < label.values());
+        let lacks = || {
+            self.index
+                .damaged(self.index.len(), "series with a value that is none")
+        };
+        let term = label.terms.start + value.ok_or_else(lacks)?;
+        Ok(match &condition.lists {
+            Lists::Presence => condition.is_in,
+            Lists::Terms(terms) => {
+                let is_listed = terms.binary_search_by_key(&term, |t| t.term).is_ok();
+                is_listed == condition.is_in
+            }
+            _ => condition.matcher.matches(&self.term_value(term)?),
+        })
+    }
+
+    /// The numbers of the values of a label for a run of series, one more each.
+    pub(super) fn numbers(&self, label: u32, run: usize) -> Result<Vec<i64>, StorageError> {
+        let each = UNIT_SERIES as usize / RUN_SERIES;
+        let unit = self.series_unit(run / each)?;
+        let mut numbers = Vec::new();
+        let entry = self.tables.series.get(run / each);
+        let read = unit.run(label, run % each, &mut numbers);
+        read.map_err(|e| self.malformed_unit(entry, e))?;
+        Ok(numbers)
+    }
+}
+
+/// Runs of series that so many candidates lie in at most, if they lie together as they mostly do.
+fn runs(candidates: usize) -> usize {
+    1 + candidates / (RUN_SERIES / 8)
+}
+
+/// A set of series of a block, a bit each.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(series: u32, memory: &mut Reservation) -> Result<Self, Error> {
+        let words = series.div_ceil(u64::BITS) as usize;
+        memory.grow(words * size_of::<u64>())?;
+        Ok(Self(vec![0; words]))
+    }
+
+    fn set(&mut self, series: u32) {
+        self.0[(series / u64::BITS) as usize] |= 1 << (series % u64::BITS);
+    }
+
+    fn read(&self, into: &mut Vec<u32>) {
+        for (base, word) in (0..).step_by(u64::BITS as usize).zip(&self.0) {
+            let mut left = *word;
+            while left != 0 {
+                into.push(base + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+    }
+}

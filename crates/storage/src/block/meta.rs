@@ -1,0 +1,303 @@
+//! `meta.json`: what a block is, in Prometheus's fields of version 1 and one of ours.
+//!
+//! ```text
+//! { "ulid", "minTime", "maxTime" (exclusive), "stats", "compaction", "version": 1,
+//!   "firn": { "format", "late", "resolution", "firstTime", "lastTime", "files", "crc" } }
+//! ```
+//!
+//! The checksum is that of all bytes in front of its name, and nothing but the end of the text
+//! follows it: no changed byte is taken for what was written.
+
+use super::id::BlockId;
+use super::layout::VERSION;
+use crate::error::StorageError;
+use firn_model::sample::{TimeRange, TimestampMs};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What the file is called.
+pub(crate) const META: &str = "meta.json";
+
+/// Bytes of it at most that are read: a block has no more than thousands of sources and files.
+pub(crate) const META_BYTES_MAX: u64 = 16 << 20;
+
+/// Prometheus's version of the file.
+const META_VERSION: u32 = 1;
+
+/// What stands before the checksum, and what behind it.
+const CRC_NAME: &str = "\"crc\": \"";
+const END: &str = "\"\n\t}\n}\n";
+
+/// A file of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMeta {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The CRC-32C of all its bytes.
+    pub crc: u32,
+}
+
+/// What a block is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMeta {
+    /// Its name.
+    pub id: BlockId,
+    /// Whether it is made of late samples alone, so that it may overlap others.
+    pub is_late: bool,
+    /// How often its samples were compacted; 1 for a block that was cut.
+    pub level: u32,
+    /// The blocks of level 1 of which it is made; itself if it is one.
+    pub sources: Vec<BlockId>,
+    /// From its first sample to its last.
+    pub range: TimeRange,
+    /// The range that it was made for, if it was made for one.
+    pub nominal: Option<TimeRange>,
+    /// Its samples.
+    pub samples: u64,
+    /// Those of them that are histograms.
+    pub histograms: u64,
+    /// Its series.
+    pub series: u32,
+    /// Columns of its pages: a series has one or more.
+    pub columns: u64,
+    /// Its files but for `meta.json`.
+    pub files: Vec<FileMeta>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Text {
+    ulid: String,
+    min_time: TimestampMs,
+    max_time: TimestampMs,
+    stats: Stats,
+    compaction: Compaction,
+    version: u32,
+    firn: Firn,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stats {
+    num_samples: u64,
+    num_float_samples: u64,
+    num_histogram_samples: u64,
+    num_series: u32,
+    num_chunks: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Compaction {
+    level: u32,
+    sources: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Firn {
+    format: u32,
+    late: bool,
+    /// Milliseconds between samples of a block that was thinned out; zero for all others.
+    resolution: i64,
+    nominal: bool,
+    first_time: TimestampMs,
+    last_time: TimestampMs,
+    files: Vec<FileText>,
+    crc: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileText {
+    name: String,
+    bytes: u64,
+    crc: String,
+}
+
+impl BlockMeta {
+    /// Bytes of all its files but for `meta.json`.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The bytes of `meta.json`.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let stated = self.nominal.unwrap_or(self.range);
+        let text = Text {
+            ulid: self.id.to_string(),
+            min_time: stated.min,
+            max_time: stated.max.saturating_add(1),
+            stats: Stats {
+                num_samples: self.samples,
+                num_float_samples: self.samples - self.histograms,
+                num_histogram_samples: self.histograms,
+                num_series: self.series,
+                num_chunks: self.columns,
+            },
+            compaction: Compaction {
+                level: self.level,
+                sources: self.sources.iter().map(BlockId::to_string).collect(),
+            },
+            version: META_VERSION,
+            firn: Firn {
+                format: VERSION,
+                late: self.is_late,
+                resolution: 0,
+                nominal: self.nominal.is_some(),
+                first_time: self.range.min,
+                last_time: self.range.max,
+                files: self.files.iter().map(FileText::of).collect(),
+                crc: String::new(),
+            },
+        };
+        let mut bytes = Vec::new();
+        let format = serde_json::ser::PrettyFormatter::with_indent(b"\t");
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, format);
+        let written = text.serialize(&mut serializer);
+        written.expect("strings and numbers become JSON in memory");
+        bytes.push(b'\n');
+        bytes.truncate(bytes.len() - END.len() - CRC_NAME.len());
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(format!("{CRC_NAME}{crc:08x}{END}").as_bytes());
+        bytes
+    }
+
+    /// Reads the bytes of `meta.json` at `path`.
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self, StorageError> {
+        let damaged = |offset: usize, what: String| StorageError::Damaged {
+            path: path.to_path_buf(),
+            offset: offset as u64,
+            what,
+        };
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| damaged(e.valid_up_to(), "text that is not UTF-8".to_owned()))?;
+        let summed = text.rfind(CRC_NAME);
+        let summed = summed.ok_or_else(|| damaged(0, "no checksum".to_owned()))?;
+        let crc = crc32c::crc32c(&bytes[..summed]);
+        if text[summed..] != format!("{CRC_NAME}{crc:08x}{END}") {
+            return Err(damaged(0, "the checksum does not hold".to_owned()));
+        }
+        let text: Text = serde_json::from_str(text).map_err(|e| damaged(0, e.to_string()))?;
+        if text.version != META_VERSION || text.firn.format != VERSION {
+            return Err(StorageError::Format {
+                path: path.to_path_buf(),
+                found: format!("{}/{}", text.version, text.firn.format),
+                known: VERSION,
+            });
+        }
+        text.into_meta().map_err(|what| damaged(0, what.to_owned()))
+    }
+}
+
+impl FileText {
+    fn of(file: &FileMeta) -> Self {
+        Self {
+            name: file.name.clone(),
+            bytes: file.bytes,
+            crc: format!("{:08x}", file.crc),
+        }
+    }
+
+    fn into_file(self) -> Result<FileMeta, &'static str> {
+        Ok(FileMeta {
+            name: self.name,
+            bytes: self.bytes,
+            crc: u32::from_str_radix(&self.crc, 16).map_err(|_| "checksum that is no number")?,
+        })
+    }
+}
+
+impl Text {
+    fn into_meta(self) -> Result<BlockMeta, &'static str> {
+        let id = |text: &String| text.parse().map_err(|_| "name that is no ULID");
+        let firn = self.firn;
+        if self.stats.num_histogram_samples > self.stats.num_samples {
+            return Err("more histograms than samples");
+        }
+        let nominal = TimeRange::new(self.min_time, self.max_time.saturating_sub(1));
+        Ok(BlockMeta {
+            id: id(&self.ulid)?,
+            is_late: firn.late,
+            level: self.compaction.level,
+            sources: self
+                .compaction
+                .sources
+                .iter()
+                .map(id)
+                .collect::<Result<_, _>>()?,
+            range: TimeRange::new(firn.first_time, firn.last_time),
+            nominal: firn.nominal.then_some(nominal),
+            samples: self.stats.num_samples,
+            histograms: self.stats.num_histogram_samples,
+            series: self.stats.num_series,
+            columns: self.stats.num_chunks,
+            files: firn
+                .files
+                .into_iter()
+                .map(FileText::into_file)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> BlockMeta {
+        let id = BlockId::new(1_763_000_000_000, 0x1234_5678_9abc_def0);
+        BlockMeta {
+            id,
+            is_late: true,
+            level: 2,
+            sources: vec![id, BlockId::new(7, 8)],
+            range: TimeRange::new(-5, 7_199_999),
+            nominal: Some(TimeRange::new(-10, i64::MAX - 1)),
+            samples: 1_000,
+            histograms: 30,
+            series: 12,
+            columns: 13,
+            files: vec![FileMeta {
+                name: "index".to_owned(),
+                bytes: 4_096,
+                crc: 0xdead_beef,
+            }],
+        }
+    }
+
+    #[test]
+    fn meta_returns_from_its_text() {
+        let path = Path::new("blocks/x/meta.json");
+        for nominal in [None, meta().nominal] {
+            let meta = BlockMeta { nominal, ..meta() };
+            let bytes = meta.encode();
+            assert_eq!(BlockMeta::decode(&bytes, path).unwrap(), meta);
+            let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            let max = nominal.map_or(7_200_000, |n| n.max + 1);
+            assert_eq!(value["maxTime"], max);
+            assert_eq!(value["stats"]["numFloatSamples"], 970);
+        }
+    }
+
+    #[test]
+    fn meta_with_a_flipped_byte_is_damaged() {
+        let path = Path::new("blocks/x/meta.json");
+        let bytes = meta().encode();
+        for at in 0..bytes.len() {
+            for flip in [1, 0x10, 0x80] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                let read = BlockMeta::decode(&changed, path);
+                let is_named = |e: &StorageError| e.to_string().contains("blocks/x/meta.json");
+                assert!(read.is_err_and(|e| is_named(&e)), "byte {at}");
+            }
+        }
+        for len in 0..bytes.len() {
+            assert!(
+                BlockMeta::decode(&bytes[..len], path).is_err(),
+                "{len} bytes"
+            );
+        }
+    }
+}

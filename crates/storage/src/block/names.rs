@@ -1,0 +1,127 @@
+//! The names and values of labels of a block.
+
+use super::reader::Block;
+use super::series::RUN_SERIES;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use firn_model::matcher::Matcher;
+
+impl Block {
+    /// The names of labels on the series that match, sorted.
+    pub fn label_names(
+        &self,
+        matchers: &[Matcher],
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Vec<String>, Error> {
+        let found = self.found(matchers, cancel, memory)?;
+        let all = self.series_count() as usize;
+        let mut names = Vec::new();
+        for (number, label) in (0u32..).zip(self.labels.iter()) {
+            cancel.check()?;
+            let is_there = match &found {
+                None => true,
+                Some(found) if found.is_empty() => false,
+                // There are not as many others.
+                Some(found) if label.present.series as usize + found.len() > all => true,
+                Some(found) => self.any_has(number, found)?,
+            };
+            if is_there {
+                memory.grow(label.name.len() + size_of::<String>())?;
+                names.push(label.name.to_string());
+            }
+        }
+        Ok(names)
+    }
+
+    /// The values of `name` on the series that match, sorted.
+    pub fn label_values(
+        &self,
+        name: &str,
+        matchers: &[Matcher],
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let number = self.labels.find(name);
+        let found = number.and_then(|number| Some((number, self.labels.get(number)?)));
+        let Some((number, label)) = found else {
+            return Ok(Vec::new());
+        };
+        let wanted = match self.found(matchers, cancel, memory)? {
+            None => None,
+            Some(found) => {
+                memory.grow(label.values() as usize)?;
+                Some(self.values_of(number, &found, cancel)?)
+            }
+        };
+        let mut values = Vec::new();
+        self.each_term(label.terms.clone(), &mut |listed, value| {
+            cancel.check()?;
+            let at = (listed.term - label.terms.start) as usize;
+            if wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.get(at) == Some(&true))
+            {
+                memory.grow(value.len() + size_of::<Vec<u8>>())?;
+                values.push(value.to_vec());
+            }
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// The series that match; `None` for all without a matcher.
+    fn found(
+        &self,
+        matchers: &[Matcher],
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Option<Vec<u32>>, Error> {
+        match matchers.is_empty() {
+            true => Ok(None),
+            false => self.lookup(matchers, cancel, memory).map(Some),
+        }
+    }
+
+    /// Whether any of the series has a label.
+    fn any_has(&self, label: u32, series: &[u32]) -> Result<bool, Error> {
+        for series in series.chunk_by(|a, b| run_of(*a) == run_of(*b)) {
+            let numbers = self.numbers(label, run_of(series[0]))?;
+            let has = |s: &u32| {
+                numbers
+                    .get(*s as usize % RUN_SERIES)
+                    .is_some_and(|n| *n != 0)
+            };
+            if series.iter().any(has) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Which values of a label the series have.
+    fn values_of(&self, label: u32, series: &[u32], cancel: &Cancel) -> Result<Vec<bool>, Error> {
+        let values = self.labels.get(label).map_or(0, |label| label.values());
+        let mut seen = vec![false; values as usize];
+        for series in series.chunk_by(|a, b| run_of(*a) == run_of(*b)) {
+            cancel.check()?;
+            let numbers = self.numbers(label, run_of(series[0]))?;
+            for one in series {
+                let number = numbers
+                    .get(*one as usize % RUN_SERIES)
+                    .copied()
+                    .unwrap_or(0);
+                let value = number.checked_sub(1).and_then(|v| usize::try_from(v).ok());
+                if let Some(seen) = value.and_then(|value| seen.get_mut(value)) {
+                    *seen = true;
+                }
+            }
+        }
+        Ok(seen)
+    }
+}
+
+fn run_of(series: u32) -> usize {
+    series as usize / RUN_SERIES
+}

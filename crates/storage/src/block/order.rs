@@ -1,0 +1,37 @@
+//! The order of series in a block, and which of them are buckets of one histogram.
+
+use crate::encoding::push_prefixed;
+use crate::page::Family;
+use firn_model::labels::{LabelsRef, METRIC_NAME};
+use std::cmp::Ordering;
+
+/// The label that tells the buckets of a histogram apart.
+const BUCKET_LABEL: &[u8] = b"le";
+
+/// By metric name, a series without one first, then by the whole label set.
+pub fn block_order(a: LabelsRef<'_>, b: LabelsRef<'_>) -> Ordering {
+    a.get(METRIC_NAME)
+        .cmp(b.get(METRIC_NAME))
+        .then_with(|| a.cmp(&b))
+}
+
+/// A hash of the labels without `le`, if there is one: buckets of one histogram have the same.
+/// Nothing is stored of it. `memory` is what it works in.
+pub(crate) fn family(labels: LabelsRef<'_>, memory: &mut Vec<u8>) -> Option<Family> {
+    memory.clear();
+    let mut is_bucket = false;
+    for (name, value) in labels.pairs() {
+        if name == BUCKET_LABEL {
+            is_bucket = true;
+        } else {
+            push_prefixed(memory, name);
+            push_prefixed(memory, value);
+        }
+    }
+    is_bucket.then(|| Family(xxhash_rust::xxh64::xxh64(memory, 0)))
+}
+
+/// The hash of a label set that blocks store: XXH64 of its canonical bytes.
+pub(crate) fn label_hash(labels: LabelsRef<'_>) -> u64 {
+    xxhash_rust::xxh64::xxh64(labels.as_bytes(), 0)
+}

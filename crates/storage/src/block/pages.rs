@@ -1,0 +1,118 @@
+//! Where the pages of a block are.
+//!
+//! ```text
+//! unit = pages varint | first series | parts | files | offsets | lengths | first times | spans
+//!      | crc32c u32 of each
+//! ```
+//!
+//! Lists are integer columns. A page holds consecutive series from its first one on. A series that
+//! is too long for one page goes on in the next, which then says the part with which it begins.
+
+use super::cache::Unit;
+use super::numbers;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
+use crate::page::planner::Planner;
+use firn_model::sample::TimeRange;
+
+/// Pages of a unit: 32 MiB of data.
+pub(crate) const UNIT_PAGES: usize = 512;
+
+/// A page: what it holds, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageEntry {
+    /// Its first series.
+    pub(crate) first: u32,
+    /// Which part of that it holds.
+    pub(crate) part: u32,
+    pub(crate) file: u32,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+    pub(crate) crc: u32,
+    /// From the first sample of any series to the last.
+    pub(crate) range: TimeRange,
+}
+
+impl PageEntry {
+    /// What pages are ordered by.
+    pub(crate) fn key(&self) -> u64 {
+        key(self.first, self.part)
+    }
+}
+
+/// What the page that begins with this part of a series is found by.
+pub(crate) fn key(series: u32, part: u32) -> u64 {
+    u64::from(series) << 32 | u64::from(part)
+}
+
+/// The bytes of a unit.
+pub(crate) fn encode(pages: &[PageEntry], planner: &mut Planner) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_uvarint(&mut out, pages.len() as u64);
+    let mut list = |number: fn(&PageEntry) -> u64| {
+        numbers::push(&mut out, planner, pages.iter().map(number));
+    };
+    list(|page| page.first.into());
+    list(|page| page.part.into());
+    list(|page| page.file.into());
+    list(|page| page.offset);
+    list(|page| page.bytes.into());
+    list(|page| page.range.min as u64);
+    list(|page| page.range.max.wrapping_sub(page.range.min) as u64);
+    for page in pages {
+        out.extend_from_slice(&page.crc.to_le_bytes());
+    }
+    out
+}
+
+/// A unit that was read.
+#[derive(Debug)]
+pub(crate) struct PagesUnit(Vec<PageEntry>);
+
+impl Unit for PagesUnit {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.0.len() * size_of::<PageEntry>()
+    }
+}
+
+impl PagesUnit {
+    /// Reads a unit.
+    pub(crate) fn open(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        let count = cursor.count(4)?;
+        let mut list = || numbers::read(&mut cursor, count).map(Vec::into_iter);
+        let (mut firsts, mut parts, mut files) = (list()?, list()?, list()?);
+        let (mut offsets, mut lengths) = (list()?, list()?);
+        let (mut mins, mut spans) = (list()?, list()?);
+        let next = |list: &mut std::vec::IntoIter<u64>| list.next().unwrap_or(0);
+        let short = |number: u64| u32::try_from(number).map_err(|_| Malformed("number too large"));
+        let mut pages: Vec<PageEntry> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let min = next(&mut mins) as i64;
+            let max = min.wrapping_add(next(&mut spans) as i64);
+            let page = PageEntry {
+                first: short(next(&mut firsts))?,
+                part: short(next(&mut parts))?,
+                file: short(next(&mut files))?,
+                offset: next(&mut offsets),
+                bytes: short(next(&mut lengths))?,
+                crc: cursor.number(4)? as u32,
+                range: TimeRange::new(min, max),
+            };
+            if pages.last().is_some_and(|last| last.key() >= page.key()) {
+                return Err(Malformed("pages out of order"));
+            }
+            pages.push(page);
+        }
+        match cursor.is_empty() && count > 0 {
+            true => Ok(Self(pages)),
+            false => Err(Malformed("unit of pages of another length than it says")),
+        }
+    }
+
+    /// The pages, in order.
+    pub(crate) fn entries(&self) -> &[PageEntry] {
+        &self.0
+    }
+}

@@ -1,0 +1,204 @@
+//! Lists of series: how they are stored, and how they are collected.
+//!
+//! ```text
+//! list = 0 | runs varint | runs x (series since the run before varint | series less one varint)
+//!      | 1 | series as an integer column
+//!      | 2 | first series varint | bits varint | bitmap, from the first one on
+//! ```
+//!
+//! The smallest form is chosen, of equal ones the first. A list of all series takes no bytes: how
+//! many series a list has is known from elsewhere.
+
+use super::cache::Unit;
+use super::numbers;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
+use crate::encoding::varint::uvarint_len;
+use crate::page::planner::Planner;
+
+const RUNS: u8 = 0;
+const PACKED: u8 = 1;
+const BITMAP: u8 = 2;
+
+/// Series that are appended in order. Memory: 40 bytes, and two or three for each run but the last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PostingsBuilder {
+    count: u32,
+    /// The run under way.
+    start: u32,
+    end: u32,
+    /// Where the run before ended, and the runs before, as they are stored.
+    last_end: u32,
+    runs: u32,
+    bytes: Vec<u8>,
+}
+
+impl PostingsBuilder {
+    /// Adds a series behind all that are there.
+    #[inline]
+    pub(crate) fn push(&mut self, series: u32) {
+        if self.count > 0 && self.end == series {
+            self.end += 1;
+        } else {
+            self.end_run();
+            (self.start, self.end) = (series, series + 1);
+        }
+        self.count += 1;
+    }
+
+    /// How many series.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    fn end_run(&mut self) {
+        if self.end > self.start {
+            push_run(&mut self.bytes, self.last_end, self.start, self.end);
+            self.runs += 1;
+            self.last_end = self.end;
+            self.start = self.end;
+        }
+    }
+
+    /// Appends the list in its smallest form, for a block of `all` series.
+    pub(crate) fn encode(mut self, all: u32, planner: &mut Planner, out: &mut Vec<u8>) {
+        if self.count == all {
+            return;
+        }
+        self.end_run();
+        let by_runs = 1 + uvarint_len(self.runs.into()) + self.bytes.len();
+        // A run takes two bytes at least, a packed series next to nothing or some bits.
+        if self.runs > 2 {
+            let series = self.series();
+            let (first, last) = (series[0], series[series.len() - 1]);
+            let bits = last - first + 1;
+            let mut packed = vec![PACKED];
+            numbers::push(&mut packed, planner, series.iter().map(|s| u64::from(*s)));
+            let by_bits = uvarint_len(first.into()) + uvarint_len(bits.into());
+            let by_bits = 1 + by_bits + bits.div_ceil(8) as usize;
+            if packed.len() < by_runs && packed.len() <= by_bits {
+                return out.extend_from_slice(&packed);
+            }
+            if by_bits < by_runs {
+                return push_bitmap(out, &series, bits);
+            }
+        }
+        out.push(RUNS);
+        push_uvarint(out, self.runs.into());
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn series(&self) -> Vec<u32> {
+        let mut series = Vec::with_capacity(self.count as usize);
+        let mut cursor = Cursor::new(&self.bytes);
+        let read = read_runs(&mut cursor, self.runs as usize, u32::MAX, &mut series);
+        debug_assert!(read.is_ok());
+        series
+    }
+}
+
+fn push_run(out: &mut Vec<u8>, last_end: u32, start: u32, end: u32) {
+    push_uvarint(out, (start - last_end).into());
+    push_uvarint(out, (end - start - 1).into());
+}
+
+fn push_bitmap(out: &mut Vec<u8>, series: &[u32], bits: u32) {
+    out.push(BITMAP);
+    push_uvarint(out, series[0].into());
+    push_uvarint(out, bits.into());
+    let base = out.len();
+    out.resize(base + bits.div_ceil(8) as usize, 0);
+    for one in series {
+        let bit = (one - series[0]) as usize;
+        out[base + bit / 8] |= 1 << (bit % 8);
+    }
+}
+
+/// Lists, one behind the other.
+#[derive(Debug)]
+pub(crate) struct PostingsUnit(pub(crate) Vec<u8>);
+
+impl Unit for PostingsUnit {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.0.len()
+    }
+}
+
+/// Appends the `count` series of a list of a block of `all`. Their number is bounded by that.
+pub(crate) fn read(
+    bytes: &[u8],
+    count: u32,
+    all: u32,
+    into: &mut Vec<u32>,
+) -> Result<(), Malformed> {
+    if bytes.is_empty() && count == all {
+        into.extend(0..all);
+        return Ok(());
+    }
+    if count > all {
+        return Err(Malformed("list of more series than there are"));
+    }
+    let base = into.len();
+    into.reserve(count as usize);
+    let mut cursor = Cursor::new(bytes);
+    match cursor.byte()? {
+        RUNS => {
+            let runs = cursor.count(2)?;
+            read_runs(&mut cursor, runs, all, into)?;
+        }
+        PACKED => {
+            let series = numbers::read(&mut cursor, count as usize)?;
+            for one in series {
+                let one = u32::try_from(one).unwrap_or(u32::MAX);
+                into.push(one);
+            }
+        }
+        BITMAP => read_bitmap(&mut cursor, all, into)?,
+        _ => return Err(Malformed("unknown form of a list of series")),
+    }
+    let list = &into[base..];
+    let is_sound = list.len() == count as usize
+        && list.last().is_none_or(|last| *last < all)
+        && list.is_sorted_by(|a, b| a < b);
+    match is_sound && cursor.is_empty() {
+        true => Ok(()),
+        false => Err(Malformed("list of other series than it says")),
+    }
+}
+
+fn read_runs(
+    cursor: &mut Cursor<'_>,
+    runs: usize,
+    all: u32,
+    into: &mut Vec<u32>,
+) -> Result<(), Malformed> {
+    let outside = Malformed("run of series that there are not");
+    let mut end = 0u64;
+    for _ in 0..runs {
+        let start = end.checked_add(cursor.uvarint()?).ok_or(outside)?;
+        end = start.checked_add(cursor.uvarint()?).ok_or(outside)?;
+        end = end.checked_add(1).ok_or(outside)?;
+        if end > all.into() {
+            return Err(outside);
+        }
+        into.extend(start as u32..end as u32);
+    }
+    Ok(())
+}
+
+fn read_bitmap(cursor: &mut Cursor<'_>, all: u32, into: &mut Vec<u32>) -> Result<(), Malformed> {
+    let (first, bits) = (cursor.uvarint()?, cursor.uvarint()?);
+    if first.checked_add(bits).is_none_or(|end| end > all.into()) {
+        return Err(Malformed("bitmap of series that there are not"));
+    }
+    let bytes = cursor.bytes(bits.div_ceil(8) as usize)?;
+    for (base, byte) in (first..).step_by(8).zip(bytes) {
+        let mut left = *byte;
+        while left != 0 {
+            into.push((base + u64::from(left.trailing_zeros())) as u32);
+            left &= left - 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Reads what a query will need of a block in few large reads.
+
+use super::cache::{Claim, Unit};
+use super::file::BlockRanges;
+use super::pages::{self, PageEntry};
+use super::reader::Block;
+use super::times::TimesUnit;
+use super::unit::UnitEntry;
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use firn_model::sample::TimeRange;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What lies between two units and is read with them: less than another read takes.
+const GAP_BYTES: u64 = 64 << 10;
+
+/// Bytes of one read at most, unless one unit has more.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A page, and which of the series that are asked for begin in it or go on.
+struct Needed {
+    entry: PageEntry,
+    ordinals: Range<usize>,
+}
+
+/// What this thread is to read.
+struct Wanted<'a> {
+    what: What,
+    claim: Claim<'a>,
+}
+
+/// A unit that is read ahead.
+#[derive(Clone, Copy)]
+enum What {
+    Page(PageEntry),
+    Times(UnitEntry),
+}
+
+impl What {
+    /// Where it lies in its file.
+    fn range(&self) -> Range<u64> {
+        let (offset, bytes) = match self {
+            Self::Page(page) => (page.offset, page.bytes),
+            Self::Times(unit) => (unit.offset, unit.bytes),
+        };
+        offset..offset.saturating_add(bytes.into())
+    }
+}
+
+impl Block {
+    /// Reads the pages of series that may have samples in `range`, and their times, into the cache
+    /// as far as they are not there: neighbours in one read. `ordinals` ascend. What another thread
+    /// reads is left to it. A caller asks for no more than a share of the cache holds.
+    pub fn prefetch(&self, ordinals: &[u32], range: TimeRange) -> Result<(), StorageError> {
+        let needed = self.needed(ordinals, range)?;
+        let mut wanted = Vec::new();
+        for Needed { entry, .. } in &needed {
+            self.want(What::Page(*entry), &mut wanted);
+        }
+        self.read_wanted(wanted)?;
+        let mut units = BTreeSet::new();
+        for Needed {
+            entry,
+            ordinals: of,
+        } in needed
+        {
+            let page = self.page(&entry)?;
+            for ordinal in &ordinals[of] {
+                let column = page.column(ordinal.saturating_sub(entry.first) as usize);
+                let times = column.map_or(0, |column| u64::from(column.times));
+                units.extend(self.tables.times.find(times));
+            }
+        }
+        let mut wanted = Vec::new();
+        for entry in units
+            .into_iter()
+            .filter_map(|unit| self.tables.times.get(unit))
+        {
+            self.want(What::Times(*entry), &mut wanted);
+        }
+        self.read_wanted(wanted)
+    }
+
+    /// The pages of series that overlap `range`, in order.
+    fn needed(&self, ordinals: &[u32], range: TimeRange) -> Result<Vec<Needed>, StorageError> {
+        let mut needed: Vec<Needed> = Vec::new();
+        let mut next = 0;
+        while let Some(ordinal) = ordinals.get(next) {
+            let (mut at, mut pages) = self.find_page(pages::key(*ordinal, 0))?;
+            let Some(entry) = pages.entries().get(at.index).copied() else {
+                break;
+            };
+            let mut behind = self.next_page(at, &pages)?;
+            let key = behind.as_ref().map(|(_, _, next)| next.key());
+            let is_here = |one: &u32| key.is_none_or(|key| pages::key(*one, 0) < key);
+            let end = next + ordinals[next..].partition_point(is_here).max(1);
+            if entry.range.overlaps(&range) {
+                let ordinals = next..end;
+                needed.push(Needed { entry, ordinals });
+            }
+            // Further parts of the last series of the page.
+            let last = end - 1;
+            while let Some((next_at, next_pages, entry)) = behind
+                && entry.part > 0
+                && entry.first == ordinals[last]
+            {
+                if entry.range.overlaps(&range) {
+                    let ordinals = last..end;
+                    needed.push(Needed { entry, ordinals });
+                }
+                (at, pages) = (next_at, next_pages);
+                behind = self.next_page(at, &pages)?;
+            }
+            next = end;
+        }
+        Ok(needed)
+    }
+
+    /// Adds what is neither there nor being read.
+    fn want<'a>(&'a self, what: What, wanted: &mut Vec<Wanted<'a>>) {
+        let place = match &what {
+            What::Page(page) => self.page_place(page),
+            What::Times(unit) => self.unit_place(unit),
+        };
+        if let Some(claim) = self.cache().claim(place) {
+            wanted.push(Wanted { what, claim });
+        }
+    }
+
+    fn read_wanted(&self, wanted: Vec<Wanted<'_>>) -> Result<(), StorageError> {
+        let mut wanted = wanted.into_iter().peekable();
+        while let Some(first) = wanted.next() {
+            let file = self.file_of(&first.what)?;
+            let Range { start, mut end } = first.what.range();
+            let mut together = vec![first];
+            while let Some(next) = wanted.next_if(|next| {
+                let Range {
+                    start: from,
+                    end: to,
+                } = next.what.range();
+                let is_same = self
+                    .file_of(&next.what)
+                    .is_ok_and(|of| std::ptr::eq(of, file));
+                let is_near = from >= end && from - end <= GAP_BYTES;
+                is_same && is_near && to - start <= READ_BYTES
+            }) {
+                end = next.what.range().end;
+                together.push(next);
+            }
+            let count = &self.cache().read_bytes;
+            let bytes = file.read(start, (end - start) as usize, count)?;
+            for Wanted { what, claim } in together {
+                let Range {
+                    start: from,
+                    end: to,
+                } = what.range();
+                let bytes = &bytes[(from - start) as usize..(to - start) as usize];
+                claim.land(self.open_wanted(&what, bytes)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn open_wanted(&self, what: &What, bytes: &[u8]) -> Result<Arc<dyn Unit>, StorageError> {
+        match what {
+            What::Page(entry) => Ok(Arc::new(self.open_page(entry, bytes)?)),
+            What::Times(entry) => {
+                if crc32c::crc32c(bytes) != entry.crc {
+                    let e = Malformed("unit fails its checksum");
+                    return Err(self.malformed_unit(Some(entry), e));
+                }
+                let unit = TimesUnit::open(bytes.to_vec());
+                Ok(Arc::new(
+                    unit.map_err(|e| self.malformed_unit(Some(entry), e))?,
+                ))
+            }
+        }
+    }
+
+    fn file_of(&self, what: &What) -> Result<&BlockRanges, StorageError> {
+        match what {
+            What::Page(page) => self.data_file(page),
+            What::Times(_) => Ok(&self.index),
+        }
+    }
+}

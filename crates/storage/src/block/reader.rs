@@ -1,0 +1,440 @@
+//! An open block: what of it is in memory, and its units.
+
+use super::cache::{BlockCache, Unit};
+use super::cached::Place;
+use super::data_page::DataPage;
+use super::file::BlockRanges;
+use super::labels::{LabelTable, TermsTable};
+use super::layout::{FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION};
+use super::meta::{BlockMeta, META, META_BYTES_MAX};
+use super::pages::{PageEntry, PagesUnit};
+use super::series::{HashesUnit, SeriesUnit, UNIT_SERIES};
+use super::terms::TermsUnit;
+use super::times::TimesUnit;
+use super::unit::{UnitEntry, UnitTable};
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::error::StorageError;
+use firn_model::env::{Disk, Env};
+use firn_model::metrics::Counter;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is read of the end of an index at first: the sections of a block of some million series.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// The number of the index among the files of a block; files of pages follow.
+const INDEX_FILE: u32 = 0;
+
+/// An open block. Its units are read when they are asked for.
+#[derive(Debug)]
+pub struct Block {
+    meta: BlockMeta,
+    cache: Arc<BlockCache>,
+    /// What its units are called in the cache.
+    number: u64,
+    pub(super) index: BlockRanges,
+    pub(super) data: Vec<BlockRanges>,
+    pub(super) labels: LabelTable,
+    pub(super) terms: TermsTable,
+    pub(super) tables: Tables,
+}
+
+/// Where the units of the other sections are.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) series: UnitTable,
+    pub(super) hashes: UnitTable,
+    pub(super) postings: UnitTable,
+    pub(super) times: UnitTable,
+    pub(super) pages: UnitTable,
+}
+
+/// A page among those of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageAt {
+    pub(super) unit: usize,
+    pub(super) index: usize,
+}
+
+impl Block {
+    /// Opens the block in the folder `dir`: reads `meta.json` and the end of the index, and checks
+    /// them and the lengths of the files.
+    pub fn open(env: &Env, dir: &Path, cache: &Arc<BlockCache>) -> Result<Self, StorageError> {
+        let disk = &*env.disk;
+        let meta = read_meta(disk, dir, &cache.read_bytes)?;
+        let mut files = Vec::with_capacity(meta.files.len());
+        for file in &meta.files {
+            let opened = BlockRanges::at(disk, &dir.join(&file.name))?;
+            if opened.len() != file.bytes {
+                let what = format!("{} bytes where there were {}", opened.len(), file.bytes);
+                return Err(opened.damaged(opened.len().min(file.bytes), what));
+            }
+            files.push(opened);
+        }
+        let data = files.split_off(1);
+        let index = files.remove(0);
+        let tail = Tail::read(&index, &meta, &cache.read_bytes)?;
+        let labels = tail.decode(Section::Labels, |bytes| {
+            LabelTable::decode(bytes, meta.series)
+        })?;
+        let terms = tail.decode(Section::Terms, |bytes| {
+            TermsTable::decode(bytes, index.len())
+        })?;
+        let table = |kind| {
+            tail.decode(kind, |bytes| {
+                let mut cursor = Cursor::new(bytes);
+                let table = UnitTable::decode(&mut cursor, index.len())?;
+                match cursor.is_empty() {
+                    true => Ok(table),
+                    false => Err(Malformed("bytes behind a table of units")),
+                }
+            })
+        };
+        let tables = Tables {
+            series: table(Section::Series)?,
+            hashes: table(Section::Hashes)?,
+            postings: table(Section::Postings)?,
+            times: table(Section::Times)?,
+            pages: table(Section::Pages)?,
+        };
+        let block = Self {
+            number: cache.next_block(),
+            cache: cache.clone(),
+            meta,
+            index,
+            data,
+            labels,
+            terms,
+            tables,
+        };
+        block.check_tables()?;
+        Ok(block)
+    }
+
+    /// What the block is.
+    pub fn meta(&self) -> &BlockMeta {
+        &self.meta
+    }
+
+    /// From its first sample to its last.
+    pub fn range(&self) -> TimeRange {
+        self.meta.range
+    }
+
+    /// How many series.
+    pub fn series_count(&self) -> u32 {
+        self.meta.series
+    }
+
+    /// Bytes of memory, those in the cache aside.
+    pub fn memory_bytes(&self) -> usize {
+        let Tables {
+            series,
+            hashes,
+            postings,
+            times,
+            pages,
+        } = &self.tables;
+        let tables = [series, hashes, postings, times, pages];
+        let tables: usize = tables.iter().map(|table| table.memory_bytes()).sum();
+        size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
+    }
+
+    /// What readers rely on of the tables: each has a unit for what is looked up first, and as many
+    /// series as are said have a hash, so that their number may be allocated by.
+    fn check_tables(&self) -> Result<(), StorageError> {
+        let damaged = |what: &str| self.index.damaged(self.index.len(), what);
+        let series = u64::from(self.meta.series);
+        let each = u64::from(UNIT_SERIES);
+        let hashes = self.tables.hashes.iter().map(|unit| u64::from(unit.bytes));
+        if hashes.sum::<u64>() != 8 * series {
+            return Err(damaged("other hashes than there are series"));
+        }
+        for table in [&self.tables.series, &self.tables.hashes] {
+            let firsts = table.iter().map(|unit| unit.first);
+            let wanted = (0..series.div_ceil(each)).map(|unit| unit * each);
+            if !firsts.eq(wanted) {
+                return Err(damaged("other units of series than there are series"));
+            }
+        }
+        let begins = |table: &UnitTable| table.get(0).map(|unit| unit.first);
+        let Tables { times, pages, .. } = &self.tables;
+        let has_terms = self.labels.terms() == 0 || begins(&self.terms.units) == Some(0);
+        let ends = |table: &UnitTable, end: u32| {
+            let last = table.len().checked_sub(1).and_then(|last| table.get(last));
+            last.is_none_or(|last| last.first < end.into())
+        };
+        if !ends(times, u32::MAX) || !ends(&self.terms.units, self.labels.terms()) {
+            return Err(damaged("units of more than there is"));
+        }
+        if begins(times) != Some(0) || begins(pages) != Some(0) || !has_terms {
+            return Err(damaged("section that does not begin with its first unit"));
+        }
+        Ok(())
+    }
+
+    /// The unit of series with this index.
+    pub(super) fn series_unit(&self, unit: usize) -> Result<Arc<SeriesUnit>, StorageError> {
+        let len = self.unit_series(unit);
+        self.unit(self.tables.series.get(unit), |bytes| {
+            SeriesUnit::open(bytes, len)
+        })
+    }
+
+    /// The unit of hashes with this index.
+    pub(super) fn hashes_unit(&self, unit: usize) -> Result<Arc<HashesUnit>, StorageError> {
+        let len = self.unit_series(unit);
+        self.unit(self.tables.hashes.get(unit), |bytes| {
+            HashesUnit::open(bytes, len)
+        })
+    }
+
+    /// The unit of terms with this index, and the number of its first term.
+    pub(super) fn terms_unit(&self, unit: usize) -> Result<(u32, Arc<TermsUnit>), StorageError> {
+        let entry = self.terms.units.get(unit);
+        let first = entry.map_or(0, |entry| entry.first);
+        let next = self.terms.units.get(unit + 1);
+        let end = next.map_or(u64::from(self.labels.terms()), |next| next.first);
+        let len = end.saturating_sub(first) as usize;
+        let opened = self.unit(entry, |bytes| TermsUnit::open(bytes, len))?;
+        Ok((first as u32, opened))
+    }
+
+    /// The unit of times with this index, and the number of its first column.
+    pub(super) fn times_unit(&self, unit: usize) -> Result<(u32, Arc<TimesUnit>), StorageError> {
+        let entry = self.tables.times.get(unit);
+        let first = entry.map_or(0, |entry| entry.first);
+        Ok((first as u32, self.unit(entry, TimesUnit::open)?))
+    }
+
+    /// The unit of pages with this index.
+    pub(super) fn pages_unit(&self, unit: usize) -> Result<Arc<PagesUnit>, StorageError> {
+        self.unit(self.tables.pages.get(unit), |bytes| PagesUnit::open(&bytes))
+    }
+
+    /// The page that holds this part of a series, or would.
+    pub(super) fn find_page(&self, key: u64) -> Result<(PageAt, Arc<PagesUnit>), StorageError> {
+        let unit = self.tables.pages.find(key).unwrap_or(0);
+        let pages = self.pages_unit(unit)?;
+        let behind = pages.entries().partition_point(|page| page.key() <= key);
+        let index = behind.saturating_sub(1);
+        Ok((PageAt { unit, index }, pages))
+    }
+
+    /// The page behind one, if there is any.
+    pub(super) fn next_page(
+        &self,
+        at: PageAt,
+        pages: &Arc<PagesUnit>,
+    ) -> Result<Option<(PageAt, Arc<PagesUnit>, PageEntry)>, StorageError> {
+        let (unit, index) = (at.unit, at.index + 1);
+        if let Some(entry) = pages.entries().get(index) {
+            return Ok(Some((PageAt { unit, index }, pages.clone(), *entry)));
+        }
+        if unit + 1 >= self.tables.pages.len() {
+            return Ok(None);
+        }
+        let pages = self.pages_unit(unit + 1)?;
+        let first = pages.entries().first().copied();
+        let at = PageAt {
+            unit: unit + 1,
+            index: 0,
+        };
+        Ok(first.map(|entry| (at, pages, entry)))
+    }
+
+    /// A page.
+    pub(super) fn page(&self, entry: &PageEntry) -> Result<Arc<DataPage>, StorageError> {
+        let file = self.data_file(entry)?;
+        self.cache.get(self.page_place(entry), || {
+            let bytes = file.read(entry.offset, entry.bytes as usize, &self.cache.read_bytes)?;
+            self.open_page(entry, &bytes)
+        })
+    }
+
+    /// Opens the bytes of a page, unless they are not those that were written.
+    pub(super) fn open_page(
+        &self,
+        entry: &PageEntry,
+        bytes: &[u8],
+    ) -> Result<DataPage, StorageError> {
+        let file = self.data_file(entry)?;
+        if crc32c::crc32c(bytes) != entry.crc {
+            return Err(file.damaged(entry.offset, "page fails its checksum"));
+        }
+        DataPage::open(bytes).map_err(file.malformed(entry.offset))
+    }
+
+    /// The file that holds a page.
+    pub(super) fn data_file(&self, entry: &PageEntry) -> Result<&BlockRanges, StorageError> {
+        let file = self.data.get(entry.file as usize);
+        file.ok_or_else(|| self.index.damaged(0, "page in a file that is not there"))
+    }
+
+    /// What a page is called in the cache.
+    pub(super) fn page_place(&self, entry: &PageEntry) -> Place {
+        Place {
+            block: self.number,
+            file: INDEX_FILE + 1 + entry.file,
+            offset: entry.offset,
+        }
+    }
+
+    /// What a unit of the index is called in the cache.
+    pub(super) fn unit_place(&self, entry: &UnitEntry) -> Place {
+        Place {
+            block: self.number,
+            file: INDEX_FILE,
+            offset: entry.offset,
+        }
+    }
+
+    /// The cache that it uses.
+    pub(super) fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// The error for a unit of the index that is malformed.
+    pub(super) fn malformed_unit(&self, unit: Option<&UnitEntry>, e: Malformed) -> StorageError {
+        let offset = unit.map_or(self.index.len(), |unit| unit.offset);
+        self.index.malformed(offset)(e)
+    }
+
+    /// A unit of the index.
+    pub(super) fn unit<U: Unit>(
+        &self,
+        entry: Option<&UnitEntry>,
+        open: impl FnOnce(Vec<u8>) -> Result<U, Malformed>,
+    ) -> Result<Arc<U>, StorageError> {
+        let lacks = || self.index.damaged(self.index.len(), "number of no unit");
+        let entry = entry.ok_or_else(lacks)?;
+        self.cache.get(self.unit_place(entry), || {
+            let bytes = self.read_unit(entry)?;
+            open(bytes).map_err(self.index.malformed(entry.offset))
+        })
+    }
+
+    /// The bytes of a unit of the index, unless they are not those that were written.
+    pub(super) fn read_unit(&self, entry: &UnitEntry) -> Result<Vec<u8>, StorageError> {
+        let count = &self.cache.read_bytes;
+        let bytes = self.index.read(entry.offset, entry.bytes as usize, count)?;
+        match crc32c::crc32c(&bytes) == entry.crc {
+            true => Ok(bytes),
+            false => Err(self.index.damaged(entry.offset, "unit fails its checksum")),
+        }
+    }
+
+    fn unit_series(&self, unit: usize) -> usize {
+        let before = unit as u64 * u64::from(UNIT_SERIES);
+        let rest = u64::from(self.meta.series).saturating_sub(before);
+        rest.min(UNIT_SERIES.into()) as usize
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // What is opened again has another number.
+        self.cache.forget(self.number);
+    }
+}
+
+/// The end of an index.
+struct Tail<'a> {
+    file: &'a BlockRanges,
+    count: &'a Counter,
+    /// Where the bytes begin.
+    start: u64,
+    bytes: Vec<u8>,
+    sections: Sections,
+}
+
+impl<'a> Tail<'a> {
+    fn read(
+        file: &'a BlockRanges,
+        meta: &BlockMeta,
+        count: &'a Counter,
+    ) -> Result<Self, StorageError> {
+        let start = file.len().saturating_sub(TAIL_BYTES);
+        let bytes = file.read(start, (file.len() - start) as usize, count)?;
+        let at = file.len().saturating_sub(FOOTER_BYTES as u64);
+        let footer = &bytes[bytes.len().saturating_sub(FOOTER_BYTES)..];
+        let footer = Footer::decode(footer, file.len()).map_err(|e| match e {
+            FooterError::Malformed(e) => file.malformed(at)(e),
+            FooterError::Version(found) => StorageError::Format {
+                path: file.path().to_path_buf(),
+                found: found.to_string(),
+                known: VERSION,
+            },
+        })?;
+        let said = (meta.id, meta.series, meta.samples);
+        if (footer.id, footer.series, footer.samples) != said {
+            return Err(file.damaged(at, "index of another block than meta.json is of"));
+        }
+        let mut tail = Self {
+            file,
+            count,
+            start,
+            bytes,
+            sections: Sections::default(),
+        };
+        let directory = footer.directory();
+        let bytes = tail.bytes(directory.start, footer.directory_bytes.into())?;
+        if crc32c::crc32c(&bytes) != footer.directory_crc {
+            let what = "section directory fails its checksum";
+            return Err(file.damaged(directory.start, what));
+        }
+        let sections = Sections::decode(&bytes, directory.start);
+        tail.sections = sections.map_err(file.malformed(directory.start))?;
+        Ok(tail)
+    }
+
+    /// Bytes of the file, of memory if they are there.
+    fn bytes(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, StorageError> {
+        let at = offset.checked_sub(self.start).map(|at| at as usize);
+        let known = at.and_then(|at| self.bytes.get(at..)?.get(..bytes as usize));
+        match known {
+            Some(known) => Ok(known.to_vec()),
+            None => self.file.read(offset, bytes as usize, self.count),
+        }
+    }
+
+    fn decode<T>(
+        &self,
+        kind: Section,
+        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<T, StorageError> {
+        let lacks = || self.file.damaged(self.file.len(), "section is missing");
+        let entry = self.sections.find(kind).ok_or_else(lacks)?;
+        let bytes = self.bytes(entry.offset, entry.bytes)?;
+        if crc32c::crc32c(&bytes) != entry.crc {
+            return Err(self
+                .file
+                .damaged(entry.offset, "section fails its checksum"));
+        }
+        decode(&bytes).map_err(self.file.malformed(entry.offset))
+    }
+}
+
+/// Reads `meta.json`, which names the index first and then files of pages in order.
+fn read_meta(disk: &dyn Disk, dir: &Path, count: &Counter) -> Result<BlockMeta, StorageError> {
+    let path = dir.join(META);
+    let file = BlockRanges::at(disk, &path)?;
+    if file.len() > META_BYTES_MAX {
+        return Err(file.damaged(0, format!("{} bytes are too many", file.len())));
+    }
+    let bytes = file.read(0, file.len() as usize, count)?;
+    let meta = BlockMeta::decode(&bytes, &path)?;
+    let pages = (0..meta.files.len().saturating_sub(1)).map(super::writer::data_name);
+    let names = std::iter::once(INDEX.to_owned()).chain(pages);
+    let is_named = meta
+        .files
+        .iter()
+        .map(|file| &file.name)
+        .eq(names.collect::<Vec<_>>().iter());
+    match is_named && meta.files.len() > 1 && meta.series > 0 {
+        true => Ok(meta),
+        false => Err(file.damaged(0, "other files than a block has, or no series")),
+    }
+}

@@ -1,0 +1,241 @@
+//! The labels of series, as columns of numbers of values; and the hashes of their label sets.
+//!
+//! ```text
+//! unit of series = series varint | labels varint | labels x (label varint | bytes varint)
+//!                | labels x column
+//! column         = one more than the number of the value of the label, 0 without the label; an
+//!                  integer column
+//! unit of hashes = hash u64 of each series
+//! ```
+//!
+//! All units but the last have as many series, so that a series is found without a look. In the
+//! order of a block most columns of a unit are one number, or one that steps.
+
+use super::cache::Unit;
+use super::numbers;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
+use crate::page::packed;
+use crate::page::planner::Planner;
+use std::ops::Range;
+
+/// Series of a unit: some 40 KB of columns and as much of hashes.
+pub(crate) const UNIT_SERIES: u32 = 4_096;
+
+/// Series whose numbers are decoded together.
+pub(crate) const RUN_SERIES: usize = 1_024;
+
+/// A unit under way: 16 KB for each label that a series of it has.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesDraft {
+    len: usize,
+    /// The labels of the unit, each with a number for each series up to the last that has it.
+    columns: Vec<(u32, Vec<u32>)>,
+    /// For each label the number of its column plus one.
+    places: Vec<u32>,
+    hashes: Vec<u8>,
+}
+
+impl SeriesDraft {
+    /// Begins a series.
+    pub(crate) fn begin(&mut self, hash: u64) {
+        self.len += 1;
+        self.hashes.extend_from_slice(&hash.to_le_bytes());
+    }
+
+    /// The series that was begun has this value of a label.
+    pub(crate) fn set(&mut self, label: u32, value: u32) {
+        let at = label as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        if self.places[at] == 0 {
+            self.columns.push((label, Vec::new()));
+            self.places[at] = self.columns.len() as u32;
+        }
+        let column = &mut self.columns[self.places[at] as usize - 1].1;
+        column.resize(self.len - 1, 0);
+        column.push(value + 1);
+    }
+
+    /// Whether the unit is to end.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= UNIT_SERIES as usize
+    }
+
+    /// Series so far.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Ends the unit: its columns as [`Spilled`] reads them, and the bytes of its hashes.
+    pub(crate) fn end(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let mut out = Vec::new();
+        push_uvarint(&mut out, self.len as u64);
+        push_uvarint(&mut out, self.columns.len() as u64);
+        for (label, column) in &mut self.columns {
+            column.resize(self.len, 0);
+            push_uvarint(&mut out, (*label).into());
+            let numbers: Vec<u64> = column.iter().map(|n| u64::from(*n)).collect();
+            packed::push(&mut out, &numbers);
+            self.places[*label as usize] = 0;
+        }
+        self.columns.clear();
+        self.len = 0;
+        (out, std::mem::take(&mut self.hashes))
+    }
+}
+
+/// Columns of a unit as the writer put them aside, until the numbers of labels and values are
+/// known.
+#[derive(Debug)]
+pub(crate) struct Spilled {
+    len: usize,
+    columns: Vec<(u32, Vec<u64>)>,
+}
+
+impl Spilled {
+    /// Reads what [`SeriesDraft::end`] gave.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        let len = cursor.count(0)?.min(UNIT_SERIES as usize);
+        let count = cursor.count(2)?;
+        let mut columns = Vec::with_capacity(count);
+        for _ in 0..count {
+            let label = cursor.uvarint()? as u32;
+            let list = packed::Packed::read(bytes, &mut cursor, len)?;
+            let numbers = (0..len).map(|i| list.get(bytes, i));
+            columns.push((label, numbers.collect::<Result<_, _>>()?));
+        }
+        Ok(Self { len, columns })
+    }
+
+    /// The bytes of the unit, with the numbers that `numbers` says for a label: its own, and that
+    /// of each value.
+    pub(crate) fn encode<'a>(
+        mut self,
+        planner: &mut Planner,
+        numbers: impl Fn(u32) -> (u32, &'a [u32]),
+    ) -> Vec<u8> {
+        for (label, column) in &mut self.columns {
+            let (own, values) = numbers(*label);
+            *label = own;
+            for number in column {
+                // Zero is for series without the label.
+                if let Some(at) = number.checked_sub(1) {
+                    *number = u64::from(values[at as usize]) + 1;
+                }
+            }
+        }
+        self.columns.sort_unstable_by_key(|(label, _)| *label);
+        let mut columns = Vec::new();
+        let mut out = Vec::new();
+        push_uvarint(&mut out, self.len as u64);
+        push_uvarint(&mut out, self.columns.len() as u64);
+        for (label, column) in &self.columns {
+            let before = columns.len();
+            numbers::push(&mut columns, planner, column.iter().copied());
+            push_uvarint(&mut out, (*label).into());
+            push_uvarint(&mut out, (columns.len() - before) as u64);
+        }
+        out.extend_from_slice(&columns);
+        out
+    }
+}
+
+/// A unit that was read.
+#[derive(Debug)]
+pub(crate) struct SeriesUnit {
+    bytes: Vec<u8>,
+    len: usize,
+    /// The labels, ascending, and where their columns are.
+    columns: Vec<(u32, Range<usize>)>,
+}
+
+impl Unit for SeriesUnit {
+    fn memory_bytes(&self) -> usize {
+        let columns = self.columns.len() * size_of::<(u32, Range<usize>)>();
+        size_of::<Self>() + self.bytes.len() + columns
+    }
+}
+
+impl SeriesUnit {
+    /// Finds the columns of a unit of `len` series.
+    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(&bytes);
+        if cursor.uvarint()? != len as u64 {
+            return Err(Malformed("unit of other series than there are"));
+        }
+        let count = cursor.count(2)?;
+        let mut columns: Vec<(u32, Range<usize>)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let label = u32::try_from(cursor.uvarint()?).unwrap_or(u32::MAX);
+            if columns.last().is_some_and(|(last, _)| *last >= label) {
+                return Err(Malformed("labels out of order"));
+            }
+            let length = usize::try_from(cursor.uvarint()?).unwrap_or(usize::MAX);
+            columns.push((label, 0..length));
+        }
+        for (_, range) in &mut columns {
+            let start = bytes.len() - cursor.len();
+            cursor.bytes(range.end)?;
+            *range = start..bytes.len() - cursor.len();
+        }
+        match cursor.is_empty() {
+            true => Ok(Self {
+                bytes,
+                len,
+                columns,
+            }),
+            false => Err(Malformed("bytes behind the last column of labels")),
+        }
+    }
+
+    /// The labels that series of the unit have, ascending.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = u32> {
+        self.columns.iter().map(|(label, _)| *label)
+    }
+
+    /// The numbers of a label for a run of series, one more each, into `into`; all zeros if no
+    /// series of the unit has it.
+    pub(crate) fn run(&self, label: u32, run: usize, into: &mut Vec<i64>) -> Result<(), Malformed> {
+        into.clear();
+        let wanted = run * RUN_SERIES..self.len.min((run + 1) * RUN_SERIES);
+        let Ok(at) = self
+            .columns
+            .binary_search_by_key(&label, |(label, _)| *label)
+        else {
+            into.resize(wanted.len(), 0);
+            return Ok(());
+        };
+        let column = Cursor::new(&self.bytes[self.columns[at].1.clone()]);
+        crate::page::ints::read_column(column, self.len, wanted, into)
+    }
+}
+
+/// The hashes of a unit.
+#[derive(Debug)]
+pub(crate) struct HashesUnit(Vec<u8>);
+
+impl Unit for HashesUnit {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.0.len()
+    }
+}
+
+impl HashesUnit {
+    /// The hashes of `len` series.
+    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
+        match bytes.len() == len * size_of::<u64>() {
+            true => Ok(Self(bytes)),
+            false => Err(Malformed("other hashes than there are series")),
+        }
+    }
+
+    /// The hash of the series with this index in its unit.
+    pub(crate) fn get(&self, index: usize) -> Option<u64> {
+        let hashes = self.0.as_chunks::<8>().0;
+        hashes.get(index).map(|hash| u64::from_le_bytes(*hash))
+    }
+}

@@ -1,0 +1,171 @@
+//! The labels of series, decoded unit by unit.
+
+use super::reader::Block;
+use super::series::{RUN_SERIES, SeriesUnit, UNIT_SERIES};
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use firn_model::labels::{LabelsRef, push_pair};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of values that are remembered: neighbours share most of them.
+const MEMORY_BYTES: usize = 1 << 20;
+
+/// Pairs of a name and a value as they stand in label sets, by term.
+#[derive(Default)]
+struct Pairs {
+    bytes: Vec<u8>,
+    places: FxHashMap<u32, Range<usize>>,
+    /// How often they were forgotten.
+    cleared: u64,
+}
+
+/// A run of series whose numbers were decoded.
+#[derive(Default)]
+struct Run {
+    /// Which of all.
+    number: Option<usize>,
+    unit: Option<(usize, Arc<SeriesUnit>)>,
+    columns: Vec<RunColumn>,
+}
+
+/// A label of a run.
+#[derive(Default)]
+struct RunColumn {
+    label: u32,
+    /// One more than the number of the value of each series; zero without the label.
+    numbers: Vec<i64>,
+    /// The pair of the series before, and which it was: mostly the next one's too.
+    newest: (i64, u64, Range<usize>),
+}
+
+impl Block {
+    /// Calls `each` with the index and the labels of each of `ordinals`, which ascend.
+    pub fn labels(
+        &self,
+        ordinals: &[u32],
+        each: &mut dyn FnMut(usize, LabelsRef<'_>),
+    ) -> Result<(), StorageError> {
+        let (mut run, mut pairs) = (Run::default(), Pairs::default());
+        let mut labels = Vec::new();
+        for (index, ordinal) in ordinals.iter().enumerate() {
+            run.turn_to(self, *ordinal)?;
+            labels.clear();
+            for column in &mut run.columns {
+                let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
+                let number = number.copied().unwrap_or(-1);
+                if number == 0 {
+                    continue;
+                }
+                if (column.newest.0, column.newest.1) != (number, pairs.cleared) {
+                    let place = pairs.place(self, column.label, number - 1)?;
+                    column.newest = (number, pairs.cleared, place);
+                }
+                labels.extend_from_slice(&pairs.bytes[column.newest.2.clone()]);
+            }
+            each(index, LabelsRef::from_canonical(&labels));
+        }
+        Ok(())
+    }
+
+    /// Appends the hash of the label set of each of `ordinals`: XXH64 of its canonical bytes.
+    pub fn label_hashes(&self, ordinals: &[u32], into: &mut Vec<u64>) -> Result<(), StorageError> {
+        let mut open = None;
+        for ordinal in ordinals {
+            let unit = (ordinal / UNIT_SERIES) as usize;
+            let hashes = match open.take() {
+                Some((known, hashes)) if known == unit => hashes,
+                _ => self.hashes_unit(unit)?,
+            };
+            let hash = hashes.get((ordinal % UNIT_SERIES) as usize);
+            let lacks = || {
+                let e = Malformed("number of no series");
+                self.malformed_unit(self.tables.hashes.get(unit), e)
+            };
+            into.push(hash.ok_or_else(lacks)?);
+            open = Some((unit, hashes));
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// Decodes the run of a series, unless it is decoded.
+    fn turn_to(&mut self, block: &Block, ordinal: u32) -> Result<(), StorageError> {
+        let number = ordinal as usize / RUN_SERIES;
+        if self.number == Some(number) {
+            return Ok(());
+        }
+        self.number = None;
+        let index = (ordinal / UNIT_SERIES) as usize;
+        let unit = match self.unit.take() {
+            Some((known, unit)) if known == index => unit,
+            _ => block.series_unit(index)?,
+        };
+        let of_unit = number % (UNIT_SERIES as usize / RUN_SERIES);
+        let mut count = 0;
+        for label in unit.labels() {
+            if self.columns.len() == count {
+                self.columns.push(RunColumn::default());
+            }
+            let column = &mut self.columns[count];
+            if column.label != label {
+                (column.label, column.newest.0) = (label, 0);
+            }
+            let read = unit.run(label, of_unit, &mut column.numbers);
+            read.map_err(|e| block.malformed_unit(block.tables.series.get(index), e))?;
+            count += 1;
+        }
+        self.columns.truncate(count);
+        self.unit = Some((index, unit));
+        self.number = Some(number);
+        Ok(())
+    }
+}
+
+impl Pairs {
+    /// Where the pair of a label and its value with this number is.
+    fn place(
+        &mut self,
+        block: &Block,
+        label: u32,
+        value: i64,
+    ) -> Result<Range<usize>, StorageError> {
+        let lacks = || {
+            block
+                .index
+                .damaged(block.index.len(), "series with a value that is none")
+        };
+        let of_label = block.labels.get(label).ok_or_else(lacks)?;
+        let value = u32::try_from(value).ok().filter(|v| *v < of_label.values());
+        let term = of_label.terms.start + value.ok_or_else(lacks)?;
+        if let Some(place) = self.places.get(&term) {
+            return Ok(place.clone());
+        }
+        if self.bytes.len() > MEMORY_BYTES {
+            self.bytes.clear();
+            self.places.clear();
+            self.cleared += 1;
+        }
+        let value = block.term_value(term)?;
+        let start = self.bytes.len();
+        push_pair(&mut self.bytes, of_label.name.as_bytes(), &value);
+        self.places.insert(term, start..self.bytes.len());
+        Ok(start..self.bytes.len())
+    }
+}
+
+impl Block {
+    /// The value of a term.
+    pub(super) fn term_value(&self, term: u32) -> Result<Vec<u8>, StorageError> {
+        let index = self.terms.units.find(term.into()).unwrap_or(0);
+        let (first, unit) = self.terms_unit(index)?;
+        let mut value = Vec::new();
+        let read = unit.value(term.saturating_sub(first) as usize, &mut value);
+        let has_bytes = (!value.is_empty()).then_some(());
+        let read = read.and(has_bytes.ok_or(Malformed("empty value of a label")));
+        read.map_err(|e| self.malformed_unit(self.terms.units.get(index), e))?;
+        Ok(value)
+    }
+}

@@ -1,0 +1,310 @@
+//! The values of labels in order, each with how many series have it and where their list is.
+//!
+//! ```text
+//! unit  = terms varint | postings offset varint | series of each | bytes of each list
+//!       | bytes of each group | group*
+//! group = 16 x (bytes shared with the value before varint | bytes of its own varint | those)
+//! ```
+//!
+//! Lists are integer columns. All values of all labels are in one sequence, ordered by label and
+//! then by value; the number of a term is its place there. The first value of a group shares
+//! nothing, so that a value is found by bisection. Lists of series follow each other in the order
+//! of terms; the offset is that of the first one among all of the block.
+
+use super::cache::Unit;
+use super::numbers;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
+use crate::page::planner::Planner;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Terms of a unit at most, and bytes of values after which it ends.
+const UNIT_TERMS: usize = 1_024;
+const UNIT_BYTES: usize = 32 << 10;
+
+/// Values of a group: bisection reads one of each group, a walk all.
+const GROUP: usize = 16;
+
+/// A unit under way.
+#[derive(Debug, Default)]
+pub(crate) struct TermsDraft {
+    first: Vec<u8>,
+    last: Vec<u8>,
+    postings: u64,
+    counts: Vec<u64>,
+    lengths: Vec<u64>,
+    values: Vec<u8>,
+    groups: Vec<u64>,
+}
+
+impl TermsDraft {
+    /// Adds a value that so many series have, whose list of so many bytes is at an offset.
+    pub(crate) fn push(&mut self, value: &[u8], series: u32, (offset, bytes): (u64, usize)) {
+        if self.counts.is_empty() {
+            self.postings = offset;
+            self.first = value.to_vec();
+        }
+        let begins = self.counts.len().is_multiple_of(GROUP);
+        if begins {
+            self.groups.push(self.values.len() as u64);
+        }
+        let shared = match begins {
+            true => 0,
+            false => shared_bytes(&self.last, value),
+        };
+        push_uvarint(&mut self.values, shared as u64);
+        push_uvarint(&mut self.values, (value.len() - shared) as u64);
+        self.values.extend_from_slice(&value[shared..]);
+        self.last.clear();
+        self.last.extend_from_slice(value);
+        self.counts.push(series.into());
+        self.lengths.push(bytes as u64);
+    }
+
+    /// Whether the unit is to end.
+    pub(crate) fn is_full(&self) -> bool {
+        self.counts.len() >= UNIT_TERMS || self.values.len() >= UNIT_BYTES
+    }
+
+    /// Terms so far.
+    pub(crate) fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Ends the unit: its first value and its bytes.
+    pub(crate) fn end(&mut self, planner: &mut Planner) -> (Vec<u8>, Vec<u8>) {
+        let draft = std::mem::take(self);
+        let ends = draft
+            .groups
+            .iter()
+            .skip(1)
+            .copied()
+            .chain([draft.values.len() as u64]);
+        let lengths = draft.groups.iter().zip(ends).map(|(at, end)| end - at);
+        let mut out = Vec::new();
+        push_uvarint(&mut out, draft.counts.len() as u64);
+        push_uvarint(&mut out, draft.postings);
+        numbers::push(&mut out, planner, draft.counts.iter().copied());
+        numbers::push(&mut out, planner, draft.lengths.iter().copied());
+        numbers::push(&mut out, planner, lengths);
+        out.extend_from_slice(&draft.values);
+        (draft.first, out)
+    }
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// How many series have a term, and where their list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TermPostings {
+    pub(crate) series: u32,
+    /// Among the lists of the block.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u32,
+}
+
+/// A unit that was read.
+#[derive(Debug)]
+pub(crate) struct TermsUnit {
+    bytes: Vec<u8>,
+    postings: Vec<TermPostings>,
+    /// Where each group begins.
+    groups: Vec<u32>,
+}
+
+impl Unit for TermsUnit {
+    fn memory_bytes(&self) -> usize {
+        let postings = self.postings.len() * size_of::<TermPostings>();
+        size_of::<Self>() + self.bytes.len() + postings + self.groups.len() * 4
+    }
+}
+
+impl TermsUnit {
+    /// Reads a unit of `len` terms.
+    pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
+        let too_large = |_| Malformed("number too large");
+        let mut cursor = Cursor::new(&bytes);
+        // A value takes two bytes at least.
+        if cursor.count(2)? != len {
+            return Err(Malformed("unit of other terms than there are"));
+        }
+        let mut offset = cursor.uvarint()?;
+        let counts = numbers::read(&mut cursor, len)?;
+        let lengths = numbers::read(&mut cursor, len)?;
+        let group_lengths = numbers::read(&mut cursor, len.div_ceil(GROUP))?;
+        let mut postings = Vec::with_capacity(len);
+        for (series, bytes) in counts.into_iter().zip(lengths) {
+            postings.push(TermPostings {
+                series: u32::try_from(series).map_err(too_large)?,
+                offset,
+                bytes: u32::try_from(bytes).map_err(too_large)?,
+            });
+            let next = offset.checked_add(bytes);
+            offset = next.ok_or(Malformed("lists of series beyond all bounds"))?;
+        }
+        let mut groups = Vec::with_capacity(group_lengths.len());
+        for length in group_lengths {
+            groups.push(u32::try_from(bytes.len() - cursor.len()).map_err(too_large)?);
+            cursor.bytes(usize::try_from(length).unwrap_or(usize::MAX))?;
+        }
+        match cursor.is_empty() {
+            true => Ok(Self {
+                bytes,
+                postings,
+                groups,
+            }),
+            false => Err(Malformed("bytes behind the last value")),
+        }
+    }
+
+    /// How many terms.
+    pub(crate) fn len(&self) -> usize {
+        self.postings.len()
+    }
+
+    /// What there is of the term with this index.
+    pub(crate) fn postings(&self, index: usize) -> Option<TermPostings> {
+        self.postings.get(index).copied()
+    }
+
+    /// The index of `value` among the terms `among`, which are of one label.
+    pub(crate) fn find(
+        &self,
+        value: &[u8],
+        among: Range<usize>,
+    ) -> Result<Option<usize>, Malformed> {
+        // Groups that begin with a term of the label, and the one in front of them.
+        let first = among.start.div_ceil(GROUP);
+        let (mut low, mut high) = (first, among.end.div_ceil(GROUP).max(first));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.walk(middle)?.value().cmp(value) {
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(Some(middle * GROUP)),
+                Ordering::Less => low = middle + 1,
+            }
+        }
+        let group = low.saturating_sub(1);
+        let mut walk = self.walk(group)?;
+        while walk.index < among.end {
+            if walk.index >= among.start {
+                match walk.value().cmp(value) {
+                    Ordering::Less => {}
+                    Ordering::Equal => return Ok(Some(walk.index)),
+                    Ordering::Greater => return Ok(None),
+                }
+            }
+            if !walk.next()? {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Appends the value of the term with this index.
+    pub(crate) fn value(&self, index: usize, into: &mut Vec<u8>) -> Result<(), Malformed> {
+        let mut walk = self.walk(index / GROUP)?;
+        while walk.index < index {
+            if !walk.next()? {
+                return Err(Malformed("number of no term"));
+            }
+        }
+        into.extend_from_slice(walk.value());
+        Ok(())
+    }
+
+    /// Calls `each` with the index and the value of the terms `among` until it fails; `malformed`
+    /// says what malformed bytes are to the caller.
+    pub(crate) fn each<E>(
+        &self,
+        among: Range<usize>,
+        mut each: impl FnMut(usize, &[u8]) -> Result<(), E>,
+        malformed: impl Fn(Malformed) -> E,
+    ) -> Result<(), E> {
+        if among.is_empty() {
+            return Ok(());
+        }
+        let mut walk = self.walk(among.start / GROUP).map_err(&malformed)?;
+        while walk.index < among.end {
+            if walk.index >= among.start {
+                each(walk.index, walk.value())?;
+            }
+            if !walk.next().map_err(&malformed)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A walk at the first value of a group.
+    fn walk(&self, group: usize) -> Result<Walk<'_>, Malformed> {
+        let start = self
+            .groups
+            .get(group)
+            .ok_or(Malformed("number of no term"))?;
+        let mut walk = Walk {
+            cursor: Cursor::new(&self.bytes[*start as usize..]),
+            index: group * GROUP,
+            len: self.postings.len(),
+            value: Vec::new(),
+            first: &[],
+        };
+        walk.read_first()?;
+        Ok(walk)
+    }
+}
+
+/// Walks the values of a unit.
+struct Walk<'a> {
+    cursor: Cursor<'a>,
+    index: usize,
+    len: usize,
+    value: Vec<u8>,
+    /// The first value of a group, which stands as it is.
+    first: &'a [u8],
+}
+
+impl Walk<'_> {
+    fn value(&self) -> &[u8] {
+        match self.index.is_multiple_of(GROUP) {
+            true => self.first,
+            false => &self.value,
+        }
+    }
+
+    fn read_first(&mut self) -> Result<(), Malformed> {
+        if self.cursor.uvarint()? != 0 {
+            return Err(Malformed("first value of a group that leans on another"));
+        }
+        self.first = self.cursor.prefixed()?;
+        Ok(())
+    }
+
+    /// Moves to the next value; false if there is none.
+    fn next(&mut self) -> Result<bool, Malformed> {
+        self.index += 1;
+        if self.index >= self.len {
+            return Ok(false);
+        }
+        if self.index.is_multiple_of(GROUP) {
+            self.read_first()?;
+            return Ok(true);
+        }
+        if self.index % GROUP == 1 {
+            self.value.clear();
+            self.value.extend_from_slice(self.first);
+        }
+        let shared = usize::try_from(self.cursor.uvarint()?).unwrap_or(usize::MAX);
+        if shared > self.value.len() {
+            return Err(Malformed("value that shares more than there is"));
+        }
+        self.value.truncate(shared);
+        let rest = self.cursor.prefixed()?;
+        self.value.extend_from_slice(rest);
+        Ok(true)
+    }
+}

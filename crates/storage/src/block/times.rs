@@ -1,0 +1,216 @@
+//! The time columns of a block: each distinct one is stored once, numbered in the order of first
+//! use.
+//!
+//! ```text
+//! unit = columns varint | counts | first times | spans | lengths | columns
+//! ```
+//!
+//! Lists are integer columns, columns those of `docs/format/page.md`; the base of a part is in the
+//! same unit, so that a unit is read by itself. In the order of a block the series of one metric
+//! come target by target, and those of the next metric too: neighbouring series have neighbouring
+//! numbers, and what one query needs lies together.
+
+use super::cache::Unit;
+use super::numbers;
+use crate::encoding::Malformed;
+use crate::encoding::cursor::Cursor;
+use crate::encoding::push_uvarint;
+use crate::fingerprint::{Fingerprint, HashKeys};
+use crate::page::limits::SAMPLES_MAX;
+use crate::page::planner::Planner;
+use crate::page::times::{self, TimeColumns, TimesEntry};
+use firn_model::sample::TimestampMs;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, OnceLock};
+
+/// Times after which a unit ends: half a megabyte when decoded, some 50 KB when they jitter.
+const UNIT_SAMPLES: usize = 1 << 16;
+
+/// Times of a unit at most: what is there before the last column, and that.
+const UNIT_SAMPLES_MAX: usize = UNIT_SAMPLES + SAMPLES_MAX;
+
+/// Time columns as they are used. Memory: a unit of them as they are, and 32 bytes each of all
+/// columns so far.
+#[derive(Debug)]
+pub(crate) struct TimesWriter {
+    keys: HashKeys,
+    /// Which number columns have: as elsewhere, equal fingerprints stand for equal columns.
+    numbers: FxHashMap<Fingerprint, u32>,
+    bytes: Vec<u8>,
+    /// The column that was used last, and its number.
+    last: (Vec<TimestampMs>, u32),
+    /// The unit under way.
+    unit: TimeColumns,
+    samples: usize,
+    first: u32,
+}
+
+impl TimesWriter {
+    /// No columns.
+    pub(crate) fn new(keys: HashKeys) -> Self {
+        Self {
+            keys,
+            numbers: FxHashMap::default(),
+            bytes: Vec::new(),
+            last: Default::default(),
+            unit: TimeColumns::default(),
+            samples: 0,
+            first: 0,
+        }
+    }
+
+    /// The number of the column with these times, of which there is one at least.
+    pub(crate) fn number(&mut self, times: &[TimestampMs]) -> u32 {
+        if self.last.0 == times {
+            return self.last.1;
+        }
+        self.bytes.clear();
+        self.bytes
+            .extend(times.iter().flat_map(|t| t.to_le_bytes()));
+        let next = self.numbers.len() as u32;
+        let print = self.keys.fingerprint(&self.bytes);
+        let number = *self.numbers.entry(print).or_insert(next);
+        if number == next {
+            self.unit.number(times);
+            self.samples += times.len();
+        }
+        self.last.0.clear();
+        self.last.0.extend_from_slice(times);
+        self.last.1 = number;
+        number
+    }
+
+    /// Whether the unit under way is to end.
+    pub(crate) fn is_full(&self) -> bool {
+        self.samples >= UNIT_SAMPLES
+    }
+
+    /// Ends the unit under way: the number of its first column, and its bytes. `None` if it is
+    /// empty.
+    pub(crate) fn end_unit(&mut self, planner: &mut Planner) -> Option<(u64, Vec<u8>)> {
+        let unit = std::mem::take(&mut self.unit);
+        let columns = unit.columns();
+        if columns.is_empty() {
+            return None;
+        }
+        let first = u64::from(self.first);
+        self.first += columns.len() as u32;
+        self.samples = 0;
+        let encoded = unit.encode(planner);
+        let ends = |c: &Vec<TimestampMs>| (c[0], c[c.len() - 1]);
+        let mut out = Vec::new();
+        push_uvarint(&mut out, columns.len() as u64);
+        let mut list = |number: &dyn Fn(usize) -> u64| {
+            numbers::push(&mut out, planner, (0..columns.len()).map(number));
+        };
+        list(&|i| columns[i].len() as u64);
+        list(&|i| ends(&columns[i]).0 as u64);
+        list(&|i| {
+            let (first, last) = ends(&columns[i]);
+            last.wrapping_sub(first) as u64
+        });
+        list(&|i| encoded[i].len() as u64);
+        encoded
+            .iter()
+            .for_each(|column| out.extend_from_slice(column));
+        Some((first, out))
+    }
+}
+
+/// A unit that was read.
+#[derive(Debug)]
+pub(crate) struct TimesUnit {
+    bytes: Vec<u8>,
+    columns: Vec<TimesColumn>,
+    samples: usize,
+}
+
+/// A column, and its times once they were asked for.
+#[derive(Debug)]
+struct TimesColumn {
+    entry: TimesEntry,
+    offset: usize,
+    times: OnceLock<Arc<[TimestampMs]>>,
+}
+
+impl Unit for TimesUnit {
+    fn memory_bytes(&self) -> usize {
+        let columns = self.columns.len() * (size_of::<TimesColumn>() + 16);
+        size_of::<Self>() + self.bytes.len() + columns + self.samples * size_of::<TimestampMs>()
+    }
+}
+
+impl TimesUnit {
+    /// Finds the columns of a unit.
+    pub(crate) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(&bytes);
+        let count = cursor.count(3)?;
+        let counts = numbers::read(&mut cursor, count)?;
+        let firsts = numbers::read(&mut cursor, count)?;
+        let spans = numbers::read(&mut cursor, count)?;
+        let lengths = numbers::read(&mut cursor, count)?;
+        let mut offset = bytes.len() - cursor.len();
+        let mut samples = 0;
+        let mut columns = Vec::with_capacity(count);
+        for i in 0..count {
+            let count = usize::try_from(counts[i]).unwrap_or(usize::MAX);
+            if count == 0 || count > SAMPLES_MAX || samples + count > UNIT_SAMPLES_MAX {
+                return Err(Malformed("column of no or too many times"));
+            }
+            samples += count;
+            let first = firsts[i] as TimestampMs;
+            columns.push(TimesColumn {
+                entry: TimesEntry {
+                    count,
+                    first,
+                    last: first.wrapping_add(spans[i] as i64),
+                },
+                offset,
+                times: OnceLock::new(),
+            });
+            cursor.bytes(usize::try_from(lengths[i]).unwrap_or(usize::MAX))?;
+            offset = bytes.len() - cursor.len();
+        }
+        if !cursor.is_empty() {
+            return Err(Malformed("bytes behind the last time column"));
+        }
+        Ok(Self {
+            bytes,
+            columns,
+            samples,
+        })
+    }
+
+    /// How many columns.
+    pub(crate) fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// What is said of a column.
+    pub(crate) fn entry(&self, index: usize) -> Result<TimesEntry, Malformed> {
+        self.column(index).map(|column| column.entry)
+    }
+
+    /// The times of a column.
+    pub(crate) fn times(&self, index: usize) -> Result<Arc<[TimestampMs]>, Malformed> {
+        let column = self.column(index)?;
+        if let Some(times) = column.times.get() {
+            return Ok(times.clone());
+        }
+        let times = times::read(self.cursor(column), column.entry, |base| {
+            let base = self.column(base)?;
+            times::read_base(self.cursor(base), base.entry)
+        })?;
+        // Another thread may have read them meanwhile; all share one copy.
+        Ok(column.times.get_or_init(|| times.into()).clone())
+    }
+
+    fn column(&self, index: usize) -> Result<&TimesColumn, Malformed> {
+        let column = self.columns.get(index);
+        column.ok_or(Malformed("number of no time column"))
+    }
+
+    fn cursor(&self, column: &TimesColumn) -> Cursor<'_> {
+        Cursor::new(self.bytes.get(column.offset..).unwrap_or(&[]))
+    }
+}

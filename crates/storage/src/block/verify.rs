@@ -1,0 +1,231 @@
+//! Reads everything that a block holds, past the cache, and says what is damaged.
+
+use super::data_page::DataPage;
+use super::file::BlockRanges;
+use super::labels::Label;
+use super::pages::{PageEntry, PagesUnit};
+use super::postings::{self, PostingsUnit};
+use super::reader::Block;
+use super::series::{HashesUnit, RUN_SERIES, SeriesUnit, UNIT_SERIES};
+use super::terms::{TermPostings, TermsUnit};
+use super::times::TimesUnit;
+use super::unit::UnitTable;
+use crate::chunk::Columns;
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use crate::page::values::FloatReader;
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+/// What is told of damage.
+type Each<'a> = dyn FnMut(StorageError) + 'a;
+
+impl Block {
+    /// Reads every byte, every unit and every page, and calls `each` with what is damaged. Damage
+    /// in a file is told of the file, by its checksum, and of the unit that it hit.
+    pub fn verify(&self, each: &mut dyn FnMut(StorageError)) {
+        let files = std::iter::once(&self.index).chain(&self.data);
+        for (file, meta) in files.zip(&self.meta().files) {
+            if let Err(e) = self.check_file(file, meta.crc) {
+                each(e);
+            }
+        }
+        self.check_series(each);
+        self.check_terms(each);
+        self.check_pages(each);
+    }
+
+    fn check_file(&self, file: &BlockRanges, crc: u32) -> Result<(), StorageError> {
+        let mut sum = 0;
+        for start in (0..file.len()).step_by(READ_BYTES as usize) {
+            let bytes = READ_BYTES.min(file.len() - start) as usize;
+            let bytes = file.read(start, bytes, &self.cache().read_bytes)?;
+            sum = crc32c::crc32c_append(sum, &bytes);
+        }
+        match sum == crc {
+            true => Ok(()),
+            false => Err(file.damaged(0, "the file fails its checksum")),
+        }
+    }
+
+    /// Opens each unit of a table and calls `check` with it and its index.
+    fn check_units<U>(
+        &self,
+        table: &UnitTable,
+        each: &mut Each<'_>,
+        open: impl Fn(usize, Vec<u8>) -> Result<U, Malformed>,
+        mut check: impl FnMut(usize, U) -> Result<(), Malformed>,
+    ) {
+        for (index, entry) in table.iter().enumerate() {
+            let malformed = |e| self.malformed_unit(Some(entry), e);
+            let read = self.read_unit(entry);
+            let checked = read.and_then(|bytes| {
+                let unit = open(index, bytes).map_err(malformed)?;
+                check(index, unit).map_err(malformed)
+            });
+            if let Err(e) = checked {
+                each(e);
+            }
+        }
+    }
+
+    fn check_series(&self, each: &mut Each<'_>) {
+        let len = |unit: usize| {
+            let before = unit as u32 * UNIT_SERIES;
+            (self.series_count() - before).min(UNIT_SERIES) as usize
+        };
+        let open = |unit, bytes| HashesUnit::open(bytes, len(unit));
+        self.check_units(&self.tables.hashes, each, open, |_, _| Ok(()));
+        let open = |unit, bytes| SeriesUnit::open(bytes, len(unit));
+        let mut numbers = Vec::new();
+        self.check_units(&self.tables.series, each, open, |index, unit| {
+            for label in unit.labels() {
+                let values = self.labels.get(label).map_or(0, Label::values);
+                for run in 0..len(index).div_ceil(RUN_SERIES) {
+                    unit.run(label, run, &mut numbers)?;
+                    if numbers.iter().any(|n| !(0..=i64::from(values)).contains(n)) {
+                        return Err(Malformed("series with a value that is none"));
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+
+    fn check_terms(&self, each: &mut Each<'_>) {
+        let mut lists: Vec<TermPostings> = self.labels.iter().map(|label| label.present).collect();
+        let table = &self.terms.units;
+        let len = |index: usize| {
+            let next = table.get(index + 1);
+            let end = next.map_or(u64::from(self.labels.terms()), |next| next.first);
+            let first = table.get(index).map_or(0, |unit| unit.first);
+            end.saturating_sub(first) as usize
+        };
+        let open = |index, bytes| TermsUnit::open(bytes, len(index));
+        self.check_units(table, each, open, |_, unit| {
+            lists.extend((0..unit.len()).filter_map(|at| unit.postings(at)));
+            let mut last: Option<Vec<u8>> = None;
+            let mut falls = 0;
+            unit.each(
+                0..unit.len(),
+                |_, value| {
+                    let is_next = last.as_ref().is_none_or(|last| **last < *value);
+                    falls += usize::from(!is_next);
+                    last = Some(value.to_vec());
+                    match value.is_empty() {
+                        true => Err(Malformed("empty value of a label")),
+                        false => Ok(()),
+                    }
+                },
+                |e| e,
+            )?;
+            // The values of another label may begin anew.
+            match falls < self.labels.iter().count() {
+                true => Ok(()),
+                false => Err(Malformed("values of a label out of order")),
+            }
+        });
+        let open = |_, bytes| Ok(PostingsUnit(bytes));
+        lists.sort_by_key(|list| (list.offset, list.bytes));
+        let table = &self.tables.postings;
+        self.check_units(table, each, open, |index, unit| {
+            let first = table.get(index).map_or(0, |unit| unit.first);
+            let end = first.saturating_add(unit.0.len() as u64);
+            let from = lists.partition_point(|list| list.offset < first);
+            let of_unit = lists[from..].iter().take_while(|list| list.offset < end);
+            let mut series = Vec::new();
+            for list in of_unit.filter(|list| list.bytes > 0) {
+                let at = (list.offset - first) as usize;
+                let bytes = unit
+                    .0
+                    .get(at..)
+                    .and_then(|rest| rest.get(..list.bytes as usize));
+                let bytes = bytes.ok_or(Malformed("list of series outside of its unit"))?;
+                series.clear();
+                postings::read(bytes, list.series, self.series_count(), &mut series)?;
+            }
+            Ok(())
+        });
+    }
+
+    fn check_pages(&self, each: &mut Each<'_>) {
+        let mut counts = Vec::new();
+        let open = |_, bytes| TimesUnit::open(bytes);
+        self.check_units(&self.tables.times, each, open, |index, unit| {
+            let first = self.tables.times.get(index).map_or(0, |unit| unit.first);
+            if first != counts.len() as u64 {
+                return Err(Malformed("unit of other time columns than it should have"));
+            }
+            for at in 0..unit.len() {
+                counts.push(unit.entry(at)?.count);
+                unit.times(at)?;
+            }
+            Ok(())
+        });
+        let mut entries = Vec::new();
+        let open = |_, bytes: Vec<u8>| PagesUnit::open(&bytes);
+        self.check_units(&self.tables.pages, each, open, |_, unit| {
+            entries.extend_from_slice(unit.entries());
+            Ok(())
+        });
+        let mut samples = 0;
+        let mut is_whole = true;
+        for (at, entry) in entries.iter().enumerate() {
+            let end = entries
+                .get(at + 1)
+                .map_or(self.series_count(), |next| match next.part {
+                    0 => next.first,
+                    _ => next.first.saturating_add(1),
+                });
+            match self.check_page(entry, end, &counts) {
+                Ok(count) => samples += count,
+                Err(e) => {
+                    is_whole = false;
+                    each(e);
+                }
+            }
+        }
+        if is_whole && samples != self.meta().samples {
+            let what = format!("{samples} samples where there were {}", self.meta().samples);
+            each(self.index.damaged(0, what));
+        }
+    }
+
+    /// Decodes all columns of a page that ends before a series; returns how many samples there are.
+    fn check_page(
+        &self,
+        entry: &PageEntry,
+        end: u32,
+        counts: &[usize],
+    ) -> Result<u64, StorageError> {
+        let file = self.data_file(entry)?;
+        let count = &self.cache().read_bytes;
+        let bytes = file.read(entry.offset, entry.bytes as usize, count)?;
+        let page = self.open_page(entry, &bytes)?;
+        let checked = match entry.first.checked_add(page.len() as u32) == Some(end) {
+            true => check_columns(&page, counts),
+            false => Err(Malformed("page of other series than it should have")),
+        };
+        checked.map_err(file.malformed(entry.offset))
+    }
+}
+
+fn check_columns(page: &DataPage, counts: &[usize]) -> Result<u64, Malformed> {
+    let (mut reader, mut columns) = (FloatReader::default(), Columns::default());
+    let mut samples = 0;
+    for at in 0..page.len() {
+        let Some(column) = page.column(at) else {
+            break;
+        };
+        let count = counts.get(column.times as usize).copied();
+        let count = count.ok_or(Malformed("number of no time column"))?;
+        columns.clear();
+        page.read(&column, count, 0..count, &mut reader, &mut columns)?;
+        if columns.values.len() != count {
+            return Err(Malformed("column does not hold the samples it counts"));
+        }
+        samples += count as u64;
+    }
+    Ok(samples)
+}

@@ -1,0 +1,319 @@
+//! Writes the file `index`: units as they come, and at the end what follows from all series.
+
+use super::dictionary::Dictionary;
+use super::output::Output;
+use crate::block::labels::{Label, LabelTable, TermsTable};
+use crate::block::layout::{Footer, Section, SectionEntry, Sections};
+use crate::block::meta::FileMeta;
+use crate::block::pages::{self, PageEntry, UNIT_PAGES};
+use crate::block::series::{SeriesDraft, Spilled};
+use crate::block::terms::{TermPostings, TermsDraft};
+use crate::block::times::TimesWriter;
+use crate::block::unit::{UnitEntry, UnitTable};
+use crate::encoding::Malformed;
+use crate::error::StorageError;
+use crate::page::planner::Planner;
+
+/// Bytes of lists of series after which their unit ends: a unit holds whole lists.
+const POSTINGS_BYTES: usize = 32 << 10;
+
+/// What of the index is written while series come. Memory: a unit of each section, and the tables
+/// of units, some 24 bytes for each 64 KiB.
+pub(super) struct IndexWriter {
+    output: Output,
+    /// Columns of labels, until the numbers of their values are known.
+    spill: Output,
+    spilled: Vec<(u64, usize)>,
+    planner: Planner,
+    series: SeriesDraft,
+    series_count: u32,
+    pages: Vec<PageEntry>,
+    pages_table: UnitTable,
+    times_table: UnitTable,
+    hashes_table: UnitTable,
+}
+
+/// Numbers of labels and values as they are in the index, by their numbers in the order of use.
+struct Numbers {
+    labels: Vec<u32>,
+    values: Vec<Vec<u32>>,
+}
+
+/// Sections that hold terms and lists.
+struct TermSections {
+    labels: LabelTable,
+    terms: TermsTable,
+    postings: UnitTable,
+}
+
+impl IndexWriter {
+    /// An index in `output`, which puts aside what it must in `spill`.
+    pub(super) fn new(output: Output, spill: Output) -> Self {
+        Self {
+            output,
+            spill,
+            spilled: Vec::new(),
+            planner: Planner::default(),
+            series: SeriesDraft::default(),
+            series_count: 0,
+            pages: Vec::new(),
+            pages_table: UnitTable::default(),
+            times_table: UnitTable::default(),
+            hashes_table: UnitTable::default(),
+        }
+    }
+
+    /// Begins a series; its labels follow.
+    pub(super) fn begin_series(&mut self, hash: u64) -> Result<(), StorageError> {
+        if self.series.is_full() {
+            self.end_series_unit()?;
+        }
+        self.series.begin(hash);
+        self.series_count += 1;
+        Ok(())
+    }
+
+    /// The series that was begun has this value of a label.
+    pub(super) fn set_label(&mut self, label: u32, value: u32) {
+        self.series.set(label, value);
+    }
+
+    /// Adds a page.
+    pub(super) fn push_page(&mut self, page: PageEntry) -> Result<(), StorageError> {
+        self.pages.push(page);
+        match self.pages.len() >= UNIT_PAGES {
+            true => self.end_pages_unit(),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the unit of time columns under way.
+    pub(super) fn end_times_unit(&mut self, times: &mut TimesWriter) -> Result<(), StorageError> {
+        if let Some((first, bytes)) = times.end_unit(&mut self.planner) {
+            let entry = append_unit(&mut self.output, first, &bytes)?;
+            self.times_table.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Series so far.
+    pub(super) fn series_count(&self) -> u32 {
+        self.series_count
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> u64 {
+        self.output.len()
+    }
+
+    fn end_series_unit(&mut self) -> Result<(), StorageError> {
+        let first = u64::from(self.series_count) - self.series.len() as u64;
+        let (columns, hashes) = self.series.end();
+        let offset = self.spill.append(&columns)?;
+        self.spilled.push((offset, columns.len()));
+        let entry = append_unit(&mut self.output, first, &hashes)?;
+        self.hashes_table.push(entry);
+        Ok(())
+    }
+
+    fn end_pages_unit(&mut self) -> Result<(), StorageError> {
+        let Some(first) = self.pages.first() else {
+            return Ok(());
+        };
+        let key = first.key();
+        let bytes = pages::encode(&self.pages, &mut self.planner);
+        let entry = append_unit(&mut self.output, key, &bytes)?;
+        self.pages_table.push(entry);
+        self.pages.clear();
+        Ok(())
+    }
+
+    /// Ends the file. All pages and times were given.
+    pub(super) fn finish(
+        mut self,
+        mut dictionary: Dictionary,
+        footer: Footer,
+    ) -> Result<FileMeta, StorageError> {
+        self.end_pages_unit()?;
+        if self.series.len() > 0 {
+            self.end_series_unit()?;
+        }
+        let (terms, numbers) = self.write_terms(&mut dictionary)?;
+        let series_table = self.write_series(&numbers)?;
+        let mut tables = vec![
+            (Section::Labels, terms.labels.encode()),
+            (Section::Terms, terms.terms.encode(&mut self.planner)),
+        ];
+        for (kind, table) in [
+            (Section::Series, &series_table),
+            (Section::Hashes, &self.hashes_table),
+            (Section::Postings, &terms.postings),
+            (Section::Times, &self.times_table),
+            (Section::Pages, &self.pages_table),
+        ] {
+            let mut bytes = Vec::new();
+            table.encode(&mut self.planner, &mut bytes);
+            tables.push((kind, bytes));
+        }
+        let mut sections = Sections::default();
+        for (kind, bytes) in tables {
+            let offset = self.output.append(&bytes)?;
+            sections.push(SectionEntry::of(kind, offset, &bytes));
+        }
+        let directory = sections.encode();
+        let footer = Footer {
+            directory_offset: self.output.append(&directory)?,
+            directory_bytes: directory.len() as u32,
+            directory_crc: crc32c::crc32c(&directory),
+            ..footer
+        };
+        self.output.append(&footer.encode())?;
+        self.output.finish()
+    }
+
+    /// Writes terms and lists in order, and says which numbers labels and values got.
+    fn write_terms(
+        &mut self,
+        dictionary: &mut Dictionary,
+    ) -> Result<(TermSections, Numbers), StorageError> {
+        let labels = dictionary.labels().len();
+        let mut numbers = Numbers {
+            labels: vec![0; labels],
+            values: vec![Vec::new(); labels],
+        };
+        let mut sections = TermSections {
+            labels: LabelTable::default(),
+            terms: TermsTable::default(),
+            postings: UnitTable::default(),
+        };
+        let (mut draft, mut lists) = (TermsDraft::default(), Lists::default());
+        let (mut term, mut ranges) = (0u32, Vec::new());
+        for (own, label) in (0u32..).zip(dictionary.in_order()) {
+            let of_label = dictionary.label_mut(label);
+            let order = of_label.in_order();
+            let mut values = vec![0; order.len()];
+            let start = term;
+            for (rank, number) in (0u32..).zip(order) {
+                values[number as usize] = rank;
+                let list = std::mem::take(&mut of_label.terms[number as usize]);
+                let at = lists.push(self, &mut sections.postings, list)?;
+                let place = (at.offset, at.bytes as usize);
+                draft.push(of_label.value(number), at.series, place);
+                term += 1;
+                if draft.is_full() {
+                    self.end_terms_unit(&mut draft, term, &mut sections.terms)?;
+                }
+            }
+            ranges.push(start..term);
+            numbers.labels[label as usize] = own;
+            numbers.values[label as usize] = values;
+        }
+        if draft.len() > 0 {
+            self.end_terms_unit(&mut draft, term, &mut sections.terms)?;
+        }
+        // Behind those of all terms, which follow each other.
+        for (label, terms) in dictionary.in_order().into_iter().zip(ranges) {
+            let of_label = dictionary.label_mut(label);
+            let present = std::mem::take(&mut of_label.present);
+            let name = std::str::from_utf8(&of_label.name);
+            sections.labels.push(Label {
+                name: name.expect("names of labels are UTF-8").into(),
+                terms,
+                present: lists.push(self, &mut sections.postings, present)?,
+            });
+        }
+        lists.end_unit(self, &mut sections.postings)?;
+        Ok((sections, numbers))
+    }
+
+    fn end_terms_unit(
+        &mut self,
+        draft: &mut TermsDraft,
+        end: u32,
+        table: &mut TermsTable,
+    ) -> Result<(), StorageError> {
+        let first = u64::from(end) - draft.len() as u64;
+        let (value, bytes) = draft.end(&mut self.planner);
+        table
+            .units
+            .push(append_unit(&mut self.output, first, &bytes)?);
+        table.push_first(value);
+        Ok(())
+    }
+
+    /// Writes the columns of labels with their numbers in the index.
+    fn write_series(&mut self, numbers: &Numbers) -> Result<UnitTable, StorageError> {
+        let mut table = UnitTable::default();
+        let hashes = self.hashes_table.iter().map(|unit| unit.first);
+        for ((offset, bytes), first) in std::mem::take(&mut self.spilled).into_iter().zip(hashes) {
+            let bytes = self.spill.read(offset, bytes)?;
+            let damaged = |e: Malformed| StorageError::Damaged {
+                path: self.spill.path().to_path_buf(),
+                offset,
+                what: e.to_string(),
+            };
+            let unit = Spilled::read(&bytes).map_err(damaged)?;
+            let of_label = |label: u32| {
+                let label = label as usize;
+                (numbers.labels[label], numbers.values[label].as_slice())
+            };
+            let bytes = unit.encode(&mut self.planner, of_label);
+            table.push(append_unit(&mut self.output, first, &bytes)?);
+        }
+        Ok(table)
+    }
+}
+
+/// Lists of series on their way into units.
+#[derive(Default)]
+struct Lists {
+    /// Bytes of all lists in units that ended.
+    before: u64,
+    unit: Vec<u8>,
+}
+
+impl Lists {
+    /// Adds a list, and says where it is.
+    fn push(
+        &mut self,
+        index: &mut IndexWriter,
+        table: &mut UnitTable,
+        list: crate::block::postings::PostingsBuilder,
+    ) -> Result<TermPostings, StorageError> {
+        let at = self.unit.len();
+        let series = list.len();
+        list.encode(index.series_count, &mut index.planner, &mut self.unit);
+        let place = TermPostings {
+            series,
+            offset: self.before + at as u64,
+            bytes: (self.unit.len() - at) as u32,
+        };
+        if self.unit.len() >= POSTINGS_BYTES {
+            self.end_unit(index, table)?;
+        }
+        Ok(place)
+    }
+
+    fn end_unit(
+        &mut self,
+        index: &mut IndexWriter,
+        table: &mut UnitTable,
+    ) -> Result<(), StorageError> {
+        if self.unit.is_empty() {
+            return Ok(());
+        }
+        table.push(append_unit(&mut index.output, self.before, &self.unit)?);
+        self.before += self.unit.len() as u64;
+        self.unit.clear();
+        Ok(())
+    }
+}
+
+fn append_unit(output: &mut Output, first: u64, bytes: &[u8]) -> Result<UnitEntry, StorageError> {
+    Ok(UnitEntry {
+        first,
+        offset: output.append(bytes)?,
+        bytes: bytes.len() as u32,
+        crc: crc32c::crc32c(bytes),
+    })
+}

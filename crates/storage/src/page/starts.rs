@@ -1,0 +1,52 @@
+//! Columns of start timestamps: each distinct one is stored once.
+//!
+//! ```text
+//! starts = integer column | samples varint
+//! ```
+
+use super::equal::hash;
+use super::ints;
+use super::planner::Planner;
+use crate::encoding::push_uvarint;
+use firn_model::sample::TimestampMs;
+use std::collections::BTreeMap;
+
+/// The distinct columns of a page that is being built, as their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct StartColumns {
+    columns: Vec<Vec<u8>>,
+    by_hash: BTreeMap<u64, Vec<usize>>,
+}
+
+impl StartColumns {
+    /// The number of the start column plus one; zero if there are none.
+    pub(crate) fn number(&mut self, planner: &mut Planner, starts: &[TimestampMs]) -> usize {
+        if starts.is_empty() {
+            return 0;
+        }
+        let mut bytes = Vec::new();
+        ints::push_column(&mut bytes, planner, starts);
+        // Columns are told apart by their bytes, to which their length belongs.
+        push_uvarint(&mut bytes, starts.len() as u64);
+        let hash = hash(bytes.iter().map(|b| u64::from(*b)));
+        let same = self.by_hash.entry(hash).or_default();
+        let known = same.iter().find(|i| self.columns[**i] == bytes);
+        let number = *known.unwrap_or(&self.columns.len());
+        if number == self.columns.len() {
+            same.push(number);
+            self.columns.push(bytes);
+        }
+        number + 1
+    }
+
+    /// The bytes of each column.
+    pub(crate) fn columns(&self) -> &[Vec<u8>] {
+        &self.columns
+    }
+
+    /// Forgets all columns.
+    pub(crate) fn clear(&mut self) {
+        self.columns.clear();
+        self.by_hash.clear();
+    }
+}

@@ -1,0 +1,290 @@
+//! Blocks whose bytes were changed: nothing but what was pushed is found and read, or an error
+//! names the file and the place; with checksums made right again nothing panics.
+//!
+//! `FIRN_SEEDS=n`, `FIRN_SEED=s` as elsewhere.
+
+use crate::fleet::{Written, dir, random_series, write};
+use crate::seeds;
+use crate::series::assert_equal;
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::env::sim::SimRng;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::LabelsRef;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use firn_storage::block::{Block, BlockCache};
+use firn_storage::page::Columns;
+use std::sync::Arc;
+
+const FILES: [&str; 3] = ["meta.json", "index", "data-000"];
+
+fn matchers() -> Vec<Vec<Matcher>> {
+    let matcher = |name, op, value: &str| Matcher::new(name, op, value.as_bytes()).expect("sound");
+    vec![
+        vec![matcher("__name__", MatchOp::Equal, "metric_2")],
+        vec![matcher("pod", MatchOp::Regex, "pod-1.*")],
+        vec![
+            matcher("job", MatchOp::Equal, "node"),
+            matcher("le", MatchOp::NotRegex, "1.*"),
+        ],
+        vec![matcher("Zone", MatchOp::NotEqual, "")],
+    ]
+}
+
+/// What an error must name.
+fn check_error(e: &Error, context: &str) {
+    let names_file = FILES.iter().any(|file| e.message.contains(file));
+    assert!(
+        names_file && e.message.contains("at offset"),
+        "{e}, {context}"
+    );
+    assert_eq!(e.kind, ErrorKind::Corrupt, "{e}, {context}");
+}
+
+/// Asks everything; each answer is that of the sound block, or an error.
+fn check_answers(written: &Written, context: &str) -> usize {
+    let cache = Arc::new(BlockCache::new(8 << 20));
+    let block = match Block::open(&written.sim.env, &dir(), &cache) {
+        Ok(block) => block,
+        Err(e) => {
+            check_error(&e.into(), context);
+            return 1;
+        }
+    };
+    let mut errors = 0;
+    let mut note = |e: Error| {
+        check_error(&e, context);
+        errors += 1;
+    };
+    let (cancel, mut memory) = (Cancel::new(), Budget::new("test", usize::MAX).hold());
+    for matchers in matchers() {
+        let of = |labels: LabelsRef<'_>| matchers.iter().all(|m| m.matches(labels.get(m.name())));
+        let all = (0u32..).zip(&written.series);
+        let wanted: Vec<u32> = all
+            .filter(|(_, (l, _))| of(l.as_ref()))
+            .map(|(o, _)| o)
+            .collect();
+        match block.lookup(&matchers, &cancel, &mut memory) {
+            Ok(found) => assert_eq!(found, wanted, "{context}"),
+            Err(e) => note(e),
+        }
+    }
+    for (ordinal, (labels, columns)) in (0..).zip(&written.series) {
+        let mut read = Columns::default();
+        match block.reader().read(ordinal, TimeRange::ALL, &mut read) {
+            Ok(()) => assert_equal(&read, columns, context),
+            Err(e) => {
+                assert!(read.times.is_empty() && read.values.is_empty(), "{context}");
+                assert!(
+                    read.start_times.is_empty() && read.histograms.is_empty(),
+                    "{context}"
+                );
+                note(e.into());
+            }
+        }
+        let read = block.labels(&[ordinal], &mut |_, found| {
+            assert_eq!(found, labels.as_ref(), "{context}");
+        });
+        read.unwrap_or_else(|e| note(e.into()));
+        let mut hashes = Vec::new();
+        let hashed = block.label_hashes(&[ordinal], &mut hashes);
+        hashed.unwrap_or_else(|e| note(e.into()));
+    }
+    errors
+}
+
+fn small(seed: u64) -> Written {
+    write(random_series(&SimRng::new(seed), 24, 40))
+}
+
+#[test]
+fn block_with_any_one_byte_flipped_answers_the_same_or_names_the_place() {
+    let written = small(5);
+    assert_eq!(check_answers(&written, "untouched"), 0);
+    for file in FILES {
+        let path = dir().join(file);
+        let sound = written.sim.disk.contents(&path).expect("the file is there");
+        for at in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            written.sim.disk.overwrite(&path, &bytes);
+            check_answers(&written, &format!("byte {at} of {file}"));
+            let cache = Arc::new(BlockCache::new(0));
+            let mut findings = 0;
+            match Block::open(&written.sim.env, &dir(), &cache) {
+                Ok(block) => block.verify(&mut |e| {
+                    check_error(&e.into(), "verify");
+                    findings += 1;
+                }),
+                Err(_) => findings += 1,
+            }
+            assert!(findings > 0, "byte {at} of {file} goes unnoticed");
+        }
+        written.sim.disk.overwrite(&path, &sound);
+    }
+    assert_eq!(check_answers(&written, "made whole again"), 0);
+}
+
+#[test]
+fn block_with_changed_stretches_answers_the_same_or_names_the_place() {
+    for seed in seeds::seeds(60) {
+        let rng = SimRng::new(seed);
+        let written = write(random_series(&rng, 200, 60));
+        let file = FILES[1 + rng.below(2) as usize];
+        let path = dir().join(file);
+        let mut bytes = written.sim.disk.contents(&path).expect("the file is there");
+        let at = rng.below(bytes.len() as u64) as usize;
+        let end = bytes.len().min(at + 1 + rng.below(600) as usize);
+        match rng.below(4) {
+            0 => bytes.truncate(at),
+            1 => bytes[at..end].fill(0),
+            2 => bytes[at..end]
+                .iter_mut()
+                .for_each(|b| *b = rng.below(256) as u8),
+            _ => bytes.extend_from_slice(&[7; 9]),
+        }
+        written.sim.disk.overwrite(&path, &bytes);
+        check_answers(&written, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn block_that_is_sound_has_nothing_to_verify() {
+    for seed in seeds::seeds(10) {
+        let rng = SimRng::new(seed);
+        let written = write(random_series(&rng, 1 + rng.below(6_000), 5));
+        let mut findings = Vec::new();
+        written.open().verify(&mut |e| findings.push(e.to_string()));
+        assert!(findings.is_empty(), "{findings:?}, seed {seed}");
+    }
+}
+
+#[test]
+fn block_without_a_file_is_an_error_that_names_it() {
+    for file in FILES {
+        let written = small(1);
+        let path = dir().join(file);
+        written.sim.disk.lose(&path);
+        let cache = Arc::new(BlockCache::new(0));
+        let e = Block::open(&written.sim.env, &dir(), &cache).expect_err("a file is gone");
+        assert!(e.to_string().contains(file), "{e}");
+    }
+}
+
+#[test]
+fn block_with_another_index_is_refused() {
+    let (one, other) = (small(1), small(2));
+    let path = dir().join("index");
+    let mut bytes = other.sim.disk.contents(&path).expect("the file is there");
+    let len = one
+        .sim
+        .disk
+        .contents(&path)
+        .expect("the file is there")
+        .len();
+    // Of the same length, so that only what it says tells it apart.
+    let start = bytes.len().saturating_sub(len);
+    bytes.drain(..start);
+    bytes.resize(len.max(bytes.len()), 0);
+    one.sim.disk.overwrite(&path, &bytes);
+    let cache = Arc::new(BlockCache::new(0));
+    let e = Block::open(&one.sim.env, &dir(), &cache).expect_err("it is another one's");
+    assert!(e.to_string().contains("index is damaged"), "{e}");
+}
+
+/// Where the footer says that the section directory is.
+fn directory(index: &[u8]) -> (usize, usize) {
+    let footer = index.len() - 64;
+    let number = |at: usize, len: usize| {
+        let bytes = index[footer + at..footer + at + len].iter().rev();
+        bytes.fold(0usize, |n, byte| n << 8 | usize::from(*byte))
+    };
+    (number(40, 8), number(48, 4))
+}
+
+/// Puts the checksums of the section directory and the footer right.
+fn settle(index: &mut [u8]) {
+    let (offset, bytes) = directory(index);
+    let footer = index.len() - 64;
+    let crc = crc32c::crc32c(&index[offset..offset + bytes]);
+    index[footer + 52..footer + 56].copy_from_slice(&crc.to_le_bytes());
+    let crc = crc32c::crc32c(&index[footer..footer + 60]);
+    index[footer + 60..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The index with one more section in its directory.
+fn with_section(index: &[u8], kind: u16, flags: u16) -> Vec<u8> {
+    let (offset, bytes) = directory(index);
+    let mut out = index[..offset + bytes].to_vec();
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&[0; 20]);
+    out.extend_from_slice(&index[offset + bytes..]);
+    let footer = out.len() - 64;
+    let longer = bytes as u32 + 24;
+    out[footer + 48..footer + 52].copy_from_slice(&longer.to_le_bytes());
+    settle(&mut out);
+    out
+}
+
+/// The world with another index, of which `meta.json` says what is true.
+fn with_index(written: &Written, index: &[u8]) {
+    let path = dir().join("meta.json");
+    let text = written.sim.disk.contents(&path).expect("the file is there");
+    let text = String::from_utf8(text).expect("JSON");
+    let before = written
+        .sim
+        .disk
+        .contents(&dir().join("index"))
+        .expect("the file is there");
+    let said = |bytes: &[u8]| format!("\"bytes\": {}", bytes.len());
+    let text = text.replacen(&said(&before), &said(index), 1);
+    let end = text.rfind("\"crc\": \"").expect("it has a checksum");
+    let crc = crc32c::crc32c(&text.as_bytes()[..end]);
+    let text = format!("{}\"crc\": \"{crc:08x}\"\n\t}}\n}}\n", &text[..end]);
+    written.sim.disk.overwrite(&path, text.as_bytes());
+    written.sim.disk.overwrite(&dir().join("index"), index);
+}
+
+#[test]
+fn block_with_a_section_to_come_is_read_if_that_is_optional() {
+    let written = small(4);
+    let index = written
+        .sim
+        .disk
+        .contents(&dir().join("index"))
+        .expect("the file is there");
+    with_index(&written, &with_section(&index, 900, 1));
+    assert_eq!(check_answers(&written, "optional section"), 0);
+    let written = small(4);
+    with_index(&written, &with_section(&index, 900, 0));
+    let cache = Arc::new(BlockCache::new(0));
+    let e = Block::open(&written.sim.env, &dir(), &cache).expect_err("it is not optional");
+    assert!(
+        e.to_string()
+            .contains("unknown section that is not optional"),
+        "{e}"
+    );
+}
+
+#[test]
+fn block_of_another_version_is_refused_in_words() {
+    let written = small(4);
+    let mut index = written
+        .sim
+        .disk
+        .contents(&dir().join("index"))
+        .expect("the file is there");
+    let footer = index.len() - 64;
+    index[footer + 8] = 9;
+    settle(&mut index);
+    with_index(&written, &index);
+    let cache = Arc::new(BlockCache::new(0));
+    let e = Block::open(&written.sim.env, &dir(), &cache).expect_err("it is another version");
+    assert!(
+        e.to_string()
+            .ends_with("index has format 9, this version reads format 1"),
+        "{e}"
+    );
+}

@@ -1,0 +1,119 @@
+//! Blocks of random series, in a simulated world.
+
+use crate::series;
+use firn_model::env::sim::{Sim, SimRng, env};
+use firn_model::labels::Labels;
+use firn_storage::block::{
+    Block, BlockCache, BlockId, BlockMeta, BlockWriter, Source, block_order,
+};
+use firn_storage::page::Columns;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A series and its samples.
+pub type Series = (Labels, Columns);
+
+/// The folder of a block.
+pub fn dir() -> PathBuf {
+    Path::new("blocks").join(source().id.to_string())
+}
+
+/// What is said of it.
+pub fn source() -> Source {
+    let id = BlockId::new(1_763_000_000_000, 77);
+    Source {
+        id,
+        is_late: false,
+        level: 1,
+        sources: vec![id],
+        range: None,
+    }
+}
+
+/// A block and the world that it lies in.
+pub struct Written {
+    pub sim: Sim,
+    pub cache: Arc<BlockCache>,
+    pub meta: BlockMeta,
+    pub series: Vec<Series>,
+}
+
+impl Written {
+    /// The block, opened.
+    pub fn open(&self) -> Block {
+        Block::open(&self.sim.env, &dir(), &self.cache).expect("the block is sound")
+    }
+}
+
+/// Writes series, in the order of the block.
+pub fn write(mut series: Vec<Series>) -> Written {
+    series.sort_by(|(a, _), (b, _)| block_order(a.as_ref(), b.as_ref()));
+    series.dedup_by(|(a, _), (b, _)| a == b);
+    let sim = env(1);
+    let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
+    for (labels, columns) in &series {
+        writer
+            .push(labels.as_ref(), columns)
+            .expect("the disk is sound");
+    }
+    let meta = writer.finish().expect("the disk is sound");
+    Written {
+        sim,
+        cache: Arc::new(BlockCache::new(64 << 20)),
+        meta,
+        series,
+    }
+}
+
+/// Labels of which some are shared by many series, some by few, and some are missing.
+pub fn random_labels(rng: &SimRng, number: u64) -> Labels {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    if !rng.one_in(20) {
+        pairs.push(("__name__", format!("metric_{}", rng.below(7))));
+    }
+    pairs.push(("job", "node".to_owned()));
+    if !rng.one_in(3) {
+        pairs.push(("pod", format!("pod-{}", rng.below(40))));
+    }
+    if !rng.one_in(4) {
+        pairs.push((
+            "le",
+            ["0.1", "1", "10", "+Inf"][rng.below(4) as usize].to_owned(),
+        ));
+    }
+    if rng.one_in(2) {
+        pairs.push(("Zone", format!("z{}", rng.below(3))));
+    }
+    if rng.one_in(9) {
+        pairs.push(("a b", "\u{e9}\u{e9}".repeat(rng.below(200) as usize + 1)));
+    }
+    pairs.push(("id", format!("{number:x}")));
+    if rng.one_in(30) {
+        pairs.truncate(rng.below(2) as usize);
+    }
+    Labels::from_pairs(pairs)
+}
+
+/// Random series of all classes, some of them with histograms and start timestamps.
+pub fn random_series(rng: &SimRng, count: u64, samples: usize) -> Vec<Series> {
+    let grids: Vec<_> = (0..4)
+        .map(|_| series::times(rng, 1 + rng.below(5), samples))
+        .collect();
+    let one = |number| {
+        let grid = &grids[rng.below(4) as usize];
+        let times = match rng.below(8) {
+            0 => &grid[..1 + rng.below(samples as u64) as usize],
+            1 => &grid[rng.below(samples as u64) as usize..],
+            _ => grid,
+        };
+        let mut columns = series::of_class(rng, rng.below(series::CLASSES), times);
+        if rng.one_in(7) {
+            columns = series::with_histograms(rng, columns);
+        }
+        if rng.one_in(6) {
+            columns.start_times = vec![times[0].wrapping_sub(1_000); times.len()];
+        }
+        (random_labels(rng, number), columns)
+    };
+    (0..count).map(one).collect()
+}

@@ -1,0 +1,140 @@
+//! A block as it lies on disks: the files here are read, and written again byte for byte.
+//!
+//! They fail when the format changes, and then `docs/format/block.md` and the version in the footer
+//! go with it. `FIRN_WRITE_GOLDEN=1` writes them anew.
+
+use crate::fleet::dir;
+use crate::series::assert_equal;
+use firn_model::env::sim::env;
+use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::labels::Labels;
+use firn_model::sample::{STALE_NAN_BITS, TimeRange};
+use firn_storage::block::{Block, BlockCache, BlockId, BlockWriter, Source};
+use firn_storage::page::Columns;
+use std::path::Path;
+use std::sync::Arc;
+
+const START_MS: i64 = 1_763_000_000_000;
+const FILES: [&str; 3] = ["meta.json", "index", "data-000"];
+
+/// The same on every machine: no random numbers but these.
+fn noise(i: usize) -> u64 {
+    (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
+fn floats(times: &[i64], value: impl Fn(usize) -> f64) -> Columns {
+    Columns {
+        times: times.to_vec(),
+        values: (0..times.len()).map(value).collect(),
+        ..Columns::default()
+    }
+}
+
+fn histogram(i: usize) -> Histogram {
+    Histogram {
+        reset_hint: ResetHint::NotReset,
+        schema: 3,
+        zero_threshold: 1e-128,
+        sum: i as f64 * 1.25,
+        counts: Counts::Integer {
+            count: 6 * i as u64 + 4,
+            zero_count: i as u64,
+            positive: vec![i as i64, 3],
+            negative: Vec::new(),
+        },
+        positive_spans: vec![Span {
+            offset: 2,
+            length: 2,
+        }],
+        negative_spans: Vec::new(),
+        custom_values: Vec::new(),
+    }
+}
+
+/// Series of every kind in the order of a block: some pods of a metric, buckets, a constant, one
+/// with start timestamps, one of histograms, and one that is longer than a page takes.
+fn series() -> Vec<(Labels, Columns)> {
+    let steady: Vec<i64> = (0..300).map(|i| START_MS + i * 15_000).collect();
+    let shaky: Vec<i64> = (0..300)
+        .map(|i| START_MS + 7 + i * 15_000 + noise(i as usize) as i64 % 4)
+        .collect();
+    let long: Vec<i64> = (0..20_000).map(|i| START_MS + i * 100).collect();
+    let labels = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied());
+    let mut all = vec![(labels(&[("job", "nameless")]), floats(&steady, |_| 1.0))];
+    for (at, le) in ["+Inf", "0.1", "1"].into_iter().enumerate() {
+        let bucket = move |i: usize| (0..=i).map(|i| noise(i * 3 + at) % 3).sum::<u64>() as f64;
+        let own = [("__name__", "bucket"), ("le", le), ("pod", "a")];
+        all.push((labels(&own), floats(&shaky, bucket)));
+    }
+    all.push((
+        labels(&[("__name__", "long")]),
+        floats(&long, |i| (i % 700) as f64 * 0.5),
+    ));
+    let mut native = floats(&steady, |_| 0.0);
+    native.histograms = (0..300)
+        .map(|i| (i, Arc::new(histogram(i as usize))))
+        .collect();
+    all.push((labels(&[("__name__", "native"), ("pod", "a")]), native));
+    let mut started = floats(&shaky[40..], |i| (i as u64 + noise(i) % 2) as f64);
+    started.start_times = vec![START_MS - 5_000; started.times.len()];
+    all.push((labels(&[("__name__", "started"), ("pod", "b")]), started));
+    for pod in ["a", "b", "c", "d"] {
+        let own = [("__name__", "up"), ("job", "node"), ("pod", pod)];
+        let value = match pod {
+            "d" => f64::from_bits(STALE_NAN_BITS),
+            _ => 1.0,
+        };
+        all.push((labels(&own), floats(&steady, |_| value)));
+    }
+    all
+}
+
+#[test]
+fn block_of_every_kind_of_series_equals_its_golden_files() {
+    let sim = env(1);
+    let source = Source {
+        id: BlockId::new(START_MS, 0x0123_4567_89ab_cdef),
+        is_late: false,
+        level: 2,
+        sources: vec![BlockId::new(START_MS, 1), BlockId::new(START_MS, 2)],
+        range: Some(TimeRange::new(START_MS - 1, START_MS + 7_199_999)),
+    };
+    let mut writer = BlockWriter::create(&sim.env, &dir(), source).unwrap();
+    for (labels, columns) in series() {
+        writer.push(labels.as_ref(), &columns).unwrap();
+    }
+    let meta = writer.finish().unwrap();
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/block"));
+    for name in FILES {
+        let written = sim
+            .disk
+            .contents(&dir().join(name))
+            .expect("it was written");
+        let path = folder.join(name);
+        if std::env::var_os("FIRN_WRITE_GOLDEN").is_some() {
+            std::fs::create_dir_all(folder).expect("the folder can be made");
+            std::fs::write(&path, &written).expect("the file can be written");
+        }
+        let golden = std::fs::read(&path).expect("the golden file is there");
+        assert!(written == golden, "{name} is written otherwise than it was");
+        sim.disk.overwrite(&dir().join(name), &golden);
+    }
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let block = Block::open(&sim.env, &dir(), &cache).expect("the golden block is sound");
+    assert_eq!(*block.meta(), meta);
+    let mut reader = block.reader();
+    for (ordinal, (labels, pushed)) in (0..).zip(series()) {
+        let mut read = Columns::default();
+        reader
+            .read(ordinal, TimeRange::ALL, &mut read)
+            .expect("the golden block is sound");
+        assert_equal(&read, &pushed, &labels.to_string());
+        let each = &mut |_, found: firn_model::labels::LabelsRef<'_>| {
+            assert_eq!(found, labels.as_ref());
+        };
+        block
+            .labels(&[ordinal], each)
+            .expect("the golden block is sound");
+    }
+    block.verify(&mut |e| panic!("{e}"));
+}

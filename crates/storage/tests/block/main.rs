@@ -1,0 +1,12 @@
+//! Blocks: what is found and read is what was pushed, from files of today and from damaged ones.
+
+mod damage;
+mod fleet;
+mod golden;
+mod lookups;
+mod reading;
+mod round_trip;
+#[path = "../seeds/mod.rs"]
+mod seeds;
+#[path = "../page/series.rs"]
+mod series;
