@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 26] = [
+const STORAGE: [&str; 29] = [
     "error",
     "sync",
     "failpoints",
@@ -47,6 +47,9 @@ const STORAGE: [&str; 26] = [
     "exemplars",
     "log",
     "catalogue",
+    "block",
+    "blocks",
+    "import",
     "sealed",
     "head",
     "parts",

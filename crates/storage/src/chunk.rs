@@ -14,6 +14,7 @@
 mod closed;
 mod columns;
 mod decode;
+mod duplicates;
 mod known_times;
 mod layout;
 mod open;
@@ -24,5 +25,6 @@ mod tests;
 
 pub(crate) use closed::{Chunk, ChunkView};
 pub use columns::{Columns, Sample};
+pub use duplicates::Duplicates;
 pub(crate) use known_times::TimesKnown;
 pub(crate) use open::{Newest, OpenChunk};

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! LOCK            held by the process that uses the folder
-//! FORMAT          "firn data format 3\n"; written before anything but the first manifest
+//! FORMAT          "firn data format 4\n"; written before anything but the first manifest
 //! MANIFEST        the files that ought to be there
 //! wal/            segments of the log
 //! pages/          segments of sealed samples
 //! series/         the series catalogue
 //! exemplars/      the file of exemplars
+//! blocks/         blocks and their manifest
 //! set-aside/      what a repair took out of its place
 //! ```
 //!
@@ -21,10 +22,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The format of the folder as a whole; the files in it carry their own versions too.
-pub const DATA_FORMAT: u32 = 3;
+pub const DATA_FORMAT: u32 = 4;
 
-/// The format before: without a manifest and without a copy of the catalogue. It is taken over.
-const DATA_FORMAT_BEFORE: u32 = 2;
+/// The formats before, which are taken over: 3 had no blocks, 2 had neither a manifest nor a copy
+/// of the catalogue.
+const DATA_FORMATS_BEFORE: [u32; 2] = [3, 2];
 
 const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
@@ -47,12 +49,13 @@ const HARMLESS: [&str; 5] = [
 pub(crate) const SET_ASIDE: &str = "set-aside";
 
 /// Other names that a folder in use may hold.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     FORMAT,
     "wal",
     "pages",
     "series",
     "exemplars",
+    "blocks",
     "queries.active",
     SET_ASIDE,
 ];
@@ -60,8 +63,8 @@ const KNOWN: [&str; 7] = [
 /// A data folder that this process owns until it is dropped.
 pub struct DataDir {
     root: PathBuf,
-    /// It is of the format before.
-    is_older: bool,
+    /// Its format, until it is taken over.
+    format: u32,
     _lock: Box<dyn DirLock>,
 }
 
@@ -82,9 +85,9 @@ impl DataDir {
             });
         }
         let lock = take_lock(disk, root)?;
-        let mut is_older = false;
+        let mut format = DATA_FORMAT;
         if is_ours {
-            is_older = check_format(disk, &root.join(FORMAT))? < DATA_FORMAT;
+            format = check_format(disk, &root.join(FORMAT))?;
         } else {
             // First, so that a folder of this format without a manifest has lost it.
             Manifest::default().write(disk, root)?;
@@ -92,10 +95,17 @@ impl DataDir {
         }
         let dir = Self {
             root: root.to_path_buf(),
-            is_older,
+            format,
             _lock: lock,
         };
-        for folder in [dir.wal(), dir.pages(), dir.series(), dir.exemplars()] {
+        let folders = [
+            dir.wal(),
+            dir.pages(),
+            dir.series(),
+            dir.exemplars(),
+            dir.blocks(),
+        ];
+        for folder in folders {
             disk.create_dir_all(&folder)
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
@@ -115,22 +125,22 @@ impl DataDir {
         let lock = take_lock(disk, root)?;
         Ok(Self {
             root: root.to_path_buf(),
-            is_older: check_format(disk, &root.join(FORMAT))? < DATA_FORMAT,
+            format: check_format(disk, &root.join(FORMAT))?,
             _lock: lock,
         })
     }
 
-    /// Whether it has the format of the version before, which had no manifest.
-    pub(crate) fn is_older(&self) -> bool {
-        self.is_older
+    /// Whether it has a format that had no manifest.
+    pub(crate) fn is_without_manifest(&self) -> bool {
+        self.format == 2
     }
 
     /// Says that it has this version's format from here on. Its manifest is written.
     pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
-        if self.is_older {
+        if self.format != DATA_FORMAT {
             write_format(&*env.disk, &self.root)
                 .map_err(|e| refused(&self.root, "write format of", e))?;
-            self.is_older = false;
+            self.format = DATA_FORMAT;
         }
         Ok(())
     }
@@ -158,6 +168,11 @@ impl DataDir {
     /// The folder of the file of exemplars.
     pub fn exemplars(&self) -> PathBuf {
         self.root.join("exemplars")
+    }
+
+    /// The folder of the blocks and their manifest.
+    pub fn blocks(&self) -> PathBuf {
+        self.root.join("blocks")
     }
 }
 
@@ -203,7 +218,8 @@ fn check_format(disk: &dyn Disk, path: &Path) -> Result<u32, StorageError> {
     let text = String::from_utf8_lossy(&bytes[..read]);
     let found = text.strip_prefix(FORMAT_PREFIX).map(str::trim_end);
     let is_read = |format: &u32| found == Some(&format.to_string());
-    if let Some(format) = [DATA_FORMAT, DATA_FORMAT_BEFORE].into_iter().find(is_read) {
+    let mut formats = std::iter::once(DATA_FORMAT).chain(DATA_FORMATS_BEFORE);
+    if let Some(format) = formats.find(is_read) {
         return Ok(format);
     }
     Err(StorageError::Format {
@@ -260,6 +276,7 @@ mod tests {
             "FORMAT",
             "LOCK",
             "MANIFEST",
+            "blocks",
             "exemplars",
             "pages",
             "series",
@@ -305,11 +322,11 @@ mod tests {
     fn folder_of_another_format_is_refused() {
         check(
             &with_file("FORMAT", b"firn data format 1\n"),
-            Err("var/firn/FORMAT has format 1, this version reads format 3"),
+            Err("var/firn/FORMAT has format 1, this version reads format 4"),
         );
         check(
             &with_file("FORMAT", b"\xff\xfe"),
-            Err("var/firn/FORMAT has format unknown, this version reads format 3"),
+            Err("var/firn/FORMAT has format unknown, this version reads format 4"),
         );
     }
 
@@ -317,7 +334,9 @@ mod tests {
     fn folder_as_recorded_opens() {
         let before = include_bytes!("../tests/fixtures/format-2/FORMAT");
         check(&with_file("FORMAT", before), Ok(()));
-        let golden = include_bytes!("../tests/fixtures/format-3/FORMAT");
+        let before = include_bytes!("../tests/fixtures/format-3/FORMAT");
+        check(&with_file("FORMAT", before), Ok(()));
+        let golden = include_bytes!("../tests/fixtures/format-4/FORMAT");
         check(&with_file("FORMAT", golden), Ok(()));
         let sim = sim::env(1);
         check(&sim, Ok(()));

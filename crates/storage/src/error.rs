@@ -142,6 +142,14 @@ pub enum StorageError {
         /// The memory that there is.
         limit: usize,
     },
+    /// A histogram has more buckets than any column holds.
+    #[error("histogram too large: {buckets} buckets, spans and bounds, limit {limit}")]
+    TooManyBuckets {
+        /// Its buckets, spans and custom bounds.
+        buckets: usize,
+        /// The most there may be.
+        limit: usize,
+    },
     /// The log was closed before the record reached it.
     #[error("the log is closed")]
     Closed,
@@ -183,7 +191,9 @@ impl StorageError {
             Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
                 ErrorKind::Corrupt
             }
-            Self::RecordTooLarge { .. } | Self::TooManySeries { .. } => ErrorKind::Limited,
+            Self::RecordTooLarge { .. }
+            | Self::TooManySeries { .. }
+            | Self::TooManyBuckets { .. } => ErrorKind::Limited,
         }
     }
 

@@ -38,6 +38,10 @@ pub(crate) enum Flaw {
     RemovesSealed,
     /// Pages are unlinked a window before they left the retention.
     UnlinksEarly,
+    /// The cut time lies one millisecond behind the newest sample of the block.
+    CutsTooFar,
+    /// A reader takes its view of the blocks before it lists pages.
+    ViewsBlocksFirst,
     /// A reader asks for pages before it copies the head.
     ReadsPagesFirst,
     /// A batch becomes visible before those ahead of it.

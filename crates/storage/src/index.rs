@@ -29,6 +29,7 @@ mod lookup;
 mod lookup_work;
 mod matcher_cache;
 mod membership;
+mod metrics;
 mod packed_terms;
 mod pending;
 mod planner;

@@ -1,6 +1,8 @@
 //! The local store: log, head and active index. Sync; no tokio, no HTTP.
 
 pub(crate) mod append;
+pub mod block;
+pub(crate) mod blocks;
 pub(crate) mod catalogue;
 pub(crate) mod chunk;
 pub mod damage;
@@ -14,6 +16,7 @@ pub(crate) mod file;
 pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub mod ids;
+pub mod import;
 pub(crate) mod index;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;

@@ -2,13 +2,16 @@
 //! sweep.
 //!
 //! ```text
-//! tick: retry the log -> mark -> seal what is due -> drop old pages -> trim the log
-//!       -> manifest -> sweep
+//! tick: retry the log -> mark -> seal what is due -> cut a block -> drop old blocks and pages
+//!       -> trim the log -> manifest -> sweep
 //! ```
 //!
 //! Each tick does a share of what there is, on the background thread; one runs at a time.
 
+mod compaction;
 pub(crate) mod coverage;
+pub(crate) mod cut;
+mod retention;
 pub(crate) mod seal;
 pub(crate) mod state;
 mod sweep;
@@ -18,6 +21,7 @@ use crate::parts::Parts;
 use crate::parts::options::{Sealing, SyncMode};
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
+use compaction::progress::Compaction;
 use firn_model::env::Work;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
@@ -32,6 +36,7 @@ pub(crate) struct Maintenance {
     is_scheduled: AtomicBool,
     /// The newest time when the last tick began.
     began_at: AtomicI64,
+    compaction: Compaction,
     me: Weak<Maintenance>,
 }
 
@@ -60,6 +65,7 @@ impl Maintenance {
             state: Mutex::new(state),
             is_scheduled: AtomicBool::new(false),
             began_at: AtomicI64::new(i64::MIN),
+            compaction: Compaction::default(),
             me: me.clone(),
         })
     }
@@ -117,10 +123,14 @@ impl Maintenance {
         }
         self.leave_mark(&mut state);
         self.seal_due(&mut state);
+        self.cut_share(&mut state);
+        self.drop_old_blocks();
         self.drop_old_pages(&mut state);
         self.trim_log(&mut state);
         self.keep_manifest(&mut state);
         self.sweep_share(&mut state);
+        drop(state);
+        self.compact_share();
     }
 
     /// Ends cleanly: the log takes no more records, every sample is in a page, and the log is gone.

@@ -7,6 +7,7 @@
 pub(crate) mod metrics;
 pub(crate) mod options;
 
+use crate::blocks::Blocks;
 use crate::damage::Damages;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
@@ -44,6 +45,7 @@ pub(crate) struct Parts {
     /// The newest time stored, `i64::MIN` before the first.
     pub(crate) newest: AtomicI64,
     pub(crate) sealed: Arc<Sealed>,
+    pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<Exemplars>,
     /// What was found damaged since the store was opened.
     pub(crate) damages: Arc<Damages>,
@@ -62,6 +64,17 @@ impl Parts {
     pub(crate) fn cutoff(&self) -> TimestampMs {
         self.newest()
             .map_or(i64::MIN, |n| n.saturating_sub(self.options.retention_ms))
+    }
+
+    /// Pages and head have no sample before this that a reader needs of them: it left the
+    /// retention, or is in a block.
+    pub(crate) fn pages_from(&self) -> TimestampMs {
+        self.cutoff().max(self.blocks.cut_of_all_readers())
+    }
+
+    /// No sample before `time` is taken in order from here on, and what was taken has its place.
+    pub(crate) fn raise_floor(&self, time: TimestampMs) {
+        let _ = time;
     }
 
     /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.

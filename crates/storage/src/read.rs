@@ -9,8 +9,11 @@ mod exemplars;
 mod head_read;
 mod losses;
 mod merge;
+mod names;
 mod plain;
+mod union;
 
+use crate::blocks::View;
 use crate::chunk::{Columns, TimesKnown};
 use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copied;
@@ -28,7 +31,7 @@ use firn_model::env::Compute;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::losses::Losses;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{SelectRequest, Selection};
 use head_read::HeadCopies;
 use losses::Opened;
@@ -43,6 +46,7 @@ struct HeadSelection {
     sealed: Arc<Sealed>,
     /// While it is held, nothing that the index knew is forgotten.
     _generation: Arc<Generation>,
+    /// What is read of head and pages: from the cut time on.
     range: TimeRange,
     newest_only: bool,
     slots: Vec<SeriesRef>,
@@ -60,6 +64,8 @@ struct HeadSelection {
     losses: Losses,
     /// Memory of reads that are done.
     idle: Mutex<Vec<Memory>>,
+    /// While it is held, no page that it does not own is removed.
+    view: Option<Arc<View>>,
 }
 
 /// What a read works in: a series at a time.
@@ -98,6 +104,35 @@ impl std::ops::Deref for Reader {
 
 impl Reader {
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        let early = self.blocks.view();
+        let mut head = self.select_in_head(request, early.cut)?;
+        failpoints::turn();
+        // After the pages were listed: what left them before is in its blocks, and what leaves them
+        // later stays until the selection is gone.
+        let view = match failpoints::has(Flaw::ViewsBlocksFirst) {
+            true => early,
+            false => self.blocks.view(),
+        };
+        head.begin_at(view.cut);
+        if *request.tenant == self.options.tenant {
+            head.losses = self.losses_in(request.range);
+        }
+        if *request.tenant == self.options.tenant
+            && view.overlapping(request.range).next().is_some()
+        {
+            return self.join(head, view, request);
+        }
+        head.view = Some(view);
+        Ok(Arc::new(head))
+    }
+
+    /// The series with samples in head and pages from `cut` on.
+    fn select_in_head(
+        &self,
+        mut request: SelectRequest<'_>,
+        cut: TimestampMs,
+    ) -> Result<HeadSelection, Error> {
+        request.range.min = request.range.min.max(cut);
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),
@@ -114,9 +149,10 @@ impl Reader {
             budget: request.budget.clone(),
             losses: Losses::default(),
             idle: Mutex::default(),
+            view: None,
         };
-        if *request.tenant != self.options.tenant {
-            return Ok(Arc::new(selection));
+        if *request.tenant != self.options.tenant || request.range.min > request.range.max {
+            return Ok(selection);
         }
         request.bind_matchers();
         // Before the look-up: a series that it finds was indexed before its samples became visible.
@@ -139,8 +175,7 @@ impl Reader {
         };
         drop(reading);
         selection.keep_those_with_samples(slots);
-        selection.losses = self.losses_in(request.range);
-        Ok(Arc::new(selection))
+        Ok(selection)
     }
 
     /// The pages of the groups of `slots`, ascending, that overlap `range`.
@@ -218,6 +253,11 @@ impl HeadSelection {
             }
         }
         Ok(())
+    }
+
+    /// Reads nothing before `cut`, which blocks own.
+    fn begin_at(&mut self, cut: TimestampMs) {
+        self.range.min = self.range.min.max(cut);
     }
 
     /// Leaves out the series of which neither head nor pages hold anything.

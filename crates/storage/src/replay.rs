@@ -91,7 +91,7 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     let start = store.env.clock.monotonic();
     let mut replay = Replay {
         store,
-        known: Mutex::default(),
+        known: Mutex::new(ReplaySeries::new(store.blocks.view().cut)),
         terms: Mutex::default(),
         late: store.shards.iter().map(|_| Mutex::default()).collect(),
         next_slot: AtomicU32::new(0),

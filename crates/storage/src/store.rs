@@ -23,9 +23,12 @@ pub use crate::parts::options::{
 };
 
 use crate::append::Appender;
+use crate::block::BlockCache;
+use crate::blocks::Blocks;
 use crate::damage::{Damage, Damages};
 use crate::exemplars::Exemplars;
 use crate::fingerprint::HashKeys;
+use crate::import::Target;
 use crate::index::Index;
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::{Coverage, Windows};
@@ -89,6 +92,8 @@ impl Store {
             found.segments.files().clone(),
             damages.clone(),
         );
+        let block_cache = Arc::new(BlockCache::new(options.page_cache_bytes));
+        let blocks = Blocks::open(&env, &files.dir.blocks(), block_cache, damages.clone())?;
         let mut state = State::new(
             found.segments,
             files.catalogue,
@@ -100,6 +105,7 @@ impl Store {
             index: Arc::new(Index::new(keys.clone())),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sealed: Arc::new(sealed),
+            blocks: Arc::new(blocks),
             damages,
             env,
             dir: files.dir,
@@ -137,6 +143,11 @@ impl Store {
     /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.
     pub fn close(&self) -> Result<(), Error> {
         self.maintenance.close()
+    }
+
+    /// Where samples of any age are imported to.
+    pub fn imports(&self) -> Target {
+        Target::of(&self.parts.env, &self.parts.blocks)
     }
 
     /// Makes room for `max` exemplars; the oldest go if they are more.
@@ -219,23 +230,11 @@ impl Select for Store {
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        if *request.tenant != self.parts.options.tenant {
-            return Ok(Vec::new());
-        }
-        request.bind_matchers();
-        self.parts
-            .index
-            .label_names(request.matchers, request.range, request.cancel)
+        self.reader.label_names(request)
     }
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        if *request.tenant != self.parts.options.tenant {
-            return Ok(Vec::new());
-        }
-        request.bind_matchers();
-        self.parts
-            .index
-            .label_values(name, request.matchers, request.range, request.cancel)
+        self.reader.label_values(name, request)
     }
 
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {

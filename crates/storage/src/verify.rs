@@ -98,7 +98,7 @@ fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
     part.count_file(size.unwrap_or(0));
     let what = match Manifest::read(&*env.disk, dir.root()) {
         Ok(Some(manifest)) => return manifest,
-        Ok(None) if dir.is_older() => return Manifest::default(),
+        Ok(None) if dir.is_without_manifest() => return Manifest::default(),
         Ok(None) => "the file is missing; files that are missing too go unnoticed".to_owned(),
         Err(damage) => damage.what,
     };

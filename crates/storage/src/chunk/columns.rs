@@ -1,7 +1,8 @@
 //! Decoded samples, column by column.
 
-use firn_model::columns::SeriesBatch;
-use firn_model::histogram::Histogram;
+use super::duplicates::Duplicates;
+use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
+use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,12 +62,54 @@ impl Columns {
         let mut order: Vec<usize> = (0..self.times.len()).collect();
         order.sort_by_key(|i| self.times[*i]);
         order.dedup_by_key(|i| self.times[*i]);
+        self.put_in_order(&order, usize::MAX);
+    }
+
+    /// Merges the late samples from number `len` on into those before. Of equal times they stand in
+    /// the order in which they arrived; which one stays is what `duplicates` says. A histogram that
+    /// stands behind another sample than it was compared with says no more whether the counter was
+    /// reset.
+    pub(crate) fn merge_late(&mut self, len: usize, duplicates: Duplicates) {
+        let mut order: Vec<usize> = (0..self.times.len()).collect();
+        order.sort_by_key(|i| self.times[*i]);
+        let mut histograms = std::mem::take(&mut self.histograms);
+        histograms.sort_by_key(|(i, _)| *i);
+        self.histograms = histograms;
+        order.dedup_by(|later, kept| {
+            let is_repeated = self.times[*later] == self.times[*kept];
+            if is_repeated && duplicates.replaces(&self.sample(*kept), &self.sample(*later)) {
+                *kept = *later;
+            }
+            is_repeated
+        });
+        self.put_in_order(&order, len);
+    }
+
+    /// The value of a sample; histograms ascend.
+    fn sample(&self, i: usize) -> Sample {
+        let found = self
+            .histograms
+            .binary_search_by_key(&(i as u32), |(i, _)| *i);
+        match found {
+            Ok(found) => Sample::Histogram(self.histograms[found].1.clone()),
+            Err(_) => Sample::Float(self.values[i]),
+        }
+    }
+
+    /// Leaves the samples with these numbers, in this order. Those from number `late` on were
+    /// compared with none before them.
+    fn put_in_order(&mut self, order: &[usize], late: usize) {
         let mut histograms = std::mem::take(&mut self.histograms);
         histograms.sort_by_key(|(i, _)| *i);
         for (place, i) in order.iter().enumerate() {
             let found = histograms.binary_search_by_key(&(*i as u32), |(i, _)| *i);
             if let Ok(found) = found {
-                let histogram = histograms[found].1.clone();
+                let mut histogram = histograms[found].1.clone();
+                let before = place.checked_sub(1).map(|before| order[before]);
+                let is_moved = *i >= late || before.is_some_and(|before| before + 1 != *i);
+                if late != usize::MAX && is_moved && histogram.reset_hint != ResetHint::Gauge {
+                    Arc::make_mut(&mut histogram).reset_hint = ResetHint::Unknown;
+                }
                 self.histograms.push((place as u32, histogram));
             }
         }
@@ -75,6 +118,23 @@ impl Columns {
         if !self.start_times.is_empty() {
             self.start_times = order.iter().map(|i| self.start_times[*i]).collect();
         }
+    }
+
+    /// Adds a sample.
+    pub(crate) fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &Sample) {
+        let at = self.times.len();
+        if start != START_UNKNOWN || !self.start_times.is_empty() {
+            self.start_times.resize(at, START_UNKNOWN);
+            self.start_times.push(start);
+        }
+        self.times.push(time);
+        self.values.push(match value {
+            Sample::Float(value) => *value,
+            Sample::Histogram(histogram) => {
+                self.histograms.push((at as u32, histogram.clone()));
+                HISTOGRAM_PLACEHOLDER
+            }
+        });
     }
 
     /// The samples one by one, as (time, start, value).

@@ -58,6 +58,11 @@ impl Watermark {
         }
     }
 
+    /// The newest number that was taken.
+    pub(crate) fn newest(&self) -> u64 {
+        self.taken.load(Ordering::Acquire)
+    }
+
     /// What no reader needs to be told apart from what is visible to all.
     pub(crate) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)

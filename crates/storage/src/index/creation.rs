@@ -50,7 +50,7 @@ impl SeriesCreation<'_> {
     pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<SeriesRef, Full> {
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
-        let slot = match self.find_evicted(&terms) {
+        let slot = match self.index.find_evicted(&terms) {
             Some(slot) => {
                 self.restore(slot, place);
                 slot

@@ -12,6 +12,7 @@ use super::membership::Members;
 use super::series_table::{LEAF_SLOTS, Place, SeriesCursor};
 use crate::failpoints::{self, Flaw};
 use crate::ids::{SeriesRef, TermId};
+use firn_model::labels::LabelsRef;
 use std::sync::Arc;
 
 /// Terms that are hashed: those behind it are compared alone.
@@ -21,6 +22,30 @@ impl Index {
     /// Evicted series that were not removed.
     pub(crate) fn evicted_count(&self) -> usize {
         self.evicted.count()
+    }
+
+    /// The evicted series with these labels.
+    pub(crate) fn evicted_with(&self, labels: LabelsRef<'_>) -> Option<SeriesRef> {
+        if self.evicted_count() == 0 {
+            return None;
+        }
+        let mut terms = Vec::with_capacity(16);
+        for (name, value) in labels.iter() {
+            terms.push(self.find_term(self.label(name)?, value)?);
+        }
+        self.find_evicted(&terms)
+    }
+
+    /// The evicted series with exactly these terms, which are in the order of their labels.
+    pub(super) fn find_evicted(&self, terms: &[TermId]) -> Option<SeriesRef> {
+        if self.evicted_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
+            return None;
+        }
+        let hash = self.hash_of_terms(terms.iter().copied());
+        let found = self.evicted.find(hash, |slot| {
+            SeriesCursor::new(self).terms(SeriesRef(slot)) == terms
+        });
+        found.map(SeriesRef)
     }
 
     /// The series with a sample in any epoch that is kept.
@@ -104,18 +129,5 @@ impl SeriesCreation<'_> {
             None => cell.load().moved(slots.iter().map(at), place),
         };
         cell.store(Arc::new(leaf));
-    }
-
-    /// The evicted series with exactly these terms, which are in the order of their labels.
-    pub(super) fn find_evicted(&self, terms: &[TermId]) -> Option<SeriesRef> {
-        if self.index.evicted_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
-            return None;
-        }
-        let hash = self.index.hash_of_terms(terms.iter().copied());
-        let evicted = &self.index.evicted;
-        let found = evicted.find(hash, |slot| {
-            SeriesCursor::new(self.index).terms(SeriesRef(slot)) == terms
-        });
-        found.map(SeriesRef)
     }
 }

@@ -28,6 +28,8 @@ fn options() -> StoreOptions {
         shards: 2,
         window_ms: 10 * MINUTE,
         retention_ms: 3 * HOUR,
+        // Pages leave by retention alone.
+        cut_ms: 1_000 * HOUR,
         // By themselves ticks would come before the threads that race with them.
         tick_ms: i64::MAX,
         ..StoreOptions::new("/data")

@@ -158,7 +158,7 @@ impl Maintenance {
     /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a
     /// log that is longer than it should be does not. A log that takes no more records lends half
     /// of its reserve, since sealing is what frees space.
-    fn reserve_bytes(&self, is_full: bool) -> u64 {
+    pub(super) fn reserve_bytes(&self, is_full: bool) -> u64 {
         self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
@@ -302,7 +302,7 @@ impl Maintenance {
         Ok(entries)
     }
 
-    fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
+    pub(super) fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
         let path = self.dir.pages();
         // A disk that cannot say is taken to have space.
         let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);

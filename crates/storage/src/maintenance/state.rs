@@ -1,6 +1,7 @@
 //! What maintenance keeps between ticks: the files that it writes, and where its rounds stand.
 
 use super::coverage::Coverage;
+use super::cut::progress::Cut;
 use super::seal::troubles::Troubles;
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
@@ -22,6 +23,7 @@ pub(crate) struct State {
     pub(crate) troubles: Troubles,
     /// On the monotonic clock.
     pub(crate) seal_not_before: Duration,
+    pub(super) cut: Cut,
     pub(super) garbage: Vec<Garbage>,
     pub(super) shard: usize,
     pub(super) local: Local,
@@ -47,6 +49,7 @@ impl State {
             coverage,
             troubles: Troubles::default(),
             seal_not_before: Duration::ZERO,
+            cut: Cut::default(),
             garbage: Vec::new(),
             shard: 0,
             local: Local(0),

@@ -80,11 +80,11 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Removes the page segments that left the retention.
+    /// Removes the page segments that left the retention, or whose samples are in blocks.
     pub(crate) fn drop_old_pages(&self, state: &mut State) {
         let sealed = &self.sealed;
         let segments = &mut state.segments;
-        let mut cutoff = self.cutoff();
+        let mut cutoff = self.pages_from();
         if failpoints::has(Flaw::UnlinksEarly) {
             cutoff = cutoff.saturating_add(self.options.window_ms);
         }

@@ -30,6 +30,14 @@ pub(crate) struct StoreMetrics {
     /// Times that some series of a group could not be sealed, and groups of which that is so.
     pub(crate) stuck_seals: Counter,
     pub(crate) stuck_groups: Gauge,
+    /// Blocks that were cut, attempts that failed, and bytes of blocks written.
+    pub(crate) cuts: Counter,
+    pub(crate) cut_failures: Counter,
+    pub(crate) block_bytes_written: Counter,
+    /// Merges of blocks, attempts that failed, and samples that the merge under way has left.
+    pub(crate) compactions: Counter,
+    pub(crate) compaction_failures: Counter,
+    pub(crate) compaction_left: Gauge,
     /// Page segments there are, and ones that left the retention.
     pub(crate) page_segments: Gauge,
     pub(crate) removed_segments: Counter,
@@ -106,6 +114,7 @@ impl Collect for Parts {
         }
         self.collect_sealing(sink);
         self.collect_pages(sink);
+        self.collect_blocks(sink);
         self.collect_lookups(sink);
         self.collect_memory(sink);
         self.exemplars.collect(sink);
@@ -227,6 +236,62 @@ impl Parts {
                 &[("kind", kind.as_str())],
                 Value::Counter(self.damages.count(kind) as f64),
             );
+        }
+    }
+
+    fn collect_blocks(&self, sink: &mut dyn Sink) {
+        let counter = |c: &Counter| Value::Counter(c.get() as f64);
+        let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);
+        let (m, blocks) = (&self.metrics, &self.blocks);
+        let table = [
+            (
+                "firn_storage_blocks",
+                "Blocks that the manifest names.",
+                gauge(&blocks.count),
+            ),
+            (
+                "firn_storage_blocks_bytes",
+                "Bytes of those blocks.",
+                gauge(&blocks.bytes),
+            ),
+            (
+                "firn_storage_blocks_bad",
+                "Blocks that were found damaged when they were opened, and are not read.",
+                gauge(&blocks.bad),
+            ),
+            (
+                "firn_storage_cuts_total",
+                "Blocks cut from pages.",
+                counter(&m.cuts),
+            ),
+            (
+                "firn_storage_cut_failures_total",
+                "Cuts that failed; each is tried again.",
+                counter(&m.cut_failures),
+            ),
+            (
+                "firn_storage_compactions_total",
+                "Merges of blocks.",
+                counter(&m.compactions),
+            ),
+            (
+                "firn_storage_compaction_failures_total",
+                "Merges that failed; each is tried again.",
+                counter(&m.compaction_failures),
+            ),
+            (
+                "firn_storage_compaction_left_samples",
+                "Samples that the merge under way has still to read.",
+                gauge(&m.compaction_left),
+            ),
+            (
+                "firn_storage_block_written_bytes_total",
+                "Bytes of blocks written by cuts and merges.",
+                counter(&m.block_bytes_written),
+            ),
+        ];
+        for (name, help, value) in table {
+            sink.metric(name, help, &[], value);
         }
     }
 

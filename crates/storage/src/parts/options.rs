@@ -1,5 +1,6 @@
 //! The options with which a [`crate::store::Store`] is opened.
 
+use crate::chunk::Duplicates;
 use crate::log;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
@@ -42,6 +43,9 @@ pub const LATENESS_MAX_MS: i64 = 3_600_000;
 /// The window that a page covers: 128 scrapes at 15 s. Shorter ones make more pages and more bytes
 /// a sample, longer ones more log to replay and more samples in memory in their larger form.
 pub const WINDOW_MS: i64 = 32 * 60_000;
+
+/// The data time that a cut moves into a block: Prometheus's.
+pub const CUT_MS: i64 = 2 * 3_600_000;
 
 /// Data time between ticks at most: a 64th of a window, so that a replay at any speed meets as many
 /// ticks in a window as sealing needs to spread its work.
@@ -101,6 +105,8 @@ pub struct StoreOptions {
     pub retention_ms: i64,
     /// Samples older than the newest sample of the store by more than this are refused.
     pub lateness_max_ms: i64,
+    /// Which of two samples at one time a query is given.
+    pub duplicates: Duplicates,
     /// Series that the store holds at most.
     pub series_max: usize,
     /// Bytes of memory of the head beyond which it takes no new series: series with long labels
@@ -112,6 +118,8 @@ pub struct StoreOptions {
     pub new_series: NewSeriesBudget,
     /// The window of data time that a page covers.
     pub window_ms: i64,
+    /// The data time that a cut moves into a block, and of the smallest window of compaction.
+    pub cut_ms: i64,
     /// Whether the windows of neighbouring series end at different times, so that the work is
     /// spread. Off only to show what that is worth.
     pub is_jittered: bool,
@@ -143,11 +151,13 @@ impl StoreOptions {
             key_format: &CanonicalKeys,
             retention_ms: RETENTION_MS,
             lateness_max_ms: LATENESS_MAX_MS,
+            duplicates: Duplicates::default(),
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
             memory_max: usize::MAX,
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
+            cut_ms: CUT_MS,
             is_jittered: true,
             sealing: Sealing::default(),
             tick_ms: TICK_MS,

@@ -36,6 +36,17 @@ impl HeadSelection {
         memory: &mut Memory,
     ) -> Result<(), Error> {
         memory.columns.clear();
+        self.append_sources(series, open, memory)
+    }
+
+    /// Merges the samples of a series into what the columns of `memory` have from sources that win
+    /// over pages and head.
+    pub(super) fn append_sources(
+        &self,
+        series: usize,
+        open: &mut OpenGroup<'_>,
+        memory: &mut Memory,
+    ) -> Result<(), Error> {
         self.merge_pages(series, open, memory)?;
         self.merge_head(series, memory);
         Ok(())

@@ -33,7 +33,7 @@ struct Needed {
     log_first: Position,
     /// A sample at least so new could stand beside an acceptable one.
     recent: TimestampMs,
-    /// Samples before this left the retention.
+    /// Samples before this left the retention, or are in blocks.
     cutoff: TimestampMs,
 }
 
@@ -84,13 +84,15 @@ impl Replay<'_> {
             return true;
         };
         store.newest.fetch_max(newest, Ordering::Relaxed);
+        let cut = store.blocks.view().cut;
         let needed = Needed {
             log_first: store.log.positions().first,
             recent: newest.saturating_sub(store.options.lateness_max_ms),
-            cutoff: newest.saturating_sub(store.options.retention_ms),
+            cutoff: newest.saturating_sub(store.options.retention_ms).max(cut),
         };
         let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
-        for (meta, entry) in pages {
+        // The next tick removes the segments of pages that blocks have taken over.
+        for (meta, entry) in pages.into_iter().filter(|(meta, _)| meta.range.max >= cut) {
             let end = meta.slots.as_slice().last().map_or(0, |run| run.end);
             self.next_slot.fetch_max(end, Ordering::Relaxed);
             store.sealed.directory.add(entry.clone());
@@ -98,7 +100,7 @@ impl Replay<'_> {
         }
         let groups: Vec<Vec<Placed>> = groups.into_values().collect();
         // Every series of a page is in the catalogue, which was read before.
-        let mut known = std::mem::take(&mut *lock(&self.known));
+        let mut known = std::mem::replace(&mut *lock(&self.known), ReplaySeries::new(cut));
         let load = |i: usize| self.load_group(&groups[i], &known, needed);
         let found = map(&*store.env.compute, groups.len(), load);
         let mut all_whole = true;

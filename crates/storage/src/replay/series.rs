@@ -45,7 +45,6 @@ impl<T: Copy> Leaves<T> {
 }
 
 /// The series by slot; slots of a store that is years old are few among many numbers.
-#[derive(Default)]
 pub(super) struct ReplaySeries {
     places: Leaves<Place>,
     /// The newest sealed sample's time, for those whose pages the log may repeat.
@@ -54,9 +53,22 @@ pub(super) struct ReplaySeries {
     spans: BTreeMap<GroupId, BTreeMap<SeriesRef, Vec<TimeRange>>>,
     /// All groups count as such: what pages there were is not known.
     trusts_spans_only: bool,
+    /// Blocks have all in-order samples before this time.
+    cut: TimestampMs,
 }
 
 impl ReplaySeries {
+    /// None yet; blocks have all in-order samples before `cut`.
+    pub(super) fn new(cut: TimestampMs) -> Self {
+        Self {
+            places: Leaves::default(),
+            sealed: Leaves::default(),
+            spans: BTreeMap::new(),
+            trusts_spans_only: false,
+            cut,
+        }
+    }
+
     /// Notes where a series lives.
     pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
@@ -96,9 +108,12 @@ impl ReplaySeries {
         self.trusts_spans_only = true;
     }
 
-    /// Whether the sample of a series at `time` is sealed.
+    /// Whether the sample of a series at `time`, which was taken in order, is in a page or a block.
     #[inline]
     pub(super) fn is_sealed(&self, slot: SeriesRef, time: TimestampMs) -> bool {
+        if time < self.cut {
+            return true;
+        }
         if self.trusts_spans_only || !self.spans.is_empty() {
             let of_group = self.spans.get(&group_of(slot));
             if of_group.is_some() || self.trusts_spans_only {

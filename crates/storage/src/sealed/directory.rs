@@ -43,6 +43,18 @@ impl PageEntry {
         }
     }
 
+    /// Calls `each` with the series that have a column, ascending.
+    pub(crate) fn each_slot(&self, each: impl FnMut(SeriesRef)) {
+        let first = self.group.first_slot();
+        let whole = [Run {
+            start: first,
+            end: first + GROUP_SLOTS,
+        }];
+        let runs = self.slots.as_deref().unwrap_or(&whole);
+        let slots = runs.iter().flat_map(|run| run.start..run.end);
+        slots.map(SeriesRef).for_each(each);
+    }
+
     /// How many series have a column.
     pub(crate) fn series_count(&self) -> usize {
         let of_runs = |runs: &[Run]| runs.iter().map(|run| (run.end - run.start) as usize).sum();
@@ -162,6 +174,35 @@ impl Directory {
             }
         }
         Ok(found)
+    }
+
+    /// All pages that overlap `range`, by group.
+    pub(crate) fn all_overlapping(&self, range: TimeRange) -> PageLists {
+        let groups = read(&self.groups);
+        let mut found = Vec::new();
+        for (number, group) in groups.iter() {
+            let between = group.between(range).iter().map(|placed| &placed.page);
+            let pages: Vec<_> = between
+                .filter(|p| p.range.overlaps(&range))
+                .cloned()
+                .collect();
+            if !pages.is_empty() {
+                found.push((*number, pages));
+            }
+        }
+        found
+    }
+
+    /// A time not after the oldest sample at `from` or later, if there is one. Looks at every
+    /// group.
+    pub(crate) fn oldest_from(&self, from: TimestampMs) -> Option<TimestampMs> {
+        let groups = read(&self.groups);
+        let behind = groups.values().filter_map(|group| {
+            let pages = group.between(TimeRange::new(from, i64::MAX)).iter();
+            let newer = pages.filter(|placed| placed.page.range.max >= from);
+            newer.map(|placed| placed.page.range.min).min()
+        });
+        behind.min().map(|oldest| oldest.max(from))
     }
 
     /// How many pages a segment has, and from their oldest sample to their newest. Looks at every

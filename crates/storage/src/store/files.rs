@@ -89,7 +89,7 @@ impl Files {
 fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
     match Manifest::read(&*env.disk, dir.root()) {
         Ok(Some(manifest)) => return manifest,
-        Ok(None) if dir.is_older() => {}
+        Ok(None) if dir.is_without_manifest() => {}
         Ok(None) => {
             let path = dir.root().join(manifest::NAME);
             let what = "the file is missing; files that are missing too go unnoticed".to_owned();

@@ -1,6 +1,7 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
 mod backlog;
+mod blocks;
 mod crashes;
 mod damage;
 mod damaged_page;

@@ -26,6 +26,8 @@ pub(crate) fn options() -> StoreOptions {
         log_segment_bytes: 1 << 10,
         // No tick comes by itself.
         tick_ms: i64::MAX,
+        // Everything stays in pages.
+        cut_ms: 1 << 40,
         ..StoreOptions::new(ROOT)
     }
 }

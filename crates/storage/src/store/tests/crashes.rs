@@ -88,6 +88,9 @@ impl History {
         let mut options = StoreOptions::new("data");
         options.shards = 1 + rng.below(4) as usize;
         options.window_ms = SCRAPE_MS * (1 + rng.below(20) as i64);
+        if !rng.one_in(4) {
+            options.cut_ms = SCRAPE_MS * (2 + rng.below(60) as i64);
+        }
         options.is_jittered = !rng.one_in(4);
         options.lateness_max_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
         if rng.one_in(3) {

@@ -30,6 +30,7 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::RemovesSealed,
         Flaw::UnlinksEarly,
         Flaw::ReadsPagesFirst,
+        Flaw::CutsTooFar,
         Flaw::ShowsOutOfOrder,
         Flaw::KeepsContext,
         Flaw::MixesContexts,
@@ -176,6 +177,7 @@ fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
     let sim = sim::env(1);
     let short = StoreOptions {
         retention_ms: 3 * HOUR,
+        cut_ms: 1_000 * HOUR,
         // By themselves ticks would come before the turns.
         tick_ms: i64::MAX,
         ..options()

@@ -43,6 +43,7 @@ impl World {
             shards: 1 + rng.below(4) as usize,
             retention_ms: RETENTION_MS,
             window_ms: [HOUR / 60, HOUR / 2, 3 * HOUR][rng.below(3) as usize],
+            cut_ms: [HOUR / 4, 2 * HOUR, 5 * HOUR][rng.below(3) as usize],
             log_segment_bytes: 200,
             page_segment_bytes: 400,
             page_cache_bytes: rng.below(2_000) as usize,

@@ -8,6 +8,7 @@ const HOUR: i64 = 60 * MINUTE;
 fn short() -> StoreOptions {
     StoreOptions {
         retention_ms: 10 * HOUR,
+        cut_ms: 1_000 * HOUR,
         ..options()
     }
 }

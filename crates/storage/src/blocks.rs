@@ -1,0 +1,361 @@
+//! The set of blocks of a store: what the manifest names, opened, and what a reader holds of it.
+//!
+//! ```text
+//! start:  manifest -> open what it names -> remove folders that it does not name
+//! commit: new manifest, durable -> new view -> folders that left it go once no reader holds them
+//! read:   view = blocks and cut time, one consistent pair
+//! ```
+//!
+//! Invariants: a view never changes; blocks own the in-order samples before its cut time, pages and
+//! head those from it on. A folder is removed only when the manifest that does not name it is
+//! durable and no view that names it is held. A block that cannot be opened costs itself alone: it
+//! is named, queries over its times are warned, and nothing else stops.
+
+mod list;
+pub(crate) mod plan;
+
+pub(crate) use list::{BlockEntry, BlockKind, BlockList};
+
+use crate::block::{Block, BlockCache, BlockId};
+use crate::damage::{self, Damage, DamageKind, Damages};
+use crate::error::{StorageError, is_disk_fault};
+use crate::sync::{Mutex, lock};
+use arc_swap::ArcSwap;
+use firn_model::env::Env;
+use firn_model::metrics::Gauge;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A block of a view.
+#[derive(Debug)]
+pub(crate) struct OpenBlock {
+    pub(crate) entry: BlockEntry,
+    pub(crate) block: Block,
+    dir: PathBuf,
+}
+
+/// The blocks at one moment, and what they own. A selection holds one for as long as it reads.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Blocks own the in-order samples before this time.
+    pub(crate) cut: TimestampMs,
+    /// In the order in which they win at one time.
+    pub(crate) blocks: Vec<Arc<OpenBlock>>,
+}
+
+impl View {
+    /// The blocks that may hold samples in `range`.
+    pub(crate) fn overlapping(&self, range: TimeRange) -> impl Iterator<Item = &Arc<OpenBlock>> {
+        let blocks = self.blocks.iter();
+        blocks.filter(move |open| open.entry.range.overlaps(&range))
+    }
+}
+
+/// See the module.
+pub(crate) struct Blocks {
+    env: Env,
+    dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+    damages: Arc<Damages>,
+    view: ArcSwap<View>,
+    /// Held by the commit under way.
+    committing: Mutex<Committing>,
+    /// Bytes of the blocks of the manifest.
+    pub(crate) bytes: Gauge,
+    /// How many blocks the manifest names.
+    pub(crate) count: Gauge,
+    /// Those that are damaged.
+    pub(crate) bad: Gauge,
+}
+
+/// What the manifest says, and what is still to be removed.
+struct Committing {
+    list: BlockList,
+    /// Blocks that left the manifest.
+    left: Vec<Arc<OpenBlock>>,
+    /// Views from before the newest commit.
+    before: Vec<Arc<View>>,
+    /// Blocks of which a merge met damage.
+    apart: BTreeSet<BlockId>,
+}
+
+impl Blocks {
+    /// Opens the blocks in `dir`, which exists, and removes what the manifest does not name.
+    pub(crate) fn open(
+        env: &Env,
+        dir: &Path,
+        cache: Arc<BlockCache>,
+        damages: Arc<Damages>,
+    ) -> Result<Self, StorageError> {
+        let found = BlockList::read(&*env.disk, dir)?;
+        let blocks = Self {
+            env: env.clone(),
+            dir: dir.to_path_buf(),
+            cache,
+            damages,
+            view: ArcSwap::from_pointee(View {
+                cut: i64::MIN,
+                blocks: Vec::new(),
+            }),
+            committing: Mutex::new(Committing {
+                list: found.list,
+                left: Vec::new(),
+                before: Vec::new(),
+                apart: BTreeSet::new(),
+            }),
+            bytes: Gauge::default(),
+            count: Gauge::default(),
+            bad: Gauge::default(),
+        };
+        let is_damaged = !found.damages.is_empty();
+        for damage in found.damages {
+            blocks.damages.report(damage);
+        }
+        if is_damaged {
+            blocks.take_what_is_there()?;
+        }
+        blocks.open_all();
+        // What no manifest names may be all that is left of something.
+        if !is_damaged {
+            blocks.remove_unnamed(&found.others)?;
+        }
+        Ok(blocks)
+    }
+
+    /// What is there now.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// What the manifest says.
+    pub(crate) fn list(&self) -> BlockList {
+        lock(&self.committing).list.clone()
+    }
+
+    /// The folder of a block.
+    pub(crate) fn dir_of(&self, id: BlockId) -> PathBuf {
+        self.dir.join(id.to_string())
+    }
+
+    /// Makes what `change` does to the list the truth: durable, then visible. Blocks that are new
+    /// in the list are opened first; one that does not open fails the commit.
+    pub(crate) fn commit(&self, change: impl FnOnce(&mut BlockList)) -> Result<(), StorageError> {
+        let mut committing = lock(&self.committing);
+        let mut list = committing.list.clone();
+        change(&mut list);
+        list.version += 1;
+        let before = self.view();
+        let mut blocks = Vec::with_capacity(list.blocks.len());
+        for entry in list.blocks.iter().filter(|entry| !entry.is_bad) {
+            let known = before.blocks.iter().find(|open| open.entry.id == entry.id);
+            blocks.push(match known {
+                Some(open) => open.clone(),
+                None => Arc::new(self.open_one(entry)?),
+            });
+        }
+        list.write(&*self.env.disk, &self.dir)?;
+        let is_named = |open: &&Arc<OpenBlock>| {
+            let id = open.entry.id;
+            list.blocks.iter().any(|entry| entry.id == id)
+        };
+        let left: Vec<_> = before
+            .blocks
+            .iter()
+            .filter(|open| !is_named(open))
+            .cloned()
+            .collect();
+        let cut = list.cut;
+        committing.left.extend(left);
+        committing.list = list;
+        self.measure(&committing.list);
+        self.view.store(Arc::new(View { cut, blocks }));
+        committing.before.push(before);
+        Ok(())
+    }
+
+    /// Names a block as bad, since bytes of it are damaged: it is still read, and merged no more.
+    pub(crate) fn keep_apart(&self, id: BlockId) {
+        let mut committing = lock(&self.committing);
+        committing.apart.insert(id);
+    }
+
+    /// What the manifest says, without the blocks that merges leave alone.
+    pub(crate) fn mergeable(&self) -> BlockList {
+        let committing = lock(&self.committing);
+        let mut list = committing.list.clone();
+        for entry in &mut list.blocks {
+            entry.is_bad |= committing.apart.contains(&entry.id);
+        }
+        list
+    }
+
+    /// The cut time of the oldest view that a reader may hold: pages before it are needed no more.
+    pub(crate) fn cut_of_all_readers(&self) -> TimestampMs {
+        let mut committing = lock(&self.committing);
+        // One count is that of the list itself.
+        committing.before.retain(|view| Arc::strong_count(view) > 1);
+        let before = committing.before.iter().map(|view| view.cut);
+        before
+            .min()
+            .unwrap_or(committing.list.cut)
+            .min(committing.list.cut)
+    }
+
+    /// Removes the folders of blocks that left the manifest and that no reader holds.
+    pub(crate) fn remove_left(&self) {
+        let mut committing = lock(&self.committing);
+        committing.before.retain(|view| Arc::strong_count(view) > 1);
+        let (held, free): (Vec<_>, Vec<_>) = std::mem::take(&mut committing.left)
+            .into_iter()
+            .partition(|open| Arc::strong_count(open) > 1);
+        committing.left = held;
+        drop(committing);
+        for open in free {
+            if let Err(e) = remove_folder(&self.env, &open.dir) {
+                // The next start finds it unnamed.
+                tracing::error!(error = %e, "remove block that was replaced or left the retention");
+            }
+        }
+    }
+
+    fn open_one(&self, entry: &BlockEntry) -> Result<OpenBlock, StorageError> {
+        let dir = self.dir_of(entry.id);
+        Ok(OpenBlock {
+            entry: entry.clone(),
+            block: Block::open(&self.env, &dir, &self.cache)?,
+            dir,
+        })
+    }
+
+    /// Opens what the manifest names. What is damaged is marked so; what the disk does not deliver
+    /// is reported and tried again at the next start.
+    fn open_all(&self) {
+        let mut committing = lock(&self.committing);
+        let mut blocks = Vec::new();
+        let mut is_changed = false;
+        for entry in &mut committing.list.blocks {
+            let opened = match entry.is_bad {
+                true => Err(self.known_as_bad(entry)),
+                false => self.open_one(entry).map_err(|e| {
+                    let fault =
+                        matches!(&e, StorageError::Io { source, .. } if is_disk_fault(source));
+                    entry.is_bad = !fault;
+                    is_changed |= entry.is_bad;
+                    Damage {
+                        samples: Some(entry.samples),
+                        ..damage::met(DamageKind::Blocks, &e).within(Some(entry.range))
+                    }
+                }),
+            };
+            match opened {
+                Ok(open) => blocks.push(Arc::new(open)),
+                Err(damage) => {
+                    self.damages.report(damage);
+                }
+            }
+        }
+        let cut = committing.list.cut;
+        self.view.store(Arc::new(View { cut, blocks }));
+        if is_changed {
+            committing.list.version += 1;
+            if let Err(e) = committing.list.write(&*self.env.disk, &self.dir) {
+                tracing::error!(error = %e, "name damaged blocks");
+            }
+        }
+        self.measure(&committing.list);
+    }
+
+    fn known_as_bad(&self, entry: &BlockEntry) -> Damage {
+        let what = "it was found damaged before this start and is left as it is".to_owned();
+        let damage = Damage::of_file(DamageKind::Blocks, &self.dir_of(entry.id), what);
+        Damage {
+            samples: Some(entry.samples),
+            ..damage.within(Some(entry.range))
+        }
+    }
+
+    /// Without a manifest that reads the blocks that are whole count, but for those that another
+    /// one was made of. Nothing is removed then.
+    fn take_what_is_there(&self) -> Result<(), StorageError> {
+        let mut committing = lock(&self.committing);
+        let mut metas = Vec::new();
+        for id in self.folders()? {
+            if let Ok(block) = Block::open(&self.env, &self.dir_of(id), &self.cache) {
+                metas.push(block.meta().clone());
+            }
+        }
+        let sources = metas
+            .iter()
+            .flat_map(|m| m.sources.iter().filter(|id| **id != m.id));
+        let merged: BTreeSet<BlockId> = sources.copied().collect();
+        metas.retain(|meta| !merged.contains(&meta.id));
+        metas.sort_by_key(|meta| (meta.is_late, meta.id));
+        let list = &mut committing.list;
+        *list = BlockList {
+            version: list.version,
+            ..BlockList::default()
+        };
+        for meta in metas {
+            let sequence = list.take_sequence();
+            let kind = if meta.is_late {
+                BlockKind::Late
+            } else {
+                BlockKind::Main
+            };
+            let entry = BlockEntry::of(&meta, kind, sequence);
+            if entry.kind == BlockKind::Main {
+                let made_for = meta.nominal.unwrap_or(meta.range);
+                list.cut = list.cut.max(made_for.max.saturating_add(1));
+            }
+            list.add(entry);
+        }
+        list.version += 1;
+        list.write(&*self.env.disk, &self.dir)
+    }
+
+    /// The folders of blocks that are there.
+    fn folders(&self) -> Result<Vec<BlockId>, StorageError> {
+        let names = self.env.disk.list(&self.dir);
+        let names = names.map_err(StorageError::io("list", &self.dir))?;
+        let ids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+        Ok(ids.collect())
+    }
+
+    /// Removes the folders and manifests that count no more.
+    fn remove_unnamed(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
+        let list = self.list();
+        for id in self.folders()? {
+            if !list.blocks.iter().any(|entry| entry.id == id) {
+                remove_folder(&self.env, &self.dir_of(id))?;
+            }
+        }
+        for path in manifests {
+            // One that stays is older than the one that counts.
+            let _ = self.env.disk.remove_file(path);
+        }
+        Ok(())
+    }
+
+    fn measure(&self, list: &BlockList) {
+        let bytes: u64 = list.blocks.iter().map(|entry| entry.bytes).sum();
+        self.bytes.set(bytes as i64);
+        self.count.set(list.blocks.len() as i64);
+        let bad = list.blocks.iter().filter(|entry| entry.is_bad);
+        self.bad.set(bad.count() as i64);
+    }
+}
+
+/// Removes a folder of files.
+pub(crate) fn remove_folder(env: &Env, dir: &Path) -> Result<(), StorageError> {
+    let disk = &*env.disk;
+    let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
+    for name in names {
+        let path = dir.join(name);
+        disk.remove_file(&path)
+            .map_err(StorageError::io("remove", &path))?;
+    }
+    disk.remove_dir(dir)
+        .map_err(StorageError::io("remove", dir))
+}

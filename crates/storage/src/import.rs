@@ -1,0 +1,171 @@
+//! Import: samples of any age that become late blocks without passing log and head.
+//!
+//! ```text
+//! series in block order -> Import::block -> a block of its own
+//! samples in any order  -> Buffer, sorted in memory -> one block for each window that they touch
+//!                       -> Import::commit: all blocks of the import at once, or none
+//! ```
+//!
+//! Invariants: nothing of an import is seen before it is committed, and then all of it; what was
+//! there at one time stays, since an import is late. A crash before the commit leaves folders that
+//! no manifest names, which the next start removes. An import does not know where its samples come
+//! from: text, another system's blocks, or a request.
+
+mod buffer;
+
+pub use crate::block::BlockId;
+pub use buffer::Buffer;
+
+use crate::block::{BlockCache, BlockMeta, BlockWriter, Source};
+use crate::blocks::{BlockEntry, BlockKind, Blocks};
+use crate::chunk::Columns;
+use crate::damage::Damages;
+use crate::data_dir::DataDir;
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::labels::LabelsRef;
+use firn_model::sample::TimeRange;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of blocks that are kept in memory of a folder that no server uses.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Where imports go: the blocks of a store.
+#[derive(Clone)]
+pub struct Target {
+    env: Env,
+    blocks: Arc<Blocks>,
+    /// Held for a folder that no server uses.
+    _dir: Option<Arc<DataDir>>,
+}
+
+/// One import: blocks that are committed together.
+pub struct Import {
+    target: Target,
+    written: Vec<BlockMeta>,
+}
+
+/// What was imported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Blocks that were written.
+    pub blocks: usize,
+    /// Their series, counted once for each block.
+    pub series: u64,
+    /// Their samples.
+    pub samples: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Target {
+    /// The blocks of the data folder at `root`, which no server must use and which is created if
+    /// there is none.
+    pub fn folder(env: &Env, root: &Path) -> Result<Self, Error> {
+        let mut dir = DataDir::open(env, root)?;
+        dir.upgrade(env)?;
+        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+        let damages = Arc::new(Damages::default());
+        let blocks = Blocks::open(env, &dir.blocks(), cache, damages)?;
+        Ok(Self {
+            env: env.clone(),
+            blocks: Arc::new(blocks),
+            _dir: Some(Arc::new(dir)),
+        })
+    }
+
+    /// The blocks of a store that runs.
+    pub(crate) fn of(env: &Env, blocks: &Arc<Blocks>) -> Self {
+        Self {
+            env: env.clone(),
+            blocks: blocks.clone(),
+            _dir: None,
+        }
+    }
+
+    /// Whether a block was made of the one with this name, or is it: an import that begins anew
+    /// passes over what it has done.
+    pub fn has(&self, id: BlockId) -> bool {
+        let view = self.blocks.view();
+        let mut metas = view.blocks.iter().map(|open| open.block.meta());
+        metas.any(|meta| meta.id == id || meta.sources.contains(&id))
+    }
+
+    /// A name that no other block has.
+    pub fn new_id(&self, time_ms: i64) -> BlockId {
+        let rest = u128::from(self.env.rng.next_u64()) << 16
+            | u128::from(self.env.rng.next_u64() & 0xffff);
+        BlockId::new(time_ms, rest)
+    }
+
+    /// Begins an import.
+    pub fn begin(&self) -> Import {
+        Import {
+            target: self.clone(),
+            written: Vec::new(),
+        }
+    }
+}
+
+impl Import {
+    /// Writes one block: `fill` pushes its series in block order. A block without samples is none.
+    pub fn block(
+        &mut self,
+        id: BlockId,
+        range: Option<TimeRange>,
+        fill: impl FnOnce(&mut Series<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let source = Source {
+            id,
+            is_late: true,
+            level: 1,
+            sources: vec![id],
+            range,
+        };
+        let Target { env, blocks, .. } = &self.target;
+        let mut writer = BlockWriter::create(env, &blocks.dir_of(id), source)?;
+        if let Err(e) = fill(&mut Series(&mut writer)) {
+            let _ = writer.abandon();
+            return Err(e);
+        }
+        if writer.sample_count() == 0 {
+            let _ = writer.abandon();
+            return Ok(());
+        }
+        self.written.push(writer.finish()?);
+        Ok(())
+    }
+
+    /// Makes the blocks that were written part of the store: durable on return, and seen by every
+    /// reader that begins later.
+    pub fn commit(self) -> Result<Imported, Error> {
+        let written = self.written;
+        if written.is_empty() {
+            return Ok(Imported::default());
+        }
+        self.target.blocks.commit(|list| {
+            for meta in &written {
+                let sequence = list.take_sequence();
+                list.add(BlockEntry::of(meta, BlockKind::Late, sequence));
+            }
+        })?;
+        Ok(Imported {
+            blocks: written.len(),
+            series: written.iter().map(|meta| u64::from(meta.series)).sum(),
+            samples: written.iter().map(|meta| meta.samples).sum(),
+            bytes: written.iter().map(BlockMeta::file_bytes).sum(),
+        })
+    }
+}
+
+/// Takes the series of a block that is written.
+pub struct Series<'a>(&'a mut BlockWriter);
+
+impl Series<'_> {
+    /// A series behind the one before in block order (by metric name, then by labels), with its
+    /// samples by ascending time.
+    pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), Error> {
+        Ok(self.0.push(labels, columns)?)
+    }
+}

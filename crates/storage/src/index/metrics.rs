@@ -1,0 +1,37 @@
+//! Series by metric: the first key of the order in which blocks keep them.
+
+use super::core::Index;
+use super::series_table::SeriesCursor;
+use crate::ids::{SeriesRef, TermId};
+use rustc_hash::FxHashMap;
+
+/// The label of the metric's name.
+const METRIC: &str = "__name__";
+
+impl Index {
+    /// Those of `slots` that were not removed, in lists by metric: those without a name first, the
+    /// others in order of their names. No two have the same labels: what was removed may linger
+    /// beside a series that came back.
+    pub(crate) fn by_metric(&self, slots: &[SeriesRef]) -> Vec<Vec<SeriesRef>> {
+        let label = self.label(METRIC).map(|label| label.id);
+        let members = self.members();
+        let mut cursor = SeriesCursor::new(self);
+        let mut of_terms: FxHashMap<Option<TermId>, Vec<SeriesRef>> = FxHashMap::default();
+        for slot in slots {
+            if members.has(*slot) && cursor.place(*slot).is_some() {
+                let term = label.and_then(|label| cursor.term_of(*slot, label));
+                of_terms.entry(term).or_default().push(*slot);
+            }
+        }
+        let name_of = |term: Option<TermId>| {
+            let term = term.and_then(|id| self.term(id));
+            term.map(|term| term.value.to_vec()).unwrap_or_default()
+        };
+        let named = of_terms
+            .into_iter()
+            .map(|(term, slots)| (name_of(term), slots));
+        let mut named: Vec<_> = named.collect();
+        named.sort_unstable();
+        named.into_iter().map(|(_, slots)| slots).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! Compaction: blocks of neighbouring times, and late blocks, become one block.
+//!
+//! ```text
+//! plan (pure, of the manifest) -> a share of the merge with each tick -> block synced
+//!     -> manifest: the result in the place of its inputs -> readers -> the inputs' folders go
+//! ```
+//!
+//! It runs on a thread of its own, beside sealing and the cut. A share is a number of samples, so
+//! it has a rate; a merge that would take long takes larger ones. It holds a few units of each
+//! input and one series, whatever the number of series. The same inputs make the same bytes. A
+//! block that cannot be read is named as bad and left; what does not need it goes on.
+
+mod merging;
+pub(super) mod progress;
+
+use super::Maintenance;
+use crate::blocks::plan::{self, Merge};
+use crate::blocks::{BlockEntry, BlockList};
+use crate::damage::{self, DamageKind};
+use crate::error::StorageError;
+use crate::failpoints;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use firn_model::env::Work;
+use merging::{Failure, Merging};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Samples merged with a tick, at least: some 100 ms of a core.
+const SHARE_MIN: u64 = 4 << 20;
+
+/// Ticks that a merge takes, at most: ten minutes at one a second.
+const TICKS_MAX: u64 = 600;
+
+/// After a failure: neither the space nor the disk's faults change from tick to tick.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Blocks cover at most this share of the retention, so that retention frees space in steps.
+const OF_RETENTION: i64 = 10;
+
+/// The longest block where the retention has no end: that of a retention of a year.
+const WINDOW_MAX_MS: i64 = 36 * 24 * 3_600_000;
+
+/// The share under way. When it ends, also by a panic, the next may be scheduled.
+struct Scheduled(Arc<Maintenance>);
+
+impl Drop for Scheduled {
+    fn drop(&mut self) {
+        self.0
+            .compaction
+            .is_scheduled
+            .store(false, Ordering::Release);
+    }
+}
+
+impl Maintenance {
+    /// Starts a share of the compaction on its thread, unless one is under way.
+    pub(super) fn compact_share(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        if self.compaction.is_scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let scheduled = Scheduled(me);
+        let job = move || scheduled.0.compact();
+        self.env.compute.spawn(Work::Compaction, Box::new(job));
+    }
+
+    fn compact(&self) {
+        let mut under_way = lock(&self.compaction.under_way);
+        let now = self.env.clock.monotonic();
+        if now < under_way.not_before {
+            return;
+        }
+        let outcome = match under_way.merging.take() {
+            Some(merging) => self.go_on(merging),
+            None => self.begin_merge(),
+        };
+        match outcome {
+            Ok(merging) => under_way.merging = merging,
+            Err(e) => {
+                self.metrics.compaction_failures.inc();
+                tracing::error!(error = %e, "compact blocks");
+                under_way.not_before = now.saturating_add(PAUSE);
+            }
+        }
+    }
+
+    /// Begins the merge that is due, if one is.
+    fn begin_merge(&self) -> Result<Option<Merging>, StorageError> {
+        let Some(merge) = plan::next(
+            &self.blocks.mergeable(),
+            self.options.cut_ms.max(1),
+            self.window_max(),
+        ) else {
+            self.metrics.compaction_left.set(0);
+            return Ok(None);
+        };
+        let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
+        self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
+        match Merging::new(&self.env, &self.blocks, merge, self.options.duplicates) {
+            Ok(merging) => self.go_on(merging),
+            Err(failure) => self.leave_bad_input(failure).map(|()| None),
+        }
+    }
+
+    /// Merges a share; what is left of the merge.
+    fn go_on(&self, mut merging: Merging) -> Result<Option<Merging>, StorageError> {
+        let share = SHARE_MIN.max(merging.samples_in / TICKS_MAX);
+        match merging.advance(share) {
+            Ok(false) => {
+                let left = merging.samples_in.saturating_sub(merging.samples_done);
+                self.metrics.compaction_left.set(left as i64);
+                Ok(Some(merging))
+            }
+            Ok(true) => self.end_merge(merging).map(|()| None),
+            Err(failure) => {
+                merging.abandon();
+                self.leave_bad_input(failure).map(|()| None)
+            }
+        }
+    }
+
+    /// Puts the result in the place of its inputs.
+    fn end_merge(&self, merging: Merging) -> Result<(), StorageError> {
+        let (merge, meta) = merging.finish()?;
+        failpoints::turn();
+        let mut is_replaced = false;
+        self.blocks.commit(|list| {
+            is_replaced = replace(
+                list,
+                &merge,
+                BlockEntry::of(&meta, merge.kind, merge.sequence),
+            );
+        })?;
+        self.metrics.block_bytes_written.add(meta.file_bytes());
+        if is_replaced {
+            self.metrics.compactions.inc();
+            tracing::info!(
+                block = %meta.id,
+                inputs = merge.inputs.len(),
+                level = meta.level,
+                series = meta.series,
+                samples = meta.samples,
+                bytes = meta.file_bytes(),
+                "compacted blocks"
+            );
+        }
+        Ok(())
+    }
+
+    /// A merge failed: a block whose bytes are damaged is named, and merges go on without it.
+    fn leave_bad_input(&self, failure: Failure) -> Result<(), StorageError> {
+        let Some((id, range)) = failure.input else {
+            return Err(failure.error);
+        };
+        if !matches!(&failure.error, StorageError::Damaged { .. }) {
+            return Err(failure.error);
+        }
+        let damage = damage::met(DamageKind::Blocks, &failure.error);
+        self.damages.report_met(damage.within(Some(range)));
+        self.blocks.keep_apart(id);
+        Ok(())
+    }
+
+    fn window_max(&self) -> i64 {
+        let of_retention = self.options.retention_ms / OF_RETENTION;
+        of_retention.clamp(
+            self.options.cut_ms.max(1),
+            WINDOW_MAX_MS.max(self.options.cut_ms),
+        )
+    }
+}
+
+/// Puts `result` in the place of the inputs of `merge`, unless one of them is gone.
+fn replace(list: &mut BlockList, merge: &Merge, result: BlockEntry) -> bool {
+    let is_input = |entry: &BlockEntry| merge.inputs.iter().any(|input| input.id == entry.id);
+    let found = list.blocks.iter().filter(|entry| is_input(entry)).count();
+    if found < merge.inputs.len() {
+        return false;
+    }
+    list.blocks.retain(|entry| !is_input(entry));
+    if result.samples > 0 {
+        list.add(result);
+    }
+    true
+}

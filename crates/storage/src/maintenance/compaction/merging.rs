@@ -1,0 +1,195 @@
+//! One merge: series by series, in block order, from all inputs at once.
+
+use crate::block::{
+    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, Source, block_order,
+};
+use crate::blocks::plan::Merge;
+use crate::blocks::{BlockEntry, BlockKind, Blocks};
+use crate::chunk::Columns;
+use crate::chunk::Duplicates;
+use crate::error::StorageError;
+use firn_model::env::Env;
+use firn_model::labels::{Labels, LabelsRef};
+use firn_model::sample::TimeRange;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Series whose labels are read together.
+const LABELS_AHEAD: u32 = 512;
+
+/// Bytes of units that the inputs of a merge hold together: a few of each.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Why a merge ended, and the input whose bytes it was, with its times.
+pub(super) struct Failure {
+    pub(super) error: StorageError,
+    pub(super) input: Option<(BlockId, TimeRange)>,
+}
+
+/// An input: a block of which the series before `next` were merged.
+struct Input {
+    entry: BlockEntry,
+    block: Arc<Block>,
+    next: u32,
+    /// The labels of the series from `next` on.
+    labels: VecDeque<Labels>,
+}
+
+/// A merge under way.
+pub(super) struct Merging {
+    merge: Merge,
+    inputs: Vec<Input>,
+    writer: BlockWriter,
+    duplicates: Duplicates,
+    columns: Columns,
+    /// Samples of all inputs.
+    pub(super) samples_in: u64,
+    /// Those that were read.
+    pub(super) samples_done: u64,
+}
+
+impl Input {
+    /// Has the labels of its next series at hand; none at its end.
+    fn read_labels(&mut self) -> Result<(), StorageError> {
+        if self.labels.is_empty() {
+            let end = self.block.series_count().min(self.next + LABELS_AHEAD);
+            let ordinals: Vec<u32> = (self.next..end).collect();
+            let labels = &mut self.labels;
+            self.block.labels(&ordinals, &mut |_, of_series| {
+                labels.push_back(of_series.to_owned());
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Merging {
+    /// Begins `merge`.
+    pub(super) fn new(
+        env: &Env,
+        blocks: &Blocks,
+        merge: Merge,
+        duplicates: Duplicates,
+    ) -> Result<Self, Failure> {
+        // Of its own, so that what queries read stays in theirs.
+        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+        let mut inputs = Vec::with_capacity(merge.inputs.len());
+        for entry in &merge.inputs {
+            let opened = Block::open(env, &blocks.dir_of(entry.id), &cache);
+            let block = opened.map_err(|error| Failure::of(entry, error))?;
+            inputs.push(Input {
+                entry: entry.clone(),
+                block: Arc::new(block),
+                next: 0,
+                labels: VecDeque::new(),
+            });
+        }
+        let mut sources: Vec<_> = inputs
+            .iter()
+            .flat_map(|input| input.block.meta().sources.iter().copied())
+            .collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let id = merge.id();
+        let source = Source {
+            id,
+            is_late: merge.kind == BlockKind::Late,
+            level: merge.level,
+            sources,
+            range: Some(merge.range),
+        };
+        let created = BlockWriter::create(env, &blocks.dir_of(id), source);
+        let writer = created.map_err(|error| Failure { error, input: None })?;
+        Ok(Self {
+            samples_in: merge.inputs.iter().map(|block| block.samples).sum(),
+            samples_done: 0,
+            merge,
+            inputs,
+            writer,
+            duplicates,
+            columns: Columns::default(),
+        })
+    }
+}
+
+impl Merging {
+    /// Merges series until so many samples were read; whether that was all.
+    pub(super) fn advance(&mut self, samples: u64) -> Result<bool, Failure> {
+        let enough = self.samples_done.saturating_add(samples);
+        let blocks: Vec<Arc<Block>> = self.inputs.iter().map(|i| i.block.clone()).collect();
+        let mut readers: Vec<BlockReader<'_>> = blocks.iter().map(|block| block.reader()).collect();
+        while self.samples_done < enough {
+            let Some(labels) = self.least()? else {
+                return Ok(true);
+            };
+            self.merge_series(labels.as_ref(), &mut readers)?;
+        }
+        Ok(false)
+    }
+
+    /// The labels that come first among the next series of all inputs.
+    fn least(&mut self) -> Result<Option<Labels>, Failure> {
+        let mut least: Option<Labels> = None;
+        for input in &mut self.inputs {
+            if let Err(error) = input.read_labels() {
+                return Err(Failure::of(&input.entry, error));
+            }
+            let Some(next) = input.labels.front().map(Labels::as_ref) else {
+                continue;
+            };
+            let is_less = |least: &Labels| block_order(next, least.as_ref()) == Ordering::Less;
+            if least.as_ref().is_none_or(is_less) {
+                least = Some(next.to_owned());
+            }
+        }
+        Ok(least)
+    }
+
+    /// Merges the series with `labels` from the inputs that have it.
+    fn merge_series(
+        &mut self,
+        labels: LabelsRef<'_>,
+        readers: &mut [BlockReader<'_>],
+    ) -> Result<(), Failure> {
+        let columns = &mut self.columns;
+        columns.clear();
+        for (input, reader) in self.inputs.iter_mut().zip(readers) {
+            let is_it = |next: &Labels| next.as_ref() == labels;
+            if !input.labels.front().is_some_and(is_it) {
+                continue;
+            }
+            let before = columns.times.len();
+            let read = reader.read(input.next, TimeRange::ALL, columns);
+            read.map_err(|error| Failure::of(&input.entry, error))?;
+            self.samples_done += (columns.times.len() - before) as u64;
+            match input.entry.kind {
+                BlockKind::Main => columns.merge_from(before),
+                BlockKind::Late => columns.merge_late(before, self.duplicates),
+            }
+            input.labels.pop_front();
+            input.next += 1;
+        }
+        let pushed = self.writer.push(labels, columns);
+        pushed.map_err(|error| Failure { error, input: None })
+    }
+
+    /// Ends the merge: what it was, and the block, which is synced.
+    pub(super) fn finish(self) -> Result<(Merge, BlockMeta), StorageError> {
+        Ok((self.merge, self.writer.finish()?))
+    }
+
+    /// Removes what was written.
+    pub(super) fn abandon(self) {
+        let _ = self.writer.abandon();
+    }
+}
+
+impl Failure {
+    fn of(entry: &BlockEntry, error: StorageError) -> Self {
+        Self {
+            error,
+            input: Some((entry.id, entry.range)),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The cut: two hours of data time move from pages into a block.
+//!
+//! ```text
+//! due -> no in-order sample before the end is taken any more
+//!     -> what the head holds before it is sealed
+//!     -> a partition of the series with each tick: columns from pages, into the block
+//!     -> block synced -> manifest: block and cut time -> readers
+//!     -> pages, epochs and silent series go
+//! ```
+//!
+//! Nothing waits for it: appends go on, readers take pages until the manifest is committed, and a
+//! tick does a share. What it holds is the columns of one partition, so its memory does not follow
+//! the size of the block. A crash leaves a folder that no manifest names. Invariant: after the
+//! commit every in-order sample before the cut time is in a block, and none is in the head.
+
+mod order;
+mod pass;
+pub(super) mod progress;
+
+use super::Maintenance;
+use super::coverage::Due;
+use super::state::State;
+use crate::block::{BlockId, BlockWriter, Source};
+use crate::blocks::{BlockEntry, BlockKind};
+use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
+use crate::ids::{GroupId, Local};
+use crate::sealed::group_of;
+use crate::sync::lock;
+use firn_model::error::Error;
+use firn_model::sample::{TimeRange, TimestampMs};
+use order::SeriesOrder;
+use progress::{Step, Writing};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// After a failure: neither the space nor the disk's faults change from tick to tick.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Series looked at under one lock: some 10 us.
+const SLICE: u32 = 1_024;
+
+impl Maintenance {
+    /// Does this tick's share of the cut.
+    pub(super) fn cut_share(&self, state: &mut State) {
+        let now = self.env.clock.monotonic();
+        if now < state.cut.not_before {
+            return;
+        }
+        if let Err(e) = self.cut_step(state) {
+            self.metrics.cut_failures.inc();
+            tracing::error!(error = %e, "cut a block");
+            if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
+                let _ = writing.writer.abandon();
+            }
+            state.cut.not_before = now.saturating_add(PAUSE);
+        }
+    }
+
+    fn cut_step(&self, state: &mut State) -> Result<(), Error> {
+        match &mut state.cut.step {
+            Step::Idle => {
+                if let Some(end) = self.cut_due() {
+                    self.raise_floor(end);
+                    let sequence = self.watermark.newest();
+                    state.cut.step = Step::Closing { end, sequence };
+                }
+            }
+            Step::Closing { end, sequence } => {
+                let (end, sequence) = (*end, *sequence);
+                if self.watermark.mark().0 >= sequence && self.seal_before(state, end)? {
+                    state.cut.step = self.begin_block(end)?;
+                }
+            }
+            Step::Writing(writing) => {
+                if !self.write_partition(writing)? {
+                    return Ok(());
+                }
+                failpoints::turn();
+                if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
+                    self.commit_block(*writing)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the next cut, if it is due: no sample before it is taken in order any more, and
+    /// pages have what came.
+    fn cut_due(&self) -> Option<TimestampMs> {
+        let newest = self.newest()?;
+        let options = &self.options;
+        // A group is sealed at most a window and its grace after the end of its window.
+        let open = options.lateness_max_ms.max(2 * options.window_ms);
+        let closed = newest.checked_sub(open)?;
+        let cut = self.blocks.view().cut;
+        if cut != i64::MIN && self.cut_behind(cut) > closed {
+            return None;
+        }
+        let oldest = self.sealed.directory.oldest_from(cut)?;
+        let end = self.cut_behind(oldest);
+        (end <= closed).then_some(end)
+    }
+
+    /// The end of the cut that takes a sample at `time`.
+    fn cut_behind(&self, time: TimestampMs) -> TimestampMs {
+        let length = self.options.cut_ms.max(1);
+        time.div_euclid(length)
+            .saturating_add(1)
+            .saturating_mul(length)
+    }
+
+    /// Seals what the head holds before `end`; whether nothing is left.
+    fn seal_before(&self, state: &mut State, end: TimestampMs) -> Result<bool, Error> {
+        let groups = self.groups_with_samples_before(end);
+        if groups.is_empty() {
+            return Ok(true);
+        }
+        let end = end.saturating_sub(1);
+        let due: Vec<Due> = groups.into_iter().map(|group| Due { group, end }).collect();
+        self.leave_mark(state);
+        self.seal(state, &due, self.reserve_bytes(false))?;
+        Ok(false)
+    }
+
+    fn groups_with_samples_before(&self, end: TimestampMs) -> BTreeSet<GroupId> {
+        let mut groups = BTreeSet::new();
+        for shard in &self.shards {
+            let mut first = 0;
+            loop {
+                let shard = lock(shard);
+                let last = shard.end().min(first + SLICE);
+                let series = (first..last).filter_map(|local| shard.series(Local(local)));
+                let older = series.filter(|s| s.range().is_some_and(|range| range.min < end));
+                groups.extend(older.map(|series| group_of(series.slot)));
+                first = last;
+                if last == shard.end() {
+                    break;
+                }
+            }
+        }
+        groups
+    }
+
+    /// Begins the block of what pages hold before `end` and no block has.
+    fn begin_block(&self, end: TimestampMs) -> Result<Step, StorageError> {
+        let cut = self.blocks.view().cut;
+        let range = TimeRange::new(cut, end.saturating_sub(1));
+        let pages = self.sealed.directory.all_overlapping(range);
+        let order = SeriesOrder::new(&self.index, &pages);
+        let bytes: u64 = pages
+            .iter()
+            .flat_map(|(_, pages)| pages)
+            .map(|p| u64::from(p.bytes))
+            .sum();
+        self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
+        let samples = pass::samples_in(&pages);
+        let id = BlockId::new(end, u128::from(self.env.rng.next_u64()) << 16);
+        let source = Source {
+            id,
+            is_late: false,
+            level: 1,
+            sources: vec![id],
+            range: Some(TimeRange::new(
+                end.saturating_sub(self.options.cut_ms.max(1)),
+                end.saturating_sub(1),
+            )),
+        };
+        let writer = BlockWriter::create(&self.env, &self.blocks.dir_of(id), source)?;
+        Ok(Step::Writing(Box::new(Writing {
+            end,
+            range,
+            id,
+            writer,
+            samples_each: samples / order.len().max(1) + 1,
+            samples_at_once: pass::samples_at_once(samples),
+            order,
+            pages,
+        })))
+    }
+
+    /// Ends the block and makes it the owner of its samples.
+    fn commit_block(&self, writing: Writing) -> Result<(), StorageError> {
+        let Writing {
+            end, id, writer, ..
+        } = writing;
+        let meta = match writer.sample_count() {
+            0 => {
+                let _ = writer.abandon();
+                None
+            }
+            _ => Some(writer.finish()?),
+        };
+        failpoints::turn();
+        self.blocks.commit(|list| {
+            list.cut = match failpoints::has(Flaw::CutsTooFar) {
+                true => end.saturating_add(1),
+                false => end,
+            };
+            if let Some(meta) = &meta {
+                let sequence = list.take_sequence();
+                list.add(BlockEntry::of(meta, BlockKind::Main, sequence));
+            }
+        })?;
+        self.metrics.cuts.inc();
+        if let Some(meta) = meta {
+            self.metrics.block_bytes_written.add(meta.file_bytes());
+            tracing::info!(
+                block = %id,
+                from = meta.range.min,
+                to = meta.range.max,
+                series = meta.series,
+                samples = meta.samples,
+                bytes = meta.file_bytes(),
+                "cut a block"
+            );
+        }
+        Ok(())
+    }
+}

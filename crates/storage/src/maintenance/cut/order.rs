@@ -1,0 +1,79 @@
+//! The series of a cut in the order of blocks: by metric, then by labels.
+//!
+//! Labels are made for one metric at a time, when the cut comes to it: all that is held of the
+//! others is their slots.
+
+use crate::ids::SeriesRef;
+use crate::index::Index;
+use crate::sealed::directory::PageLists;
+use firn_model::labels::Labels;
+use std::collections::VecDeque;
+
+/// See the module.
+pub(super) struct SeriesOrder {
+    /// The metrics that were not come to yet, in order, each with its series by slot.
+    metrics: VecDeque<Vec<SeriesRef>>,
+    /// What is left of the metric under way, in order.
+    of_metric: VecDeque<(SeriesRef, Labels)>,
+    len: usize,
+}
+
+impl SeriesOrder {
+    /// The series that have a column in `pages` and labels in `index`.
+    pub(super) fn new(index: &Index, pages: &PageLists) -> Self {
+        let mut slots = Vec::new();
+        for (_, pages) in pages {
+            let first = slots.len();
+            for page in pages {
+                page.each_slot(|slot| slots.push(slot));
+            }
+            slots[first..].sort_unstable();
+            let mut seen = None;
+            let mut kept = first;
+            for at in first..slots.len() {
+                if seen.replace(slots[at]) != Some(slots[at]) {
+                    slots[kept] = slots[at];
+                    kept += 1;
+                }
+            }
+            slots.truncate(kept);
+        }
+        let metrics: VecDeque<_> = index.by_metric(&slots).into();
+        Self {
+            len: metrics.iter().map(Vec::len).sum(),
+            metrics,
+            of_metric: VecDeque::new(),
+        }
+    }
+
+    /// How many series there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The next series, at most `count` and at least one unless there is none.
+    pub(super) fn next(&mut self, index: &Index, count: usize) -> Vec<(SeriesRef, Labels)> {
+        let mut next = Vec::new();
+        while next.len() < count.max(1) {
+            if let Some(series) = self.of_metric.pop_front() {
+                next.push(series);
+                continue;
+            }
+            let Some(slots) = self.metrics.pop_front() else {
+                break;
+            };
+            let labelled = slots
+                .into_iter()
+                .map(|slot| (slot, index.series_labels(slot)));
+            let mut labelled: Vec<_> = labelled.collect();
+            labelled.sort_unstable_by(|a, b| a.1.cmp(&b.1));
+            self.of_metric = labelled.into();
+        }
+        next
+    }
+
+    /// Whether all series were given.
+    pub(super) fn is_done(&self) -> bool {
+        self.of_metric.is_empty() && self.metrics.is_empty()
+    }
+}

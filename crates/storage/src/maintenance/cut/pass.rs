@@ -1,0 +1,135 @@
+//! One pass of a cut: the columns of a partition of the series, from all pages that have them.
+//!
+//! Pages lie by target and blocks by metric, so each pass opens every page that holds a series of
+//! its partition. That costs some 15 us a page, mostly from the system's cache; holding the columns
+//! of all series instead would cost memory that follows the size of the block, and spilling them to
+//! the disk would write every sample once more.
+
+use super::progress::Writing;
+use crate::chunk::Columns;
+use crate::damage::{self, DamageKind};
+use crate::error::{StorageError, is_disk_fault};
+use crate::ids::SeriesRef;
+use crate::maintenance::Maintenance;
+use crate::page::{Page, Scratch};
+use crate::sealed::cache::{damaged, read};
+use crate::sealed::directory::{PageEntry, PageLists};
+use crate::sealed::group_of;
+use firn_model::labels::Labels;
+use std::sync::Arc;
+
+/// Samples that are decoded at a time, at least: 8 MiB of columns.
+const SAMPLES_MIN: usize = 512 << 10;
+
+/// Passes over the pages, at most, but for a few where series differ in length.
+const PASSES_MAX: usize = 64;
+
+/// Samples decoded at a time for a block of so many.
+pub(super) fn samples_at_once(samples: usize) -> usize {
+    SAMPLES_MIN.max(samples / PASSES_MAX)
+}
+
+/// How many samples the pages have, about: what they take on the disk says it.
+pub(super) fn samples_in(pages: &PageLists) -> usize {
+    let pages = pages.iter().flat_map(|(_, pages)| pages);
+    // Between 0.5 and 2 bytes a sample, mostly.
+    pages.map(|page| page.bytes as usize).sum()
+}
+
+impl Maintenance {
+    /// Writes the next partition; whether it was the last one.
+    pub(super) fn write_partition(&self, writing: &mut Writing) -> Result<bool, StorageError> {
+        let count = writing.samples_at_once / writing.samples_each;
+        let series = writing.order.next(&self.index, count);
+        let columns = self.read_columns(writing, &series)?;
+        for ((_, labels), columns) in series.iter().zip(&columns) {
+            if !columns.times.is_empty() {
+                writing.writer.push(labels.as_ref(), columns)?;
+            }
+        }
+        Ok(writing.order.is_done())
+    }
+
+    /// The columns of `series`, in their order.
+    fn read_columns(
+        &self,
+        writing: &Writing,
+        series: &[(SeriesRef, Labels)],
+    ) -> Result<Vec<Columns>, StorageError> {
+        let mut columns = vec![Columns::default(); series.len()];
+        let mut by_slot: Vec<usize> = (0..series.len()).collect();
+        by_slot.sort_unstable_by_key(|i| series[*i].0);
+        for of_group in by_slot.chunk_by(|a, b| group_of(series[*a].0) == group_of(series[*b].0)) {
+            let group = group_of(series[of_group[0]].0);
+            let found = writing
+                .pages
+                .binary_search_by_key(&group, |(group, _)| *group);
+            let Ok(at) = found else { continue };
+            for entry in &writing.pages[at].1 {
+                let mut wanted = of_group
+                    .iter()
+                    .filter(|i| entry.has(series[**i].0))
+                    .peekable();
+                if wanted.peek().is_none() {
+                    continue;
+                }
+                let Some(page) = self.page_of_cut(entry)? else {
+                    continue;
+                };
+                let mut scratch = Scratch::default();
+                for i in wanted {
+                    let into = &mut columns[*i];
+                    self.append_column(writing, (entry, &page), series[*i].0, &mut scratch, into);
+                }
+            }
+        }
+        Ok(columns)
+    }
+
+    /// The page of `entry`; none if it is damaged, which is reported. A disk that fails is an
+    /// error: the page stays what it is, and the cut waits.
+    fn page_of_cut(&self, entry: &Arc<PageEntry>) -> Result<Option<Page>, StorageError> {
+        match read(entry) {
+            Ok(page) => Ok(Some(page)),
+            Err(StorageError::Io {
+                action,
+                path,
+                source,
+            }) if is_disk_fault(&source) => Err(StorageError::Io {
+                action,
+                path,
+                source,
+            }),
+            Err(e) => {
+                self.lose_in_cut(entry, &e);
+                Ok(None)
+            }
+        }
+    }
+
+    fn append_column(
+        &self,
+        writing: &Writing,
+        (entry, page): (&PageEntry, &Page),
+        slot: SeriesRef,
+        scratch: &mut Scratch,
+        into: &mut Columns,
+    ) {
+        let before = into.times.len();
+        let decoded = match page.find(slot) {
+            Ok(Some(column)) => page.decode(&column, writing.range, scratch, into),
+            Ok(None) => Ok(()),
+            Err(e) => Err(e),
+        };
+        match decoded {
+            Ok(()) => into.merge_from(before),
+            Err(e) => self.lose_in_cut(entry, &damaged(entry, e)),
+        }
+    }
+
+    /// What cannot be read does not come into the block, and is reported as any reader does.
+    fn lose_in_cut(&self, entry: &PageEntry, error: &StorageError) {
+        let damage = damage::met(DamageKind::Pages, error);
+        self.damages.report_met(damage.within(Some(entry.range)));
+    }
+}

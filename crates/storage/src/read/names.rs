@@ -1,0 +1,72 @@
+//! Names and values of labels: what the index says of head and pages, and what blocks say.
+
+use super::Reader;
+use crate::blocks::OpenBlock;
+use firn_model::budget::Reservation;
+use firn_model::error::Error;
+use firn_model::sample::TimeRange;
+use firn_model::store::SelectRequest;
+use std::collections::BTreeSet;
+
+impl Reader {
+    /// See [`firn_model::store::Select::label_names`].
+    pub(crate) fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        self.all_of(
+            request,
+            |range| {
+                self.index
+                    .label_names(request.matchers, range, request.cancel)
+            },
+            |open, memory| {
+                open.block
+                    .label_names(request.matchers, request.cancel, memory)
+            },
+        )
+    }
+
+    /// See [`firn_model::store::Select::label_values`].
+    pub(crate) fn label_values(
+        &self,
+        name: &str,
+        request: SelectRequest<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let (matchers, cancel) = (request.matchers, request.cancel);
+        self.all_of(
+            request,
+            |range| self.index.label_values(name, matchers, range, cancel),
+            |open, memory| open.block.label_values(name, matchers, cancel, memory),
+        )
+    }
+
+    /// What the index says of the part of the request's range that head and pages own, and what
+    /// blocks say of all of it; sorted.
+    fn all_of<T: Ord>(
+        &self,
+        request: SelectRequest<'_>,
+        of_index: impl FnOnce(TimeRange) -> Result<Vec<T>, Error>,
+        of_block: impl Fn(&OpenBlock, &mut Reservation) -> Result<Vec<T>, Error>,
+    ) -> Result<Vec<T>, Error> {
+        if *request.tenant != self.options.tenant {
+            return Ok(Vec::new());
+        }
+        request.bind_matchers();
+        let view = self.blocks.view();
+        let range = TimeRange::new(request.range.min.max(view.cut), request.range.max);
+        let of_index = match range.min <= range.max {
+            true => of_index(range)?,
+            false => Vec::new(),
+        };
+        // What left the index meanwhile is in a block that this view has.
+        let view = self.blocks.view();
+        let mut blocks = view.overlapping(request.range).peekable();
+        if blocks.peek().is_none() {
+            return Ok(of_index);
+        }
+        let mut all: BTreeSet<T> = of_index.into_iter().collect();
+        let mut memory = request.budget.hold();
+        for open in blocks {
+            all.extend(of_block(open, &mut memory)?);
+        }
+        Ok(all.into_iter().collect())
+    }
+}

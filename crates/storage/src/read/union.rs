@@ -1,0 +1,294 @@
+//! A selection over head, pages and blocks: the series of the head's selection, with what blocks
+//! hold of them, and behind them those that only blocks know.
+//!
+//! Invariants: the cut time of the view says who owns a sample that was taken in order, so of those
+//! each is read once; late ones may be anywhere and are merged by time. The view was taken after
+//! the pages were listed, and is held for as long as the selection is: neither a page that it does
+//! not cover nor a block that it names is removed meanwhile. What is damaged in a block is left out
+//! and said, and costs nothing else.
+
+mod labels;
+mod series;
+
+use super::{HeadSelection, Memory, OpenGroup, Reader};
+use crate::block::BlockReader;
+use crate::blocks::{BlockKind, OpenBlock, View};
+use crate::damage::{self, Damage, DamageKind, Damages};
+use crate::error::{StorageError, is_disk_fault};
+use crate::ids::{Local, SeriesRef};
+use crate::sealed::group_of;
+use crate::sync::lock;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::{LabelColumn, SeriesBatch};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::{Labels, LabelsRef};
+use firn_model::losses::Losses;
+use firn_model::sample::TimeRange;
+use firn_model::store::{SelectRequest, Selection};
+use series::{BlockSeries, Joined};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// See the module.
+pub(super) struct UnionSelection {
+    head: HeadSelection,
+    /// What was asked for.
+    range: TimeRange,
+    /// The blocks that were looked into, in the order in which they win at one time.
+    blocks: Vec<Arc<OpenBlock>>,
+    joined: Joined,
+    damages: Arc<Damages>,
+    /// Held for the blocks and for the pages that they own.
+    _view: Arc<View>,
+    /// For `joined`.
+    _memory: Reservation,
+}
+
+impl Reader {
+    /// Joins the series of `head` with those of the blocks of `view` that match.
+    pub(super) fn join(
+        &self,
+        head: HeadSelection,
+        view: Arc<View>,
+        request: SelectRequest<'_>,
+    ) -> Result<Arc<dyn Selection>, Error> {
+        let mut memory = request.budget.hold();
+        let mut joined = Joined::behind(head.len());
+        let mut blocks = Vec::new();
+        for open in view.overlapping(request.range) {
+            request.cancel.check()?;
+            let place = |labels: LabelsRef<'_>| self.place_in(&head, labels);
+            match self.join_block(
+                open,
+                blocks.len(),
+                &mut joined,
+                place,
+                (request, &mut memory),
+            ) {
+                Ok(false) => {}
+                Ok(true) => blocks.push(open.clone()),
+                Err(e) if e.kind == ErrorKind::Corrupt => {
+                    head.losses.add(&self.lose_look_up(open, &e));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        request.series.count(joined.len() - head.len())?;
+        if blocks.is_empty() {
+            return Ok(Arc::new(head));
+        }
+        joined.settle();
+        Ok(Arc::new(UnionSelection {
+            range: request.range,
+            head,
+            blocks,
+            joined,
+            damages: self.damages.clone(),
+            _view: view,
+            _memory: memory,
+        }))
+    }
+
+    /// Joins the series of one block, the next one of a selection; whether any matches.
+    fn join_block(
+        &self,
+        open: &OpenBlock,
+        number: usize,
+        joined: &mut Joined,
+        place: impl Fn(LabelsRef<'_>) -> Option<usize>,
+        (request, memory): (SelectRequest<'_>, &mut Reservation),
+    ) -> Result<bool, Error> {
+        let ordinals = open
+            .block
+            .lookup(request.matchers, request.cancel, memory)?;
+        if ordinals.is_empty() {
+            return Ok(false);
+        }
+        joined.add(number, &open.block, &ordinals, place, memory)?;
+        Ok(true)
+    }
+
+    /// The slot of the series with `labels`, if head or pages have one.
+    fn slot_of(&self, labels: LabelsRef<'_>) -> Option<SeriesRef> {
+        let print = self.fingerprint_of(labels, &mut Vec::with_capacity(256));
+        let in_shard = || {
+            let shard = lock(&self.shards[self.shard_of(print)]);
+            let local = shard.find(print, Local(0))?;
+            Some(shard.series(local)?.slot)
+        };
+        // It may return to the head between the first look and the second.
+        in_shard()
+            .or_else(|| self.index.evicted_with(labels))
+            .or_else(in_shard)
+    }
+
+    /// What a warning says of a block whose index cannot be read: no series of it is found.
+    fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
+        let dir = self.blocks.dir_of(open.entry.id);
+        let damage = Damage::of_file(DamageKind::Blocks, &dir, error.message.clone());
+        let damage = Damage {
+            samples: Some(open.entry.samples),
+            ..damage.within(Some(open.entry.range))
+        };
+        self.damages.report_met(damage).warning()
+    }
+
+    /// Where in the selection of the head the series with `labels` stands.
+    fn place_in(&self, head: &HeadSelection, labels: LabelsRef<'_>) -> Option<usize> {
+        if head.slots.is_empty() {
+            return None;
+        }
+        let slot = self.slot_of(labels)?;
+        head.slots.binary_search(&slot).ok()
+    }
+}
+
+impl Selection for UnionSelection {
+    fn len(&self) -> usize {
+        self.joined.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        match series.checked_sub(self.head.len()) {
+            None => self.head.labels(series),
+            Some(number) => self.joined.labels(number),
+        }
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        let column = self.head.label_column(name, cancel, memory)?;
+        labels::extend(column, &self.joined, name, cancel, memory)
+    }
+
+    fn losses(&self) -> Losses {
+        self.head.losses()
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+        let mut at = series.start;
+        while at < series.end {
+            let of_head = self
+                .joined
+                .without_blocks(at..series.end.min(self.head.len()));
+            if !of_head.is_empty() {
+                at = of_head.end;
+                self.head.read(of_head, into)?;
+                continue;
+            }
+            let end = self.joined.with_blocks_until(at, series.end);
+            self.read_merged(at..end, into)?;
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// What reading a stretch of series works in.
+struct Working<'a> {
+    /// One for each block, once a series needs it.
+    readers: Vec<Option<BlockReader<'a>>>,
+    open: OpenGroup<'a>,
+    memory: Memory,
+}
+
+impl UnionSelection {
+    fn read_merged(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+        self.fetch(&series)?;
+        let mut working = Working {
+            readers: self.blocks.iter().map(|_| None).collect(),
+            open: OpenGroup::new(self.head.budget.hold()),
+            memory: lock(&self.head.idle).pop().unwrap_or_default(),
+        };
+        for i in series.clone() {
+            self.merge(i, &mut working)?;
+            working.memory.columns.push_range(self.range, into);
+            if i == series.start {
+                into.make_room(series.len() - 1);
+            }
+        }
+        lock(&self.head.idle).push(working.memory);
+        Ok(())
+    }
+
+    /// Has the pages of blocks that `series` need read, neighbours together.
+    fn fetch(&self, series: &Range<usize>) -> Result<(), Error> {
+        for (number, open) in self.blocks.iter().enumerate() {
+            let ordinals = self.joined.ordinals_of(number, series.clone());
+            if let Err(e) = open.block.prefetch(&ordinals, self.range) {
+                self.lose(open, e)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges the samples of a series into the columns of `working`: main blocks, pages and head,
+    /// late blocks.
+    fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
+        working.memory.columns.clear();
+        let mut of_blocks = self.joined.of(series).peekable();
+        let is_main =
+            |of: &BlockSeries| self.blocks[of.block as usize].entry.kind == BlockKind::Main;
+        while let Some(of_block) = of_blocks.next_if(is_main) {
+            self.append_block(of_block, working)?;
+        }
+        if series < self.head.len() {
+            self.append_head(series, working)?;
+        }
+        for of_block in of_blocks {
+            self.append_block(of_block, working)?;
+        }
+        Ok(())
+    }
+
+    fn append_block<'a>(
+        &'a self,
+        BlockSeries { block, ordinal }: BlockSeries,
+        working: &mut Working<'a>,
+    ) -> Result<(), Error> {
+        let open = &self.blocks[block as usize];
+        let reader = working.readers[block as usize].get_or_insert_with(|| open.block.reader());
+        let columns = &mut working.memory.columns;
+        let before = columns.times.len();
+        match reader.read(ordinal, self.range, columns) {
+            Ok(()) => columns.merge_from(before),
+            Err(e) => self.lose(open, e)?,
+        }
+        Ok(())
+    }
+
+    fn append_head<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
+        let slot = self.head.slots[series];
+        let group = group_of(slot);
+        if working.open.group != Some(group) {
+            working.open.turn_to(group, self.head.pages(slot));
+        }
+        self.head
+            .append_sources(series, &mut working.open, &mut working.memory)
+    }
+
+    /// Says what a block does not give; an error that says nothing about the block is returned.
+    #[cold]
+    fn lose(&self, open: &OpenBlock, error: StorageError) -> Result<(), Error> {
+        let text = lose_in(&self.damages, open, error)?;
+        self.head.losses.add(&text);
+        Ok(())
+    }
+}
+
+/// What a warning says of a block that cannot be read; an error that says nothing about the block
+/// is returned.
+fn lose_in(damages: &Damages, open: &OpenBlock, error: StorageError) -> Result<String, Error> {
+    match &error {
+        StorageError::Damaged { .. } => {}
+        StorageError::Io { source, .. } if is_disk_fault(source) => {}
+        _ => return Err(error.into()),
+    }
+    let damage = damage::met(DamageKind::Blocks, &error).within(Some(open.entry.range));
+    Ok(damages.report_met(damage).warning())
+}

@@ -1,0 +1,48 @@
+//! One label of all series of a union: the head's column, and behind it what blocks say.
+
+use super::series::Joined;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::LabelColumn;
+use firn_model::error::Error;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Series between looks at the cancel flag.
+const CANCEL_EACH: usize = 4_096;
+
+/// What a distinct value takes beside its bytes.
+const VALUE_BYTES: usize = 64;
+
+/// Appends the values that the series behind those of the head have for `name`.
+pub(super) fn extend(
+    mut column: LabelColumn,
+    joined: &Joined,
+    name: &str,
+    cancel: &Cancel,
+    memory: &mut Reservation,
+) -> Result<LabelColumn, Error> {
+    memory.grow(joined.behind_head() * size_of::<u32>())?;
+    let values = column.values.iter().cloned().zip(0..);
+    let mut numbers: FxHashMap<Arc<[u8]>, u32> = values.collect();
+    for number in 0..joined.behind_head() {
+        if number % CANCEL_EACH == 0 {
+            cancel.check()?;
+        }
+        let labels = joined.labels_of(number);
+        let value = labels.get(name);
+        let id = match numbers.get(value) {
+            Some(id) => *id,
+            None => {
+                memory.grow(VALUE_BYTES + value.len())?;
+                let value: Arc<[u8]> = value.into();
+                column.values.push(value.clone());
+                let id = column.values.len() as u32 - 1;
+                numbers.insert(value, id);
+                id
+            }
+        };
+        column.ids.push(id);
+    }
+    Ok(column)
+}
