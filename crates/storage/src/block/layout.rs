@@ -36,7 +36,8 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// What the file is called.
 pub(crate) const INDEX: &str = "index";
 
-/// The sections that are known.
+/// The sections that are known; a block has all of them. 8 to 11 are kept for optional ones:
+/// exemplars, metadata, tombstones, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Section {
@@ -54,14 +55,9 @@ pub(crate) enum Section {
     Times = 6,
     /// Units that say where pages are.
     Pages = 7,
-    /// Units of exemplars; optional.
-    Exemplars = 8,
-    /// What metrics are, as their sources said; optional.
-    Metadata = 9,
 }
 
-/// Sections without which a block is none.
-const REQUIRED: [Section; 7] = [
+const ALL: [Section; 7] = [
     Section::Series,
     Section::Hashes,
     Section::Terms,
@@ -69,18 +65,6 @@ const REQUIRED: [Section; 7] = [
     Section::Postings,
     Section::Times,
     Section::Pages,
-];
-
-const KNOWN: [Section; 9] = [
-    Section::Series,
-    Section::Hashes,
-    Section::Terms,
-    Section::Labels,
-    Section::Postings,
-    Section::Times,
-    Section::Pages,
-    Section::Exemplars,
-    Section::Metadata,
 ];
 
 /// The entry of a section.
@@ -96,10 +80,9 @@ pub(crate) struct SectionEntry {
 impl SectionEntry {
     /// The entry of these bytes.
     pub(crate) fn of(kind: Section, offset: u64, bytes: &[u8]) -> Self {
-        let is_optional = !REQUIRED.contains(&kind);
         Self {
             kind: kind as u16,
-            flags: u16::from(is_optional) * OPTIONAL,
+            flags: 0,
             crc: crc32c::crc32c(bytes),
             offset,
             bytes: bytes.len() as u64,
@@ -152,13 +135,13 @@ impl Sections {
             if behind.is_none_or(|behind| behind > end) {
                 return Err(Malformed("section outside of the file"));
             }
-            let is_known = KNOWN.iter().any(|known| *known as u16 == entry.kind);
+            let is_known = ALL.iter().any(|known| *known as u16 == entry.kind);
             if !is_known && entry.flags & OPTIONAL == 0 {
                 return Err(Malformed("unknown section that is not optional"));
             }
             sections.push(entry);
         }
-        for kind in REQUIRED {
+        for kind in ALL {
             if sections.find(kind).is_none() {
                 return Err(Malformed("block without a section that it needs"));
             }

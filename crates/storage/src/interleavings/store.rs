@@ -167,7 +167,7 @@ fn send_while_they_leave(end: i64, newest: i64) {
 fn series_that_gets_a_sample_while_it_is_evicted_is_found_once() {
     let flaws = [Flaw::EvictsAppending, Flaw::LosesEvicted];
     let newest = HOUR + HOUR / 2;
-    check(200, &flaws, move || send_while_they_leave(newest, newest));
+    check(500, &flaws, move || send_while_they_leave(newest, newest));
 }
 
 #[test]
