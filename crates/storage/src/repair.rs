@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! verify -> ask -> copies of what is broken into set-aside/ -> MANIFEST names what is lost
+//!   -> blocks that are broken leave their manifest
 //!   -> pages, exemplars, catalogue: written anew, put in their place by rename
 //!   -> the store is opened and closed: the log becomes pages -> MANIFEST names what there is
 //! ```
@@ -13,6 +14,7 @@
 //! does not deliver are not repaired: they cannot be copied.
 
 mod aside;
+mod blocks;
 mod from_log;
 mod records;
 mod segment;
@@ -75,7 +77,10 @@ pub fn repair(
     if !confirm(&found) {
         return Ok(Outcome::Declined);
     }
-    let set_aside = aside::copy(env, &dir, name, &broken_files(&found))?;
+    let mut broken = broken_files(&found);
+    broken.extend(blocks::files(env, &dir, &found));
+    let set_aside = aside::copy(env, &dir, name, &broken)?;
+    blocks::rebuild(env, &dir, &found)?;
     let rebuilt = rebuild_pages(env, &dir, &found, named.as_ref())?;
     rebuild_records(env, &dir, &found)?;
     drop(dir);
@@ -87,10 +92,9 @@ pub fn repair(
 }
 
 /// The files that are damaged, but for those that are missing.
-fn broken_files(found: &Report) -> Vec<PathBuf> {
+fn broken_files(found: &Report) -> BTreeSet<PathBuf> {
     let files = found.findings.iter().map(|finding| &finding.damage.file);
-    let files: BTreeSet<&PathBuf> = files.collect();
-    files.into_iter().cloned().collect()
+    files.cloned().collect()
 }
 
 /// Writes catalogue and exemplars anew. Pages go before them: while the catalogue is damaged it is

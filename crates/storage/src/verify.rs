@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! lock -> FORMAT -> MANIFEST -> catalogue and exemplars -> pages, all compute threads
+//!   -> manifest of blocks -> blocks, all compute threads
 //!   -> log -> what the log still has of what pages lack
 //! ```
 //!
 //! Invariant: nothing in the folder is changed, and nothing is created but a file `LOCK` where
 //! there is none. Memory is a segment's largest damaged stretch for each thread, and what is found.
 
+mod blocks;
 pub(crate) mod catalogue;
 pub(crate) mod finding;
 pub(crate) mod frames;
@@ -54,6 +56,7 @@ pub(crate) fn verify_held(
     let said = catalogue::read_catalogue(env, dir, &manifest, &mut all)?;
     catalogue::read_exemplars(env, dir, &manifest, &mut all)?;
     read_pages(env, dir, &manifest, &mut all)?;
+    blocks::read(env, dir, &mut all)?;
     let segments = log_segments(env, dir)?;
     let trimmed = said.trimmed.max(manifest.trimmed);
     read_log(env, dir, &segments, (trimmed, manifest.logged), &mut all)?;

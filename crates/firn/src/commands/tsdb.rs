@@ -1,16 +1,30 @@
 //! `firn tsdb verify DIR` reads everything that a data folder holds, and lists what is damaged;
-//! `firn tsdb repair DIR` sets that aside once it was said what it costs.
+//! `firn tsdb repair DIR` sets that aside once it was said what it costs; `firn tsdb list DIR`
+//! shows the blocks, and `firn tsdb snapshot DIR` makes a data folder of what is there. The other
+//! subcommands bring samples into a data folder and take them out of one.
 //!
 //! The exit code is 0 if the folder is whole, 1 if something is damaged, and 2 if it cannot be read
 //! at all. `verify` changes nothing in the folder, and neither does a repair that is not confirmed.
 
+mod dump;
+mod export;
+mod import;
+mod openmetrics;
 mod print;
+mod progress;
+mod reading;
+mod source;
+mod table;
+#[cfg(test)]
+mod tests;
+mod transfer;
 
 use crate::console;
+use crate::file_time::{file_time, snapshot_name};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::{Env, real};
 use firn_storage::repair::{self, Outcome};
-use firn_storage::verify;
+use firn_storage::{listing, snapshot, verify};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,11 +61,54 @@ pub fn command() -> Command {
         .after_help(EXIT_CODES)
         .arg(flag("yes").help("Answer the question with yes"))
         .arg(folder());
+    let list = Command::new("list")
+        .about("List the blocks of a data folder, which a server may use")
+        .arg(
+            flag("human-readable")
+                .short('r')
+                .help("Print times and sizes for people"),
+        )
+        .arg(
+            Arg::new("dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .default_value("data/")
+                .help("The data folder"),
+        );
+    let snapshot = Command::new("snapshot")
+        .about("Make a data folder of what is in one, and print where it lies")
+        .long_about(
+            "Makes DIR/snapshots/NAME, a data folder with all that DIR holds, and prints where it \
+             lies. Files that never change are shared between both, so it takes little room; \
+             nothing in DIR is changed. A server that runs makes the same with POST \
+             /api/v1/admin/tsdb/snapshot.",
+        )
+        .arg(folder());
     Command::new("tsdb")
-        .about("Read a data folder: list and set aside what is damaged")
+        .about("Work on a data folder: blocks, snapshot, damage, import, export")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([verify, repair])
+        .subcommands([
+            list,
+            snapshot,
+            verify,
+            repair,
+            transfer::import_command(),
+            transfer::export_command(),
+            transfer::create_command(),
+            transfer::dump_command(dump::Form::Plain),
+            transfer::dump_command(dump::Form::OpenMetrics),
+        ])
+}
+
+/// The data folder of a command that has other paths too.
+fn data_argument() -> Arg {
+    Arg::new("data")
+        .long("data")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .required(true)
+        .help("The data folder; no server may use it meanwhile")
 }
 
 /// Runs `firn tsdb`.
@@ -59,14 +116,24 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((command, matches)) = matches.subcommand() else {
         return cannot("what to do is missing");
     };
-    let Some(folder) = matches.get_one::<PathBuf>("dir") else {
-        return cannot("one data folder must be given");
-    };
     let env = match real::env() {
         Ok(env) => env,
         Err(e) => return cannot(&format!("start threads: {e}")),
     };
     match command {
+        "import" => return transfer::run_import(&env, matches),
+        "export" => return transfer::run_export(&env, matches),
+        "create-blocks-from" => return transfer::run_create(&env, matches),
+        "dump" => return transfer::run_dump(&env, matches, dump::Form::Plain),
+        "dump-openmetrics" => return transfer::run_dump(&env, matches, dump::Form::OpenMetrics),
+        _ => {}
+    }
+    let Some(folder) = matches.get_one::<PathBuf>("dir") else {
+        return cannot("one data folder must be given");
+    };
+    match command {
+        "list" => run_list(&env, folder, matches.get_flag("human-readable")),
+        "snapshot" => run_snapshot(&env, folder),
         "verify" => run_verify(&env, folder, matches.get_flag("json")),
         _ => run_repair(&env, folder, matches.get_flag("yes")),
     }
@@ -75,6 +142,26 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 fn cannot(why: &str) -> ExitCode {
     console::err(&format!("firn tsdb: {why}"));
     ExitCode::from(CANNOT)
+}
+
+fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
+    match listing::list(env, folder) {
+        Ok(blocks) => {
+            console::out(&table::table(&blocks, for_people));
+            ExitCode::SUCCESS
+        }
+        Err(e) => cannot(&e.to_string()),
+    }
+}
+
+fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
+    match snapshot::take(env, folder, &snapshot_name(env)) {
+        Ok(place) => {
+            console::out(&format!("{}\n", place.display()));
+            ExitCode::SUCCESS
+        }
+        Err(e) => cannot(&e.message),
+    }
 }
 
 fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
@@ -95,7 +182,7 @@ fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
 fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
     let start = env.clock.monotonic();
     let took = || env.clock.monotonic().saturating_sub(start);
-    let name = print::file_time(env.clock.now_ms());
+    let name = file_time(env.clock.now_ms());
     let outcome = repair::repair(env, folder, &name, &mut |found| {
         console::out(&print::text(folder, found, took()));
         is_confirmed || ask()

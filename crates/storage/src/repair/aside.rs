@@ -3,6 +3,7 @@
 use crate::data_dir::{DataDir, SET_ASIDE};
 use crate::error::StorageError;
 use firn_model::env::{Env, OpenMode};
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ pub(super) fn copy(
     env: &Env,
     dir: &DataDir,
     name: &str,
-    files: &[PathBuf],
+    files: &BTreeSet<PathBuf>,
 ) -> Result<PathBuf, StorageError> {
     let target = free_name(env, &dir.root().join(SET_ASIDE), name)?;
     for from in files {

@@ -71,6 +71,10 @@ pub struct Report {
     pub series: u64,
     /// Samples that were read in pages.
     pub page_samples: u64,
+    /// Blocks that were read, whole or in part.
+    pub blocks: u64,
+    /// Samples of those that are whole.
+    pub block_samples: u64,
     /// Samples that were read in the log, those that are in pages too included.
     pub log_samples: u64,
     /// Exemplars that were read.
@@ -146,6 +150,8 @@ impl Part {
         all.bytes += one.bytes;
         all.pages += one.pages;
         all.page_samples += one.page_samples;
+        all.blocks += one.blocks;
+        all.block_samples += one.block_samples;
         all.log_samples += one.log_samples;
         all.exemplars += one.exemplars;
         all.findings.append(&mut one.findings);

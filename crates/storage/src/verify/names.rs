@@ -2,6 +2,8 @@
 
 use super::finding::Part;
 use super::none_if_missing;
+use crate::block::BlockId;
+use crate::blocks::BlockList;
 use crate::catalogue::{COPY, SERIES};
 use crate::data_dir::{self, DataDir};
 use crate::error::StorageError;
@@ -34,6 +36,9 @@ pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), Sto
         move |name: &Path| kinds.iter().any(|kind| kind.parse(name).is_some())
     };
     unknown(&dir.pages(), &of(&[PAGES]), part)?;
+    let is_block = |name: &Path| name.to_str().is_some_and(|n| n.parse::<BlockId>().is_ok());
+    let knows = |name: &Path| BlockList::is_name(name) || is_block(name);
+    unknown(&dir.blocks(), &knows, part)?;
     unknown(&dir.series(), &of(&[SERIES, COPY]), part)?;
     unknown(&dir.exemplars(), &of(&[EXEMPLARS]), part)
 }

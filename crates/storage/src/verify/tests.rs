@@ -94,7 +94,7 @@ pub(crate) fn contents(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Verifies, and sees to it that nothing changed and that `path`, or its folder, is named.
 #[track_caller]
-fn check_named(sim: &Sim, path: &Path, how: &str) -> Option<Report> {
+pub(crate) fn check_named(sim: &Sim, path: &Path, how: &str) -> Option<Report> {
     let before = contents(sim);
     let verified = verify(&sim.env, Path::new(ROOT));
     assert!(contents(sim) == before, "{how}: files changed");

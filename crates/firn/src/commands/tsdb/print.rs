@@ -1,19 +1,18 @@
 //! What was found, for people and for programs.
 
-use firn_model::sample::{TimeRange, TimestampMs};
+use crate::file_time::time;
+use firn_model::sample::TimeRange;
 use firn_storage::verify::{Finding, Remark, Report};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// A line a damage, a line a remark, and a summary.
 pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
     let mut out = lines(folder, report);
     out += &format!(
-        "{}: {} files, {} bytes, {} pages, {} series, {} samples in pages, {} in the log, {} \
-         exemplars, read in {:.1} s\n",
+        "{}: {} files, {} bytes, {} pages, {} series, {} samples in pages, {} in {} blocks, {} \
+         in the log, {} exemplars, read in {:.1} s\n",
         match report.findings.len() {
             0 => "whole".to_owned(),
             1 => "1 damage".to_owned(),
@@ -24,6 +23,8 @@ pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
         report.pages,
         report.series,
         report.page_samples,
+        report.block_samples,
+        report.blocks,
         report.log_samples,
         report.exemplars,
         took.as_secs_f64(),
@@ -83,20 +84,6 @@ fn name(folder: &Path, file: &Path) -> String {
     name.display().to_string()
 }
 
-fn time(at: TimestampMs) -> String {
-    let nanos = i128::from(at) * 1_000_000;
-    let civil = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
-    let text = civil.and_then(|civil| civil.format(&Rfc3339).ok());
-    text.unwrap_or_else(|| format!("{at} ms"))
-}
-
-/// A time as the name of a folder.
-pub fn file_time(at: TimestampMs) -> String {
-    let kept = |c: &char| !matches!(c, '-' | ':');
-    let seconds = time(at.div_euclid(1_000) * 1_000);
-    seconds.chars().filter(kept).collect()
-}
-
 /// One object on one line.
 pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
     let range = |range: Option<TimeRange>| -> (Value, Value) {
@@ -124,6 +111,8 @@ pub fn json(folder: &Path, report: &Report, took: Duration) -> String {
         "pages": report.pages,
         "series": report.series,
         "pageSamples": report.page_samples,
+        "blocks": report.blocks,
+        "blockSamples": report.block_samples,
         "logSamples": report.log_samples,
         "exemplars": report.exemplars,
         "seconds": took.as_secs_f64(),

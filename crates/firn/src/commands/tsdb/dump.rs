@@ -1,0 +1,112 @@
+//! `firn tsdb dump` and `firn tsdb dump-openmetrics`: samples as text, as promtool prints them.
+
+use super::reading::Folder;
+use firn_model::columns::SeriesColumns;
+use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::quote::quote;
+use firn_model::sample::TimeRange;
+use firn_promql::texts;
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// The form of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A line a sample: labels, value, milliseconds.
+    Plain,
+    /// What `create-blocks-from openmetrics` reads; it has no native histograms.
+    OpenMetrics,
+}
+
+/// Prints the samples of a folder in order of labels and times; returns the damage that was met, in
+/// words.
+pub fn dump(
+    env: &Env,
+    data: &Path,
+    selectors: &[String],
+    range: TimeRange,
+    form: Form,
+) -> Result<Vec<String>, Error> {
+    let folder = Folder::open(env, data, selectors)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = folder.each_series(range, &mut |labels, columns| {
+        let text = match form {
+            Form::Plain => plain(labels, columns),
+            Form::OpenMetrics => open_metrics(labels, columns),
+        };
+        out.write_all(text.as_bytes()).map_err(closed)
+    });
+    let end = match form {
+        Form::Plain => "",
+        Form::OpenMetrics => "# EOF\n",
+    };
+    let ended = out.write_all(end.as_bytes()).and_then(|()| out.flush());
+    match printed.and_then(|()| ended.map_err(closed)) {
+        // A reader that went away has what it wanted.
+        Err(e) if e.kind == ErrorKind::Canceled => Ok(Vec::new()),
+        Err(e) => Err(e),
+        Ok(()) => Ok(folder.damages()),
+    }
+}
+
+fn closed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Canceled, "the reader went away"),
+        _ => Error::unavailable(format!("write to standard output: {error}")),
+    }
+}
+
+/// Writing to a string does not fail.
+fn plain(labels: &Labels, columns: SeriesColumns<'_>) -> String {
+    let mut text = String::new();
+    let mut histograms = columns.histograms.iter().peekable();
+    for (i, (time, value)) in columns.times.iter().zip(columns.values).enumerate() {
+        let value = match histograms.next_if(|(at, _)| *at as usize == i) {
+            Some((_, histogram)) => texts::histogram(histogram),
+            None => texts::float(*value),
+        };
+        let _ = writeln!(text, "{labels} {value} {time}");
+    }
+    text
+}
+
+fn open_metrics(labels: &Labels, columns: SeriesColumns<'_>) -> String {
+    let mut text = String::new();
+    let series = open_metrics_series(labels);
+    let mut histograms = columns.histograms.iter().peekable();
+    for (i, (time, value)) in columns.times.iter().zip(columns.values).enumerate() {
+        if histograms.next_if(|(at, _)| *at as usize == i).is_none() {
+            let (value, seconds) = (texts::float(*value), *time as f64 / 1e3);
+            let _ = writeln!(text, "{series} {value} {seconds:.3}");
+        }
+    }
+    text
+}
+
+/// A series as the format has it: names that are no plain words stand in quotes, that of the metric
+/// among the labels then.
+fn open_metrics_series(labels: &Labels) -> String {
+    let is_plain = |name: &[u8]| {
+        let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+        name.iter().all(is_word) && !name.first().is_none_or(u8::is_ascii_digit)
+    };
+    let text = |name: &[u8]| match is_plain(name) {
+        true => String::from_utf8_lossy(name).into_owned(),
+        false => quote(name),
+    };
+    let metric = labels.get(METRIC_NAME);
+    let is_in_front = is_plain(metric);
+    let named = (!is_in_front && !metric.is_empty()).then(|| quote(metric));
+    let pairs = labels.as_ref().pairs();
+    let rest = pairs.filter(|(name, _)| *name != METRIC_NAME.as_bytes());
+    let rest = rest.map(|(name, value)| format!("{}={}", text(name), quote(value)));
+    let all: Vec<String> = named.into_iter().chain(rest).collect();
+    let front = match is_in_front {
+        true => String::from_utf8_lossy(metric).into_owned(),
+        false => String::new(),
+    };
+    format!("{front}{{{}}}", all.join(","))
+}

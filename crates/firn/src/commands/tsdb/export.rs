@@ -1,0 +1,271 @@
+//! `firn tsdb export prometheus OUT --data DATA`: blocks that Prometheus opens.
+//!
+//! ```text
+//! each two hours of data time with samples -> OUT/<ulid>.tmp-for-creation -> OUT/<ulid>
+//! ```
+//!
+//! A block has its name at once and whole. The name is made of the two hours and of what was asked
+//! for, so that a second run passes over what the first one completed. Folders with the other name
+//! are those that Prometheus removes when it starts.
+
+use super::import::fnv;
+use super::progress::Progress;
+use super::reading::Folder;
+use firn_model::columns::SeriesColumns;
+use firn_model::env::{Disk, Env, File, OpenMode};
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimeRange};
+use firn_wire::tsdb::{BlockFile, BlockFolder, BlockOptions, BlockWriter, Ulid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind as IoErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Data time of a block, as Prometheus cuts them.
+const BLOCK_MS: i64 = 2 * 3_600_000;
+
+/// What a folder is called while it is written, behind its name.
+const TEMPORARY: &str = ".tmp-for-creation";
+
+/// What is exported.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// The data folder.
+    pub data: &'a Path,
+    /// Where the blocks go.
+    pub out: &'a Path,
+    /// Selectors of series; all if there is none.
+    pub selectors: &'a [String],
+    /// The samples in here.
+    pub range: TimeRange,
+}
+
+/// What an export did.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Blocks that were written.
+    pub blocks: u64,
+    /// Their series, counted once for each block.
+    pub series: u64,
+    /// Their samples.
+    pub samples: u64,
+    /// Blocks that were there.
+    pub passed: usize,
+    /// Damage that was met in the folder, in words: what is lost there is not in the blocks.
+    pub damages: Vec<String>,
+}
+
+/// Exports blocks.
+pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
+    let folder = Folder::open(env, wanted.data, wanted.selectors)?;
+    let disk = &*env.disk;
+    // Without a log, empty or not, promtool reads no folder.
+    let made = disk.create_dir_all(&wanted.out.join("wal"));
+    made.map_err(|e| refused("create folder in", wanted.out, &e))?;
+    let names = disk.list(wanted.out);
+    let there: BTreeSet<PathBuf> = names
+        .map_err(|e| refused("list", wanted.out, &e))?
+        .into_iter()
+        .collect();
+    let mut summary = Summary::default();
+    let windows = windows(&folder.ranges(), wanted.range);
+    let progress = Progress::new(windows.len() as u64, "blocks");
+    for window in windows {
+        let ulid = name_of(wanted, window);
+        progress.turn_to(ulid.to_string());
+        match there.contains(Path::new(&ulid.to_string())) {
+            true => summary.passed += 1,
+            false => export_window(env, &folder, wanted, (ulid, window), &mut summary)?,
+        }
+        progress.add(1);
+    }
+    summary.damages = folder.damages();
+    Ok(summary)
+}
+
+/// The windows of two hours that may have samples, as far as they are wanted, oldest first.
+fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Vec<TimeRange> {
+    let mut windows = BTreeMap::new();
+    for range in ranges {
+        let (min, max) = (range.min.max(wanted.min), range.max.min(wanted.max));
+        let mut start = min.div_euclid(BLOCK_MS).saturating_mul(BLOCK_MS);
+        while start <= max {
+            let end = start.saturating_add(BLOCK_MS - 1);
+            let window = TimeRange::new(start.max(wanted.min), end.min(wanted.max));
+            windows.insert(start, window);
+            if end == i64::MAX {
+                break;
+            }
+            start = end + 1;
+        }
+    }
+    windows.into_values().collect()
+}
+
+fn name_of(wanted: &Wanted<'_>, window: TimeRange) -> Ulid {
+    let mut selectors = wanted.selectors.to_vec();
+    selectors.sort();
+    let told = format!("firn {} {} {selectors:?}", window.min, window.max);
+    let time = window.max.clamp(0, (1 << 48) - 1) as u128;
+    let rest = fnv(told.as_bytes()) & ((1 << 80) - 1);
+    Ulid(time << 80 | rest)
+}
+
+fn export_window(
+    env: &Env,
+    folder: &Folder,
+    wanted: &Wanted<'_>,
+    (ulid, window): (Ulid, TimeRange),
+    summary: &mut Summary,
+) -> Result<(), Error> {
+    let dir = wanted.out.join(format!("{ulid}{TEMPORARY}"));
+    let output = OutputFolder::create(env, &dir)?;
+    let start = window.min.div_euclid(BLOCK_MS).saturating_mul(BLOCK_MS);
+    let options = BlockOptions::new(ulid, start, start.saturating_add(BLOCK_MS));
+    let mut writer = BlockWriter::new(output, options);
+    folder.each_series(window, &mut |labels, columns| {
+        write_series(&mut writer, labels, columns)
+    })?;
+    let (output, meta) = writer.finish()?;
+    let Some(meta) = meta else {
+        return output.remove();
+    };
+    output.finish()?;
+    let place = wanted.out.join(ulid.to_string());
+    let renamed = env.disk.rename(&dir, &place);
+    renamed.map_err(|e| refused("rename folder to", &place, &e))?;
+    let synced = env.disk.sync_dir(wanted.out);
+    synced.map_err(|e| refused("sync folder", wanted.out, &e))?;
+    summary.blocks += 1;
+    summary.series += meta.stats.num_series;
+    summary.samples += meta.stats.num_samples;
+    Ok(())
+}
+
+fn write_series(
+    writer: &mut BlockWriter<OutputFolder>,
+    labels: &Labels,
+    columns: SeriesColumns<'_>,
+) -> Result<(), Error> {
+    writer.start_series(labels.as_ref())?;
+    let mut histograms = columns.histograms.iter().peekable();
+    for (i, (time, value)) in columns.times.iter().zip(columns.values).enumerate() {
+        let start = columns.start_times.get(i).copied().unwrap_or(START_UNKNOWN);
+        match histograms.next_if(|(at, _)| *at as usize == i) {
+            Some((_, histogram)) => writer.push_histogram(*time, start, histogram)?,
+            None => writer.push_float(*time, start, *value)?,
+        }
+    }
+    Ok(())
+}
+
+/// A folder that is written.
+pub struct OutputFolder {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    /// With their lengths.
+    files: BTreeMap<BlockFile, (Arc<dyn File>, u64)>,
+}
+
+impl OutputFolder {
+    /// An empty folder at `dir`; what a run before left there is removed.
+    pub fn create(env: &Env, dir: &Path) -> Result<Self, Error> {
+        let disk = &env.disk;
+        let chunks = dir.join("chunks");
+        for folder in [dir, &chunks] {
+            let made = disk.create_dir_all(folder);
+            made.map_err(|e| refused("create folder", folder, &e))?;
+        }
+        for folder in [&chunks, dir] {
+            let names = disk.list(folder);
+            for name in names.map_err(|e| refused("list", folder, &e))? {
+                let path = folder.join(name);
+                if path != chunks {
+                    let removed = disk.remove_file(&path);
+                    removed.map_err(|e| refused("remove", &path, &e))?;
+                }
+            }
+        }
+        Ok(Self {
+            disk: disk.clone(),
+            dir: dir.to_path_buf(),
+            files: BTreeMap::new(),
+        })
+    }
+
+    /// Makes all files durable, but for scratch, which is removed.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.remove_if(BlockFile::is_scratch)?;
+        for (file, (handle, _)) in &self.files {
+            let synced = handle.sync_data();
+            synced.map_err(|e| refused("sync", &self.dir.join(file.path()), &e))?;
+        }
+        for folder in [self.dir.join("chunks"), self.dir.clone()] {
+            let synced = self.disk.sync_dir(&folder);
+            synced.map_err(|e| refused("sync folder", &folder, &e))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the folder.
+    fn remove(mut self) -> Result<(), Error> {
+        self.remove_if(|_| true)?;
+        for folder in [self.dir.join("chunks"), self.dir.clone()] {
+            let removed = self.disk.remove_dir(&folder);
+            removed.map_err(|e| refused("remove", &folder, &e))?;
+        }
+        Ok(())
+    }
+
+    fn remove_if(&mut self, is_removed: impl Fn(BlockFile) -> bool) -> Result<(), Error> {
+        let files: Vec<BlockFile> = self.files.keys().copied().collect();
+        for file in files.into_iter().filter(|file| is_removed(*file)) {
+            let path = self.dir.join(file.path());
+            let removed = self.disk.remove_file(&path);
+            removed.map_err(|e| refused("remove", &path, &e))?;
+            self.files.remove(&file);
+        }
+        Ok(())
+    }
+}
+
+impl BlockFolder for OutputFolder {
+    fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.dir.join(file.path());
+        let (handle, len) = match self.files.entry(file) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(new) => {
+                let opened = self.disk.open(&path, OpenMode::CreateNew);
+                new.insert((opened.map_err(|e| refused("create", &path, &e))?, 0))
+            }
+        };
+        let written = handle.write_all_at(*len, bytes);
+        written.map_err(|e| refused("write", &path, &e))?;
+        *len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read(&mut self, file: BlockFile, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        let path = self.dir.join(file.path());
+        let missing = std::io::Error::from(IoErrorKind::NotFound);
+        let known = self.files.get(&file);
+        let (handle, _) = known.ok_or_else(|| refused("read", &path, &missing))?;
+        let mut done = 0;
+        while done < into.len() {
+            let read = handle.read_at(offset + done as u64, &mut into[done..]);
+            match read.map_err(|e| refused("read", &path, &e))? {
+                0 => {
+                    let short = std::io::Error::from(IoErrorKind::UnexpectedEof);
+                    return Err(refused("read", &path, &short));
+                }
+                count => done += count,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(action: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::unavailable(format!("{action} {}: {error}", path.display()))
+}

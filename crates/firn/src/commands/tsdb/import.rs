@@ -1,0 +1,382 @@
+//! `firn tsdb import prometheus SRC --data DATA`: all samples of a Prometheus become blocks.
+//!
+//! ```text
+//! block of SRC -> one block; its name stays, so that a second run passes over it
+//! head of SRC  -> a block for each part that fits into memory, committed together under a name
+//!                 made of the files' names and lengths
+//! ```
+//!
+//! A block is written, read back and counted before it is committed: what was read is there, or
+//! nothing of it. Series come in Prometheus's order, which is that of blocks but for series with a
+//! label that sorts before `__name__`: of those the index is read first, and they are put in their
+//! place.
+
+use super::progress::Progress;
+use super::source::{Source, SourceBlock, SourceFile, min_valid_time};
+use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
+use firn_storage::block::block_order;
+use firn_storage::import::{BlockId, Buffer, Columns, Import, Imported, Sample, Series, Target};
+use firn_wire::tsdb::{
+    self, BlockReader, BlockSeries, HeadFiles, HeadOptions, HeadReader, Ranges, TsdbError, Value,
+};
+use std::cmp::Ordering;
+use std::path::Path;
+
+/// Samples of a series that are decoded at a time.
+const PIECE_SAMPLES: usize = 8192;
+
+/// Bytes that labels and samples of a head may take in memory at a time.
+const HEAD_BYTES: usize = 256 << 20;
+
+/// Bytes of samples that are held because their series are not in the order of the head.
+const APART_BYTES: usize = 64 << 20;
+
+/// What an import did.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// What was imported.
+    pub imported: Imported,
+    /// Blocks and heads that were imported before.
+    pub passed: usize,
+    /// What there is to say about the source.
+    pub notes: Vec<String>,
+}
+
+/// Imports the folder `source` into the data folder `data`.
+pub fn prometheus(env: &Env, source: &Path, data: &Path) -> Result<Summary, Error> {
+    let source = Source::open(env, source)?;
+    let blocks = source.blocks()?;
+    let files = source.head()?;
+    let target = Target::folder(env, data)?;
+    let mut summary = Summary::default();
+    let is_new = |block: &&SourceBlock| !target.has(id_of(block));
+    let new: Vec<&SourceBlock> = blocks.iter().filter(is_new).collect();
+    summary.passed = blocks.len() - new.len();
+    let total = new.iter().map(|block| block.meta.stats.num_samples);
+    let progress = Progress::new(total.sum(), "samples");
+    for block in new {
+        progress.turn_to(block.meta.ulid.to_string());
+        let mut reader = source.reader(block)?;
+        let imported = import_block(&target, id_of(block), &mut reader, &progress)?;
+        summary.imported.add(imported);
+    }
+    progress.turn_to("head".to_owned());
+    let min_valid_time = min_valid_time(&blocks);
+    let head = HeadImport::new(&target, files, min_valid_time, &progress);
+    head.run(&mut summary)?;
+    Ok(summary)
+}
+
+/// The name that a block has there, too.
+fn id_of(block: &SourceBlock) -> BlockId {
+    let name = block.meta.ulid.0;
+    BlockId::new((name >> 80) as i64, name)
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    series: u64,
+    samples: u64,
+}
+
+impl Count {
+    /// Commits what was written, if it is what was read.
+    fn commit(self, import: Import) -> Result<Imported, Error> {
+        let written = import.verify()?;
+        let there = Count {
+            series: written.series,
+            samples: written.samples,
+        };
+        if there != self {
+            let Count { series, samples } = self;
+            return Err(Error::new(
+                ErrorKind::Internal,
+                format!(
+                    "{samples} samples of {series} series were read, and {} of {} written; \
+                     nothing of them was kept",
+                    there.samples, there.series
+                ),
+            ));
+        }
+        import.commit()
+    }
+}
+
+fn import_block(
+    target: &Target,
+    id: BlockId,
+    reader: &mut BlockReader<SourceFile>,
+    progress: &Progress,
+) -> Result<Imported, Error> {
+    let apart = series_apart(reader)?;
+    let mut import = target.begin();
+    let mut count = Count::default();
+    import.block(id, None, |into| {
+        let mut push = Push::new(into, progress);
+        let mut apart = apart.into_iter().peekable();
+        while let Some(series) = reader.next_series()? {
+            if is_apart(series.labels()) {
+                continue;
+            }
+            let first = apart.peek().map(|(labels, _)| labels.as_ref());
+            if !first.is_some_and(|first| is_before(first, series.labels())) {
+                push.series_of_block(series)?;
+                continue;
+            }
+            let (labels, reference) = (series.labels().to_owned(), series.reference());
+            let comes_first =
+                |(apart, _): &(Labels, u64)| is_before(apart.as_ref(), labels.as_ref());
+            while let Some((_, reference)) = apart.next_if(comes_first) {
+                push.series_of_block(reader.series_at(reference)?)?;
+            }
+            push.series_of_block(reader.series_at(reference)?)?;
+        }
+        for (_, reference) in apart {
+            push.series_of_block(reader.series_at(reference)?)?;
+        }
+        count = push.count;
+        Ok(())
+    })?;
+    count.commit(import)
+}
+
+/// Whether a series may not stand where Prometheus has it: its first label is not its name.
+fn is_apart(labels: LabelsRef<'_>) -> bool {
+    let first = labels.pairs().next();
+    first.is_none_or(|(name, _)| name != METRIC_NAME.as_bytes())
+}
+
+fn is_before(a: LabelsRef<'_>, b: LabelsRef<'_>) -> bool {
+    block_order(a, b) == Ordering::Less
+}
+
+/// The series that may not stand where Prometheus has them, in the order of blocks, with the
+/// numbers that the index knows them by.
+fn series_apart(reader: &mut BlockReader<SourceFile>) -> Result<Vec<(Labels, u64)>, Error> {
+    let mut apart = Vec::new();
+    while let Some(series) = reader.next_series()? {
+        if is_apart(series.labels()) {
+            apart.push((series.labels().to_owned(), series.reference()));
+        }
+    }
+    reader.rewind();
+    apart.sort_unstable_by(|a, b| block_order(a.0.as_ref(), b.0.as_ref()));
+    Ok(apart)
+}
+
+/// Pushes series into a block and counts them.
+struct Push<'p, 'w> {
+    into: &'p mut Series<'w>,
+    progress: &'p Progress,
+    columns: Columns,
+    count: Count,
+}
+
+impl<'p, 'w> Push<'p, 'w> {
+    fn new(into: &'p mut Series<'w>, progress: &'p Progress) -> Self {
+        Self {
+            into,
+            progress,
+            columns: Columns::default(),
+            count: Count::default(),
+        }
+    }
+
+    fn series_of_block<R: Ranges>(&mut self, mut series: BlockSeries<'_, R>) -> Result<(), Error> {
+        let labels = series.labels().to_owned();
+        self.series(labels.as_ref(), || series.next_sample())
+    }
+
+    /// A series and its samples, a piece at a time. One without samples is left out.
+    fn series(
+        &mut self,
+        labels: LabelsRef<'_>,
+        mut next: impl FnMut() -> Result<Option<tsdb::Sample>, TsdbError>,
+    ) -> Result<(), Error> {
+        let mut is_begun = false;
+        loop {
+            self.columns.clear();
+            fill(&mut self.columns, PIECE_SAMPLES, &mut next)?;
+            let samples = self.columns.times.len() as u64;
+            if samples == 0 {
+                return Ok(());
+            }
+            match std::mem::replace(&mut is_begun, true) {
+                false => {
+                    self.into.push(labels, &self.columns)?;
+                    self.count.series += 1;
+                }
+                true => self.into.push_more(&self.columns)?,
+            }
+            self.count.samples += samples;
+            self.progress.add(samples);
+        }
+    }
+}
+
+/// Adds samples until there are `max` or no more.
+fn fill(
+    columns: &mut Columns,
+    max: usize,
+    next: &mut impl FnMut() -> Result<Option<tsdb::Sample>, TsdbError>,
+) -> Result<(), Error> {
+    while columns.times.len() < max {
+        let Some(sample) = next()? else { break };
+        columns.push(sample.time, sample.start_time, &value_of(sample.value));
+    }
+    Ok(())
+}
+
+fn value_of(value: Value) -> Sample {
+    match value {
+        Value::Float(value) => Sample::Float(value),
+        Value::Histogram(histogram) => Sample::Histogram((*histogram).into()),
+    }
+}
+
+/// A head that is imported.
+struct HeadImport<'a> {
+    target: &'a Target,
+    id: BlockId,
+    reader: HeadReader<SourceFile>,
+    progress: &'a Progress,
+    /// A series that comes before the one in front of it: it begins the next block.
+    next: Option<(Labels, Columns)>,
+    last: Option<Labels>,
+    is_at_end: bool,
+    apart: Buffer,
+    count: Count,
+}
+
+impl<'a> HeadImport<'a> {
+    fn new(
+        target: &'a Target,
+        files: HeadFiles<SourceFile>,
+        min_valid_time: Option<i64>,
+        progress: &'a Progress,
+    ) -> Self {
+        let options = HeadOptions {
+            memory_bytes: HEAD_BYTES,
+            min_valid_time,
+        };
+        Self {
+            target,
+            id: id_of_head(&files, min_valid_time),
+            reader: HeadReader::new(files, options),
+            progress,
+            next: None,
+            last: None,
+            is_at_end: false,
+            apart: Buffer::default(),
+            count: Count::default(),
+        }
+    }
+
+    fn run(mut self, summary: &mut Summary) -> Result<(), Error> {
+        if self.target.has(self.id) {
+            summary.passed += 1;
+            return Ok(());
+        }
+        let mut import = self.target.begin_of(self.id);
+        let mut held = Count::default();
+        while !self.is_at_end || self.next.is_some() {
+            let id = self.target.new_id(self.id.time_ms());
+            import.block(id, None, |into| self.fill_block(into))?;
+            held.samples += self.apart.sample_count();
+            self.apart.flush(&mut import)?;
+        }
+        for (file, offset) in &self.reader.report().torn {
+            let what = "it ends in the middle of a record, as after a crash";
+            summary.notes.push(format!("{file} at {offset}: {what}"));
+        }
+        let unknown = self.reader.report().unknown_schemas;
+        if unknown > 0 {
+            let what = "histograms of the log have a schema that is not known and were left out";
+            summary.notes.push(format!("{unknown} {what}"));
+        }
+        // A series that is written in several windows counts in each.
+        let mut count = self.count;
+        count.samples += held.samples;
+        let written = import.verify()?;
+        if held.samples > 0 {
+            count.series = written.series;
+        }
+        summary.imported.add(count.commit(import)?);
+        Ok(())
+    }
+
+    /// Fills a block with the series that follow, as long as they are in order.
+    fn fill_block(&mut self, into: &mut Series<'_>) -> Result<(), Error> {
+        let mut columns = Columns::default();
+        if let Some((labels, first)) = self.next.take() {
+            self.push(into, labels, &first)?;
+        }
+        while self.apart.memory_bytes() < APART_BYTES {
+            let Some(mut series) = self.reader.next_series()? else {
+                self.is_at_end = true;
+                return Ok(());
+            };
+            let labels = series.labels().to_owned();
+            columns.clear();
+            fill(&mut columns, usize::MAX, &mut || series.next_sample())?;
+            if columns.times.is_empty() {
+                continue;
+            }
+            if is_apart(labels.as_ref()) {
+                for (time, start, value) in columns.samples() {
+                    self.apart.push(labels.as_ref(), time, start, value);
+                }
+                continue;
+            }
+            let last = self.last.as_ref().map(Labels::as_ref);
+            if last.is_some_and(|last| !is_before(last, labels.as_ref())) {
+                self.last = None;
+                self.next = Some((labels, columns));
+                return Ok(());
+            }
+            self.push(into, labels, &columns)?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        into: &mut Series<'_>,
+        labels: Labels,
+        columns: &Columns,
+    ) -> Result<(), Error> {
+        into.push(labels.as_ref(), columns)?;
+        let samples = columns.times.len() as u64;
+        self.count.series += 1;
+        self.count.samples += samples;
+        self.progress.expect(samples);
+        self.progress.add(samples);
+        self.last = Some(labels);
+        Ok(())
+    }
+}
+
+/// A name for what is in the head: another one once something was appended or blocks were cut.
+fn id_of_head(files: &HeadFiles<SourceFile>, min_valid_time: Option<i64>) -> BlockId {
+    let chunks = files.chunks.iter().map(|chunks| &chunks.file);
+    let logs = files.checkpoint.iter().chain(&files.wal).chain(&files.wbl);
+    let mut told = String::new();
+    for file in logs.chain(chunks) {
+        let name = file.name().rsplit('/').next().unwrap_or_default();
+        told += &format!("{name} {}\n", file.len());
+    }
+    let time = min_valid_time.unwrap_or(0).max(0);
+    told += &time.to_string();
+    BlockId::new(time, fnv(told.as_bytes()))
+}
+
+/// FNV-1a of 128 bits: the same for the same bytes in every version.
+pub fn fnv(bytes: &[u8]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let step = |hash: u128, byte: &u8| (hash ^ u128::from(*byte)).wrapping_mul(PRIME);
+    bytes.iter().fold(BASIS, step)
+}

@@ -1,0 +1,122 @@
+//! The samples of a data folder that no server uses, as queries would find them.
+
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::columns::{SeriesBatch, SeriesColumns};
+use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{Select, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use firn_promql::parser::parse_selector;
+use firn_storage::damage::Damage;
+use firn_storage::data_dir::DataDir;
+use firn_storage::store::{Store, StoreOptions};
+use firn_wire::remote_write::KEY_FORMAT;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Series that are decoded at a time, if they stand one behind the other.
+const BATCH_SERIES: usize = 256;
+
+/// A folder, opened as a server would.
+pub struct Folder {
+    store: Arc<Store>,
+    tenant: TenantId,
+    /// The series that match one of these; all if there is none.
+    sets: Vec<Vec<Matcher>>,
+    memory: Budget,
+}
+
+impl Folder {
+    /// Opens the folder at `root`, of which the series count that match one of `selectors`, or all.
+    pub fn open(env: &Env, root: &Path, selectors: &[String]) -> Result<Self, Error> {
+        let parse = |text: &String| {
+            parse_selector(text).map_err(|e| {
+                let why = format!("--match {text:?}: {e}");
+                Error::new(ErrorKind::Invalid, why)
+            })
+        };
+        let sets = selectors.iter().map(parse).collect::<Result<_, _>>()?;
+        // A folder that is none of ours stays as it is.
+        drop(DataDir::hold(env, root)?);
+        let options = StoreOptions {
+            key_format: KEY_FORMAT,
+            retention_ms: i64::MAX,
+            ..StoreOptions::new(root)
+        };
+        Ok(Self {
+            store: Store::open(env.clone(), options)?,
+            tenant: TenantId::anonymous(),
+            sets,
+            memory: Budget::new("reading", usize::MAX),
+        })
+    }
+
+    /// Stretches of time that hold all samples, in no order; they may overlap.
+    pub fn ranges(&self) -> Vec<TimeRange> {
+        self.store.time_ranges()
+    }
+
+    /// Damage that was met since the folder was opened, in words.
+    pub fn damages(&self) -> Vec<String> {
+        let damages = self.store.damages();
+        let text = |damage: &Damage| format!("{}: {}", damage.file.display(), damage.what);
+        damages.iter().map(text).collect()
+    }
+
+    /// Calls `take` with each series that has samples in `range`, in order of labels.
+    pub fn each_series(
+        &self,
+        range: TimeRange,
+        take: &mut dyn FnMut(&Labels, SeriesColumns<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let selections = self.select(range)?;
+        let mut series = Vec::new();
+        for (number, selection) in selections.iter().enumerate() {
+            let named = (0..selection.len()).map(|i| (selection.labels(i), number, i));
+            series.extend(named);
+        }
+        series.sort_unstable();
+        series.dedup_by(|a, b| a.0 == b.0);
+        let mut batch = SeriesBatch::default();
+        let is_next =
+            |a: &(Labels, usize, usize), b: &(Labels, usize, usize)| a.1 == b.1 && a.2 + 1 == b.2;
+        let runs = series.chunk_by(is_next);
+        for run in runs.flat_map(|run| run.chunks(BATCH_SERIES)) {
+            let (_, number, first) = run[0];
+            batch.clear();
+            selections[number].read(first..first + run.len(), &mut batch)?;
+            for (i, (labels, ..)) in run.iter().enumerate() {
+                let columns = batch.series(i);
+                if !columns.times.is_empty() {
+                    take(labels, columns)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn select(&self, range: TimeRange) -> Result<Vec<Arc<dyn Selection>>, Error> {
+        let all = [Vec::new()];
+        let sets = match self.sets.as_slice() {
+            [] => &all[..],
+            sets => sets,
+        };
+        let select = |matchers: &Vec<Matcher>| {
+            self.store.select(SelectRequest {
+                tenant: &self.tenant,
+                matchers,
+                range,
+                newest_only: false,
+                cancel: &Cancel::new(),
+                budget: &self.memory,
+                series: &SeriesLimit::none(),
+            })
+        };
+        sets.iter().map(select).collect()
+    }
+}

@@ -1,0 +1,256 @@
+//! The command lines of what brings samples into a data folder and takes them out of one.
+
+use super::dump::{self, Form};
+use super::{CANNOT, data_argument, export, import, openmetrics};
+use crate::commands::arguments::texts;
+use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use firn_model::env::Env;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+const EXIT_CODES: &str = "Exit code: 0 if all was done, 1 if something of the folder is damaged \
+                          and lacks, 2 if it cannot be done.";
+
+/// `firn tsdb import`.
+pub fn import_command() -> Command {
+    let prometheus = Command::new("prometheus")
+        .about("Import the data folder of a Prometheus: its blocks and what it had in memory")
+        .long_about(
+            "Imports the data folder of a Prometheus that does not run, or a snapshot of one: all \
+             blocks, without what tombstones delete, and the head (wal, wbl and chunks_head). The \
+             folder is only read. Exemplars and metadata stay behind. Each block is read back \
+             before it counts; a run that was broken off is taken up by another one. What is older \
+             than the retention of the server leaves when the server starts.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(path("src", "SRC", "The data folder of the Prometheus"))
+        .arg(data_argument());
+    Command::new("import")
+        .about("Bring samples of another database into a data folder")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([prometheus])
+}
+
+/// `firn tsdb export`.
+pub fn export_command() -> Command {
+    let prometheus = Command::new("prometheus")
+        .about("Write all samples as blocks that Prometheus opens")
+        .long_about(
+            "Writes a block into OUT for each two hours of data time, aligned, with what queries \
+             would find there. Start timestamps stay behind. Blocks that OUT has already are \
+             passed over, so that a run that was broken off can be taken up.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(path(
+            "out",
+            "OUT",
+            "Where the blocks go; created if it is not there",
+        ))
+        .arg(data_argument())
+        .args(selection());
+    Command::new("export")
+        .about("Write the samples of a data folder for another database")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([prometheus])
+}
+
+/// `firn tsdb create-blocks-from`.
+pub fn create_command() -> Command {
+    let text = Command::new("openmetrics")
+        .about("Import a text in the format of OpenMetrics, with a time at every sample")
+        .long_about(
+            "Imports a text in the format of OpenMetrics in which every sample has a time, of \
+             whatever age, in any order. The text ends with # EOF. A text with an error leaves \
+             nothing in the data folder.",
+        )
+        .after_help(EXIT_CODES)
+        .arg(path("file", "FILE", "The text"))
+        .arg(data_argument());
+    Command::new("create-blocks-from")
+        .about("Make blocks of a data folder from text")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([text])
+}
+
+/// `firn tsdb dump` and `firn tsdb dump-openmetrics`.
+pub fn dump_command(form: Form) -> Command {
+    let (name, about) = match form {
+        Form::Plain => ("dump", "Print samples, a line each, as promtool does"),
+        Form::OpenMetrics => (
+            "dump-openmetrics",
+            "Print samples in the format of OpenMetrics, without native histograms",
+        ),
+    };
+    Command::new(name)
+        .about(about)
+        .after_help(EXIT_CODES)
+        .arg(data_argument())
+        .args(selection())
+}
+
+fn path(id: &'static str, name: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(id).value_name(name).required(true).help(help);
+    arg.value_parser(value_parser!(PathBuf))
+}
+
+/// Which samples.
+fn selection() -> [Arg; 3] {
+    let option = |id: &'static str, value: &'static str| {
+        let arg = Arg::new(id).long(id).value_name(value);
+        arg.allow_hyphen_values(true)
+    };
+    let matcher = option("match", "SELECTOR").action(ArgAction::Append);
+    [
+        matcher.help("Series to take, as in up{job=\"x\"}; may be repeated [default: all]"),
+        option("from", "TIME").help("The first time: RFC 3339 or seconds since the epoch"),
+        option("to", "TIME").help("The last time: RFC 3339 or seconds since the epoch"),
+    ]
+}
+
+/// Runs `firn tsdb import`.
+pub fn run_import(env: &Env, matches: &ArgMatches) -> ExitCode {
+    let Some((_, matches)) = matches.subcommand() else {
+        return ExitCode::from(CANNOT);
+    };
+    let start = env.clock.monotonic();
+    let done = import::prometheus(env, &path_of(matches, "src"), &path_of(matches, "data"));
+    let took = env.clock.monotonic().saturating_sub(start);
+    finish(done.map(|done| {
+        notes(&done.notes);
+        let imported = done.imported;
+        let text = format!(
+            "imported {} blocks, {} series, {} samples, {} bytes in {}; {} were there already\n",
+            imported.blocks,
+            imported.series,
+            imported.samples,
+            imported.bytes,
+            seconds(took),
+            done.passed
+        );
+        (text, true)
+    }))
+}
+
+/// Runs `firn tsdb export`.
+pub fn run_export(env: &Env, matches: &ArgMatches) -> ExitCode {
+    let Some((_, matches)) = matches.subcommand() else {
+        return ExitCode::from(CANNOT);
+    };
+    let start = env.clock.monotonic();
+    let done = range_of(matches).and_then(|range| {
+        let wanted = export::Wanted {
+            data: &path_of(matches, "data"),
+            out: &path_of(matches, "out"),
+            selectors: &texts(matches, "match"),
+            range,
+        };
+        export::prometheus(env, &wanted)
+    });
+    let took = env.clock.monotonic().saturating_sub(start);
+    finish(done.map(|done| {
+        notes(&done.damages);
+        let text = format!(
+            "exported {} blocks, {} series, {} samples in {}; {} were there already\n",
+            done.blocks,
+            done.series,
+            done.samples,
+            seconds(took),
+            done.passed
+        );
+        (text, done.damages.is_empty())
+    }))
+}
+
+/// Runs `firn tsdb create-blocks-from`.
+pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
+    let Some((_, matches)) = matches.subcommand() else {
+        return ExitCode::from(CANNOT);
+    };
+    let start = env.clock.monotonic();
+    let done = openmetrics::import(env, &path_of(matches, "file"), &path_of(matches, "data"));
+    let took = env.clock.monotonic().saturating_sub(start);
+    finish(done.map(|imported| {
+        let text = format!(
+            "imported {} blocks, {} series, {} samples, {} bytes in {}\n",
+            imported.blocks,
+            imported.series,
+            imported.samples,
+            imported.bytes,
+            seconds(took)
+        );
+        (text, true)
+    }))
+}
+
+/// Runs `firn tsdb dump` and `firn tsdb dump-openmetrics`.
+pub fn run_dump(env: &Env, matches: &ArgMatches, form: Form) -> ExitCode {
+    let done = range_of(matches).and_then(|range| {
+        let data = path_of(matches, "data");
+        dump::dump(env, &data, &texts(matches, "match"), range, form)
+    });
+    finish(done.map(|damages| {
+        notes(&damages);
+        (String::new(), damages.is_empty())
+    }))
+}
+
+/// Prints what was done, and whether it was all.
+fn finish(done: Result<(String, bool), Error>) -> ExitCode {
+    match done {
+        Ok((text, is_whole)) => {
+            console::out(&text);
+            ExitCode::from(u8::from(!is_whole))
+        }
+        Err(e) => {
+            console::err(&format!("firn tsdb: {e}"));
+            ExitCode::from(CANNOT)
+        }
+    }
+}
+
+fn notes(notes: &[String]) {
+    for note in notes {
+        console::err(&format!("note: {note}"));
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+fn path_of(matches: &ArgMatches, id: &str) -> PathBuf {
+    matches.get_one::<PathBuf>(id).cloned().unwrap_or_default()
+}
+
+/// From the first time to the last, all of time where none is given.
+fn range_of(matches: &ArgMatches) -> Result<TimeRange, Error> {
+    let time = |id: &str, default: TimestampMs| match matches.get_one::<String>(id) {
+        Some(text) => parse_time(text).ok_or_else(|| {
+            let why = format!("--{id}: cannot parse {text:?} to a valid timestamp");
+            Error::new(ErrorKind::Invalid, why)
+        }),
+        None => Ok(default),
+    };
+    let range = TimeRange::new(time("from", i64::MIN)?, time("to", i64::MAX)?);
+    match range.min <= range.max {
+        true => Ok(range),
+        false => Err(Error::new(ErrorKind::Invalid, "--from lies behind --to")),
+    }
+}
+
+fn parse_time(text: &str) -> Option<TimestampMs> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return seconds.is_finite().then(|| (seconds * 1e3).round() as i64);
+    }
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000)).ok()
+}

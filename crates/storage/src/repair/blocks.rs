@@ -1,0 +1,73 @@
+//! Blocks that are damaged leave the manifest, and their folders the place that they had.
+//!
+//! A block is all or nothing: its pages are found by its index, and its index is what is damaged as
+//! often as not. All files of its folder are copied before.
+
+use crate::block::{BlockCache, BlockId};
+use crate::blocks::{self, BlockList};
+use crate::data_dir::DataDir;
+use crate::error::StorageError;
+use crate::verify::Report;
+use firn_model::env::Env;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Of blocks that are opened to see what they are.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// The blocks that are damaged.
+fn broken(dir: &DataDir, found: &Report) -> BTreeSet<BlockId> {
+    let folder = dir.blocks();
+    let files = found.findings.iter().map(|finding| &finding.damage.file);
+    let names = files.filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
+    names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect()
+}
+
+/// All files of the folders of blocks that are damaged.
+pub(super) fn files(env: &Env, dir: &DataDir, found: &Report) -> Vec<PathBuf> {
+    let folders = broken(dir, found).into_iter();
+    let folders = folders.map(|id| dir.blocks().join(id.to_string()));
+    // A folder that cannot be listed is gone.
+    let files = folders.flat_map(|folder| {
+        let names = env.disk.list(&folder).unwrap_or_default().into_iter();
+        names
+            .map(|name| folder.join(name))
+            .collect::<Vec<PathBuf>>()
+    });
+    files.collect()
+}
+
+/// Takes what is damaged out of the manifest and removes it. A manifest that is damaged or missing
+/// is made of the blocks that are whole.
+pub(super) fn rebuild(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
+    let folder = dir.blocks();
+    let is_there = |finding: &crate::verify::Finding| finding.damage.file.starts_with(&folder);
+    if !found.findings.iter().any(is_there) {
+        return Ok(());
+    }
+    let broken = broken(dir, found);
+    let read = BlockList::read(&*env.disk, &folder)?;
+    let mut list = read.list;
+    if !read.damages.is_empty() || list.version == 0 {
+        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+        list = blocks::list_of_folders(env, &folder, &cache, list.version)?;
+    }
+    list.blocks.retain(|entry| !broken.contains(&entry.id));
+    list.version += 1;
+    list.write(&*env.disk, &folder)?;
+    for damage in read.damages {
+        // The newest of them left when the new one was written.
+        let _ = env.disk.remove_file(&damage.file);
+    }
+    for id in broken {
+        let place = folder.join(id.to_string());
+        if env.disk.list(&place).is_ok() {
+            blocks::remove_folder(env, &place)?;
+        }
+    }
+    let synced = env.disk.sync_dir(&folder);
+    synced.map_err(StorageError::io("sync folder", &folder))
+}

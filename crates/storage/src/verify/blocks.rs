@@ -1,0 +1,279 @@
+//! Reads the manifest of blocks, and every byte and every sample of the blocks that it names.
+
+use super::finding::{Finding, Part};
+use super::{none_if_missing, read_all};
+use crate::block::{Block, BlockCache, BlockId, BlockMeta, META};
+use crate::blocks::{BlockEntry, BlockList};
+use crate::damage::{self, Damage, DamageKind};
+use crate::data_dir::DataDir;
+use crate::error::{StorageError, is_disk_fault};
+use firn_model::env::{Env, OpenMode};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Units are read past the cache; it holds what opening a block needs.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// Reads the folder of blocks.
+pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), StorageError> {
+    let folder = dir.blocks();
+    let listed = env.disk.list(&folder);
+    let names = none_if_missing(listed.map_err(StorageError::io("list", &folder)))?;
+    let there = |name: &Path| name.to_str()?.parse::<BlockId>().ok();
+    let there: Vec<BlockId> = names.iter().filter_map(|name| there(name)).collect();
+    let found = match BlockList::read(&*env.disk, &folder) {
+        Ok(found) => found,
+        Err(StorageError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(());
+        }
+        Err(e) => {
+            all.find(finding_of(&folder, &e));
+            return Ok(());
+        }
+    };
+    for name in names.iter().filter(|name| BlockList::is_name(name)) {
+        count(env, &folder.join(name), all);
+    }
+    let is_damaged = !found.damages.is_empty();
+    for damage in found.damages {
+        all.find(Finding {
+            damage,
+            ..Finding::new(DamageKind::Manifest, &folder, None, String::new())
+        });
+    }
+    for older in &found.others {
+        all.remark(older, "a newer manifest of blocks counts");
+    }
+    let is_missing = found.list.version == 0 && !is_damaged;
+    if is_missing && there.iter().any(|id| is_whole(env, &folder, *id)) {
+        let what = "the manifest of blocks is missing; a start takes no block without it";
+        let what = what.to_owned();
+        all.find(Finding::new(DamageKind::Manifest, &folder, None, what));
+    }
+    let entries = &found.list.blocks;
+    for id in &there {
+        if !entries.iter().any(|entry| entry.id == *id) {
+            let what = "no manifest names this block: it was replaced or never completed";
+            all.remark(&folder.join(id.to_string()), what);
+        }
+    }
+    let read = |i: usize| Ok(read_block(env, &folder, &entries[i]));
+    read_all(env, entries.len(), &read, &mut |part| all.add(part))
+}
+
+/// Whether a block opens.
+fn is_whole(env: &Env, folder: &Path, id: BlockId) -> bool {
+    let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+    Block::open(env, &folder.join(id.to_string()), &cache).is_ok()
+}
+
+fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
+    let mut part = Part::default();
+    let dir = folder.join(entry.id.to_string());
+    let mut is_whole = true;
+    let mut damaged = |mut finding: Finding, is_all: bool, part: &mut Part| {
+        let samples = is_all.then_some(entry.samples);
+        finding = finding.costs(samples, Some(entry.range));
+        finding.series = is_all.then_some(entry.series);
+        is_whole = false;
+        part.find(finding);
+    };
+    let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+    let block = match Block::open(env, &dir, &cache) {
+        Ok(block) => block,
+        Err(e) => {
+            damaged(finding_of(&dir, &e), true, &mut part);
+            return part;
+        }
+    };
+    if block.meta().id != entry.id {
+        let what = format!("it is block {}", block.meta().id);
+        let finding = Finding::new(DamageKind::Blocks, &dir.join(META), None, what);
+        damaged(finding, true, &mut part);
+    }
+    block.verify(&mut |e| damaged(finding_of(&dir, &e), false, &mut part));
+    if is_whole && entry.is_bad {
+        let what = "the manifest names it as damaged, and it is not read";
+        let finding = Finding::new(DamageKind::Blocks, &dir, None, what.to_owned());
+        part.find(finding.costs(Some(entry.samples), Some(entry.range)));
+    }
+    count_files(env, &dir, block.meta(), &mut part);
+    part.report.blocks += 1;
+    if is_whole {
+        part.report.block_samples += entry.samples;
+    }
+    part
+}
+
+/// Counts the files of a block, and remarks upon others in its folder.
+fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut Part) {
+    for name in env.disk.list(dir).unwrap_or_default() {
+        let is_file = |file: &crate::block::FileMeta| name.as_os_str() == file.name.as_str();
+        match name.as_os_str() == META || meta.files.iter().any(is_file) {
+            true => count(env, &dir.join(name), part),
+            false => part.remark(
+                &dir.join(name),
+                "nobody knows this file; it is not looked at",
+            ),
+        }
+    }
+}
+
+fn count(env: &Env, path: &Path, part: &mut Part) {
+    let size = env.disk.open(path, OpenMode::Read).and_then(|f| f.len());
+    part.count_file(size.unwrap_or(0));
+}
+
+/// What an error says of a file below `folder`.
+fn finding_of(folder: &Path, error: &StorageError) -> Finding {
+    let mut damage = damage::met(DamageKind::Blocks, error);
+    match error {
+        StorageError::Format { path, .. } => damage.file = path.clone(),
+        _ if damage.file.as_os_str().is_empty() => damage.file = folder.to_path_buf(),
+        _ => {}
+    }
+    let Damage {
+        file, offset, what, ..
+    } = damage;
+    let finding = Finding::new(DamageKind::Blocks, &file, offset, what);
+    match error {
+        StorageError::Io { source, .. } if is_disk_fault(source) => finding.unreadable(),
+        _ => finding,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::import::{Columns, Sample, Target};
+    use crate::repair::{Outcome, repair};
+    use crate::verify::tests::{check_named, contents, folder};
+    use crate::verify::verify;
+    use firn_model::env::sim::Sim;
+    use firn_model::labels::Labels;
+    use std::path::{Path, PathBuf};
+
+    const ROOT: &str = "/data";
+
+    /// The folder of the other tests, with two blocks.
+    fn with_blocks() -> Sim {
+        let sim = folder();
+        let target = Target::folder(&sim.env, Path::new(ROOT)).unwrap();
+        for number in 0..2 {
+            let mut import = target.begin();
+            let fill = |into: &mut crate::import::Series<'_>| {
+                for series in 0..30 {
+                    let labels = Labels::from_pairs([("__name__", format!("b{series:02}"))]);
+                    let mut columns = Columns::default();
+                    for time in 0..40 {
+                        let value = (time * 7 % 11 + series) as f64 * 0.3;
+                        let time = number * 1_000_000 + time * 1_000;
+                        columns.push(time, 0, &Sample::Float(value));
+                    }
+                    into.push(labels.as_ref(), &columns)?;
+                }
+                Ok(())
+            };
+            import.block(target.new_id(number), None, fill).unwrap();
+            import.commit().unwrap();
+        }
+        drop(target);
+        sim
+    }
+
+    fn block_files(sim: &Sim) -> Vec<(PathBuf, Vec<u8>)> {
+        let files = contents(sim).into_iter();
+        let files: Vec<_> = files
+            .filter(|(path, _)| path.starts_with("/data/blocks"))
+            .collect();
+        // Two blocks of three files, and a manifest.
+        assert_eq!(files.len(), 7);
+        files
+    }
+
+    #[test]
+    fn verify_counts_the_samples_of_blocks() {
+        let report = verify(&with_blocks().env, Path::new(ROOT)).unwrap();
+        assert!(report.is_whole(), "{:?}", report.findings);
+        assert_eq!((report.blocks, report.block_samples), (2, 2_400));
+        assert_eq!(report.remarks, vec![]);
+    }
+
+    #[test]
+    fn verify_names_the_file_of_every_changed_byte_of_a_block() {
+        let sim = with_blocks();
+        for (path, bytes) in block_files(&sim) {
+            let step = (bytes.len() / 200).max(1);
+            for at in (0..bytes.len()).step_by(step) {
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x10;
+                sim.disk.overwrite(&path, &changed);
+                let how = format!("{} at {at}", path.display());
+                let report = check_named(&sim, &path, &how).unwrap();
+                assert!(!report.is_whole(), "{how}");
+            }
+            sim.disk.overwrite(&path, &bytes);
+        }
+    }
+
+    #[test]
+    fn verify_names_the_file_of_a_block_that_is_cut_or_removed_or_not_delivered() {
+        let sim = with_blocks();
+        for (path, bytes) in block_files(&sim) {
+            let how = path.display().to_string();
+            let middle = bytes.len() as u64 / 2;
+            sim.disk.set_unreadable(&path, Some(middle..middle + 1));
+            let report = check_named(&sim, &path, &how).unwrap();
+            assert!(report.findings.iter().any(|f| f.is_unreadable), "{how}");
+            sim.disk.set_unreadable(&path, None);
+            for left in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+                sim.disk.overwrite(&path, &bytes[..left]);
+                let report = check_named(&sim, &path, &how).unwrap();
+                assert!(!report.is_whole(), "{how} cut to {left}");
+            }
+            sim.disk.lose(&path);
+            let report = check_named(&sim, &path, &how).unwrap();
+            assert!(!report.is_whole(), "{how} removed");
+            sim.disk.overwrite(&path, &bytes);
+        }
+    }
+
+    #[test]
+    fn repair_sets_a_damaged_block_aside_and_keeps_the_others() {
+        let whole = block_files(&with_blocks());
+        for number in 0..whole.len() {
+            let sim = with_blocks();
+            let (path, mut bytes) = block_files(&sim).swap_remove(number);
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0x10;
+            sim.disk.overwrite(&path, &bytes);
+            let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+            let Outcome::Repaired { set_aside, report } = outcome else {
+                panic!("{}: {outcome:?}", path.display());
+            };
+            assert!(report.is_whole(), "{:?}", report.findings);
+            let is_manifest = path.parent() == Some(Path::new("/data/blocks"));
+            let left = if is_manifest { 2 } else { 1 };
+            assert_eq!(report.block_samples, left * 1_200, "{}", path.display());
+            let copy = set_aside.join(path.strip_prefix(ROOT).unwrap());
+            assert_eq!(sim.disk.contents(&copy), Some(bytes));
+            let beside = copy.parent().unwrap();
+            let copied = sim.env.disk.list(beside).unwrap().len();
+            assert_eq!(copied, if is_manifest { 1 } else { 3 });
+        }
+    }
+
+    #[test]
+    fn repair_without_a_manifest_of_blocks_takes_the_blocks_that_are_there() {
+        let sim = with_blocks();
+        let files = block_files(&sim).into_iter();
+        let is_manifest = |path: &PathBuf| path.parent() == Some(Path::new("/data/blocks"));
+        let (path, _) = files.into_iter().find(|(p, _)| is_manifest(p)).unwrap();
+        sim.disk.lose(&path);
+        let outcome = repair(&sim.env, Path::new(ROOT), "now", &mut |_| true).unwrap();
+        let Outcome::Repaired { report, .. } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(report.is_whole(), "{:?}", report.findings);
+        assert_eq!((report.blocks, report.block_samples), (2, 2_400));
+    }
+}
