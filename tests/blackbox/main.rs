@@ -19,7 +19,9 @@ mod raw;
 mod refusal;
 mod refused_samples;
 mod resources;
+mod retention;
 mod scrape;
+mod snapshot;
 mod tsdb;
 
 use harness::http::Http;

@@ -119,3 +119,80 @@ fn tsdb_repair_sets_aside_what_is_broken_and_keeps_the_rest() {
     let is_damage = |line: &String| line.contains("damage");
     assert!(!server.log().iter().any(is_damage), "{:?}", server.log());
 }
+
+#[test]
+fn tsdb_import_and_export_of_a_folder_of_prometheus() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let source = crates.join("wire/tests/tsdb/plain");
+    let source = source.to_str().unwrap();
+    let (code, out, err) = tsdb(&["import", "prometheus", source, "--data"], &data);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with("imported 3 blocks, "), "{out}");
+    assert!(out.contains(" 940 samples, "), "{out}");
+    assert_eq!(tsdb(&["verify"], &data).0, Some(0));
+    let exported = folder.path().join("out");
+    let place = exported.to_str().unwrap();
+    let export = |more: &[&str]| {
+        let args = [&["export", "prometheus", place], more, &["--data"]].concat();
+        tsdb(&args, &data)
+    };
+    let (code, _, err) = export(&["--match", "{"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.starts_with("firn tsdb: --match \"{\": "), "{err}");
+    let (code, _, err) = export(&["--from", "soon"]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("cannot parse \"soon\""), "{err}");
+    let (code, out, err) = export(&["--match", "{__name__=~\".+\"}"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains(" 940 samples "), "{out}");
+    let server = Server::start(&data, &["--storage.tsdb.retention.time=100y"]);
+    let (code, _, err) = tsdb(&["import", "prometheus", source, "--data"], &data);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("is locked: another process"), "{err}");
+    assert!(server.stop().success());
+    let none = folder.path().join("none");
+    let (code, _, err) = tsdb(&["export", "prometheus", place, "--data"], &none);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(!none.exists());
+}
+
+#[test]
+fn tsdb_dump_of_imported_text_has_its_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let text = folder.path().join("text");
+    let create = |body: &str| {
+        std::fs::write(&text, body).unwrap();
+        let file = text.to_str().unwrap();
+        tsdb(
+            &["create-blocks-from", "openmetrics", file, "--data"],
+            &data,
+        )
+    };
+    let (code, _, err) = create("a{x=\"1\"} 2 1700000000\na 3\n# EOF\n");
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains("expected timestamp for series a, got none"),
+        "{err}"
+    );
+    let (code, _, err) = create("a{x=\"1\"} 2 1700000000\n");
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("EOF"), "{err}");
+    assert_eq!(tsdb(&["dump", "--data"], &data).1, "", "nothing is kept");
+    let (code, out, err) =
+        create("b 1e6 1700000000.5\na{x=\"1\"} 2 1700000000\na{x=\"1\"} 0.00001 -3\n# EOF\n");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains(" 3 samples, "), "{out}");
+    let (code, out, _) = tsdb(&["dump", "--data"], &data);
+    let expected = "{__name__=\"a\", x=\"1\"} 1e-05 -3000\n\
+                    {__name__=\"a\", x=\"1\"} 2 1700000000000\n\
+                    {__name__=\"b\"} 1e+06 1700000000500\n";
+    assert_eq!((code, out.as_str()), (Some(0), expected));
+    let args = ["dump-openmetrics", "--match", "a", "--from", "0", "--data"];
+    let (code, out, _) = tsdb(&args, &data);
+    let expected = "a{x=\"1\"} 2 1700000000.000\n# EOF\n";
+    assert_eq!((code, out.as_str()), (Some(0), expected));
+    assert_eq!(tsdb(&["verify"], &data).0, Some(0));
+}

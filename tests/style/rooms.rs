@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 29] = [
+const STORAGE: [&str; 30] = [
     "error",
     "sync",
     "failpoints",
@@ -51,6 +51,7 @@ const STORAGE: [&str; 29] = [
     "blocks",
     "import",
     "sealed",
+    "snapshot",
     "head",
     "parts",
     "read",
@@ -61,7 +62,7 @@ const STORAGE: [&str; 29] = [
 ];
 
 /// What looks at a folder from outside of the store that it belongs to.
-const STORAGE_TOOLS: [&str; 2] = ["verify", "repair"];
+const STORAGE_TOOLS: [&str; 3] = ["listing", "verify", "repair"];
 
 #[test]
 fn room_of_storage_that_uses_a_later_one_is_refused() {

@@ -5,6 +5,7 @@
 
 mod commands;
 mod console;
+mod file_time;
 mod process;
 mod serve;
 mod settings;

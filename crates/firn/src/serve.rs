@@ -17,6 +17,7 @@ mod scraping;
 mod signals;
 
 use crate::console;
+use crate::file_time;
 use crate::process::descriptors::Descriptors;
 use crate::process::pressure::Pressure;
 use crate::process::{logs, memory, metrics};
@@ -24,7 +25,7 @@ use crate::settings::Settings;
 use crate::settings::config::{self, Config, ConfigError, JobFeatures, WalSync};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
-use crate::settings::retention::Retention;
+use crate::settings::retention::{Retention, UnknownSize};
 use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
@@ -35,8 +36,8 @@ use firn_model::log::LogHealth;
 use firn_model::shares::Shares;
 use firn_server::ActiveQueries;
 use firn_server::App;
-use firn_server::parts::Backend;
-use firn_storage::store::{NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
+use firn_server::parts::{Backend, Provider};
+use firn_storage::store::{self, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
 use firn_wire::remote_write::KEY_FORMAT;
 use listen::{ListenError, Servers};
 use parts::{PartsError, Sources};
@@ -78,6 +79,8 @@ enum ServeError {
     Parts(#[from] PartsError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Retention(#[from] UnknownSize),
     #[error("start threads: {0}")]
     Threads(std::io::Error),
     #[error("raise the limit of open files: {0}")]
@@ -154,13 +157,6 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
     for key in &config.ignored {
         running::warn_of_ignored(key);
     }
-    if line.settings.enable_admin_api {
-        let flag = "web.enable-admin-api";
-        warn!(
-            flag,
-            "flag has no effect yet: HTTP can neither delete data nor end queries"
-        );
-    }
 }
 
 async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {
@@ -176,6 +172,8 @@ struct Node {
     /// Memory of the program itself, before it holds any data.
     own_bytes: usize,
     options: StoreOptions,
+    /// How long, and how much, is kept by the configuration in force.
+    retention: Provider<Retention>,
     keeps_exemplars: bool,
     queries_max: usize,
     descriptors: Descriptors,
@@ -200,7 +198,7 @@ impl Node {
         let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         let shares = Shares::of(limit_bytes);
         let retention = Retention::of(line, config.retention);
-        let options = store_options(settings, &config, retention, &shares);
+        let options = store_options(settings, &config, retention.limits(), &shares);
         info!(
             version = env!("CARGO_PKG_VERSION"),
             memory_limit_bytes = limit_bytes,
@@ -208,14 +206,16 @@ impl Node {
             %retention,
             "start"
         );
-        retention.warn_if_unlimited();
+        retention.warn();
         let descriptors = raise_descriptors(settings)?;
         let env = real::env().map_err(ServeError::Threads)?;
+        retention.check_disk(&*env.disk, &settings.data_dir)?;
         let memory = Budget::new("process", limit_bytes);
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
+        let retention = retention_of(line, &running);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -226,7 +226,7 @@ impl Node {
             env: env.clone(),
             memory: memory.clone(),
             pressure: pressure.clone(),
-            retention,
+            retention: retention.clone(),
             store: opened.clone(),
             quit,
         })?);
@@ -237,6 +237,7 @@ impl Node {
             pressure,
             own_bytes: metrics::resident_bytes(),
             options,
+            retention,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
             descriptors,
@@ -274,7 +275,8 @@ impl Node {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        self.app.open(backend(&store, &pipeline, &scraping, active));
+        let backend = backend(&self.env, &store, &pipeline, &scraping, active);
+        self.app.open(backend);
         info!("ready");
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
@@ -318,6 +320,7 @@ impl Node {
         scraping: &Scraping,
     ) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
+        let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
         let mut held = self.memory.hold();
         loop {
@@ -332,7 +335,8 @@ impl Node {
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
-                    let config = configs.borrow_and_update();
+                    let config = configs.borrow_and_update().clone();
+                    self.keep_by_config(&mut retention, store);
                     if self.keeps_exemplars {
                         store.set_exemplars_max(config.exemplars_max);
                     }
@@ -349,6 +353,26 @@ impl Node {
             }
         }
     }
+
+    /// Hands the store the retention of a new configuration, if that is another than `known`.
+    fn keep_by_config(&self, known: &mut Retention, store: &Store) {
+        let retention = (self.retention)();
+        if std::mem::replace(known, retention) == retention {
+            return;
+        }
+        info!(%retention, "retention changed");
+        retention.warn();
+        if let Err(e) = retention.check_disk(&*self.env.disk, &self.options.dir) {
+            warn!(error = %e, "keep to the size alone");
+        }
+        store.set_retention(retention.limits());
+    }
+}
+
+/// How long, and how much, is kept by the configuration in force.
+fn retention_of(line: &CommandLine, running: &Arc<Running>) -> Provider<Retention> {
+    let (line, running) = (line.clone(), running.clone());
+    Arc::new(move || Retention::of(&line, running.config().retention))
 }
 
 /// Raises the limit of open files, and says so; warns where it bounds what was asked for.
@@ -375,7 +399,7 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
 fn store_options(
     settings: &Settings,
     config: &Config,
-    retention: Retention,
+    retention: store::Retention,
     shares: &Shares,
 ) -> StoreOptions {
     let defaults = StoreOptions::new(&settings.data_dir);
@@ -386,7 +410,9 @@ fn store_options(
             WalSync::Interval => SyncMode::Interval,
             WalSync::None => SyncMode::None,
         },
-        retention_ms: retention.as_millis(),
+        retention_ms: retention.time_ms,
+        retention_bytes: retention.bytes,
+        retention_percent: retention.percent,
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,
@@ -434,12 +460,14 @@ async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, Serve
 }
 
 fn backend(
+    env: &Env,
     store: &Arc<Store>,
     pipeline: &Arc<Pipeline>,
     scraping: &Arc<Scraping>,
     active: ActiveQueries,
 ) -> Backend {
     let (figures, log) = (store.clone(), store.clone());
+    let (env, kept) = (env.clone(), store.clone());
     Backend {
         store: store.clone(),
         pipeline: pipeline.clone(),
@@ -450,6 +478,10 @@ fn backend(
             LogHealth::Failing(cause) => Some(cause),
             LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),
             LogHealth::Sound | LogHealth::NoRoom(_) => None,
+        }),
+        snapshot: Arc::new(move |skips_head| {
+            let name = file_time::snapshot_name(&env);
+            kept.snapshot(&name, skips_head).map(|()| name)
         }),
         collectors: vec![store.clone(), scraping.clone()],
     }

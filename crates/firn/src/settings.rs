@@ -43,12 +43,14 @@ pub struct Settings {
     pub route_prefix: String,
     /// Whether HTTP may reload and stop the process.
     pub enable_lifecycle: bool,
-    /// Whether HTTP may delete data and end queries.
+    /// Whether HTTP may make snapshots.
     pub enable_admin_api: bool,
     /// Origins that browsers may call from, as an anchored regex; empty means none.
     pub cors_origin: String,
     /// How long samples are kept, if the command line says so.
     pub retention_time: Option<Duration>,
+    /// Bytes that the data may take, if the command line says so.
+    pub retention_size: Option<u64>,
     /// How far back an instant selector looks.
     pub lookback: Duration,
     /// Longest time of a query.

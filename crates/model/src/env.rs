@@ -109,6 +109,9 @@ pub trait Disk: Send + Sync {
 
     /// Bytes that may still be written to the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+
+    /// Bytes that the file system of `dir` has, used and free.
+    fn total_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
 /// What a piece of background work is for: decides the thread it runs on.

@@ -137,6 +137,17 @@ pub struct LogDamage {
     pub what: String,
 }
 
+/// A file in which a log keeps records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// All records that were acknowledged so far end before so many of its bytes.
+    pub bytes: u64,
+    /// Nothing is written to it any more.
+    pub is_complete: bool,
+}
+
 /// The records of a log from a position on, in order, as far as there were any when it was opened.
 pub trait Tail: Send {
     /// The next record; damage is an `Err` item at its place, and reading goes on behind it. `None`
@@ -180,6 +191,10 @@ pub trait DurableLog: Send + Sync {
     /// Makes all that was appended durable; does nothing if all is. An engine that acknowledges
     /// before it syncs relies on its owner for this while it is idle.
     fn sync(&self) -> Result<(), Error>;
+
+    /// The files with the records, oldest first; none if it keeps them elsewhere. A log that is
+    /// opened on copies of them reads what this one has, up to the bytes that are named.
+    fn files(&self) -> Vec<LogFile>;
 
     /// Forgets records before `to`; may keep some of them.
     fn trim(&self, to: Position) -> Result<(), Error>;

@@ -140,6 +140,27 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     Ok(total_bytes)
 }
 
+/// Prints a size as Prometheus does: whole numbers of units, the largest first, `1GiB512MiB`.
+pub fn format_size(bytes: u64) -> String {
+    let mut rest_bytes = bytes;
+    let mut out = String::new();
+    for (name, unit_bytes) in SIZE_UNITS_BYTES {
+        let count = rest_bytes / unit_bytes;
+        rest_bytes %= unit_bytes;
+        let unit = match unit_bytes {
+            1 => name.to_owned(),
+            _ => name.replace('B', "iB"),
+        };
+        if count > 0 {
+            out += &format!("{count}{unit}");
+        }
+    }
+    match out.is_empty() {
+        true => "0B".to_owned(),
+        false => out,
+    }
+}
+
 /// Cuts `text` before the first character for which `ends` holds.
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
@@ -204,6 +225,16 @@ mod tests {
         ];
         for (text, bytes) in good {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for (bytes, printed) in [
+            (0, "0B"),
+            (100, "100B"),
+            (512 << 20, "512MiB"),
+            (3 << 29, "1GiB512MiB"),
+            ((1 << 40) + 7, "1TiB7B"),
+        ] {
+            assert_eq!(format_size(bytes), printed);
+            assert_eq!(parse_size(printed), Ok(bytes));
         }
         for text in [
             "", "1", "MB", "-1MB", "1mb", "1e3B", "9EB", "1.2.3MB", "1 MB",

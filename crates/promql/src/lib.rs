@@ -26,6 +26,7 @@ mod quote;
 mod request;
 pub mod script;
 mod syntax_error;
+pub mod texts;
 pub mod value;
 
 pub use eval::{query, query_expr};

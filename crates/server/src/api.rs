@@ -3,6 +3,7 @@
 //!
 //! Paths, parameters, fields and texts are Prometheus's; a test holds them to recorded answers.
 
+pub(crate) mod admin;
 mod answer;
 pub(crate) mod call;
 pub(crate) mod exemplars;

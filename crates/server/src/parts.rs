@@ -48,6 +48,8 @@ pub struct AppParts {
     pub collectors: Vec<Arc<dyn Collect>>,
     /// `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
     pub lifecycle: Option<Lifecycle>,
+    /// Whether requests may make snapshots: `--web.enable-admin-api`.
+    pub is_admin_enabled: bool,
     /// `/debug/pprof`; `None` if the binary has no profiler.
     pub profiler: Option<Arc<dyn Profiler>>,
     /// Called now and then while a query runs that takes long: memory may have become short. May
@@ -73,6 +75,9 @@ pub struct Backend {
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
     /// Why the store cannot take writes, if its disk fails; a full disk ends by itself and is none.
     pub write_fault: Provider<Option<String>>,
+    /// Makes a snapshot, without the head if so asked, and says its name. May block, and is called
+    /// off the async threads.
+    pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
 }

@@ -2,7 +2,7 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    exemplars, metadata, operations, origin, page, query, series, status, targets, write,
+    admin, exemplars, metadata, operations, origin, page, query, series, status, targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -52,8 +52,8 @@ pub fn router(app: App) -> Router {
 
 fn api() -> Router<App> {
     use Endpoint::{
-        Exemplars, FormatQuery, LabelValues, Labels, ParseQuery, Query, QueryRange, Series, Status,
-        Targets, Write,
+        Exemplars, FormatQuery, LabelValues, Labels, Operations, ParseQuery, Query, QueryRange,
+        Series, Status, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -108,6 +108,10 @@ fn api() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
+        .route(
+            "/admin/tsdb/snapshot",
+            admin_route(Operations, admin::snapshot),
+        )
 }
 
 fn operations_routes() -> Router<App> {
@@ -173,6 +177,22 @@ where
         call::answer(app, endpoint, request, handler).await
     };
     on(filter, work).options(options)
+}
+
+/// A route of the JSON API that changes state, and is there for administrators.
+fn admin_route<H, F>(endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let work = async move |State(app): State<App>, request: Request| match admin::admit(
+        &app,
+        request.headers(),
+    ) {
+        Ok(()) => call::answer(app, endpoint, request, handler).await,
+        Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
+    };
+    on(POST_PUT, work).options(options)
 }
 
 /// A route whose handler makes the whole response.

@@ -364,3 +364,50 @@ async fn unknown_paths_and_methods_are_refused_in_plain_text() {
     let reply = send(&fixture, head).await;
     assert_eq!((reply.status, reply.body.as_str()), (200, ""));
 }
+
+#[tokio::test]
+async fn snapshot_needs_the_switch_an_own_page_and_a_flag_that_can_be_read() {
+    let fixture = Fixture::ready(|_| {});
+    let path = "/api/v1/admin/tsdb/snapshot";
+    let request = |method: &str, query: &str, origin: Option<&str>, form: &'static str| {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{path}{query}"))
+            .header("host", "firn:9090")
+            .header("content-type", "application/x-www-form-urlencoded");
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        request.body(Body::from(form)).unwrap()
+    };
+    let made = r#"{"status":"success","data":{"name":"20060102T150405Z-0123456789abcdef"}}"#;
+    let failed =
+        r#"{"status":"error","errorType":"internal","error":"create snapshot: the disk is full"}"#;
+    let unread = concat!(
+        r#"{"status":"error","errorType":"bad_data","error":"invalid parameter \"skip_head\": "#,
+        r#"unable to parse boolean: strconv.ParseBool: parsing \"yes\": invalid syntax"}"#
+    );
+    let foreign = concat!(
+        r#"{"status":"error","errorType":"bad_data","error":"origin is not allowed to change "#,
+        r#"state: \"http://evil.example\""}"#
+    );
+    let cases = [
+        ("POST", "", None, "", 200, made),
+        ("PUT", "?skip_head=false", None, "", 200, made),
+        ("POST", "?skip_head=t", None, "", 500, failed),
+        ("PUT", "", None, "skip_head=1", 500, failed),
+        ("POST", "?skip_head=yes", None, "", 400, unread),
+        ("GET", "", None, "", 405, "Method Not Allowed\n"),
+        ("POST", "", Some("http://evil.example"), "", 403, foreign),
+        ("POST", "", Some("http://firn:9090"), "", 200, made),
+    ];
+    for (method, query, origin, form, status, body) in cases {
+        let reply = send(&fixture, request(method, query, origin, form)).await;
+        let found = (reply.status, reply.body.as_str());
+        assert_eq!(found, (status, body), "{method} {query} {form}");
+    }
+    let off = Fixture::ready(|parts| parts.is_admin_enabled = false);
+    let reply = send(&off, request("POST", "", None, "")).await;
+    let disabled = r#"{"status":"error","errorType":"unavailable","error":"admin APIs disabled"}"#;
+    assert_eq!((reply.status, reply.body.as_str()), (503, disabled));
+}

@@ -46,6 +46,7 @@ mod writer;
 pub use cache::BlockCache;
 pub use columns::{BlockColumn, BlockReader};
 pub use id::{BlockId, NotABlockId};
+pub(crate) use meta::META;
 pub use meta::{BlockMeta, FileMeta};
 pub use order::block_order;
 pub use reader::Block;

@@ -109,10 +109,11 @@ impl Blocks {
             count: Gauge::default(),
             bad: Gauge::default(),
         };
-        let is_damaged = !found.damages.is_empty();
+        let mut is_damaged = !found.damages.is_empty();
         for damage in found.damages {
             blocks.damages.report(damage);
         }
+        is_damaged |= blocks.lacks_manifest()?;
         if is_damaged {
             blocks.take_what_is_there()?;
         }
@@ -124,6 +125,16 @@ impl Blocks {
         Ok(blocks)
     }
 
+    /// Whether there are blocks and no manifest that names them: it was lost, or the first block was
+    /// not committed, which makes no difference if that block is whole.
+    fn lacks_manifest(&self) -> Result<bool, StorageError> {
+        let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
+        if lacks {
+            tracing::warn!("blocks without a manifest: those that are whole are taken");
+        }
+        Ok(lacks)
+    }
+
     /// What is there now.
     pub(crate) fn view(&self) -> Arc<View> {
         self.view.load_full()
@@ -132,6 +143,13 @@ impl Blocks {
     /// What the manifest says.
     pub(crate) fn list(&self) -> BlockList {
         lock(&self.committing).list.clone()
+    }
+
+    /// What the manifest says, and a view of the same moment: the folders of blocks stay while it
+    /// is held, but for those of damaged ones.
+    pub(crate) fn list_and_view(&self) -> (BlockList, Arc<View>) {
+        let committing = lock(&self.committing);
+        (committing.list.clone(), self.view())
     }
 
     /// The folder of a block.
@@ -276,57 +294,20 @@ impl Blocks {
         }
     }
 
-    /// Without a manifest that reads the blocks that are whole count, but for those that another
-    /// one was made of. Nothing is removed then.
+    /// Without a manifest that reads the blocks that are whole count. Nothing is removed then.
     fn take_what_is_there(&self) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
-        let mut metas = Vec::new();
-        for id in self.folders()? {
-            if let Ok(block) = Block::open(&self.env, &self.dir_of(id), &self.cache) {
-                metas.push(block.meta().clone());
-            }
-        }
-        let sources = metas
-            .iter()
-            .flat_map(|m| m.sources.iter().filter(|id| **id != m.id));
-        let merged: BTreeSet<BlockId> = sources.copied().collect();
-        metas.retain(|meta| !merged.contains(&meta.id));
-        metas.sort_by_key(|meta| (meta.is_late, meta.id));
-        let list = &mut committing.list;
-        *list = BlockList {
-            version: list.version,
-            ..BlockList::default()
-        };
-        for meta in metas {
-            let sequence = list.take_sequence();
-            let kind = if meta.is_late {
-                BlockKind::Late
-            } else {
-                BlockKind::Main
-            };
-            let entry = BlockEntry::of(&meta, kind, sequence);
-            if entry.kind == BlockKind::Main {
-                let made_for = meta.nominal.unwrap_or(meta.range);
-                list.cut = list.cut.max(made_for.max.saturating_add(1));
-            }
-            list.add(entry);
-        }
+        let version = committing.list.version;
+        let mut list = list_of_folders(&self.env, &self.dir, &self.cache, version)?;
         list.version += 1;
-        list.write(&*self.env.disk, &self.dir)
-    }
-
-    /// The folders of blocks that are there.
-    fn folders(&self) -> Result<Vec<BlockId>, StorageError> {
-        let names = self.env.disk.list(&self.dir);
-        let names = names.map_err(StorageError::io("list", &self.dir))?;
-        let ids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
-        Ok(ids.collect())
+        committing.list = list;
+        committing.list.write(&*self.env.disk, &self.dir)
     }
 
     /// Removes the folders and manifests that count no more.
     fn remove_unnamed(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
         let list = self.list();
-        for id in self.folders()? {
+        for id in folders(&self.env, &self.dir)? {
             if !list.blocks.iter().any(|entry| entry.id == id) {
                 remove_folder(&self.env, &self.dir_of(id))?;
             }
@@ -345,6 +326,54 @@ impl Blocks {
         let bad = list.blocks.iter().filter(|entry| entry.is_bad);
         self.bad.set(bad.count() as i64);
     }
+}
+
+/// The list that the whole blocks in `dir` make, but for those that another one was made of.
+pub(crate) fn list_of_folders(
+    env: &Env,
+    dir: &Path,
+    cache: &Arc<BlockCache>,
+    version: u64,
+) -> Result<BlockList, StorageError> {
+    let mut metas = Vec::new();
+    for id in folders(env, dir)? {
+        if let Ok(block) = Block::open(env, &dir.join(id.to_string()), cache) {
+            metas.push(block.meta().clone());
+        }
+    }
+    let sources = metas
+        .iter()
+        .flat_map(|m| m.sources.iter().filter(|id| **id != m.id));
+    let merged: BTreeSet<BlockId> = sources.copied().collect();
+    metas.retain(|meta| !merged.contains(&meta.id));
+    metas.sort_by_key(|meta| (meta.is_late, meta.id));
+    let mut list = BlockList {
+        version,
+        ..BlockList::default()
+    };
+    for meta in metas {
+        let sequence = list.take_sequence();
+        let kind = if meta.is_late {
+            BlockKind::Late
+        } else {
+            BlockKind::Main
+        };
+        let entry = BlockEntry::of(&meta, kind, sequence);
+        if entry.kind == BlockKind::Main {
+            let made_for = meta.nominal.unwrap_or(meta.range);
+            list.cut = list.cut.max(made_for.max.saturating_add(1));
+        }
+        list.add(entry);
+    }
+    Ok(list)
+}
+
+/// The folders of blocks that are there.
+fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
+    let names = env.disk.list(dir);
+    let names = names.map_err(StorageError::io("list", dir))?;
+    let ids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+    Ok(ids.collect())
 }
 
 /// Removes a folder of files.

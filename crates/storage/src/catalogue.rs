@@ -207,6 +207,21 @@ impl Catalogue {
         })
     }
 
+    /// The files that a write appends to, with their lengths; none if there was no write.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        let files = self
+            .files
+            .iter()
+            .flat_map(|files| [&files.main, &files.copy]);
+        files.map(|file| (file.path(), file.bytes()))
+    }
+
+    /// Bytes of the files on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        let found: u64 = self.found.iter().map(AppendOnlyFile::bytes).sum();
+        found + self.files.as_ref().map_or(0, Pair::bytes)
+    }
+
     /// Says how many series a reader found in it.
     pub(crate) fn count(&mut self, series: u64) {
         self.series = series;

@@ -9,6 +9,7 @@
 //! series/         the series catalogue
 //! exemplars/      the file of exemplars
 //! blocks/         blocks and their manifest
+//! snapshots/      copies of the folder at some moments
 //! set-aside/      what a repair took out of its place
 //! ```
 //!
@@ -48,14 +49,20 @@ const HARMLESS: [&str; 5] = [
 /// Where a repair puts what it takes out of its place.
 pub(crate) const SET_ASIDE: &str = "set-aside";
 
+/// The folder of the blocks.
+pub(crate) const BLOCKS: &str = "blocks";
+
+const SNAPSHOTS: &str = "snapshots";
+
 /// Other names that a folder in use may hold.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 9] = [
     FORMAT,
     "wal",
     "pages",
     "series",
     "exemplars",
-    "blocks",
+    BLOCKS,
+    SNAPSHOTS,
     "queries.active",
     SET_ASIDE,
 ];
@@ -91,21 +98,15 @@ impl DataDir {
         } else {
             // First, so that a folder of this format without a manifest has lost it.
             Manifest::default().write(disk, root)?;
-            write_format(disk, root).map_err(|e| refused(root, "write format of", e))?;
+            write_format(disk, root, DATA_FORMAT)
+                .map_err(|e| refused(root, "write format of", e))?;
         }
         let dir = Self {
             root: root.to_path_buf(),
             format,
             _lock: lock,
         };
-        let folders = [
-            dir.wal(),
-            dir.pages(),
-            dir.series(),
-            dir.exemplars(),
-            dir.blocks(),
-        ];
-        for folder in folders {
+        for folder in dir.folders() {
             disk.create_dir_all(&folder)
                 .map_err(|e| refused(root, "create folder in", e))?;
         }
@@ -114,7 +115,7 @@ impl DataDir {
 
     /// Takes the folder at `root`, which must be one, to look at it: nothing is created but the
     /// file of the lock.
-    pub(crate) fn hold(env: &Env, root: &Path) -> Result<Self, StorageError> {
+    pub fn hold(env: &Env, root: &Path) -> Result<Self, StorageError> {
         let disk = &*env.disk;
         let names = disk.list(root).map_err(StorageError::io("list", root))?;
         if !names.iter().any(|name| name.as_os_str() == FORMAT) {
@@ -138,7 +139,7 @@ impl DataDir {
     /// Says that it has this version's format from here on. Its manifest is written.
     pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
         if self.format != DATA_FORMAT {
-            write_format(&*env.disk, &self.root)
+            write_format(&*env.disk, &self.root, DATA_FORMAT)
                 .map_err(|e| refused(&self.root, "write format of", e))?;
             self.format = DATA_FORMAT;
         }
@@ -172,7 +173,43 @@ impl DataDir {
 
     /// The folder of the blocks and their manifest.
     pub fn blocks(&self) -> PathBuf {
-        self.root.join("blocks")
+        self.root.join(BLOCKS)
+    }
+
+    /// The folder of the snapshots, which may not be there.
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.root.join(SNAPSHOTS)
+    }
+
+    /// The folders that each data folder has.
+    pub(crate) fn folders(&self) -> [PathBuf; 5] {
+        [
+            self.wal(),
+            self.pages(),
+            self.series(),
+            self.exemplars(),
+            self.blocks(),
+        ]
+    }
+
+    /// Its format.
+    pub(crate) fn format(&self) -> u32 {
+        self.format
+    }
+}
+
+/// Whether the folder at `root` says that it is a data folder.
+pub(crate) fn has_format(disk: &dyn Disk, root: &Path) -> bool {
+    let names = disk.list(root).unwrap_or_default();
+    names.iter().any(|name| name.as_os_str() == FORMAT)
+}
+
+/// Makes the folder at `root` no data folder any more, whatever else is in it.
+pub(crate) fn remove_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
+    match disk.remove_file(&root.join(FORMAT)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => disk.sync_dir(root),
     }
 }
 
@@ -230,14 +267,14 @@ fn check_format(disk: &dyn Disk, path: &Path) -> Result<u32, StorageError> {
 }
 
 /// Writes the file under another name first, so that it is there whole or not at all.
-fn write_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
+pub(crate) fn write_format(disk: &dyn Disk, root: &Path, format: u32) -> io::Result<()> {
     let temporary = root.join(FORMAT_TEMPORARY);
     match disk.remove_file(&temporary) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
     let file = disk.open(&temporary, OpenMode::CreateNew)?;
-    file.write_all_at(0, format!("{FORMAT_PREFIX}{DATA_FORMAT}\n").as_bytes())?;
+    file.write_all_at(0, format!("{FORMAT_PREFIX}{format}\n").as_bytes())?;
     file.sync_data()?;
     disk.rename(&temporary, &root.join(FORMAT))?;
     disk.sync_dir(root)

@@ -14,11 +14,11 @@
 mod buffer;
 
 pub use crate::block::BlockId;
+pub use crate::chunk::{Columns, Sample};
 pub use buffer::Buffer;
 
-use crate::block::{BlockCache, BlockMeta, BlockWriter, Source};
+use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Source};
 use crate::blocks::{BlockEntry, BlockKind, Blocks};
-use crate::chunk::Columns;
 use crate::damage::Damages;
 use crate::data_dir::DataDir;
 use firn_model::env::Env;
@@ -43,6 +43,8 @@ pub struct Target {
 /// One import: blocks that are committed together.
 pub struct Import {
     target: Target,
+    /// What the samples were before, if it has a name: each block names it as a source.
+    origin: Option<BlockId>,
     written: Vec<BlockMeta>,
 }
 
@@ -103,7 +105,16 @@ impl Target {
     pub fn begin(&self) -> Import {
         Import {
             target: self.clone(),
+            origin: None,
             written: Vec::new(),
+        }
+    }
+
+    /// Begins the import of what has this name: once it is committed, [`Target::has`] knows it.
+    pub fn begin_of(&self, origin: BlockId) -> Import {
+        Import {
+            origin: Some(origin),
+            ..self.begin()
         }
     }
 }
@@ -116,11 +127,13 @@ impl Import {
         range: Option<TimeRange>,
         fill: impl FnOnce(&mut Series<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let mut sources = vec![id];
+        sources.extend(self.origin.filter(|origin| *origin != id));
         let source = Source {
             id,
             is_late: true,
             level: 1,
-            sources: vec![id],
+            sources,
             range,
         };
         let Target { env, blocks, .. } = &self.target;
@@ -137,6 +150,23 @@ impl Import {
         Ok(())
     }
 
+    /// Reads back every byte that was written and decodes every sample; fails with what is damaged.
+    /// Returns what is there.
+    pub fn verify(&self) -> Result<Imported, Error> {
+        let Target { env, blocks, .. } = &self.target;
+        for meta in &self.written {
+            let block = Block::open(env, &blocks.dir_of(meta.id), &blocks.cache)?;
+            let mut damage = None;
+            block.verify(&mut |e| {
+                damage.get_or_insert(e);
+            });
+            if let Some(damage) = damage {
+                return Err(damage.into());
+            }
+        }
+        Ok(Imported::of(&self.written))
+    }
+
     /// Makes the blocks that were written part of the store: durable on return, and seen by every
     /// reader that begins later.
     pub fn commit(self) -> Result<Imported, Error> {
@@ -150,12 +180,26 @@ impl Import {
                 list.add(BlockEntry::of(meta, BlockKind::Late, sequence));
             }
         })?;
-        Ok(Imported {
+        Ok(Imported::of(&written))
+    }
+}
+
+impl Imported {
+    fn of(written: &[BlockMeta]) -> Self {
+        Self {
             blocks: written.len(),
             series: written.iter().map(|meta| u64::from(meta.series)).sum(),
             samples: written.iter().map(|meta| meta.samples).sum(),
             bytes: written.iter().map(BlockMeta::file_bytes).sum(),
-        })
+        }
+    }
+
+    /// Adds what another import brought.
+    pub fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.series += other.series;
+        self.samples += other.samples;
+        self.bytes += other.bytes;
     }
 }
 
@@ -167,5 +211,15 @@ impl Series<'_> {
     /// samples by ascending time.
     pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), Error> {
         Ok(self.0.push(labels, columns)?)
+    }
+
+    /// More samples of the newest series, later than all it has.
+    pub fn push_more(&mut self, columns: &Columns) -> Result<(), Error> {
+        Ok(self.0.push_more(columns)?)
+    }
+
+    /// Samples so far.
+    pub fn sample_count(&self) -> u64 {
+        self.0.sample_count()
     }
 }

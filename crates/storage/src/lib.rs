@@ -20,6 +20,7 @@ pub mod import;
 pub(crate) mod index;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
+pub mod listing;
 pub mod log;
 pub(crate) mod maintenance;
 pub(crate) mod manifest;
@@ -36,6 +37,7 @@ pub(crate) mod sealed;
 #[cfg(test)]
 #[path = "../tests/seeds/mod.rs"]
 mod seeds;
+pub mod snapshot;
 pub mod store;
 pub(crate) mod sync;
 pub mod verify;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! tick: retry the log -> mark -> seal what is due -> cut a block -> drop old blocks and pages
-//!       -> trim the log -> manifest -> sweep
+//!       -> trim the log -> keep to the limit of size -> manifest -> sweep
 //! ```
 //!
 //! Each tick does a share of what there is, on the background thread; one runs at a time.
@@ -13,6 +13,7 @@ pub(crate) mod coverage;
 pub(crate) mod cut;
 mod retention;
 pub(crate) mod seal;
+mod snapshot;
 pub(crate) mod state;
 mod sweep;
 mod trim;
@@ -127,6 +128,7 @@ impl Maintenance {
         self.drop_old_blocks();
         self.drop_old_pages(&mut state);
         self.trim_log(&mut state);
+        self.keep_to_size(&mut state);
         self.keep_manifest(&mut state);
         self.sweep_share(&mut state);
         drop(state);

@@ -6,6 +6,7 @@
 
 pub(crate) mod metrics;
 pub(crate) mod options;
+pub(crate) mod retention;
 
 use crate::blocks::Blocks;
 use crate::damage::Damages;
@@ -29,6 +30,7 @@ use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
 use metrics::StoreMetrics;
 use options::StoreOptions;
+use retention::Retaining;
 use std::sync::Arc;
 
 /// The shared parts of a store.
@@ -47,6 +49,7 @@ pub(crate) struct Parts {
     pub(crate) sealed: Arc<Sealed>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<Exemplars>,
+    pub(crate) retaining: Retaining,
     /// What was found damaged since the store was opened.
     pub(crate) damages: Arc<Damages>,
     /// Groups of which an evicted series came back since the last mark.
@@ -58,18 +61,6 @@ impl Parts {
     pub(crate) fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
-    }
-
-    /// Samples older than this left the retention.
-    pub(crate) fn cutoff(&self) -> TimestampMs {
-        self.newest()
-            .map_or(i64::MIN, |n| n.saturating_sub(self.options.retention_ms))
-    }
-
-    /// Pages and head have no sample before this that a reader needs of them: it left the
-    /// retention, or is in a block.
-    pub(crate) fn pages_from(&self) -> TimestampMs {
-        self.cutoff().max(self.blocks.cut_of_all_readers())
     }
 
     /// No sample before `time` is taken in order from here on, and what was taken has its place.

@@ -21,6 +21,7 @@ pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
     SyncMode, WINDOW_MS,
 };
+pub use crate::parts::retention::Retention;
 
 use crate::append::Appender;
 use crate::block::BlockCache;
@@ -35,6 +36,7 @@ use crate::maintenance::coverage::{Coverage, Windows};
 use crate::maintenance::state::State;
 use crate::parts::Parts;
 use crate::parts::metrics::StoreMetrics;
+use crate::parts::retention::Retaining;
 use crate::read::Reader;
 use crate::replay::{FoundPages, replay};
 use crate::sealed::Sealed;
@@ -115,6 +117,7 @@ impl Store {
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
+            retaining: Retaining::new(options.retention()),
             restored_groups: Mutex::default(),
             options,
         });
@@ -153,6 +156,21 @@ impl Store {
     /// Makes room for `max` exemplars; the oldest go if they are more.
     pub fn set_exemplars_max(&self, max: usize) {
         self.parts.exemplars.set_max(max);
+    }
+
+    /// Makes a data folder of what is there now, `snapshots/<name>` in the store's own: all that
+    /// was acknowledged before the call, or with `skips_head` what is sealed. It is durable on
+    /// return. Appends and queries go on; the files that never change are shared, so it takes
+    /// little room. The name is a time and a number, `20060102T150405Z-0123456789abcdef`.
+    pub fn snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
+        self.maintenance.take_snapshot(name, skips_head)
+    }
+
+    /// Keeps samples by `retention` from here on. What it does not cover goes soon after; nothing
+    /// is written anew.
+    pub fn set_retention(&self, retention: Retention) {
+        self.parts.retaining.set(retention);
+        self.maintenance.tick();
     }
 
     /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the

@@ -49,8 +49,8 @@ pub struct Sources<'a> {
     pub memory: Budget,
     /// Looked at while queries run.
     pub pressure: Arc<Pressure>,
-    /// How long samples are kept.
-    pub retention: Retention,
+    /// How long, and how much, is kept by the configuration in force.
+    pub retention: Provider<Retention>,
     /// The store, once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
     /// Takes the wish of an HTTP request to end the process.
@@ -103,6 +103,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             reload: Arc::new(move || reload.reload()),
             quit: Arc::new(move || quit.try_send(()).is_ok()),
         }),
+        is_admin_enabled: settings.enable_admin_api,
         profiler: Some(Arc::new(ProcessProfiler)),
         watch_memory: Arc::new(move || pressure.look()),
         env,
@@ -214,7 +215,7 @@ fn runtime_info(
     running: Arc<Running>,
     env: &Env,
     memory: &Budget,
-    retention: Retention,
+    retention: Provider<Retention>,
     store: Arc<OnceLock<Arc<Store>>>,
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();
@@ -234,7 +235,7 @@ fn runtime_info(
             thread_count: metrics::thread_count(),
             cores,
             memory_limit_bytes,
-            storage_retention: retention.to_string(),
+            storage_retention: retention().to_string(),
         }
     })
 }

@@ -232,10 +232,6 @@ impl Config {
     /// Keys whose values differ in `newer` although they cannot change while the process runs.
     pub fn fixed_differences(&self, newer: &Config) -> Vec<&'static str> {
         let differences = [
-            (
-                "storage.tsdb.retention.time",
-                self.retention != newer.retention,
-            ),
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
             (
@@ -355,17 +351,23 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
         return Ok(());
     };
-    if !retention.is_null() {
-        let time = read::duration(retention, "time");
-        config.retention = Some(time.map_or(Retention::Unlimited, Retention::For));
+    if retention.is_null() {
+        return Ok(());
     }
-    let percent = retention.get("percentage").and_then(Node::text);
-    match percent.and_then(|t| t.parse::<f64>().ok()) {
-        Some(percent) if !(0.0..=100.0).contains(&percent) => Err(retention.error(format!(
-            "storage.tsdb.retention.percentage must be in the range [0, 100], got {percent}"
-        ))),
-        _ => Ok(()),
+    let percentage = read::text(retention, "percentage").and_then(|text| text.parse::<f64>().ok());
+    if let Some(percentage) = percentage
+        && !(0.0..=100.0).contains(&percentage)
+    {
+        return Err(retention.error(format!(
+            "storage.tsdb.retention.percentage must be in the range [0, 100], got {percentage}"
+        )));
     }
+    config.retention = Some(Retention {
+        time: read::duration(retention, "time"),
+        size: read::size(retention, "size"),
+        percentage: percentage.filter(|percentage| *percentage > 0.0),
+    });
+    Ok(())
 }
 
 fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {

@@ -1,22 +1,39 @@
-//! How long samples are kept, decided from flags and config as upstream does.
+//! How long, and how much, is kept, decided from flags and config as upstream does.
 //!
-//! Invariant: zero is "not set", never "keep nothing". Firn knows no limit of size, so a
-//! server that sets that one alone keeps all samples.
+//! Invariant: zero is "not set", never "keep nothing". The default time holds only where neither
+//! flag says anything and the config has no section for it.
 
 use super::flags::CommandLine;
-use firn_model::units::{format_duration, parse_size};
-use firn_storage::store::RETENTION_MS;
+use firn_model::env::Disk;
+use firn_model::units::{format_duration, format_size};
+use firn_storage::store::{self, RETENTION_MS};
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
-/// How long samples are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retention {
+/// How long, and how much, is kept. A limit that is not set is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Retention {
     /// Samples stay for this long; not zero.
-    For(Duration),
-    /// For ever.
-    Unlimited,
+    pub time: Option<Duration>,
+    /// The data takes so many bytes at most; not zero.
+    pub size: Option<u64>,
+    /// The data takes so many hundredths of its file system at most; not zero. It goes before the
+    /// size.
+    pub percentage: Option<f64>,
+}
+
+/// The share of a file system that cannot tell its size is not known.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "storage.tsdb.retention.percentage: the total size of the file system of {folder} cannot be \
+     told: {why}; set storage.tsdb.retention.size instead of {percentage}%"
+)]
+pub struct UnknownSize {
+    folder: String,
+    why: String,
+    percentage: f64,
 }
 
 impl Retention {
@@ -25,28 +42,56 @@ impl Retention {
         if let Some(retention) = of_config {
             return retention;
         }
-        match line.settings.retention_time {
-            Some(time) if !time.is_zero() => Self::For(time),
-            _ if limits_size(line) => Self::Unlimited,
-            _ => Self::For(Duration::from_millis(RETENTION_MS.unsigned_abs())),
+        let settings = &line.settings;
+        let time = settings.retention_time.filter(|time| !time.is_zero());
+        let size = settings.retention_size.filter(|size| *size > 0);
+        let default = Duration::from_millis(RETENTION_MS.unsigned_abs());
+        Self {
+            time: time.or((size.is_none()).then_some(default)),
+            size,
+            percentage: None,
         }
     }
 
-    /// Says that nothing bounds the data: a limit of size that was given does not.
-    pub fn warn_if_unlimited(self) {
-        if self == Self::Unlimited {
+    /// Says what of it has no effect, or that nothing bounds the data.
+    pub fn warn(self) {
+        if self == Self::default() {
+            warn!("neither a time nor a size of the retention is set: samples are kept for ever");
+        }
+        if self.percentage.is_some() && self.size.is_some() {
             warn!(
-                "no retention time is set and limits of size have no effect in Firn: samples are \
-                 kept for ever"
+                "storage.tsdb.retention.size has no effect beside storage.tsdb.retention.percentage"
             );
         }
     }
 
-    /// The age in milliseconds at which samples go.
-    pub fn as_millis(self) -> i64 {
-        match self {
-            Self::For(time) => i64::try_from(time.as_millis()).unwrap_or(i64::MAX),
-            Self::Unlimited => i64::MAX,
+    /// Fails if the size of the file system at `folder`, or of what is there of the path to it, is
+    /// needed and cannot be told.
+    pub fn check_disk(self, disk: &dyn Disk, folder: &Path) -> Result<(), UnknownSize> {
+        let Some(percentage) = self.percentage else {
+            return Ok(());
+        };
+        let existing = folder.ancestors().find(|folder| folder.is_dir());
+        let total = disk.total_bytes(existing.unwrap_or(Path::new(".")));
+        let why = match total {
+            Ok(0) => "it says 0 bytes".to_owned(),
+            Ok(_) => return Ok(()),
+            Err(e) => e.to_string(),
+        };
+        Err(UnknownSize {
+            folder: folder.display().to_string(),
+            why,
+            percentage,
+        })
+    }
+
+    /// The same for the store.
+    pub fn limits(self) -> store::Retention {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        store::Retention {
+            time_ms: self.time.map_or(i64::MAX, millis),
+            bytes: self.size,
+            percent: self.percentage,
         }
     }
 }
@@ -54,17 +99,14 @@ impl Retention {
 /// The form that upstream shows: empty if there is no limit.
 impl fmt::Display for Retention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::For(time) => f.write_str(&format_duration(*time)),
-            Self::Unlimited => Ok(()),
-        }
+        let limits = [
+            self.time.map(format_duration),
+            self.size.map(format_size),
+            self.percentage.map(|percentage| format!("{percentage}%")),
+        ];
+        let limits: Vec<String> = limits.into_iter().flatten().collect();
+        f.write_str(&limits.join(" or "))
     }
-}
-
-fn limits_size(line: &CommandLine) -> bool {
-    const FLAG: &str = "storage.tsdb.retention.size";
-    let value = line.values.iter().find(|(name, _)| *name == FLAG);
-    value.is_some_and(|(_, size)| !size.is_empty() && parse_size(size) != Ok(0))
 }
 
 #[cfg(test)]
@@ -72,8 +114,9 @@ mod tests {
     use super::*;
     use crate::settings::config;
     use crate::settings::flags::{self, Request};
+    use firn_model::env::sim;
 
-    fn check(flags: &[&str], retention: &str, want: &str) {
+    fn of(flags: &[&str], retention: &str) -> Retention {
         let args = flags.iter().map(|flag| format!("--storage.tsdb.{flag}"));
         let Ok(Request::Run(line)) = flags::parse(args.map(Into::into)) else {
             panic!("flags are not understood: {flags:?}");
@@ -85,9 +128,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let config = config::load(file.path(), config::JobFeatures::default()).unwrap();
-        let got = Retention::of(&line, config.retention);
+        Retention::of(&line, config.retention)
+    }
+
+    #[track_caller]
+    fn check(flags: &[&str], retention: &str, want: &str) {
+        let got = of(flags, retention);
         assert_eq!(got.to_string(), want, "{flags:?} {retention}");
-        assert!(got.as_millis() > 0, "{flags:?} {retention}");
+        let limits = got.limits();
+        assert!(limits.time_ms > 0 && limits.bytes != Some(0), "{limits:?}");
     }
 
     #[test]
@@ -96,13 +145,43 @@ mod tests {
         check(&["retention.time=30d"], "", "30d");
         check(&["retention.time=0"], "", "15d");
         check(&["retention.time=0s", "retention.size=0"], "", "15d");
-        check(&["retention.time=0", "retention.size=1GB"], "", "");
-        check(&["retention.size=1GB"], "", "");
-        check(&["retention.time=2d", "retention.size=1GB"], "", "2d");
-        check(&["retention.time=2d"], "{time: 30d, size: 1GB}", "30d");
+        check(&["retention.time=0", "retention.size=1GB"], "", "1GiB");
+        check(&["retention.size=1536MB"], "", "1GiB512MiB");
+        let both = ["retention.time=2d", "retention.size=1GB"];
+        check(&both, "", "2d or 1GiB");
         check(&["retention.time=2d"], "{time: 0s}", "");
-        check(&["retention.time=2d"], "{size: 1GB}", "");
-        check(&[], "{percentage: 80}", "");
+        check(&["retention.time=2d"], "{}", "");
+        check(&["retention.size=1GB"], "{size: 0, percentage: 0}", "");
+    }
+
+    #[test]
+    fn retention_of_the_config_sets_the_flags_aside() {
+        check(
+            &["retention.time=2d"],
+            "{time: 30d, size: 1GB}",
+            "30d or 1GiB",
+        );
+        check(&["retention.time=2d"], "{size: 1GB}", "1GiB");
+        check(&["retention.size=1GB"], "{time: 1h}", "1h");
         check(&["retention.time=2d"], "null", "2d");
+        check(&[], "{percentage: 80}", "80%");
+        check(
+            &[],
+            "{time: 1w, size: 100B, percentage: 12.5}",
+            "1w or 100B or 12.5%",
+        );
+    }
+
+    #[test]
+    fn percentage_of_a_disk_without_a_size_is_refused() {
+        let sim = sim::env(1);
+        let here = Path::new(".");
+        let percentage = of(&[], "{percentage: 80}");
+        assert!(percentage.check_disk(&*sim.env.disk, here).is_ok());
+        sim.disk.set_capacity_bytes(0);
+        let refused = percentage.check_disk(&*sim.env.disk, here).unwrap_err();
+        assert!(refused.to_string().contains("says 0 bytes"), "{refused}");
+        let time = of(&[], "{time: 1d}");
+        assert!(time.check_disk(&*sim.env.disk, here).is_ok());
     }
 }

@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -103,6 +104,22 @@ impl Form {
             text => parse_time(text).map_err(|e| {
                 Failure::parameter(name, format!("invalid time value for '{name}': {e}"))
             }),
+        }
+    }
+
+    /// A boolean in the forms that Go reads; false if it is not stated.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.get(name) {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+            "" | "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+            text => {
+                let quoted = quote(text.as_bytes());
+                let why = format!("strconv.ParseBool: parsing {quoted}: invalid syntax");
+                Err(Failure::parameter(
+                    name,
+                    format!("unable to parse boolean: {why}"),
+                ))
+            }
         }
     }
 
@@ -202,7 +219,8 @@ pub(crate) async fn read_form(
         }
         (query, _) => Cow::Borrowed(query.unwrap_or_default()),
     };
-    if head.method != Method::POST || !is_form(&head.headers) {
+    let has_body = matches!(head.method, Method::POST | Method::PUT);
+    if !has_body || !is_form(&head.headers) {
         let form = Form::parse("", &url_query)?;
         return Ok(match long.and_then(Arc::into_inner) {
             Some(line) => form.holding(line.held),

@@ -419,6 +419,10 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         active: ActiveQueries::none(),
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
+        snapshot: Arc::new(|skips_head| match skips_head {
+            false => Ok("20060102T150405Z-0123456789abcdef".to_owned()),
+            true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
+        }),
         collectors: vec![Arc::new(FakeMetrics)],
     }
 }
@@ -466,6 +470,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             reload: Arc::new(|| Err("line 3: <bad>".into())),
             quit: Arc::new(move || quits.fetch_add(1, Ordering::SeqCst) == 0),
         }),
+        is_admin_enabled: true,
         profiler: None,
         watch_memory: Arc::new(|| {}),
     }

@@ -159,6 +159,11 @@ impl BlockList {
         disk.sync_dir(dir)
     }
 
+    /// Whether a file of this name is a manifest.
+    pub(crate) fn is_name(name: &Path) -> bool {
+        version_of(name).is_some()
+    }
+
     /// Adds a block behind all of its kind.
     pub(crate) fn add(&mut self, entry: BlockEntry) {
         self.blocks.push(entry);

@@ -121,7 +121,7 @@ impl Columns {
     }
 
     /// Adds a sample.
-    pub(crate) fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &Sample) {
+    pub fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &Sample) {
         let at = self.times.len();
         if start != START_UNKNOWN || !self.start_times.is_empty() {
             self.start_times.resize(at, START_UNKNOWN);

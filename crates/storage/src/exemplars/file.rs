@@ -80,6 +80,17 @@ impl ExemplarFile {
         })
     }
 
+    /// The file with its length, if there is one that can be read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        let file = self.file.iter().filter(|file| !file.is_unreadable());
+        file.map(|file| (file.path(), file.bytes()))
+    }
+
+    /// Its bytes on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, AppendOnlyFile::bytes)
+    }
+
     /// What is damaged of what a start found; `known` as in [`ExemplarFile::find`].
     pub(crate) fn damages(&self, known: KnownFile) -> Option<Damage> {
         let (path, what) = match &self.file {

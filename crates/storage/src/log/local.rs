@@ -18,7 +18,8 @@ use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::log::{
-    DurableLog, LogBatch, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure, Tail,
+    DurableLog, LogBatch, LogFile, LogHealth, LogRecord, OnDurable, Position, Positions, Pressure,
+    Tail,
 };
 use firn_model::metrics::{Collect, Gauge};
 use firn_model::sample::TimeRange;
@@ -380,6 +381,16 @@ impl DurableLog for LocalLog {
     /// In interval mode an idle log is synced by this alone.
     fn sync(&self) -> Result<(), Error> {
         Ok(self.sync_written()?)
+    }
+
+    fn files(&self) -> Vec<LogFile> {
+        let segments = self.segments().into_iter();
+        let file = |segment: SegmentInfo| LogFile {
+            path: segment.path,
+            bytes: segment.bytes,
+            is_complete: segment.next.is_some(),
+        };
+        segments.map(file).collect()
     }
 
     fn trim(&self, to: Position) -> Result<(), Error> {

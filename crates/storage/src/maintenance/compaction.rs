@@ -15,7 +15,7 @@ pub(super) mod progress;
 
 use super::Maintenance;
 use crate::blocks::plan::{self, Merge};
-use crate::blocks::{BlockEntry, BlockList};
+use crate::blocks::{BlockEntry, BlockList, remove_folder};
 use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::failpoints;
@@ -144,8 +144,10 @@ impl Maintenance {
                 bytes = meta.file_bytes(),
                 "compacted blocks"
             );
+            return Ok(());
         }
-        Ok(())
+        // An input left the retention meanwhile.
+        remove_folder(&self.env, &self.blocks.dir_of(meta.id))
     }
 
     /// A merge failed: a block whose bytes are damaged is named, and merges go on without it.
@@ -163,7 +165,7 @@ impl Maintenance {
     }
 
     fn window_max(&self) -> i64 {
-        let of_retention = self.options.retention_ms / OF_RETENTION;
+        let of_retention = self.retaining.limits().time_ms / OF_RETENTION;
         of_retention.clamp(
             self.options.cut_ms.max(1),
             WINDOW_MAX_MS.max(self.options.cut_ms),

@@ -1,21 +1,178 @@
-//! Retention of blocks: by time and by size. The manifest forgets them, then their folders go.
+//! Retention of blocks and pages: by time and by size.
+//!
+//! ```text
+//! by time: blocks and page segments all of whose samples are too old
+//! by size: the oldest blocks until what is left fits; if none is left, the oldest page segments
+//! ```
+//!
+//! The manifest forgets them first, then their files go; nothing is written anew. Blocks go whole,
+//! so what is left may lack up to a block of the limit. Invariant: what the head may still add to
+//! does not go by size, and neither do pages that a cut is reading.
 
 use super::Maintenance;
+use super::state::State;
+use crate::block::BlockId;
+use crate::blocks::BlockEntry;
+use crate::sync::atomic::Ordering;
+use firn_model::sample::TimestampMs;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 impl Maintenance {
-    /// Takes blocks that left the retention out of the manifest, and removes the folders of those
-    /// that no reader holds.
+    /// Takes blocks that left the retention by time out of the manifest, and removes the folders of
+    /// those that no reader holds.
     pub(super) fn drop_old_blocks(&self) {
         let cutoff = self.cutoff();
         let list = self.blocks.list();
-        if list.blocks.iter().any(|block| block.range.max < cutoff) {
-            let dropped = self.blocks.commit(|list| {
-                list.blocks.retain(|block| block.range.max >= cutoff);
-            });
-            if let Err(e) = dropped {
-                tracing::error!(error = %e, "drop blocks that left the retention");
-            }
+        let old = list.blocks.iter().filter(|block| block.range.max < cutoff);
+        let old: BTreeSet<BlockId> = old.map(|block| block.id).collect();
+        if self.forget_blocks(&old) {
+            self.retaining.by_time.inc();
         }
         self.blocks.remove_left();
+    }
+
+    /// Takes the oldest blocks out of the manifest, or if there is none the oldest page segments
+    /// off the disk, while all files together take more than they may.
+    pub(super) fn keep_to_size(&self, state: &mut State) {
+        self.measure_files(state);
+        let limit = self.size_limit();
+        self.retaining
+            .limit_bytes
+            .set(i64::try_from(limit.unwrap_or(0)).unwrap_or(i64::MAX));
+        let Some(limit) = limit else { return };
+        let others = self.bytes_beside_blocks();
+        let list = self.blocks.list();
+        let beyond = beyond(&list.blocks, limit.saturating_sub(others));
+        if self.forget_blocks(&beyond) {
+            self.retaining.by_size.inc();
+            tracing::info!(
+                blocks = beyond.len(),
+                limit,
+                "blocks left the retention by size"
+            );
+            self.blocks.remove_left();
+        }
+        if beyond.len() == list.blocks.len() && others > limit {
+            self.drop_pages_for(others - limit, state);
+        }
+    }
+
+    /// Makes the manifest forget blocks; whether it did.
+    fn forget_blocks(&self, gone: &BTreeSet<BlockId>) -> bool {
+        if gone.is_empty() {
+            return false;
+        }
+        let dropped = self.blocks.commit(|list| {
+            list.blocks.retain(|block| !gone.contains(&block.id));
+        });
+        if let Err(e) = &dropped {
+            tracing::error!(error = %e, "drop blocks that left the retention");
+        }
+        dropped.is_ok()
+    }
+
+    /// Removes the oldest page segments, so many bytes if there are.
+    fn drop_pages_for(&self, bytes: u64, state: &mut State) {
+        let Some(newest) = self.newest() else { return };
+        if state.cut.is_under_way() {
+            return;
+        }
+        // What is older is sealed, and nothing is appended in order there.
+        let open = self.options.lateness_max_ms.max(2 * self.options.window_ms);
+        let closed = newest.saturating_sub(open);
+        let Some(cutoff) = state.segments.cutoff_for(bytes, closed) else {
+            return;
+        };
+        let before = self
+            .retaining
+            .pages_gone_before
+            .fetch_max(cutoff, Ordering::Relaxed);
+        if before < cutoff {
+            self.retaining.by_size.inc();
+            tracing::info!(before = cutoff, "pages left the retention by size");
+            self.drop_old_pages(state);
+            self.measure_files(state);
+        }
+    }
+
+    fn measure_files(&self, state: &State) {
+        // What is in blocks goes as soon as no reader needs it, and is not counted twice.
+        let pages = state.segments.bytes_from(self.blocks.view().cut);
+        let gauges = [
+            (&self.retaining.page_bytes, pages),
+            (&self.retaining.catalogue_bytes, state.catalogue.bytes()),
+            (&self.retaining.exemplar_bytes, state.exemplars.bytes()),
+        ];
+        for (gauge, bytes) in gauges {
+            gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Bytes that the files may take.
+    fn size_limit(&self) -> Option<u64> {
+        let limits = self.retaining.limits();
+        let of_disk = limits.percent.and_then(|percent| {
+            // A disk that cannot say leaves it at the limit in bytes.
+            let total = self.env.disk.total_bytes(self.dir.root()).ok()?;
+            (total > 0).then_some((total as f64 * percent / 100.0) as u64)
+        });
+        of_disk.or(limits.bytes)
+    }
+}
+
+/// The blocks beyond `bytes`, counted from the newest one: the one that does not fit any more, and
+/// all that are older, as upstream.
+fn beyond(blocks: &[BlockEntry], bytes: u64) -> BTreeSet<BlockId> {
+    let mut newest_first: Vec<&BlockEntry> = blocks.iter().collect();
+    newest_first.sort_by_key(|block| (Reverse::<TimestampMs>(block.range.max), block.id));
+    let mut total: u64 = 0;
+    let kept = newest_first.iter().take_while(|block| {
+        total = total.saturating_add(block.bytes);
+        total <= bytes
+    });
+    let kept = kept.count();
+    newest_first[kept..].iter().map(|block| block.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocks::BlockKind;
+    use firn_model::sample::TimeRange;
+
+    /// Blocks of (newest time, bytes), of which those with the newest times in `gone` go.
+    #[track_caller]
+    fn check(blocks: &[(i64, u64)], bytes: u64, gone: &[i64]) {
+        let entry = |(number, &(max, bytes)): (usize, &(i64, u64))| BlockEntry {
+            id: BlockId::new(max, number as u128),
+            kind: BlockKind::Main,
+            is_bad: false,
+            sequence: number as u64,
+            level: 1,
+            range: TimeRange::new(0, max),
+            bytes,
+            series: 1,
+            samples: 1,
+        };
+        let list: Vec<BlockEntry> = blocks.iter().enumerate().map(entry).collect();
+        let beyond = beyond(&list, bytes);
+        let found = list.iter().filter(|block| beyond.contains(&block.id));
+        let found: Vec<i64> = found.map(|block| block.range.max).collect();
+        assert_eq!(found, gone, "{blocks:?} in {bytes} bytes");
+    }
+
+    #[test]
+    fn blocks_beyond_a_size_are_the_oldest_whole_ones() {
+        let blocks = [(1, 10), (4, 10), (2, 10), (3, 10)];
+        check(&blocks, 40, &[]);
+        check(&blocks, 39, &[1]);
+        check(&blocks, 30, &[1]);
+        check(&blocks, 20, &[1, 2]);
+        check(&blocks, 0, &[1, 4, 2, 3]);
+        check(&[], 0, &[]);
+        // One that does not fit takes those with it that are older, also small ones.
+        check(&[(1, 1), (2, 90), (3, 10)], 50, &[1, 2]);
+        check(&[(1, 0), (2, u64::MAX), (3, u64::MAX)], 50, &[1, 2, 3]);
     }
 }

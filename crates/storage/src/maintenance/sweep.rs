@@ -28,7 +28,7 @@ impl Maintenance {
     /// Sweeps this tick's share.
     pub(super) fn sweep_share(&self, state: &mut State) {
         let Some(newest) = self.newest() else { return };
-        let cutoff = newest.saturating_sub(self.options.retention_ms);
+        let cutoff = self.retaining.cutoff_at(newest);
         self.index.drop_epochs_before(epoch_of(self.pages_from()));
         // Evicted series are in no shard.
         let slices = self.head_series() / SLICE as usize + self.shards.len();

@@ -127,7 +127,7 @@ impl Maintenance {
     }
 
     /// The manifest of what is there now.
-    fn manifest(&self, state: &State) -> Manifest {
+    pub(super) fn manifest(&self, state: &State) -> Manifest {
         let before = &state.manifest;
         Manifest {
             trimmed: state.trimmed().max(before.trimmed),

@@ -115,6 +115,7 @@ impl Collect for Parts {
         self.collect_sealing(sink);
         self.collect_pages(sink);
         self.collect_blocks(sink);
+        self.collect_retention(sink);
         self.collect_lookups(sink);
         self.collect_memory(sink);
         self.exemplars.collect(sink);

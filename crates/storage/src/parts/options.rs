@@ -2,6 +2,7 @@
 
 use crate::chunk::Duplicates;
 use crate::log;
+use crate::parts::retention::Retention;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
@@ -101,8 +102,13 @@ pub struct StoreOptions {
     pub shards: usize,
     /// When a batch counts as durable.
     pub sync: SyncMode,
-    /// Chunks wholly older than the newest sample by this much are dropped, and series without any.
+    /// Samples older than the newest one by this much are dropped, and series without any. This and
+    /// the two after it change with [`crate::store::Store::set_retention`].
     pub retention_ms: i64,
+    /// Bytes that the files may take.
+    pub retention_bytes: Option<u64>,
+    /// Hundredths of their file system that the files may take.
+    pub retention_percent: Option<f64>,
     /// Samples older than the newest sample of the store by more than this are refused.
     pub lateness_max_ms: i64,
     /// Which of two samples at one time a query is given.
@@ -150,6 +156,8 @@ impl StoreOptions {
             tenant: TenantId::anonymous(),
             key_format: &CanonicalKeys,
             retention_ms: RETENTION_MS,
+            retention_bytes: None,
+            retention_percent: None,
             lateness_max_ms: LATENESS_MAX_MS,
             duplicates: Duplicates::default(),
             series_max: usize::MAX,
@@ -166,6 +174,15 @@ impl StoreOptions {
             page_segment_bytes: 128 << 20,
             page_cache_bytes: PAGE_CACHE_BYTES,
             exemplars_max: 0,
+        }
+    }
+
+    /// How long, and how much, is kept.
+    pub(crate) fn retention(&self) -> Retention {
+        Retention {
+            time_ms: self.retention_ms,
+            bytes: self.retention_bytes,
+            percent: self.retention_percent,
         }
     }
 }

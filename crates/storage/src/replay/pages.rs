@@ -88,7 +88,7 @@ impl Replay<'_> {
         let needed = Needed {
             log_first: store.log.positions().first,
             recent: newest.saturating_sub(store.options.lateness_max_ms),
-            cutoff: newest.saturating_sub(store.options.retention_ms).max(cut),
+            cutoff: store.retaining.cutoff_at(newest).max(cut),
         };
         let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
         // The next tick removes the segments of pages that blocks have taken over.

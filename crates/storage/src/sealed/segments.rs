@@ -230,6 +230,31 @@ impl Segments {
         Ok(old)
     }
 
+    /// The time before which segments go so that so many bytes do, or as many as there are; none if
+    /// none is wholly before `closed`. The one that grows does not count.
+    pub(crate) fn cutoff_for(&self, bytes: u64, closed: TimestampMs) -> Option<TimestampMs> {
+        let closed = self.finished.iter().filter(|f| f.newest < closed);
+        let mut oldest: Vec<&Finished> = closed.collect();
+        oldest.sort_by_key(|f| (f.newest, f.number));
+        let mut freed: u64 = 0;
+        let mut last = None;
+        for finished in oldest {
+            if freed >= bytes {
+                break;
+            }
+            freed = freed.saturating_add(finished.entry.bytes);
+            last = Some(finished.newest.saturating_add(1));
+        }
+        last
+    }
+
+    /// Bytes of the segments with samples at `from` or later.
+    pub(crate) fn bytes_from(&self, from: TimestampMs) -> u64 {
+        let finished = self.finished.iter().filter(|f| f.newest >= from);
+        let growing = self.growing.iter().map(|growing| growing.file.bytes());
+        finished.map(|f| f.entry.bytes).chain(growing).sum()
+    }
+
     /// Takes back segments that could not be removed.
     pub(crate) fn put_back(&mut self, old: impl IntoIterator<Item = Old>) {
         self.finished.extend(old.into_iter().map(|Old(old)| old));

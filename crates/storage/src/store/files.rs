@@ -14,6 +14,7 @@ use crate::log::{LocalLog, LogOptions};
 use crate::manifest::{self, Manifest};
 use crate::parts::options::StoreOptions;
 use crate::sealed::segments::{Found, Segments};
+use crate::snapshot;
 use firn_model::env::Env;
 use firn_model::log::DurableLog;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ impl Files {
         damages: &Damages,
     ) -> Result<Self, StorageError> {
         let mut dir = DataDir::open(env, &options.dir)?;
+        snapshot::remove_unfinished(env, &dir);
         let known = read_manifest(env, &dir, damages);
         let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;
         let mut found = Segments::open(env, &dir.pages(), options.page_segment_bytes, &known)?;

@@ -32,6 +32,8 @@ pub struct BlockReader<R> {
     tombstones: Option<Tombstones>,
     walk: SeriesWalk,
     series: IndexSeries,
+    /// The series that was asked for by its number.
+    asked: IndexSeries,
     chunks: ChunkWalk,
 }
 
@@ -48,6 +50,7 @@ impl<R: Ranges> BlockReader<R> {
             segments,
             tombstones,
             series: IndexSeries::default(),
+            asked: IndexSeries::default(),
             chunks: ChunkWalk::default(),
         }
     }
@@ -63,19 +66,26 @@ impl<R: Ranges> BlockReader<R> {
         if !self.index.advance(&mut self.walk, &mut self.series)? {
             return Ok(None);
         }
-        let series = self.series.reference;
-        let deleted = self.tombstones.as_ref().and_then(|t| t.of(series));
-        Ok(Some(BlockSeries {
-            index: self.index.name(),
-            segments: &self.segments,
-            series: &self.series,
-            deleted,
-            chunks: &mut self.chunks,
-            next_chunk: 0,
-            samples: None,
-            is_cut: false,
-            last_time: None,
-        }))
+        Ok(Some(BlockSeries::new(
+            &self.index,
+            &self.segments,
+            &self.series,
+            self.tombstones.as_ref(),
+            &mut self.chunks,
+        )))
+    }
+
+    /// The series with the number that [`BlockSeries::reference`] gave. The walk over all series
+    /// stays where it is.
+    pub fn series_at(&mut self, reference: u64) -> Result<BlockSeries<'_, R>, TsdbError> {
+        self.index.read_at(reference, &mut self.asked)?;
+        Ok(BlockSeries::new(
+            &self.index,
+            &self.segments,
+            &self.asked,
+            self.tombstones.as_ref(),
+            &mut self.chunks,
+        ))
     }
 }
 
@@ -95,7 +105,32 @@ pub struct BlockSeries<'b, R> {
     last_time: Option<TimestampMs>,
 }
 
-impl<R: Ranges> BlockSeries<'_, R> {
+impl<'b, R: Ranges> BlockSeries<'b, R> {
+    fn new(
+        index: &'b IndexReader<R>,
+        segments: &'b Segments<R>,
+        series: &'b IndexSeries,
+        tombstones: Option<&'b Tombstones>,
+        chunks: &'b mut ChunkWalk,
+    ) -> Self {
+        Self {
+            index: index.name(),
+            segments,
+            series,
+            deleted: tombstones.and_then(|t| t.of(series.reference)),
+            chunks,
+            next_chunk: 0,
+            samples: None,
+            is_cut: false,
+            last_time: None,
+        }
+    }
+
+    /// The number that the index knows it by, for [`BlockReader::series_at`].
+    pub fn reference(&self) -> u64 {
+        self.series.reference
+    }
+
     /// The labels.
     pub fn labels(&self) -> LabelsRef<'_> {
         self.series.labels()

@@ -144,8 +144,8 @@ const TSDB: &[Key] = &[
 
 const RETENTION: &[Key] = &[
     key("time", Duration),
-    key("size", Size).ignored(),
-    key("percentage", Number).ignored(),
+    key("size", Size),
+    key("percentage", Number),
 ];
 
 const SCRAPE_PROTOCOL: Shape = Choice(&[

@@ -83,7 +83,11 @@ fn config_of_the_field_loads() {
     let config = parse(REAL).unwrap();
     assert_eq!(config.evaluation_interval, Duration::from_secs(30));
     let month = Duration::from_secs(30 * 24 * 3600);
-    assert_eq!(config.retention, Some(Retention::For(month)));
+    let retention = config.retention.unwrap();
+    assert_eq!(
+        (retention.time, retention.size, retention.percentage),
+        (Some(month), Some(100 << 30), None)
+    );
     assert_eq!(config.wal_sync, WalSync::Interval);
     assert_eq!(config.memory_limit, MemoryLimit::Bytes(4 << 30));
     assert!(config.is_multitenant);
@@ -101,7 +105,6 @@ fn config_of_the_field_loads() {
             "remote_write",
             "remote_read",
             "storage.tsdb.out_of_order_time_window",
-            "storage.tsdb.retention.size",
             "tracing",
             "otlp",
         ]

@@ -2,7 +2,7 @@
 
 use super::{Apply, Effect, Flag};
 use crate::settings::LogFormat;
-use firn_model::units::parse_duration;
+use firn_model::units::{parse_duration, parse_size};
 use std::str::FromStr;
 
 /// A flag that Firn acts on.
@@ -152,7 +152,7 @@ pub const FLAGS: &[Flag] = &[
     switch(
         "web.enable-admin-api",
         |s, v| set(&mut s.enable_admin_api, Ok(v == "true")),
-        "Without effect yet, and named in a warning: there is nothing by which HTTP deletes \
+        "Lets HTTP make snapshots of the data folder. Nothing is there yet by which HTTP deletes \
          data or ends queries.",
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
@@ -191,9 +191,17 @@ pub const FLAGS: &[Flag] = &[
         "DURATION",
         "",
         |s, v| set(&mut s.retention_time, duration(v).map(Some)),
-        "How long samples are kept; the config goes before it. 15d if neither says anything.",
+        "How long samples are kept; the config goes before it. 15d if neither of them, nor \
+         --storage.tsdb.retention.size, says anything.",
     ),
-    ignored("storage.tsdb.retention.size", ""),
+    flag(
+        "storage.tsdb.retention.size",
+        "SIZE",
+        "",
+        |s, v| set(&mut s.retention_size, size(v).map(Some)),
+        "Bytes that blocks, log, pages, catalogue and exemplars may take together, like 512MB; the \
+         oldest blocks go first. The config goes before it. By default no limit.",
+    ),
     ignored_switch("storage.tsdb.no-lockfile", "false"),
     ignored_switch("storage.tsdb.allow-overlapping-compaction", "true"),
     ignored_switch("storage.tsdb.wal-compression", "true"),
@@ -284,6 +292,10 @@ fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
 
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|e| e.to_string())
 }
 
 fn positive_duration(text: &str) -> Result<std::time::Duration, String> {

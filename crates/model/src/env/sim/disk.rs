@@ -268,4 +268,8 @@ impl Disk for SimDisk {
         let state = self.state();
         Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
     }
+
+    fn total_bytes(&self, _dir: &Path) -> Result<u64> {
+        Ok(self.state().capacity_bytes)
+    }
 }

@@ -4,7 +4,7 @@
 //! others is their slots.
 
 use crate::ids::SeriesRef;
-use crate::index::Index;
+use crate::index::{Index, SeriesCursor};
 use crate::sealed::directory::PageLists;
 use firn_model::labels::Labels;
 use std::collections::VecDeque;
@@ -62,9 +62,12 @@ impl SeriesOrder {
             let Some(slots) = self.metrics.pop_front() else {
                 break;
             };
-            let labelled = slots
+            // The retention may have taken a series since the cut began.
+            let mut cursor = SeriesCursor::new(index);
+            let there = slots
                 .into_iter()
-                .map(|slot| (slot, index.series_labels(slot)));
+                .filter(|slot| cursor.place(*slot).is_some());
+            let labelled = there.map(|slot| (slot, index.series_labels(slot)));
             let mut labelled: Vec<_> = labelled.collect();
             labelled.sort_unstable_by(|a, b| a.1.cmp(&b.1));
             self.of_metric = labelled.into();

@@ -40,3 +40,10 @@ pub(super) struct Writing {
     /// Samples decoded at a time.
     pub(super) samples_at_once: usize,
 }
+
+impl Cut {
+    /// Whether pages are read, or about to be.
+    pub(in crate::maintenance) fn is_under_way(&self) -> bool {
+        !matches!(self.step, Step::Idle)
+    }
+}

@@ -156,6 +156,27 @@ impl<R: Ranges> IndexReader<R> {
         Ok(true)
     }
 
+    /// Replaces `series` with the one of this number.
+    pub(in crate::tsdb) fn read_at(
+        &self,
+        reference: u64,
+        series: &mut IndexSeries,
+    ) -> Result<(), TsdbError> {
+        let offset = match self.version {
+            Version::V1 => reference,
+            Version::V2 | Version::V3 => reference.saturating_mul(SERIES_ALIGN),
+        };
+        if !(self.series_start..self.series_end).contains(&offset) {
+            let what = format!("there is no series with the number {reference}");
+            return Err(self.file.damaged(offset, what));
+        }
+        let mut walk = SeriesWalk {
+            offset,
+            ..SeriesWalk::default()
+        };
+        self.advance(&mut walk, series).map(|_| ())
+    }
+
     /// Where the next series begins, past the padding in front of it.
     fn next_offset(&self, walk: &mut SeriesWalk) -> Result<Option<u64>, TsdbError> {
         let aligned = match self.version {

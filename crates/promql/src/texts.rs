@@ -1,0 +1,15 @@
+//! Samples in the words of Prometheus's command line tools.
+
+use crate::go_format::format_g;
+use crate::histogram::FloatHistogram;
+use firn_model::histogram::Histogram;
+
+/// A float in the shortest form that reads back.
+pub fn float(value: f64) -> String {
+    format_g(value, None)
+}
+
+/// A native histogram with its buckets that are not empty.
+pub fn histogram(histogram: &Histogram) -> String {
+    FloatHistogram::from(histogram).to_string()
+}

@@ -1,0 +1,322 @@
+//! A snapshot: a data folder of its own inside of another one, made of second names of its files.
+//!
+//! ```text
+//! snapshots/<time>-<number>/      files that never change: a second name; files that grow: a copy
+//!   -> copies synced -> manifests -> folders synced -> FORMAT: from here on it is one
+//! ```
+//!
+//! [`Unfinished`] puts one together; the store says of what while it runs, and [`take`] of a folder
+//! that no process uses. Invariants: a server on a snapshot writes into no file of the original; a
+//! folder without `FORMAT` is no snapshot: no store opens it, and it goes with the next start; the
+//! original is not changed.
+
+use crate::blocks::BlockList;
+use crate::catalogue::{COPY, SERIES};
+use crate::data_dir::{self, DataDir};
+use crate::error::StorageError;
+use crate::exemplars::EXEMPLARS;
+use crate::file::append_only::FileKind;
+use crate::log::segment;
+use crate::manifest::{Manifest, SegmentState};
+use crate::sealed::segment::PAGES;
+use firn_model::env::{Env, File, OpenMode};
+use firn_model::error::{Error, ErrorKind};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Whether a snapshot may have this name, `20060102T150405Z-0123456789abcdef`: nothing else in the
+/// folder of snapshots is touched.
+fn is_name(name: &str) -> bool {
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((time, number)) = name.split_once('-') else {
+        return false;
+    };
+    let Some((date, clock)) = time.strip_suffix('Z').and_then(|time| time.split_once('T')) else {
+        return false;
+    };
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    digits(date, 8) && digits(clock, 6) && number.len() == 16 && number.bytes().all(is_hex)
+}
+
+/// A snapshot in the making. Dropped before it is finished, it is removed.
+pub(crate) struct Unfinished<'a> {
+    env: &'a Env,
+    source: &'a DataDir,
+    root: PathBuf,
+    folders: BTreeSet<PathBuf>,
+    copies: Vec<Growing>,
+    is_finished: bool,
+}
+
+/// A file that grows: what it had when it was named, held open.
+struct Growing {
+    file: Arc<dyn File>,
+    from: PathBuf,
+    to: PathBuf,
+    bytes: u64,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Begins the snapshot `name` of `source`.
+    pub(crate) fn begin(env: &'a Env, source: &'a DataDir, name: &str) -> Result<Self, Error> {
+        if !is_name(name) {
+            let message = format!("not the name of a snapshot: {name:?}");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let root = source.snapshots().join(name);
+        if env.disk.list(&root).is_ok() {
+            let message = format!("there is a snapshot {name:?} already");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut begun = Self {
+            env,
+            source,
+            root,
+            folders: BTreeSet::new(),
+            copies: Vec::new(),
+            is_finished: false,
+        };
+        for folder in source.folders() {
+            begun.folder(&folder)?;
+        }
+        Ok(begun)
+    }
+
+    /// Where a path of the original lies in the snapshot.
+    fn place_of(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix(self.source.root()).unwrap_or(path);
+        self.root.join(inside)
+    }
+
+    fn folder(&mut self, of: &Path) -> Result<(), StorageError> {
+        let folder = self.place_of(of);
+        let made = self.env.disk.create_dir_all(&folder);
+        made.map_err(StorageError::io("create folder", &folder))?;
+        self.folders.insert(folder);
+        Ok(())
+    }
+
+    /// Adds a file that never changes again.
+    pub(crate) fn link(&mut self, path: &Path) -> Result<(), StorageError> {
+        let linked = self.env.disk.link(path, &self.place_of(path));
+        linked.map_err(StorageError::io("link file", path))
+    }
+
+    /// Adds the first `bytes` of a file that grows: whatever becomes of it, these stay.
+    pub(crate) fn copy(&mut self, path: &Path, bytes: u64) -> Result<(), StorageError> {
+        let file = self.env.disk.open(path, OpenMode::Read);
+        self.copies.push(Growing {
+            file: file.map_err(StorageError::io("open file", path))?,
+            from: path.to_path_buf(),
+            to: self.place_of(path),
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Adds the folders of blocks. One that is known as damaged may lack.
+    pub(crate) fn link_blocks(&mut self, list: &BlockList) -> Result<(), StorageError> {
+        for entry in &list.blocks {
+            let folder = self.source.blocks().join(entry.id.to_string());
+            let names = match self.env.disk.list(&folder) {
+                Err(_) if entry.is_bad => continue,
+                names => names.map_err(StorageError::io("list", &folder))?,
+            };
+            self.folder(&folder)?;
+            for name in names {
+                match self.link(&folder.join(name)) {
+                    Err(_) if entry.is_bad => {}
+                    linked => linked?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that are still to be copied.
+    pub(crate) fn bytes_to_copy(&self) -> u64 {
+        self.copies.iter().map(|growing| growing.bytes).sum()
+    }
+
+    /// Copies what grows, writes what says what is there, and makes all of it durable.
+    pub(crate) fn finish(
+        mut self,
+        manifest: Option<&Manifest>,
+        blocks: &BlockList,
+    ) -> Result<(), StorageError> {
+        for growing in std::mem::take(&mut self.copies) {
+            growing.copy(self.env)?;
+        }
+        let disk = &*self.env.disk;
+        blocks.write(disk, &self.place_of(&self.source.blocks()))?;
+        if let Some(manifest) = manifest {
+            manifest.write(disk, &self.root)?;
+        }
+        for folder in &self.folders {
+            let synced = disk.sync_dir(folder);
+            synced.map_err(StorageError::io("sync folder", folder))?;
+        }
+        let format = self.source.format();
+        let written = data_dir::write_format(disk, &self.root, format);
+        written.map_err(StorageError::io("write format of", &self.root))?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Growing {
+    fn copy(&self, env: &Env) -> Result<(), StorageError> {
+        let writing = || StorageError::io("write copy", &self.to);
+        let to = env
+            .disk
+            .open(&self.to, OpenMode::CreateNew)
+            .map_err(writing())?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut offset = 0;
+        while offset < self.bytes {
+            let count = buffer.len().min((self.bytes - offset) as usize);
+            let read = self.file.read_at(offset, &mut buffer[..count]);
+            let read = read.map_err(StorageError::io("read file", &self.from))?;
+            if read == 0 {
+                return Err(StorageError::Damaged {
+                    path: self.from.clone(),
+                    offset,
+                    what: format!("the file ends before its {} bytes", self.bytes),
+                });
+            }
+            to.write_all_at(offset, &buffer[..read])
+                .map_err(writing())?;
+            offset += read as u64;
+        }
+        to.sync_data().map_err(writing())
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished
+            && let Err(e) = remove_snapshot(self.env, &self.root)
+        {
+            tracing::error!(error = %e, "remove unfinished snapshot; the next start does");
+        }
+    }
+}
+
+/// Removes what is left of snapshots that were not finished. What is no snapshot stays.
+pub(crate) fn remove_unfinished(env: &Env, dir: &DataDir) {
+    let snapshots = dir.snapshots();
+    // Without snapshots there is no folder for them.
+    for name in env.disk.list(&snapshots).unwrap_or_default() {
+        let root = snapshots.join(&name);
+        let is_ours = name.to_str().is_some_and(is_name);
+        if !is_ours || data_dir::has_format(&*env.disk, &root) {
+            continue;
+        }
+        match remove_snapshot(env, &root) {
+            Ok(()) => tracing::info!(folder = %root.display(), "removed unfinished snapshot"),
+            Err(e) => tracing::error!(error = %e, "remove unfinished snapshot"),
+        }
+    }
+}
+
+/// Removes a snapshot, finished or not: first what says that it is one.
+fn remove_snapshot(env: &Env, root: &Path) -> Result<(), StorageError> {
+    let gone = data_dir::remove_format(&*env.disk, root);
+    gone.map_err(StorageError::io("remove format of", root))?;
+    remove_tree(env, root)
+}
+
+/// Removes a folder and all that is in it.
+fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
+    let disk = &*env.disk;
+    let names = disk.list(root).map_err(StorageError::io("list", root))?;
+    for name in names {
+        let path = root.join(name);
+        match disk.list(&path) {
+            Ok(_) => remove_tree(env, &path)?,
+            Err(_) => {
+                let removed = disk.remove_file(&path);
+                removed.map_err(StorageError::io("remove", &path))?;
+            }
+        }
+    }
+    disk.remove_dir(root)
+        .map_err(StorageError::io("remove", root))
+}
+
+/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile; says
+/// where it lies.
+pub fn take(env: &Env, root: &Path, name: &str) -> Result<PathBuf, Error> {
+    let dir = DataDir::hold(env, root)?;
+    let disk = &*env.disk;
+    let manifest = Manifest::read(disk, root).ok().flatten();
+    let blocks = match disk.list(&dir.blocks()) {
+        Ok(_) => BlockList::read(disk, &dir.blocks())?.list,
+        Err(_) => BlockList::default(),
+    };
+    let mut begun = Unfinished::begin(env, &dir, name)?;
+    begun.link_blocks(&blocks)?;
+    for number in PAGES.list(env, &dir.pages())? {
+        let known = manifest
+            .as_ref()
+            .and_then(|manifest| manifest.segment(number));
+        let path = PAGES.path(&dir.pages(), number);
+        match known.is_some_and(|known| known.state == SegmentState::Complete) {
+            true => begun.link(&path)?,
+            false => copy_whole(&mut begun, &path)?,
+        }
+    }
+    let mut log = segment::list(disk, &dir.wal())?;
+    let newest = log.pop();
+    for first in log {
+        begun.link(&dir.wal().join(segment::file_name(first)))?;
+    }
+    if let Some(newest) = newest {
+        copy_whole(&mut begun, &dir.wal().join(segment::file_name(newest)))?;
+    }
+    let growing: [(FileKind, PathBuf); 3] = [
+        (SERIES, dir.series()),
+        (COPY, dir.series()),
+        (EXEMPLARS, dir.exemplars()),
+    ];
+    for (kind, folder) in growing {
+        for number in kind.list(env, &folder)? {
+            copy_whole(&mut begun, &kind.path(&folder, number))?;
+        }
+    }
+    begun.finish(manifest.as_ref(), &blocks)?;
+    Ok(dir.snapshots().join(name))
+}
+
+fn copy_whole(begun: &mut Unfinished<'_>, path: &Path) -> Result<(), StorageError> {
+    let file = begun.env.disk.open(path, OpenMode::Read);
+    let bytes = file.and_then(|file| file.len());
+    begun.copy(path, bytes.map_err(StorageError::io("open file", path))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_of_a_snapshot_is_a_time_and_a_number() {
+        assert!(is_name("20060102T150405Z-0123456789abcdef"));
+        for name in [
+            "",
+            "..",
+            "20060102T150405Z",
+            "20060102T150405Z-0123456789abcdeF",
+            "20060102T150405Z-0123456789abcdef0",
+            "2006/102T150405Z-0123456789abcdef",
+            "20060102T15040.Z-0123456789abcdef",
+            "mine",
+        ] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}
