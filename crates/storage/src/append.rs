@@ -180,7 +180,7 @@ impl Appender {
     }
 
     /// Appends the samples under one sequence number, which it returns.
-    fn apply(&self, scratch: &mut Scratch, batch: &Batch, window: Window) -> Taken {
+    fn apply(&self, scratch: &mut Scratch, batch: &Batch, mut window: Window) -> Taken {
         let mut newest = i64::MIN;
         let mut taken: Option<Taken> = None;
         let mut held: Option<MutexGuard<'_, Shard>> = None;
@@ -188,8 +188,12 @@ impl Appender {
             let mut shard = lock(shard);
             // Batches behind this one go on only now, so that none overtakes it.
             drop(held.take());
-            // Taken in the first one.
-            let sequence = taken.get_or_insert_with(|| self.watermark.next()).sequence;
+            // Taken in the first one, and so is the floor: see `Parts::raise_floor`.
+            let begin = || {
+                window.min = window.min.max(self.floor.load(Ordering::Relaxed));
+                self.watermark.next()
+            };
+            let sequence = taken.get_or_insert_with(begin).sequence;
             let group = scratch.group(number);
             if !group.is_empty() {
                 shard.appending -= 1;

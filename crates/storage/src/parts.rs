@@ -46,6 +46,8 @@ pub(crate) struct Parts {
     pub(crate) watermark: Arc<Watermark>,
     /// The newest time stored, `i64::MIN` before the first.
     pub(crate) newest: AtomicI64,
+    /// Nothing before this time is appended. See [`Parts::raise_floor`].
+    pub(crate) floor: AtomicI64,
     pub(crate) sealed: Arc<Sealed>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<Exemplars>,
@@ -63,9 +65,17 @@ impl Parts {
         (newest != i64::MIN).then_some(newest)
     }
 
-    /// No sample before `time` is taken in order from here on, and what was taken has its place.
+    /// From the return of this on no sample before `time` is appended. Waits for the batches that
+    /// are being applied.
     pub(crate) fn raise_floor(&self, time: TimestampMs) {
-        let _ = time;
+        self.floor.fetch_max(time, Ordering::Relaxed);
+        // A batch reads the floor under the lock of the first shard, and holds one lock until it
+        // has the next: one that did not see this floor is in a shard further on, and stays ahead.
+        let mut held = None;
+        for shard in &self.shards {
+            let shard = lock(shard);
+            drop(held.replace(shard));
+        }
     }
 
     /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.

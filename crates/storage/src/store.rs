@@ -96,6 +96,7 @@ impl Store {
         );
         let block_cache = Arc::new(BlockCache::new(options.page_cache_bytes));
         let blocks = Blocks::open(&env, &files.dir.blocks(), block_cache, damages.clone())?;
+        let cut = blocks.view().cut;
         let mut state = State::new(
             found.segments,
             files.catalogue,
@@ -116,6 +117,7 @@ impl Store {
             keys,
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
+            floor: AtomicI64::new(cut),
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
             retaining: Retaining::new(options.retention()),
             restored_groups: Mutex::default(),
