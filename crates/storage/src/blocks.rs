@@ -125,8 +125,8 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Whether there are blocks and no manifest that names them: it was lost, or the first block was
-    /// not committed, which makes no difference if that block is whole.
+    /// Whether there are blocks and no manifest that names them: it was lost, or the first block
+    /// was not committed, which makes no difference if that block is whole.
     fn lacks_manifest(&self) -> Result<bool, StorageError> {
         let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
         if lacks {
