@@ -228,8 +228,10 @@ impl Replay<'_> {
                 Some(_) => {}
                 // The log has what is damaged here, unless it was trimmed.
                 None if repeats => {}
-                // The end of the page stands for the newest sample.
+                // The end of the page stands for the newest sample. A next one in its epoch counts
+                // as one of an epoch that is marked.
                 None => {
+                    self.store.index.mark(slot, last);
                     group.know(slot, meta.range.max);
                     self.begin_behind(place, meta.range.max, None);
                 }

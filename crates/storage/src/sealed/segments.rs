@@ -14,6 +14,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::fan_out::map;
 use crate::file::append_only::{self, AppendOnlyFile};
+use crate::file::header::FILE_HEADER_BYTES;
 use crate::index::epoch_of;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
 use crate::page;
@@ -323,9 +324,11 @@ impl Found {
         let mut missing = Vec::new();
         for entry in &manifest.segments {
             let path = PAGES.path(&segments.dir, entry.number);
+            // It was given up before a page of it was durable: the log has what it held.
+            let is_empty = entry.pages == 0 || entry.bytes <= FILE_HEADER_BYTES;
             let what = match entry.state {
                 SegmentState::Lost => "a part of it was lost before this start",
-                _ if is_there(entry.number) || entry.pages == 0 => continue,
+                _ if is_there(entry.number) || is_empty => continue,
                 _ => "the file is missing",
             };
             self.damages.push(Damage {

@@ -45,3 +45,31 @@ fn store_with_samples_at_the_ends_of_time_starts_again() {
     check(&[i64::MAX]);
     check(&[i64::MIN]);
 }
+
+/// The end of a page stands for the newest sample of a series in it, and may lie in two hours in
+/// which the series has none.
+#[test]
+fn series_whose_page_went_on_without_it_is_found_by_its_next_sample() {
+    const HOUR: i64 = 3_600_000;
+    let sim = sim::env(1);
+    let options = StoreOptions {
+        window_ms: 100 * HOUR,
+        ..options()
+    };
+    let send = |series: &[(&str, &[(i64, f64)])]| {
+        let store = open(&sim, options.clone());
+        let appended = append(&store, &batch(series), ALWAYS);
+        assert!(appended.rejected.is_empty());
+        store.close().unwrap();
+    };
+    send(&[("a", &[(0, 1.0)]), ("b", &[(0, 1.0), (5 * HOUR, 1.0)])]);
+    send(&[("c", &[(6 * HOUR + 1, 1.0)])]);
+    let store = open(&sim, options.clone());
+    append(&store, &batch(&[("a", &[(6 * HOUR - 1, 2.0)])]), ALWAYS);
+    let held = contents(&store, TimeRange::new(5 * HOUR, 6 * HOUR));
+    let of_a = held.iter().find(|(name, _)| name == "a");
+    assert_eq!(
+        of_a.map(|(_, samples)| &samples[..]),
+        Some(&[(6 * HOUR - 1, 2.0)][..])
+    );
+}
