@@ -240,6 +240,43 @@ fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
     }
 }
 
+/// Room that ends anywhere, also within the header of a next segment, behind which the records go on
+/// in the segment before.
+#[test]
+fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
+    for (sync, room) in [SyncMode::Always, SyncMode::None]
+        .into_iter()
+        .flat_map(|sync| (0..3_000).step_by(6).map(move |room| (sync, room)))
+    {
+        let options = LogOptions {
+            sync,
+            segment_bytes: 1_000,
+            ..LogOptions::default()
+        };
+        let sim = world();
+        let log = open(&sim, options.clone()).unwrap();
+        sim.disk.set_free_bytes(room);
+        let payloads: Vec<String> = (0..16).map(|number| format!("{number:0>300}")).collect();
+        let mut push = payloads.iter().map(|p| append(&log, p.as_bytes()));
+        let taken: Vec<Answers> = push.by_ref().take(10).collect();
+        sim.disk.set_capacity_bytes(u64::MAX);
+        sim.clock.advance_ms(60_000);
+        log.tick();
+        for answers in taken.into_iter().chain(push) {
+            let answers = lock(&answers);
+            assert!(
+                matches!(answers[..], [Ok(_)]),
+                "{sync:?} {room} {answers:?}"
+            );
+        }
+        log.sync().unwrap();
+        drop(log);
+        sim.disk.crash();
+        let held = contents(&open(&sim, options).unwrap());
+        assert_eq!(held, payloads, "{sync:?} {room}");
+    }
+}
+
 #[test]
 fn log_after_one_failed_write_or_sync_writes_the_group_in_a_new_segment() {
     for operation in [Operation::Write, Operation::Sync] {

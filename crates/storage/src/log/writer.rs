@@ -59,6 +59,8 @@ pub(crate) struct Writer {
     kept: (u64, Position),
     /// The last operation that failed was a sync.
     has_failed_sync: bool,
+    /// A segment that could not be begun, and may be there in part.
+    unfinished: Option<Position>,
     last_sync: Duration,
     buffer: Vec<u8>,
     delta: DeltaEncoder,
@@ -92,6 +94,7 @@ impl Writer {
             vouched: start.last.previous(),
             kept: (start.offset, start.last),
             has_failed_sync: false,
+            unfinished: None,
             last_sync: env.clock.monotonic(),
             buffer: Vec::new(),
             delta: DeltaEncoder::default(),
@@ -153,19 +156,24 @@ impl Writer {
     /// end is cut off; a segment that failed is left as it is, and its end is where the next one
     /// begins.
     pub(crate) fn prepare(&mut self, fault: Fault) -> Result<(), StorageError> {
-        let cut = || {
-            if self.file.len()? > self.offset {
-                self.file.set_len(self.offset)?;
-            }
-            Ok(())
-        };
         match fault {
-            Fault::NoRoom => cut().map_err(StorageError::io("cut segment", &self.path())),
+            Fault::NoRoom => {
+                self.remove_unfinished()?;
+                let cut = self.cut_behind_the_end();
+                cut.map_err(StorageError::io("cut segment", &self.path()))
+            }
             Fault::Failed => {
                 self.sync()?;
                 self.begin_segment()
             }
         }
+    }
+
+    fn cut_behind_the_end(&self) -> std::io::Result<()> {
+        if self.file.len()? > self.offset {
+            self.file.set_len(self.offset)?;
+        }
+        Ok(())
     }
 
     /// Writes a frame that says that all records are durable, unless a record says so already.
@@ -301,14 +309,10 @@ impl Writer {
     fn begin_segment(&mut self) -> Result<(), StorageError> {
         let first = self.last.next();
         // What an attempt that failed left there holds nothing that was promised.
-        let path = self.dir.join(segment::file_name(first));
-        match self.env.disk.remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                return Err(StorageError::io("remove segment", &path)(e));
-            }
-            _ => {}
-        }
+        self.remove_segment(first)?;
+        self.unfinished = Some(first);
         self.file = create_segment(&self.env, &self.dir, first, self.sync)?;
+        self.unfinished = None;
         self.offset = FILE_HEADER_BYTES;
         self.kept = (self.offset, self.last);
         // A segment says of those before it that they are durable.
@@ -321,6 +325,30 @@ impl Writer {
             false => self.segments.push(first, self.offset),
         }
         Ok(())
+    }
+
+    /// Removes the segment that could not be begun, durably: a reader takes its name for the end of
+    /// the segment that the next records go into.
+    fn remove_unfinished(&mut self) -> Result<(), StorageError> {
+        let Some(first) = self.unfinished else {
+            return Ok(());
+        };
+        self.remove_segment(first)?;
+        let synced = self.env.disk.sync_dir(&self.dir);
+        synced.map_err(StorageError::io("sync folder", &self.dir))?;
+        self.unfinished = None;
+        Ok(())
+    }
+
+    /// Removes the segment that begins with `first`, if it is there.
+    fn remove_segment(&self, first: Position) -> Result<(), StorageError> {
+        let path = self.dir.join(segment::file_name(first));
+        match self.env.disk.remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(StorageError::io("remove segment", &path)(e))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn path(&self) -> PathBuf {
