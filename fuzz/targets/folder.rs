@@ -63,6 +63,10 @@ fn append(store: &Arc<Store>, minute: i64) {
         let time = 1_700_000_000_000 + minute * 60_000 + series * 13;
         batch.label_bytes().extend_from_slice(labels.as_bytes());
         batch.push_float(time, value);
+        // Late ones, in what the log has since the clean stop.
+        if minute > 40 && minute % 16 == 7 {
+            batch.push_float(time - 90_000, value + 0.5);
+        }
         if minute % 8 == 0 {
             let labels = Labels::from_pairs([("trace_id", format!("{minute:08x}"))]);
             batch.push_exemplar(TimedExemplar {
@@ -74,7 +78,7 @@ fn append(store: &Arc<Store>, minute: i64) {
         }
         batch.end_series();
     }
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let ticket = store.append_from(&TenantId::anonymous(), &mut &batch, bounds);
     ticket.wait().expect("the disk is sound");
 }
@@ -85,6 +89,7 @@ pub fn open(sim: &Sim) -> Result<Arc<Store>, Error> {
         shards: 1,
         exemplars_max: 100,
         log_segment_bytes: 4_096,
+        late_window_ms: 3_600_000,
         ..StoreOptions::new(DIR)
     };
     Store::open(sim.env.clone(), options)

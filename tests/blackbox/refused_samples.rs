@@ -34,17 +34,19 @@ fn pushes_that_are_refused_make_one_line_at_once_and_one_at_the_end() {
     };
     assert_eq!(push(&[now]), 204);
     for _ in 0..100 {
-        assert_eq!(push(&[now - 2, now - 1, now + 3_600_000]), 400);
+        // Further back than late samples are taken.
+        let old = now - 40 * 60_000;
+        assert_eq!(push(&[old - 2, old - 1, now + 3_600_000]), 400);
     }
     server.wait_log("reason=too_far_in_future");
     let lines = lines_after_stop(server, "", 4);
     let has = |line: &str, parts: &[&str]| parts.iter().all(|part| line.contains(part));
-    let late = "out of order sample for series {__name__=\\\"m\\\"} at timestamp ";
+    let late = "too old sample for series {__name__=\\\"m\\\"} at timestamp ";
     let ahead = "timestamp is too far in the future for series {__name__=\\\"m\\\"}";
     let wanted: [&[&str]; 4] = [
         &[
             "level=WARN",
-            "reason=out_of_order",
+            "reason=too_old",
             "tenant=anonymous from=127.0.0.1",
             "samples=2 writes=1",
             late,
@@ -55,7 +57,7 @@ fn pushes_that_are_refused_make_one_line_at_once_and_one_at_the_end() {
             ahead,
             " bound=",
         ],
-        &["reason=out_of_order", "samples=198 writes=99", late],
+        &["reason=too_old", "samples=198 writes=99", late],
         &[
             "reason=too_far_in_future",
             "samples=99 writes=99",

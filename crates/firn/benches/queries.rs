@@ -174,7 +174,7 @@ impl Bench {
             interval_ms: INTERVAL_MS,
             churn: None,
         });
-        let bounds = AppendBounds { time_max: i64::MAX };
+        let bounds = AppendBounds::until(i64::MAX);
         let mut batch = Batch::default();
         // The store's maintenance is then done before `tick` returns.
         self.compute.alone.store(true, Ordering::Relaxed);

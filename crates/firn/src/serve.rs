@@ -340,6 +340,7 @@ impl Node {
                     if self.keeps_exemplars {
                         store.set_exemplars_max(config.exemplars_max);
                     }
+                    store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
                 }
                 wish = self.signals.next() => match wish {
@@ -413,6 +414,8 @@ fn store_options(
         retention_ms: retention.time_ms,
         retention_bytes: retention.bytes,
         retention_percent: retention.percent,
+        late_window_ms: late_window_ms(config),
+        duplicates: config.duplicates,
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,
@@ -443,6 +446,11 @@ fn store_options(
 fn log_segment_bytes(usual: u64, head: usize) -> u64 {
     let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
     usual.min(fitting as u64)
+}
+
+/// How far behind the newest sample late ones are taken.
+fn late_window_ms(config: &Config) -> i64 {
+    i64::try_from(config.late_window.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Whether exemplars are kept, as far as the command line says.

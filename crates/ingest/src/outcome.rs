@@ -15,9 +15,10 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which metrics list them.
-    pub const ALL: [DropReason; 13] = [
+    pub const ALL: [DropReason; 14] = [
         DropReason::Rejected(Rejection::OutOfOrder),
         DropReason::Rejected(Rejection::DuplicateTimestamp),
+        DropReason::Rejected(Rejection::OutOfBounds),
         DropReason::Rejected(Rejection::TooOld),
         DropReason::Rejected(Rejection::TooFarInFuture),
         DropReason::Rejected(Rejection::SeriesLimit),
@@ -41,6 +42,7 @@ impl DropReason {
         match self {
             DropReason::Rejected(Rejection::OutOfOrder) => "out_of_order",
             DropReason::Rejected(Rejection::DuplicateTimestamp) => "duplicate_timestamp",
+            DropReason::Rejected(Rejection::OutOfBounds) => "out_of_bounds",
             DropReason::Rejected(Rejection::TooOld) => "too_old",
             DropReason::Rejected(Rejection::TooFarInFuture) => "too_far_in_future",
             DropReason::Rejected(Rejection::SeriesLimit) => "series_limit",
@@ -82,7 +84,8 @@ impl From<&Rejected> for Dropped {
         let what = match rejected.rejection {
             Rejection::OutOfOrder => "out of order sample",
             Rejection::DuplicateTimestamp => "duplicate sample for timestamp",
-            Rejection::TooOld => "out of bounds",
+            Rejection::OutOfBounds => "out of bounds",
+            Rejection::TooOld => "too old sample",
             Rejection::TooFarInFuture => "out of bounds: timestamp is too far in the future",
             Rejection::SeriesLimit => "series limit reached",
         };

@@ -31,7 +31,7 @@ use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::store::{Append, AppendBounds, Appended, TakeLate, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
@@ -237,6 +237,12 @@ impl Pipeline {
         source.batch().assert_whole();
         let bounds = AppendBounds {
             time_max: entry.time_max,
+            // As upstream: markers of a scrape, and samples made up for a start, are never late.
+            late: match &entry.sender {
+                Some(Sender::Push { .. }) => TakeLate::All,
+                Some(Sender::Job(_)) => TakeLate::AllButStale,
+                None => TakeLate::Nothing,
+            },
         };
         let ledger = self.ledger.clone();
         let ticket = self.store.append_from(tenant, source, bounds);
@@ -262,9 +268,7 @@ impl Pipeline {
 
     fn bounds(&self) -> AppendBounds {
         let now = self.ledger.clock.now_ms();
-        AppendBounds {
-            time_max: now.saturating_add(self.limits.future_ms_max),
-        }
+        AppendBounds::until(now.saturating_add(self.limits.future_ms_max))
     }
 
     /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
@@ -316,7 +320,7 @@ impl Append for Pipeline {
             address: None,
         };
         let time_max = bounds.time_max.min(self.bounds().time_max);
-        self.append_made(tenant, Some(sender), source, AppendBounds { time_max })
+        self.append_made(tenant, Some(sender), source, AppendBounds::until(time_max))
     }
 
     fn may_wait(&self) -> bool {

@@ -30,7 +30,10 @@ pub enum Rejection {
     OutOfOrder,
     /// The series holds another value at this timestamp.
     DuplicateTimestamp,
-    /// The sample lies further in the past than the store accepts.
+    /// The sample lies further in the past than the store accepts, which takes no late samples.
+    OutOfBounds,
+    /// The sample cannot be appended in order and lies further in the past than the store takes
+    /// late samples.
     TooOld,
     /// The sample lies further in the future than the store accepts.
     TooFarInFuture,
@@ -60,11 +63,36 @@ pub struct Appended {
     pub rejected: Vec<Rejected>,
 }
 
-/// Bounds that the caller sets for a batch from its own clock.
+/// Which samples of a batch a store may take late, if it takes late ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TakeLate {
+    /// Any.
+    #[default]
+    All,
+    /// Any but float staleness markers: the caller makes those itself, and a series that has newer
+    /// samples did not end.
+    AllButStale,
+    /// None: what cannot be appended in order is of no use.
+    Nothing,
+}
+
+/// Bounds that the caller sets for a batch, that of time from its own clock.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendBounds {
     /// The newest time accepted.
     pub time_max: TimestampMs,
+    /// What may be taken late.
+    pub late: TakeLate,
+}
+
+impl AppendBounds {
+    /// Samples up to this time, also late ones.
+    pub const fn until(time_max: TimestampMs) -> Self {
+        Self {
+            time_max,
+            late: TakeLate::All,
+        }
+    }
 }
 
 /// Takes samples.

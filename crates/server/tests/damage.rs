@@ -30,7 +30,7 @@ fn two_days(sim: &Sim) -> Vec<PathBuf> {
             let labels = Labels::from_pairs([("__name__", name)]);
             batch.push_series(labels.as_ref(), &samples);
         }
-        let bounds = AppendBounds { time_max: i64::MAX };
+        let bounds = AppendBounds::until(i64::MAX);
         let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
         ticket.wait().unwrap();
         store.close().unwrap();

@@ -88,7 +88,7 @@ fn main() {
                 });
                 batch.end_series();
             }
-            let bounds = AppendBounds { time_max: i64::MAX };
+            let bounds = AppendBounds::until(i64::MAX);
             let (began, before) = (cpu(), allocated.get());
             let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
             // The first round bears the series.

@@ -18,6 +18,7 @@
 
 mod creation;
 mod exemplars;
+mod late;
 mod scratch;
 mod series_budget;
 #[cfg(test)]
@@ -85,11 +86,7 @@ impl Appender {
             return Ticket::ready(Err(e));
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
-        let newest = self.newest();
-        let window = Window {
-            min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.options.lateness_max_ms)),
-            max: bounds.time_max,
-        };
+        let window = self.window(bounds, || first_time(source.batch()));
         scratch.begin(self, source.batch());
         self.look_up(&mut scratch);
         let ticket = match self.read_labels(&mut scratch, source) {
@@ -100,15 +97,12 @@ impl Appender {
                 failpoints::turn();
                 let taken = self.apply(&mut scratch, batch, window);
                 failpoints::turn();
-                let appended = scratch.fill_record(self, batch);
+                let appended = scratch.fill_record(self, batch, taken.sequence);
+                let refusal = self.end_late(&mut scratch);
                 self.metrics.appended_samples.add(appended.stored as u64);
                 let exemplars = self.admit_exemplars(&mut scratch, batch);
-                self.hand_to_log(
-                    taken,
-                    std::mem::take(&mut scratch.record),
-                    appended,
-                    exemplars,
-                )
+                let record = std::mem::take(&mut scratch.record);
+                self.hand_to_log(taken, record, (appended, refusal), exemplars)
             }
             Err(e) => {
                 self.leave(&scratch);
@@ -196,6 +190,7 @@ impl Appender {
             let sequence = taken.get_or_insert_with(begin).sequence;
             let group = scratch.group(number);
             if !group.is_empty() {
+                let late_bytes = shard.late.memory_bytes();
                 shard.appending -= 1;
                 for i in group {
                     let i = scratch.grouped[i] as usize;
@@ -207,6 +202,10 @@ impl Appender {
                     newest = newest.max(stored_to);
                 }
                 shard.end_batch(sequence, self.watermark.floor());
+                let grown = shard.late.memory_bytes() as i64 - late_bytes as i64;
+                if grown != 0 {
+                    self.metrics.late_memory.add(grown);
+                }
             }
             held = Some(shard);
         }
@@ -286,17 +285,24 @@ impl Appender {
                 self.mark_if_new(&mut scratch.marker, series.slot, epoch, sample.time);
             }
         }
-        if stored == 0 {
-            return i64::MIN;
+        let newest = match stored {
+            0 => i64::MIN,
+            _ => {
+                if is_first {
+                    scratch.created.push(i as u32);
+                }
+                series.last_sequence = sequence as u32;
+                let newest = series.open.last_time();
+                let after_bytes = series.bytes_since(closed);
+                shard.chunk_bytes = shard.chunk_bytes + after_bytes - before_bytes;
+                shard.note(local, stored);
+                newest
+            }
+        };
+        let all = samples.times.len() + samples.histograms.len();
+        if window.takes_late() && (stored as usize) < all {
+            self.append_late(shard, scratch, i, batch, window, sequence);
         }
-        if is_first {
-            scratch.created.push(i as u32);
-        }
-        series.last_sequence = sequence as u32;
-        let newest = series.open.last_time();
-        let after_bytes = series.bytes_since(closed);
-        shard.chunk_bytes = shard.chunk_bytes + after_bytes - before_bytes;
-        shard.note(local, stored);
         newest
     }
 
@@ -320,10 +326,13 @@ impl Appender {
         &self,
         taken: Taken,
         record: LogBatch,
-        appended: Appended,
+        (appended, refusal): (Appended, Option<Error>),
         exemplars: Option<Box<Admitted>>,
     ) -> Ticket {
         let (ticket, resolver) = Ticket::new();
+        if let Some(refusal) = refusal {
+            resolver.refuse_early(refusal);
+        }
         if record.is_empty() {
             taken.complete(None, resolver, appended);
             return ticket;
@@ -345,6 +354,14 @@ impl Appender {
         self.log.append(record, done);
         ticket
     }
+}
+
+/// The time of the first sample of a batch.
+fn first_time(batch: &Batch) -> Option<TimestampMs> {
+    batch.iter().find_map(|series| {
+        let of_histogram = || series.histograms.first().map(|sample| sample.time);
+        series.times.first().copied().or_else(of_histogram)
+    })
 }
 
 /// Where the epoch of a series' newest sample ends.

@@ -118,6 +118,14 @@ pub enum StorageError {
         /// The most there may be.
         limit: u64,
     },
+    /// Late samples come faster than they leave memory.
+    #[error("too many late samples wait in memory: they take {bytes} bytes, limit {limit}")]
+    LateBacklog {
+        /// Bytes that they take.
+        bytes: usize,
+        /// The most there may be.
+        limit: usize,
+    },
     /// A record is larger than the format holds.
     #[error("log record too large: {bytes} bytes, limit {limit}")]
     RecordTooLarge {
@@ -186,7 +194,9 @@ impl StorageError {
             Self::Locked { .. } | Self::NotWritable { .. } | Self::Backlog { .. } => {
                 ErrorKind::Unavailable
             }
-            Self::NoRoom { .. } | Self::Failing { .. } => ErrorKind::Unavailable,
+            Self::NoRoom { .. } | Self::Failing { .. } | Self::LateBacklog { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Foreign { .. } | Self::NoData { .. } | Self::Format { .. } => ErrorKind::Invalid,
             Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
                 ErrorKind::Corrupt

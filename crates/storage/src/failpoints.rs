@@ -40,7 +40,9 @@ pub(crate) enum Flaw {
     UnlinksEarly,
     /// The cut time lies one millisecond behind the newest sample of the block.
     CutsTooFar,
-    /// A reader takes its view of the blocks before it lists pages.
+    /// The head drops late samples before blocks have them.
+    DropsLateFirst,
+    /// A reader takes its view of the blocks before it copies the head.
     ViewsBlocksFirst,
     /// A reader asks for pages before it copies the head.
     ReadsPagesFirst,
@@ -58,6 +60,14 @@ pub(crate) enum Flaw {
     MixesContexts,
     /// A reader of the log trusts its context where a record before was lost.
     TrustsContext,
+    /// A start passes over late samples at times that are sealed.
+    SkipsLateSealed,
+    /// The log is trimmed although late samples are in it alone.
+    TrimsLate,
+    /// A reader sees late samples of batches that are not complete.
+    ShowsLateEarly,
+    /// A start numbers late samples by the positions of their records.
+    NumbersLateByPosition,
 }
 
 /// What a test breaks inside a sound store.

@@ -18,12 +18,13 @@ pub use crate::chunk::{Columns, Sample};
 pub use buffer::Buffer;
 
 use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Source};
-use crate::blocks::{BlockEntry, BlockKind, Blocks};
+use crate::blocks::{BlockEntry, BlockKind, BlockList, Blocks};
 use crate::damage::Damages;
 use crate::data_dir::DataDir;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
+use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,11 +171,22 @@ impl Import {
     /// Makes the blocks that were written part of the store: durable on return, and seen by every
     /// reader that begins later.
     pub fn commit(self) -> Result<Imported, Error> {
+        self.commit_as(|_| {})
+    }
+
+    /// The same of late samples of the log, which has none up to `position` then that are not in
+    /// blocks.
+    pub(crate) fn commit_through(self, position: Position) -> Result<Imported, Error> {
+        self.commit_as(|list| list.late_through = list.late_through.max(position))
+    }
+
+    fn commit_as(self, change: impl FnOnce(&mut BlockList)) -> Result<Imported, Error> {
         let written = self.written;
         if written.is_empty() {
             return Ok(Imported::default());
         }
         self.target.blocks.commit(|list| {
+            change(list);
             for meta in &written {
                 let sequence = list.take_sequence();
                 list.add(BlockEntry::of(meta, BlockKind::Late, sequence));

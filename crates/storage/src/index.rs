@@ -25,6 +25,7 @@ mod id_table;
 mod interning;
 mod label_value_cache;
 mod label_values;
+mod late_members;
 mod lookup;
 mod lookup_work;
 mod matcher_cache;

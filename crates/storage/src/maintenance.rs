@@ -11,6 +11,9 @@
 mod compaction;
 pub(crate) mod coverage;
 pub(crate) mod cut;
+mod flush;
+pub(crate) mod late;
+pub(crate) mod late_coverage;
 mod retention;
 pub(crate) mod seal;
 mod snapshot;
@@ -124,6 +127,7 @@ impl Maintenance {
         }
         self.leave_mark(&mut state);
         self.seal_due(&mut state);
+        self.flush_due(&mut state);
         self.cut_share(&mut state);
         self.drop_old_blocks();
         self.drop_old_pages(&mut state);
@@ -135,7 +139,8 @@ impl Maintenance {
         self.compact_share();
     }
 
-    /// Ends cleanly: the log takes no more records, every sample is in a page, and the log is gone.
+    /// Ends cleanly: the log takes no more records, every sample that was taken in order is in a
+    /// page, and the log is gone, unless it is all there is of some late samples.
     pub(crate) fn close(&self) -> Result<(), Error> {
         // The tick under way, if there is one, ends first.
         let mut state = lock(&self.state);
@@ -143,10 +148,16 @@ impl Maintenance {
         let last = self.log.positions().last;
         if last > state.trimmed().min(state.coverage.covered()) {
             self.seal_all(&mut state, last)?;
+            self.flush_late(&mut state)?;
             self.write_exemplars(&mut state)?;
-            self.write_catalogue(&mut state, last)?;
+            let trimmed = last.min(self.late_covered(&state));
+            self.write_catalogue(&mut state, trimmed)?;
         }
         state.segments.finish()?;
+        if state.trimmed() < last {
+            self.write_manifest(&mut state)?;
+            return self.log.trim(state.trimmed().next());
+        }
         self.write_last_manifest(&mut state)?;
         self.log.remove_all()
     }

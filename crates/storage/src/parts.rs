@@ -4,6 +4,7 @@
 //! Each of them holds the parts and adds what it alone needs. Invariant: nothing here starts work
 //! or waits for more than one lock.
 
+mod late;
 pub(crate) mod metrics;
 pub(crate) mod options;
 pub(crate) mod retention;
@@ -46,8 +47,12 @@ pub(crate) struct Parts {
     pub(crate) watermark: Arc<Watermark>,
     /// The newest time stored, `i64::MIN` before the first.
     pub(crate) newest: AtomicI64,
-    /// Nothing before this time is appended. See [`Parts::raise_floor`].
+    /// How far behind the newest time late samples are taken; 0 is not at all.
+    pub(crate) late_window_ms: AtomicI64,
+    /// Nothing before this time is appended in order. See [`Parts::raise_floor`].
     pub(crate) floor: AtomicI64,
+    /// All samples of the series that were evicted are before this time.
+    pub(crate) evicted_to: AtomicI64,
     pub(crate) sealed: Arc<Sealed>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<Exemplars>,
@@ -63,19 +68,6 @@ impl Parts {
     pub(crate) fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
-    }
-
-    /// From the return of this on no sample before `time` is appended. Waits for the batches that
-    /// are being applied.
-    pub(crate) fn raise_floor(&self, time: TimestampMs) {
-        self.floor.fetch_max(time, Ordering::Relaxed);
-        // A batch reads the floor under the lock of the first shard, and holds one lock until it
-        // has the next: one that did not see this floor is in a shard further on, and stays ahead.
-        let mut held = None;
-        for shard in &self.shards {
-            let shard = lock(shard);
-            drop(held.replace(shard));
-        }
     }
 
     /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
@@ -114,10 +106,11 @@ impl Parts {
     }
 
     /// Memory by part, as of the last sweep.
-    pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 5] {
+    pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 6] {
         let m = &self.metrics;
         [
             ("chunks", &m.chunk_memory),
+            ("late", &m.late_memory),
             ("index", &m.index_memory),
             ("newborn", &m.new_series_memory),
             ("tables", &m.table_memory),
@@ -125,8 +118,8 @@ impl Parts {
         ]
     }
 
-    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
-    /// pages that are kept open.
+    /// Bytes of memory of the store, as of the last sweep: chunks, late samples, index, tables,
+    /// exemplars and the pages that are kept open.
     pub(crate) fn memory_bytes(&self) -> usize {
         let of_metrics = self.memory();
         let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();

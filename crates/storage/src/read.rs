@@ -7,6 +7,7 @@
 
 mod exemplars;
 mod head_read;
+mod late;
 mod losses;
 mod merge;
 mod names;
@@ -17,6 +18,8 @@ use crate::blocks::View;
 use crate::chunk::{Columns, TimesKnown};
 use crate::failpoints::{self, Flaw};
 use crate::head::copies::Copied;
+use crate::head::late::LateSeries;
+use crate::head::watermark::Reading;
 use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
@@ -34,6 +37,7 @@ use firn_model::losses::Losses;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{SelectRequest, Selection};
 use head_read::HeadCopies;
+use late::LateRule;
 use losses::Opened;
 use plain::TimesMade;
 use std::ops::Range;
@@ -46,12 +50,16 @@ struct HeadSelection {
     sealed: Arc<Sealed>,
     /// While it is held, nothing that the index knew is forgotten.
     _generation: Arc<Generation>,
-    /// What is read of head and pages: from the cut time on.
+    /// What is read of pages and of what the head took in order: from the cut time on.
     range: TimeRange,
+    /// What was asked for: late samples may lie before the cut time.
+    late_range: TimeRange,
     newest_only: bool,
     slots: Vec<SeriesRef>,
     /// What the head held of the series that were asked for.
     head: HeadCopies,
+    /// Which late samples are seen, and which of two at one time stays.
+    late_rule: LateRule,
     /// Their numbers, if some of them turned out to have no samples.
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, ascending.
@@ -105,34 +113,52 @@ impl std::ops::Deref for Reader {
 impl Reader {
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let early = self.blocks.view();
-        let mut head = self.select_in_head(request, early.cut)?;
+        let of_blocks = |view: &View| view.overlapping(request.range).next().is_some();
+        // Until the view is taken: no block in it has a sample that this reader must not see.
+        let reading = self.watermark.read();
+        let asked = self.asked_of_head(request, of_blocks(&early));
+        let mut head = self.select_in_head(asked, &reading)?;
         failpoints::turn();
-        // After the pages were listed: what left them before is in its blocks, and what leaves them
-        // later stays until the selection is gone.
-        let view = match failpoints::has(Flaw::ViewsBlocksFirst) {
+        // After the head was copied: late samples that left it before are in its blocks. Pages that
+        // a cut frees stay as long as a view from before it.
+        let mut view = match failpoints::has(Flaw::ViewsBlocksFirst) {
             true => early,
             false => self.blocks.view(),
         };
-        head.begin_at(view.cut);
-        if *request.tenant == self.options.tenant {
-            head.losses = self.losses_in(request.range);
+        if head.newest_only && of_blocks(&view) {
+            // The first block in this range came meanwhile.
+            head = self.select_in_head(self.asked_of_head(request, true), &reading)?;
+            view = self.blocks.view();
         }
-        if *request.tenant == self.options.tenant
-            && view.overlapping(request.range).next().is_some()
-        {
+        drop(reading);
+        head.begin_at(view.cut);
+        if *request.tenant != self.options.tenant {
+            return Ok(Arc::new(head));
+        }
+        head.losses = self.losses_in(request.range);
+        if of_blocks(&view) {
             return self.join(head, view, request);
         }
         head.view = Some(view);
         Ok(Arc::new(head))
     }
 
-    /// The series with samples in head and pages from `cut` on.
+    /// What head and pages are asked for. Beside blocks that is more than the newest sample: a late
+    /// one in a block must meet what was taken in order at its time.
+    fn asked_of_head<'a>(&self, request: SelectRequest<'a>, has_blocks: bool) -> SelectRequest<'a> {
+        SelectRequest {
+            newest_only: request.newest_only && !has_blocks,
+            ..request
+        }
+    }
+
+    /// The series with samples in head and pages. `reading` began before: a series that is found
+    /// was indexed before its samples became visible.
     fn select_in_head(
         &self,
-        mut request: SelectRequest<'_>,
-        cut: TimestampMs,
+        request: SelectRequest<'_>,
+        reading: &Reading<'_>,
     ) -> Result<HeadSelection, Error> {
-        request.range.min = request.range.min.max(cut);
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),
@@ -140,9 +166,11 @@ impl Reader {
             sealed: self.sealed.clone(),
             _generation: generation,
             range: request.range,
+            late_range: request.range,
             newest_only: request.newest_only,
             slots: Vec::new(),
             head: HeadCopies::default(),
+            late_rule: LateRule::default(),
             asked: None,
             pages: Vec::new(),
             memory: request.budget.hold(),
@@ -151,12 +179,10 @@ impl Reader {
             idle: Mutex::default(),
             view: None,
         };
-        if *request.tenant != self.options.tenant || request.range.min > request.range.max {
+        if *request.tenant != self.options.tenant {
             return Ok(selection);
         }
         request.bind_matchers();
-        // Before the look-up: a series that it finds was indexed before its samples became visible.
-        let reading = self.watermark.read();
         let found = self
             .index
             .lookup(request.matchers, request.range, request.cancel)?;
@@ -167,13 +193,13 @@ impl Reader {
         let mut pages = || self.pages_of(&slots, request.range, memory);
         let too_early = if early { Some(pages()?) } else { None };
         failpoints::turn();
+        selection.late_rule = LateRule::new(reading.sequence, self.options.duplicates);
         selection.head = self.copy_head(&slots, request, reading.sequence)?;
         failpoints::turn();
         selection.pages = match too_early {
             Some(too_early) => too_early,
             None => pages()?,
         };
-        drop(reading);
         selection.keep_those_with_samples(slots);
         Ok(selection)
     }
@@ -241,11 +267,13 @@ impl HeadSelection {
             }
             let next = self.slots[..series.end].get(i + 1);
             open.is_last = next.is_none_or(|next| group_of(*next) != group);
-            let is_plain = !open.is_mixed && self.read_plain(i, &mut open, memory, into)?;
+            let is_plain = !open.is_mixed
+                && self.late(i).is_none()
+                && self.read_plain(i, &mut open, memory, into)?;
             if !is_plain {
                 memory.made.forget();
                 self.merge_sources(i, &mut open, memory)?;
-                memory.columns.push_range(self.range, into);
+                memory.columns.push_range(self.late_range, into);
             }
             if i == series.start {
                 // The other series are mostly like the first.
@@ -274,11 +302,22 @@ impl HeadSelection {
         self.asked = Some(asked);
     }
 
-    /// What the head held of a series.
+    /// What the head held of a series in order.
     fn copy(&self, series: usize) -> Option<Copied<'_>> {
+        self.head.get(self.number(series))
+    }
+
+    /// What the head held of a series' late samples.
+    #[inline]
+    fn late(&self, series: usize) -> Option<&LateSeries> {
+        self.head.late(self.number(series))
+    }
+
+    /// The number of a series among those that were asked for.
+    #[inline]
+    fn number(&self, series: usize) -> usize {
         let asked = self.asked.as_ref();
-        self.head
-            .get(asked.map_or(series, |asked| asked[series] as usize))
+        asked.map_or(series, |asked| asked[series] as usize)
     }
 
     /// The pages of the group of `slot`.

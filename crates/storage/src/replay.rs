@@ -6,9 +6,11 @@
 //! records: a sample whose series is not known yet waits for the end, one that comes after a newer
 //! one is put into its place, and one that is there or in a page is skipped: of one series, pages
 //! hold all samples up to the newest that they hold. Where pages are damaged or missing only what a
-//! page is seen to hold is skipped, and the log is kept until everything else is sealed again. The
-//! index is built last, in order of creation.
+//! page is seen to hold is skipped, and the log is kept until everything else is sealed again. Late
+//! samples are rows of their own and go where they were, whatever pages hold ([`late`]). The index
+//! is built last, in order of creation.
 
+mod late;
 mod pages;
 mod places;
 mod reading;
@@ -31,9 +33,10 @@ use firn_model::error::Error;
 use firn_model::label_code::SeriesRecords;
 use firn_model::log::{CreatedSeries, LogBatch, Position};
 use firn_model::sample::TimestampMs;
+use late::LateReplay;
 use reading::Reading;
 use series::{ReplaySeries, TermLists};
-use shard_rows::{Late, ShardRows};
+use shard_rows::{Displaced, ShardRows};
 use std::collections::BTreeMap;
 
 /// Bytes of the catalogue that are read together: what is read of them takes more memory, which
@@ -53,8 +56,10 @@ struct Replay<'a> {
     store: &'a Parts,
     known: Mutex<ReplaySeries>,
     terms: Mutex<TermLists>,
-    /// For each shard, samples that came after newer ones of their series.
-    late: Box<[Mutex<Vec<Late>>]>,
+    /// For each shard, samples that came after newer ones of their series although they were taken
+    /// in order.
+    displaced: Box<[Mutex<Vec<Displaced>>]>,
+    late: LateReplay,
     next_slot: AtomicU32,
     /// Rows of groups that were applied: their memory is used again.
     spare_rows: Mutex<Vec<ShardRows>>,
@@ -84,6 +89,8 @@ pub(crate) struct FoundPages {
     pub(crate) is_whole: bool,
     /// What the log should hold and does not.
     pub(crate) missing_log: Option<Damage>,
+    /// Blocks hold the late samples of the log up to here.
+    pub(crate) late_from: Position,
 }
 
 /// Fills the empty `store`.
@@ -93,7 +100,8 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
         store,
         known: Mutex::new(ReplaySeries::new(store.blocks.view().cut)),
         terms: Mutex::default(),
-        late: store.shards.iter().map(|_| Mutex::default()).collect(),
+        displaced: store.shards.iter().map(|_| Mutex::default()).collect(),
+        late: LateReplay::new(found.late_from),
         next_slot: AtomicU32::new(0),
         spare_rows: Mutex::default(),
         inflaters: Mutex::default(),
@@ -112,7 +120,8 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     let log_records = replay.load_log(from, kept, found.missing_log)?;
     replay.keep_slots_of_exemplars();
     replay.finish(state);
-    store.watermark.start_at(store.log.positions().last);
+    let last = store.log.positions().last;
+    store.watermark.start_at(last, replay.late.newest());
     tracing::info!(
         series = store.index.series_count(),
         pages = page_count,
@@ -233,7 +242,8 @@ impl Replay<'_> {
         reading.end(&self.store.damages);
         let orphans = std::mem::take(&mut *lock(&orphans));
         self.apply_orphans(orphans);
-        self.apply_late();
+        self.apply_displaced();
+        self.end_late();
         Ok(records)
     }
 
@@ -252,9 +262,10 @@ impl Replay<'_> {
                         self.store.exemplars.replay(exemplars, record.position);
                     }
                     reading.go_on(&record.batch, &self.store.damages);
-                    let batch = record.batch;
+                    let mut batch = record.batch;
                     rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
                     bytes += batch.memory_bytes();
+                    self.late.leave(record.position, &mut batch);
                     group.push(batch);
                 }
                 Some(Err(damage)) => reading.meet(damage, group.last()),
@@ -309,6 +320,9 @@ impl Replay<'_> {
         let part_len = batches.len().div_ceil(compute.threads() * 4).max(1);
         let parts: Vec<&[LogBatch]> = batches.chunks(part_len).collect();
         let known = lock(&self.known);
+        for batch in batches.iter().filter(|batch| batch.has_late()) {
+            self.apply_late_of(batch, &known);
+        }
         let sort = |part: usize| self.sort_rows(parts[part], &known);
         let mut parts = map(compute, parts.len(), sort);
         drop(known);
@@ -342,9 +356,9 @@ impl Replay<'_> {
         let store = self.store;
         store.env.compute.for_each(store.shards.len(), &|number| {
             let mut shard = lock(&store.shards[number]);
-            let mut late = lock(&self.late[number]);
+            let mut displaced = lock(&self.displaced[number]);
             for part in parts {
-                part.apply(store, number, &mut shard, &mut late);
+                part.apply(store, number, &mut shard, &mut displaced);
             }
         });
     }
@@ -356,12 +370,12 @@ impl Replay<'_> {
         self.apply_rows(&[orphans]);
     }
 
-    fn apply_late(&self) {
+    fn apply_displaced(&self) {
         let store = self.store;
         store.env.compute.for_each(store.shards.len(), &|number| {
             let mut shard = lock(&store.shards[number]);
-            let late = std::mem::take(&mut *lock(&self.late[number]));
-            if let Err(e) = shard_rows::insert_late(store, &mut shard, late) {
+            let displaced = std::mem::take(&mut *lock(&self.displaced[number]));
+            if let Err(e) = shard_rows::insert_displaced(store, &mut shard, displaced) {
                 self.report(&e.to_string());
             }
         });

@@ -17,6 +17,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use crate::chunk::Duplicates;
 pub use crate::parts::options::{
     BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
     SyncMode, WINDOW_MS,
@@ -117,7 +118,9 @@ impl Store {
             keys,
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
+            late_window_ms: AtomicI64::new(options.late_window_ms),
             floor: AtomicI64::new(cut),
+            evicted_to: AtomicI64::new(i64::MIN),
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
             retaining: Retaining::new(options.retention()),
             restored_groups: Mutex::default(),
@@ -127,9 +130,11 @@ impl Store {
             pages: found.pages,
             is_whole: files.has_all_pages,
             missing_log: files.missing_log,
+            late_from: parts.blocks.list().late_through,
         };
         replay(&parts, &mut state, found)?;
         let maintenance = Maintenance::new(parts.clone(), state);
+        maintenance.restore_floor();
         Ok(Arc::new(Store {
             appender: Appender::new(parts.clone(), maintenance.clone()),
             reader: Reader(parts.clone()),
@@ -158,6 +163,11 @@ impl Store {
     /// Makes room for `max` exemplars; the oldest go if they are more.
     pub fn set_exemplars_max(&self, max: usize) {
         self.parts.exemplars.set_max(max);
+    }
+
+    /// Takes late samples up to so far behind the newest one from here on; 0 is not at all.
+    pub fn set_late_window_ms(&self, window_ms: i64) {
+        self.parts.set_late_window_ms(window_ms);
     }
 
     /// Makes a data folder of what is there now, `snapshots/<name>` in the store's own: all that

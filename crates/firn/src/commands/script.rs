@@ -93,7 +93,7 @@ impl ScriptStore for Head {
     }
 
     fn append(&mut self, batch: &Batch) -> Result<(), Error> {
-        let bounds = AppendBounds { time_max: i64::MAX };
+        let bounds = AppendBounds::until(i64::MAX);
         let appended = self.store.append(&self.tenant, batch, bounds).wait()?;
         match appended.rejected.first() {
             None => Ok(()),

@@ -24,7 +24,8 @@ pub use sources::read_groups;
 use crate::settings::retention::Retention;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
-use firn_model::units::parse_size;
+use firn_model::units::{parse_duration, parse_size};
+use firn_storage::store::Duplicates;
 use global::Global;
 use schema::{Findings, parse_bool, walk};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,10 @@ use yaml::{Node, YamlError};
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
 const MEMORY_SHARE: MemoryLimit = MemoryLimit::Percent(60.0);
+
+/// How far behind late samples are taken if the config says nothing of it. Prometheus takes none:
+/// senders that retry, restart or send in parallel lose some of what they send there.
+const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// Exemplars that are kept if the config says nothing of them; Prometheus's number.
 const EXEMPLARS_MAX: usize = 100_000;
@@ -75,6 +80,11 @@ pub struct Config {
     pub evaluation_interval: Duration,
     /// `storage.tsdb.retention`, if there is such a section.
     pub retention: Option<Retention>,
+    /// `storage.tsdb.out_of_order_time_window`: how far behind the newest sample late ones are
+    /// taken; zero is not at all.
+    pub late_window: Duration,
+    /// `firn.duplicates`
+    pub duplicates: Duplicates,
     /// `storage.exemplars.max_exemplars`
     pub exemplars_max: usize,
     /// `firn.wal_sync`
@@ -195,6 +205,8 @@ impl Default for Config {
         Self {
             evaluation_interval: global::INTERVAL,
             retention: None,
+            late_window: LATE_WINDOW,
+            duplicates: Duplicates::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
@@ -234,6 +246,7 @@ impl Config {
         let differences = [
             ("firn.wal_sync", self.wal_sync != newer.wal_sync),
             ("firn.memory_limit", self.memory_limit != newer.memory_limit),
+            ("firn.duplicates", self.duplicates != newer.duplicates),
             (
                 "firn.new_series_limit",
                 self.new_series.all != newer.new_series.all,
@@ -348,6 +361,11 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         config.exemplars_max = max.unwrap_or(0);
     }
     let tsdb = storage.and_then(|s| s.get("tsdb"));
+    let late_window = tsdb.and_then(|t| read::text(t, "out_of_order_time_window"));
+    // Zero is a choice here, not a key that is unset.
+    if let Some(late_window) = late_window.and_then(|text| parse_duration(text).ok()) {
+        config.late_window = late_window;
+    }
     let Some(retention) = tsdb.and_then(|t| t.get("retention")) else {
         return Ok(());
     };
@@ -378,6 +396,11 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         Some("interval") => WalSync::Interval,
         Some("none") => WalSync::None,
         _ => WalSync::Always,
+    };
+    config.duplicates = match firn.get("duplicates").and_then(Node::text) {
+        Some("keep-last") => Duplicates::KeepLast,
+        Some("max") => Duplicates::Max,
+        _ => Duplicates::KeepFirst,
     };
     let switch = |key, default| {
         let text = firn.get(key).and_then(Node::text);

@@ -20,7 +20,9 @@ pub fn page() -> String {
          \n\
          The config is a `prometheus.yml`. Everything of Firn's own sits under the one key `firn`; \
          without it the file is Prometheus's again. Unknown keys are errors; keys of \
-         Prometheus that have no effect are named in a warning.\n\
+         Prometheus that have no effect are named in a warning. Those that have one keep \
+         Prometheus's default, but for `storage.tsdb.out_of_order_time_window`, how far behind the \
+         newest sample late ones are taken: `30m`. It takes effect with a reload.\n\
          \n\
          {}",
         flags::documentation(),

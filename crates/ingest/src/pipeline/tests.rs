@@ -287,7 +287,7 @@ fn append_accepts_ten_minutes_ahead_of_the_clock() {
     assert_eq!(ticket.wait().unwrap(), Appended::default());
     assert_eq!(*store.time_max.lock().unwrap(), 601_000);
     for (asked, holds) in [(500, 500), (i64::MAX, 601_000)] {
-        let bounds = AppendBounds { time_max: asked };
+        let bounds = AppendBounds::until(asked);
         let ticket = pipeline.append(&tenant, &Batch::default(), bounds);
         assert_eq!(ticket.wait().unwrap(), Appended::default());
         assert_eq!(*store.time_max.lock().unwrap(), holds);
@@ -316,7 +316,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
     assert_eq!(pending.wait().unwrap().stored_count, 8);
     let appended = pipeline(Ok(answer), 1024);
     let door: &dyn Append = &appended;
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     // The ticket is dropped, and the batch is counted all the same.
     drop(door.append(&TenantId::anonymous(), &batch, bounds));
     let samples = ["samples_total  8", "samples_dropped_total out_of_order 2"];
@@ -341,7 +341,7 @@ fn batch_of_this_process_holds_room_until_it_is_durable() {
     let labels = Labels::from_pairs([("__name__", "m")]);
     batch.push_series(labels.as_ref(), &[(5, 1.0)]);
     let tenant = TenantId::anonymous();
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let doors: [&dyn Fn(); 3] = [
         &|| drop(pipeline.append(&tenant, &batch, bounds)),
         &|| drop(pipeline.append_of(&tenant, Sender::Job("j".into()), &batch)),

@@ -24,36 +24,73 @@ pub struct LogBatch {
     pub histograms: Vec<HistogramRow>,
     /// The exemplars, each with the slot of its series.
     pub exemplars: SeriesExemplars,
+    /// The late float samples: those that their series could not append in order. Unlike the
+    /// others they may repeat a time that the series has already.
+    pub late_floats: FloatRows,
+    /// The late native histogram samples.
+    pub late_histograms: Vec<HistogramRow>,
+    /// When the late samples arrived: of two at one time, that of the batch with the greater number
+    /// arrived later. Positions do not say so, because batches reach the log in any order. Nothing
+    /// is said by it where there are no late samples.
+    pub late_order: u64,
 }
 
 impl LogBatch {
     /// Whether there is nothing to log.
     pub fn is_empty(&self) -> bool {
         let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
-        !has_samples && self.created.is_empty() && self.exemplars.is_empty()
+        let has_any = has_samples || self.has_late();
+        !has_any && self.created.is_empty() && self.exemplars.is_empty()
     }
 
-    /// Slot and time of every sample, floats first.
+    /// Whether there are late samples.
+    pub fn has_late(&self) -> bool {
+        !self.late_floats.is_empty() || !self.late_histograms.is_empty()
+    }
+
+    /// Slot and time of every sample that its series appended in order, floats first.
     pub fn samples(&self) -> impl Iterator<Item = (u32, TimestampMs)> {
-        let floats = self.floats.slots.iter().zip(&self.floats.times);
-        let histograms = self.histograms.iter().map(|row| (row.slot, row.time));
-        floats.map(|(slot, time)| (*slot, *time)).chain(histograms)
+        slots_and_times(&self.floats, &self.histograms)
     }
 
-    /// From the oldest sample to the newest, if there is one.
+    /// Slot and time of every late sample, floats first.
+    pub fn late_samples(&self) -> impl Iterator<Item = (u32, TimestampMs)> {
+        slots_and_times(&self.late_floats, &self.late_histograms)
+    }
+
+    /// From the oldest sample to the newest, if there is one; late ones count where there are no
+    /// others.
     pub fn time_range(&self) -> Option<TimeRange> {
-        let ranges = self.samples().map(|(_, time)| TimeRange::new(time, time));
-        ranges.reduce(TimeRange::hull)
+        range_of(self.samples()).or_else(|| range_of(self.late_samples()))
     }
 
     /// Bytes that the batch takes in memory, what its vectors have to spare left out.
     pub fn memory_bytes(&self) -> usize {
-        let histograms = self.histograms.iter().map(HistogramRow::memory_bytes);
+        let histograms = self.histograms.iter().chain(&self.late_histograms);
         self.created.memory_bytes()
             + self.floats.memory_bytes()
-            + histograms.sum::<usize>()
+            + self.late_floats.memory_bytes()
+            + histograms.map(HistogramRow::memory_bytes).sum::<usize>()
             + self.exemplars.memory_bytes()
     }
+}
+
+/// Slot and time of every row, floats first.
+fn slots_and_times(
+    floats: &FloatRows,
+    histograms: &[HistogramRow],
+) -> impl Iterator<Item = (u32, TimestampMs)> {
+    let of_floats = floats.slots.iter().zip(&floats.times);
+    let of_histograms = histograms.iter().map(|row| (row.slot, row.time));
+    of_floats
+        .map(|(slot, time)| (*slot, *time))
+        .chain(of_histograms)
+}
+
+/// From the oldest of these to the newest.
+fn range_of(samples: impl Iterator<Item = (u32, TimestampMs)>) -> Option<TimeRange> {
+    let ranges = samples.map(|(_, time)| TimeRange::new(time, time));
+    ranges.reduce(TimeRange::hull)
 }
 
 /// What the appender knows of the decimal form of a float: the code of a power of ten that makes it
@@ -162,10 +199,7 @@ pub struct HistogramRow {
 
 impl HistogramRow {
     fn memory_bytes(&self) -> usize {
-        let value = &*self.value;
-        let spans = value.positive_spans.len() + value.negative_spans.len();
-        let numbers = value.counts.bucket_count() + value.custom_values.len() + spans;
-        size_of::<Self>() + size_of::<Histogram>() + numbers * size_of::<u64>()
+        size_of::<Self>() + self.value.memory_bytes()
     }
 }
 

@@ -133,7 +133,7 @@ impl<'f> Request<'f> {
 
     /// Appends the batch.
     pub fn append(&mut self, store: &Store) -> Ticket {
-        let bounds = AppendBounds { time_max: i64::MAX };
+        let bounds = AppendBounds::until(i64::MAX);
         store.append_from(&TenantId::anonymous(), self, bounds)
     }
 }

@@ -17,6 +17,7 @@ use crate::head::shard::Found;
 use crate::ids::SeriesRef;
 use crate::index::{SeriesCreation, epoch_of};
 use crate::sealed::group_of;
+use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
@@ -231,7 +232,9 @@ impl Appender {
         }
         drop(restored);
         if let Some(newest) = self.newest() {
-            let sealed = newest.saturating_sub(self.options.lateness_max_ms);
+            // It was evicted when more, or less, may have been taken in order than now.
+            let sealed = newest.saturating_sub(self.lateness_ms());
+            let sealed = sealed.max(self.evicted_to.load(Ordering::Relaxed));
             let sealed = sealed.saturating_sub(1);
             series.begin_behind(sealed, None);
             self.index.mark(series.slot, epoch_of(sealed));
@@ -242,7 +245,5 @@ impl Appender {
 fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
     let floats = series.times.iter().copied();
     let histograms = series.histograms.iter().map(|h| h.time);
-    floats
-        .chain(histograms)
-        .any(|t| (window.min..=window.max).contains(&t))
+    floats.chain(histograms).any(|t| window.contains(t))
 }

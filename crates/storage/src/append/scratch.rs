@@ -1,5 +1,6 @@
 //! Working memory of an append: where the series of the batch are, and the outcome of each sample.
 
+use super::late::LateCounts;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Verdict, Window};
 use crate::ids::{Local, SeriesRef};
@@ -68,6 +69,8 @@ pub(super) struct Scratch {
     pub(super) histograms: Vec<Verdict>,
     /// Series of which this batch has the first sample.
     pub(super) created: Vec<u32>,
+    /// What became of its late samples.
+    pub(super) late: LateCounts,
     /// The batch for the log.
     pub(super) record: LogBatch,
     pub(super) marker: Marker,
@@ -141,12 +144,14 @@ impl Scratch {
         window: Window,
     ) {
         let verdict = |time: TimestampMs| {
-            Verdict::Refused(if time < window.min {
-                Rejection::TooOld
-            } else if time > window.max {
+            Verdict::Refused(if time > window.max {
                 Rejection::TooFarInFuture
-            } else {
+            } else if window.contains(time) {
                 Rejection::SeriesLimit
+            } else if window.takes_late() {
+                Rejection::TooOld
+            } else {
+                Rejection::OutOfBounds
             })
         };
         let outcomes = &mut self.floats[floats..];
@@ -159,8 +164,9 @@ impl Scratch {
         }
     }
 
-    /// Puts what was accepted into the record, in the order of the batch, and counts what was not.
-    pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch) -> Appended {
+    /// Puts what was accepted of batch `sequence` into the record, in the order of the batch, and
+    /// counts what was not.
+    pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch, sequence: u64) -> Appended {
         let mut appended = Appended::default();
         self.record.floats.reserve(self.floats.len());
         order(&mut self.created, &mut self.marks, self.prints.len());
@@ -182,6 +188,7 @@ impl Scratch {
                 _ => self.record_series(parts, batch, i, &mut appended),
             }
         }
+        self.record.late_order = sequence;
         appended
     }
 
@@ -196,22 +203,35 @@ impl Scratch {
         };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let verdict = self.floats[floats + k].verdict;
-            if verdict == Verdict::Stored {
-                let start = samples.start_times.get(k).copied();
-                let start = start.unwrap_or(START_UNKNOWN);
-                self.push_row(i, floats + k, (*time, start), *value);
+            let start = samples.start_times.get(k).copied();
+            let start = start.unwrap_or(START_UNKNOWN);
+            match verdict {
+                Verdict::Stored => self.push_row(i, floats + k, (*time, start), *value),
+                Verdict::Late => {
+                    let row = FloatRow {
+                        slot: slot.0,
+                        time: *time,
+                        start,
+                        value: *value,
+                    };
+                    self.record.late_floats.push(row, DecimalHint::NONE);
+                }
+                Verdict::Known | Verdict::Refused(_) => {}
             }
             count(appended, verdict, labels, *time);
         }
         for (k, sample) in samples.histograms.iter().enumerate() {
             let verdict = self.histograms[histograms + k];
-            if verdict == Verdict::Stored {
-                self.record.histograms.push(HistogramRow {
-                    slot: slot.0,
-                    time: sample.time,
-                    start: sample.start_time,
-                    value: Arc::new(sample.histogram.clone()),
-                });
+            let row = || HistogramRow {
+                slot: slot.0,
+                time: sample.time,
+                start: sample.start_time,
+                value: Arc::new(sample.histogram.clone()),
+            };
+            match verdict {
+                Verdict::Stored => self.record.histograms.push(row()),
+                Verdict::Late => self.record.late_histograms.push(row()),
+                Verdict::Known | Verdict::Refused(_) => {}
             }
             count(appended, verdict, labels, sample.time);
         }
@@ -293,7 +313,7 @@ fn count(
     time: TimestampMs,
 ) {
     match verdict {
-        Verdict::Stored | Verdict::Known => appended.stored += 1,
+        Verdict::Stored | Verdict::Late | Verdict::Known => appended.stored += 1,
         Verdict::Refused(rejection) => refuse(appended, rejection, labels, time),
     }
 }

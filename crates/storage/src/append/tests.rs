@@ -12,6 +12,8 @@ use firn_model::store::{Append, Select, SelectRequest};
 use firn_model::tenant::TenantId;
 
 const ALWAYS: Window = Window {
+    late_min: i64::MAX,
+    late: firn_model::store::TakeLate::All,
     min: i64::MIN,
     max: i64::MAX,
 };
@@ -36,7 +38,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
     store
         .appender
         .create_missing(&mut scratch, &overtaken, ALWAYS);
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch_at(2), bounds);
     assert_eq!(ticket.wait().unwrap().stored, names.len());
     drop(store);
@@ -64,7 +66,7 @@ fn append_after_a_batch_was_given_up_half_way_fails_and_does_not_wait() {
     scratch.begin(&store.appender, &batch);
     store.appender.look_up(&mut scratch);
     drop(store.appender.apply(&mut scratch, &batch, ALWAYS));
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
     let error = ticket.wait().unwrap_err();
     assert!(error.message.contains("given up half way"), "{error}");

@@ -5,7 +5,7 @@ use crate::encoding::{Malformed, histogram};
 use crate::ids::SeriesRef;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::store::Rejection;
+use firn_model::store::{Rejection, TakeLate};
 
 /// The times that an append accepts.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,22 @@ pub(crate) struct Window {
     pub(crate) min: TimestampMs,
     /// The newest.
     pub(crate) max: TimestampMs,
+    /// The oldest that is taken late, where it cannot be appended in order; `i64::MAX` if none is.
+    pub(crate) late_min: TimestampMs,
+    /// Which samples are taken late, of those that may be for their times.
+    pub(crate) late: TakeLate,
+}
+
+impl Window {
+    /// Whether late samples are taken.
+    pub(crate) fn takes_late(&self) -> bool {
+        self.late_min != TimestampMs::MAX
+    }
+
+    /// Whether a series may be created for the sake of a sample.
+    pub(crate) fn contains(&self, time: TimestampMs) -> bool {
+        (self.min.min(self.late_min)..=self.max).contains(&time)
+    }
 }
 
 /// What became of a sample.
@@ -21,6 +37,8 @@ pub(crate) struct Window {
 pub(crate) enum Verdict {
     /// It was appended.
     Stored,
+    /// It was taken as a late one.
+    Late,
     /// It was there already.
     Known,
     /// It was refused.
@@ -87,7 +105,7 @@ impl Series {
             return self.judge_old(window, time, value);
         }
         if time < window.min {
-            return Verdict::Refused(Rejection::TooOld);
+            return Verdict::Refused(Rejection::OutOfBounds);
         }
         if time > window.max {
             return Verdict::Refused(Rejection::TooFarInFuture);
@@ -103,7 +121,7 @@ impl Series {
             return Verdict::Known;
         }
         Verdict::Refused(if time < window.min {
-            Rejection::TooOld
+            Rejection::OutOfBounds
         } else if is_newest {
             Rejection::DuplicateTimestamp
         } else {
@@ -294,11 +312,12 @@ impl Series {
         closed.sum::<usize>() + self.open.sample_count()
     }
 
-    /// Puts samples that came late into their place; one whose time is taken is known already. Only
-    /// replay needs it: records of the log may stand in another order than the head took them in.
-    pub(crate) fn insert_late(
+    /// Puts samples that were taken in order into their place; one whose time is taken is known
+    /// already. Only replay needs it: records of the log may stand in another order than the head
+    /// took them in.
+    pub(crate) fn insert_displaced(
         &mut self,
-        late: &[(TimestampMs, TimestampMs, Sample)],
+        displaced: &[(TimestampMs, TimestampMs, Sample)],
     ) -> Result<(), Malformed> {
         let mut columns = Columns::default();
         for chunk in self.closed() {
@@ -308,11 +327,11 @@ impl Series {
             open.decode(usize::MAX, &mut columns)?;
         }
         let is_known = |time: &TimestampMs| columns.times.binary_search(time).is_ok();
-        if late.iter().all(|(time, ..)| is_known(time)) {
+        if displaced.iter().all(|(time, ..)| is_known(time)) {
             return Ok(());
         }
         let mut all: Vec<_> = columns.samples().collect();
-        all.extend(late.iter().filter(|(t, ..)| !is_known(t)).cloned());
+        all.extend(displaced.iter().filter(|(t, ..)| !is_known(t)).cloned());
         all.sort_by_key(|(time, ..)| *time);
         all.dedup_by_key(|(time, ..)| *time);
         *self = Self {

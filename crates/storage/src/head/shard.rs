@@ -1,5 +1,6 @@
 //! One shard: its series, how to find them, and which of their samples are not visible to all yet.
 
+use super::late::LateTable;
 use super::series::Series;
 use super::slabs::Slabs;
 use super::table::{Table, Vacancy};
@@ -56,6 +57,8 @@ pub(crate) struct Shard {
     pub(crate) appending: usize,
     /// Bytes of chunks.
     pub(crate) chunk_bytes: usize,
+    /// Samples that the series could not append in order.
+    pub(crate) late: LateTable,
     /// Series with a recent sample when they were last counted.
     pub(crate) active: usize,
 }
@@ -165,12 +168,13 @@ impl Shard {
         }
     }
 
-    /// Removes a series.
+    /// Removes a series, which must have no late samples.
     pub(crate) fn remove(&mut self, local: Local) {
         let Some(place) = self.series.get_mut(local.index()) else {
             return;
         };
         if let Some(series) = place.take() {
+            assert!(!self.late.has(local), "late samples of no series");
             self.chunk_bytes -= series.memory_bytes();
             self.give_up(local);
         }

@@ -177,9 +177,14 @@ impl Watermark {
         }
     }
 
-    /// Everything up to `position` was there before the first batch.
-    pub(crate) fn start_at(&self, position: Position) {
-        lock(&self.state).visible_position = position;
+    /// Everything up to `position` was there before the first batch, whose number will be the one
+    /// after `sequence`.
+    pub(crate) fn start_at(&self, position: Position, sequence: u64) {
+        let mut state = lock(&self.state);
+        state.visible_position = position;
+        self.taken.store(sequence, Ordering::Relaxed);
+        self.visible.store(sequence, Ordering::Release);
+        self.publish_floor(&state);
     }
 
     fn publish_floor(&self, state: &State) {

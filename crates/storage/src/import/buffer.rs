@@ -3,6 +3,7 @@
 use super::{Import, Series};
 use crate::block::block_order;
 use crate::chunk::{Columns, Sample};
+use crate::index::EPOCH_MS;
 use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -15,8 +16,12 @@ const SAMPLE_BYTES: usize = size_of::<Row>();
 /// What a series takes beside its labels and samples: its places in table and list.
 const SERIES_BYTES: usize = 96;
 
-/// Data time of a block, if that makes no more than [`WINDOWS_MAX`] of them.
-const WINDOW_MS: i64 = 32 * 3_600_000;
+/// Blocks of one cut's length that a flush makes, at most: samples that lie further apart go into
+/// blocks that are [`LARGER`] times as long.
+const SMALL_MAX: usize = 4;
+
+/// How many cuts a larger block is long: that of the third level of compaction.
+const LARGER: i64 = 16;
 
 /// Blocks that one flush makes, at most: samples that lie further apart share larger ones.
 const WINDOWS_MAX: usize = 64;
@@ -24,8 +29,8 @@ const WINDOWS_MAX: usize = 64;
 type Row = (TimestampMs, TimestampMs, Sample);
 
 /// See the module.
-#[derive(Default)]
 pub struct Buffer {
+    cut_ms: i64,
     /// By canonical bytes of labels.
     numbers: FxHashMap<Box<[u8]>, usize>,
     /// By number; samples in the order in which they came.
@@ -34,7 +39,25 @@ pub struct Buffer {
     samples: u64,
 }
 
+/// One for cuts of the usual length.
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::new(EPOCH_MS)
+    }
+}
+
 impl Buffer {
+    /// An empty one; blocks are made for windows of `cut_ms` of data time, or of several of those.
+    pub fn new(cut_ms: i64) -> Self {
+        Self {
+            cut_ms: cut_ms.max(1),
+            numbers: FxHashMap::default(),
+            series: Vec::new(),
+            bytes: 0,
+            samples: 0,
+        }
+    }
+
     /// Adds a sample.
     pub fn push(
         &mut self,
@@ -74,7 +97,7 @@ impl Buffer {
     pub fn flush(&mut self, import: &mut Import) -> Result<(), Error> {
         let Self {
             numbers, series, ..
-        } = std::mem::take(self);
+        } = std::mem::replace(self, Self::new(self.cut_ms));
         let mut series: Vec<Option<Vec<Row>>> = series.into_iter().map(Some).collect();
         let named = numbers.into_iter();
         let mut sorted: Vec<(Labels, Vec<Row>)> = named
@@ -88,7 +111,7 @@ impl Buffer {
             rows.sort_by_key(|(time, ..)| *time);
             rows.dedup_by_key(|(time, ..)| *time);
         }
-        for window in windows_of(&sorted) {
+        for window in windows_of(&sorted, self.cut_ms) {
             let id = import.target.new_id(window.max.saturating_add(1));
             import.block(id, Some(window), |into| push_window(&sorted, window, into))?;
         }
@@ -97,22 +120,23 @@ impl Buffer {
 }
 
 /// The windows that have a sample, oldest first.
-fn windows_of(series: &[(Labels, Vec<Row>)]) -> Vec<TimeRange> {
-    let mut length = WINDOW_MS;
+fn windows_of(series: &[(Labels, Vec<Row>)], cut_ms: i64) -> Vec<TimeRange> {
+    let (mut length, mut max) = (cut_ms, SMALL_MAX);
     loop {
-        if let Some(numbers) = window_numbers(series, length) {
+        if let Some(numbers) = window_numbers(series, length, max) {
             let windows = numbers.into_iter().map(|number| {
                 let start = number.saturating_mul(length);
                 TimeRange::new(start, start.saturating_add(length - 1))
             });
             return windows.collect();
         }
-        length = length.saturating_mul(4);
+        length = length.saturating_mul(if max == SMALL_MAX { LARGER } else { 4 });
+        max = WINDOWS_MAX;
     }
 }
 
-/// Which windows of this length have a sample; none if they are too many.
-fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64) -> Option<BTreeSet<i64>> {
+/// Which windows of this length have a sample; none if they are more than `max`.
+fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64, max: usize) -> Option<BTreeSet<i64>> {
     let mut numbers = BTreeSet::new();
     for (_, rows) in series {
         let mut last = None;
@@ -120,7 +144,7 @@ fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64) -> Option<BTreeSet
             let number = time.div_euclid(length);
             if last.replace(number) != Some(number) {
                 numbers.insert(number);
-                if numbers.len() > WINDOWS_MAX {
+                if numbers.len() > max {
                     return None;
                 }
             }

@@ -14,6 +14,7 @@ use crate::ids::SeriesRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::ArcSwap;
+use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
 /// The index.
@@ -86,6 +87,28 @@ impl Index {
     #[inline]
     pub(crate) fn mark_with(&self, marker: &mut Marker, slot: SeriesRef, epoch: i64) {
         self.membership.set_with(marker, slot, epoch);
+    }
+
+    /// Says that the series with `slot` has a late sample at `time` in the head.
+    pub(crate) fn mark_late(&self, marker: &mut Marker, slot: SeriesRef, time: TimestampMs) {
+        self.membership.set_late(marker, slot, time);
+    }
+
+    /// Some late samples are about to leave the head: from here on the marks of those that stay are
+    /// made anew.
+    pub(crate) fn begin_late_marks(&self) {
+        self.membership.late.begin();
+    }
+
+    /// Says that the series with `slot` keeps late samples in the head, the first and the last of
+    /// which lie where `range` does.
+    pub(crate) fn mark_late_again(&self, slot: SeriesRef, range: TimeRange) {
+        self.membership.late.keep(slot, range);
+    }
+
+    /// All that stay were marked, or came since the beginning: only those are found now.
+    pub(crate) fn end_late_marks(&self) {
+        self.membership.late.end();
     }
 
     /// Takes back what was said of a series that is gone before it was indexed.

@@ -4,9 +4,10 @@
 //! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost
 //! nothing, and a series without a bit in any epoch is gone. Bits lie in leaves of 4,096 slots.
 
+use super::late_members::LateMembers;
 use super::runs::{Run, Runs};
 use crate::ids::SeriesRef;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -20,7 +21,7 @@ const LEAF_WORDS: usize = 64;
 const LEAF_SLOTS: u32 = 64 * LEAF_WORDS as u32;
 
 type Leaf = [AtomicU64; LEAF_WORDS];
-type Leaves = Vec<Option<Arc<Leaf>>>;
+pub(super) type Leaves = Vec<Option<Arc<Leaf>>>;
 
 /// The epoch of a timestamp.
 #[inline]
@@ -47,12 +48,27 @@ struct HeldLeaf {
 }
 
 /// The bits of all epochs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Membership {
     /// Ascending by number.
     epochs: ArcSwap<Vec<Arc<Epoch>>>,
     /// Held to add epochs or leaves, never to set a bit that has its leaf.
     growing: Mutex<()>,
+    /// Epochs before this one are forgotten.
+    first: AtomicI64,
+    /// Series with late samples in the head, whatever their epochs.
+    pub(super) late: LateMembers,
+}
+
+impl Default for Membership {
+    fn default() -> Self {
+        Self {
+            epochs: ArcSwap::default(),
+            growing: Mutex::default(),
+            first: AtomicI64::new(i64::MIN),
+            late: LateMembers::default(),
+        }
+    }
 }
 
 impl Membership {
@@ -106,18 +122,24 @@ impl Membership {
                 at
             }
         };
-        let mut leaves = Vec::clone(&epochs[at].leaves.load());
-        if leaves.len() <= leaf {
-            leaves.resize(leaf + 1, None);
-        }
-        leaves[leaf].get_or_insert_with(|| Arc::new([const { AtomicU64::new(0) }; LEAF_WORDS]));
-        epochs[at].leaves.store(Arc::new(leaves));
+        add_leaf(&epochs[at].leaves, leaf);
         self.epochs.store(Arc::new(epochs));
+    }
+
+    /// Says that `slot` has a late sample at `time`, which stays in the head for now. Its epoch may
+    /// be forgotten before that.
+    pub(crate) fn set_late(&self, marker: &mut Marker, slot: SeriesRef, time: TimestampMs) {
+        self.late.set(slot, time);
+        if epoch_of(time) >= self.first.load(Ordering::Relaxed) {
+            self.set_with(marker, slot, epoch_of(time));
+        }
     }
 
     /// Forgets the epochs before `epoch`. Whether there were any.
     pub(crate) fn drop_before(&self, epoch: i64) -> bool {
         let _growing = lock(&self.growing);
+        // First: who does not find the epochs knows that they are gone.
+        self.first.fetch_max(epoch, Ordering::Release);
         let epochs = self.epochs.load();
         let kept: Vec<_> = epochs
             .iter()
@@ -151,13 +173,18 @@ impl Membership {
     pub(crate) fn of_range(&self, range: TimeRange) -> Members {
         let (first, last) = (epoch_of(range.min), epoch_of(range.max));
         let epochs = self.epochs.load();
-        Members(
-            epochs
-                .iter()
-                .filter(|e| (first..=last).contains(&e.number))
-                .map(|e| e.leaves.load_full())
-                .collect(),
-        )
+        let wanted = epochs
+            .iter()
+            .filter(|e| (first..=last).contains(&e.number))
+            .map(|e| e.leaves.load_full());
+        let mut members: Vec<_> = wanted.collect();
+        let kept = self.first.load(Ordering::Acquire);
+        if first < kept {
+            let forgotten_max = kept.saturating_mul(EPOCH_MS).saturating_sub(1);
+            let forgotten = TimeRange::new(range.min, range.max.min(forgotten_max));
+            members.extend(self.late.overlapping(forgotten));
+        }
+        Members(members)
     }
 
     /// Bytes of memory.
@@ -167,6 +194,27 @@ impl Membership {
             leaves.len() * 8 + leaves.iter().flatten().count() * (size_of::<Leaf>() + 16)
         };
         self.epochs.load().iter().map(leaf_bytes).sum()
+    }
+}
+
+/// Adds the leaf with this number, if it is not there. The caller holds what guards the leaves.
+fn add_leaf(of: &ArcSwap<Leaves>, leaf: usize) {
+    let mut leaves = Vec::clone(&of.load());
+    if leaves.len() <= leaf {
+        leaves.resize(leaf + 1, None);
+    }
+    leaves[leaf].get_or_insert_with(|| Arc::new([const { AtomicU64::new(0) }; LEAF_WORDS]));
+    of.store(Arc::new(leaves));
+}
+
+/// Sets the bit of a slot. The caller holds what guards the leaves.
+pub(super) fn set_bit(of: &ArcSwap<Leaves>, SeriesRef(slot): SeriesRef) {
+    let (leaf, bit) = ((slot / LEAF_SLOTS) as usize, slot % LEAF_SLOTS);
+    if !matches!(of.load().get(leaf), Some(Some(_))) {
+        add_leaf(of, leaf);
+    }
+    if let Some(Some(words)) = of.load().get(leaf) {
+        words[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 }
 

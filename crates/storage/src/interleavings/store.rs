@@ -58,7 +58,7 @@ fn send(store: &Store, names: &[&str], time: i64) -> usize {
         let labels = Labels::from_pairs([("__name__", *name)]);
         batch.push_series(labels.as_ref(), &[(time, time as f64)]);
     }
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     wait(store.append(&TenantId::anonymous(), &batch, bounds))
 }
 

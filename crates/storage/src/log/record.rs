@@ -27,6 +27,10 @@ const VERSION: u8 = 1;
 /// The version of the layout with exemplars. Records without exemplars keep the other version.
 const VERSION_WITH_EXEMPLARS: u8 = 2;
 
+/// The version of the layout with late samples, which has exemplars too, or none. Records without
+/// late samples keep the others.
+const VERSION_WITH_LATE: u8 = 3;
+
 /// Codes batches. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEncoder {
@@ -48,7 +52,7 @@ impl RecordEncoder {
         );
         self.before.clear();
         self.behind.clear();
-        self.begin_exemplars(batch);
+        self.begin_version(batch);
         push_uvarint(&mut self.before, batch.created.len() as u64);
         push_prefixed(&mut self.before, batch.created.as_bytes());
         push_uvarint(&mut self.before, floats.len() as u64);
@@ -58,7 +62,10 @@ impl RecordEncoder {
         push_numbers(times, &mut self.column, &mut self.before);
         let starts = floats.starts.iter().copied();
         push_numbers(starts, &mut self.column, &mut self.behind);
-        self.begin_histograms(&batch.histograms);
+        push_histograms(&batch.histograms, &mut self.behind);
+        if batch.has_late() {
+            self.push_late(batch);
+        }
         self.before.len() + self.behind.len()
     }
 
@@ -79,29 +86,46 @@ impl RecordEncoder {
         self.column = values;
     }
 
-    fn begin_exemplars(&mut self, batch: &LogBatch) {
-        if batch.exemplars.is_empty() {
-            return self.before.push(VERSION);
-        }
+    /// Begins the record: its version, and exemplars where the version has them.
+    fn begin_version(&mut self, batch: &LogBatch) {
+        let version = match (batch.has_late(), batch.exemplars.is_empty()) {
+            (true, _) => VERSION_WITH_LATE,
+            (false, false) => VERSION_WITH_EXEMPLARS,
+            (false, true) => return self.before.push(VERSION),
+        };
         self.exemplars.clear();
         self.column.clear();
         for (slot, exemplar) in batch.exemplars.iter() {
             self.exemplars
                 .push(&mut self.column, SeriesRef(slot), &exemplar);
         }
-        self.before.push(VERSION_WITH_EXEMPLARS);
+        self.before.push(version);
         push_prefixed(&mut self.before, &self.column);
     }
 
-    fn begin_histograms(&mut self, rows: &[HistogramRow]) {
-        let out = &mut self.behind;
-        push_uvarint(out, rows.len() as u64);
-        for row in rows {
-            push_uvarint(out, u64::from(row.slot));
-            push_uvarint(out, zigzag(row.time));
-            push_uvarint(out, zigzag(row.start));
-            histogram::push(out, None, &row.value, row.value.reset_hint);
-        }
+    /// Adds the late samples, whose values are always coded against each other: the newest value
+    /// of a series says little about an older one, and must not be forgotten for it.
+    fn push_late(&mut self, batch: &LogBatch) {
+        let (floats, out) = (&batch.late_floats, &mut self.behind);
+        push_uvarint(out, batch.late_order);
+        push_uvarint(out, floats.len() as u64);
+        let slots = floats.slots.iter().map(|slot| i64::from(*slot));
+        push_numbers(slots, &mut self.column, out);
+        push_numbers(floats.times.iter().copied(), &mut self.column, out);
+        push_values(floats, &mut self.column);
+        push_prefixed(out, &self.column);
+        push_numbers(floats.starts.iter().copied(), &mut self.column, out);
+        push_histograms(&batch.late_histograms, out);
+    }
+}
+
+fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
+    push_uvarint(out, rows.len() as u64);
+    for row in rows {
+        push_uvarint(out, u64::from(row.slot));
+        push_uvarint(out, zigzag(row.time));
+        push_uvarint(out, zigzag(row.start));
+        histogram::push(out, None, &row.value, row.value.reset_hint);
     }
 }
 
@@ -137,28 +161,44 @@ impl ReadValues for PlainValues {
 pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBatch, Malformed> {
     let mut batch = LogBatch::default();
     let mut cursor = Cursor::new(bytes);
-    match cursor.byte()? {
+    let version = cursor.byte()?;
+    match version {
         VERSION => {}
-        VERSION_WITH_EXEMPLARS => read_exemplars(cursor.prefixed()?, &mut batch.exemplars)?,
+        VERSION_WITH_EXEMPLARS | VERSION_WITH_LATE => {
+            read_exemplars(cursor.prefixed()?, &mut batch.exemplars)?;
+        }
         _ => return Err(Malformed("log block of an unknown version")),
     }
     let created_count = cursor.uvarint()?;
     batch.created =
         CreatedSeries::from_bytes(created_count, cursor.prefixed()?).map_err(Malformed::labels)?;
     decode_floats(&mut cursor, values, &mut batch.floats)?;
-    for _ in 0..cursor.uvarint()? {
-        let slot = cursor.uvarint()?;
-        batch.histograms.push(HistogramRow {
-            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
-            time: unzigzag(cursor.uvarint()?),
-            start: unzigzag(cursor.uvarint()?),
-            value: Arc::new(histogram::read(&mut cursor, None)?),
-        });
+    decode_histograms(&mut cursor, &mut batch.histograms)?;
+    if version == VERSION_WITH_LATE {
+        batch.late_order = cursor.uvarint()?;
+        decode_floats(&mut cursor, &mut PlainValues, &mut batch.late_floats)?;
+        decode_histograms(&mut cursor, &mut batch.late_histograms)?;
     }
     match cursor.is_empty() {
         true => Ok(batch),
         false => Err(Malformed("log block goes on behind its end")),
     }
+}
+
+fn decode_histograms(
+    cursor: &mut Cursor<'_>,
+    into: &mut Vec<HistogramRow>,
+) -> Result<(), Malformed> {
+    for _ in 0..cursor.uvarint()? {
+        let slot = cursor.uvarint()?;
+        into.push(HistogramRow {
+            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            time: unzigzag(cursor.uvarint()?),
+            start: unzigzag(cursor.uvarint()?),
+            value: Arc::new(histogram::read(cursor, None)?),
+        });
+    }
+    Ok(())
 }
 
 fn decode_floats(

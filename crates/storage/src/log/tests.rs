@@ -5,6 +5,7 @@ mod delta_coded;
 use super::*;
 use crate::error::StorageError;
 use crate::file::{frame, header, scan};
+use crate::manifest::Manifest;
 use crate::payload::{batch_of, bytes_of};
 use firn_model::env::sim::{self, Deferred, Inline, Operation, Sim};
 use firn_model::env::{Compute, File, OpenMode, real};
@@ -254,7 +255,7 @@ fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
             ..LogOptions::default()
         };
         let sim = world();
-        let log = open(&sim, options.clone()).unwrap();
+        let log = open(&sim, options).unwrap();
         sim.disk.set_free_bytes(room);
         let payloads: Vec<String> = (0..16).map(|number| format!("{number:0>300}")).collect();
         let mut push = payloads.iter().map(|p| append(&log, p.as_bytes()));
@@ -274,6 +275,49 @@ fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
         sim.disk.crash();
         let held = contents(&open(&sim, options).unwrap());
         assert_eq!(held, payloads, "{sync:?} {room}");
+    }
+}
+
+/// A segment that fails before it holds a record is begun anew under its name, on a disk that is
+/// full or loses its power meanwhile.
+#[test]
+fn log_whose_segment_fails_twice_holds_all_that_it_took() {
+    let payloads: Vec<String> = (0..8).map(|number| format!("{number:0>300}")).collect();
+    for (sync, room) in (0..3).flat_map(|sync| (0..2_100).step_by(6).map(move |room| (sync, room)))
+    {
+        let sim = world();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        sim.disk.fail_after(Operation::Sync, sync);
+        sim.disk.set_free_bytes(room);
+        let mut push = payloads.iter().map(|p| append(&log, p.as_bytes()));
+        let taken: Vec<Answers> = push.by_ref().take(4).collect();
+        sim.disk.set_capacity_bytes(u64::MAX);
+        sim.clock.advance_ms(60_000);
+        log.tick();
+        for answers in taken.into_iter().chain(push) {
+            assert!(matches!(lock(&answers)[..], [Ok(_)]), "{sync} {room}");
+        }
+        drop(log);
+        sim.disk.crash();
+        let held = contents(&open(&sim, LogOptions::default()).unwrap());
+        assert_eq!(held, payloads, "{sync} {room}");
+    }
+    for changes in 0..20 {
+        let sim = world();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        let known = Manifest {
+            log: log.positions().growing,
+            ..Manifest::default()
+        };
+        sim.disk.fail_after(Operation::Sync, 0);
+        sim.disk.power_off_after(changes);
+        let answers = append(&log, payloads[0].as_bytes());
+        let is_taken = matches!(lock(&answers)[..], [Ok(_)]);
+        drop(log);
+        sim.disk.crash();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        assert_eq!(log.missing(Position(0), &known), None, "{changes}");
+        assert!(!is_taken || contents(&log) == payloads[..1], "{changes}");
     }
 }
 

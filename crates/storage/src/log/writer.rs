@@ -40,6 +40,9 @@ pub(crate) struct Start {
     pub(crate) found_newest: Position,
 }
 
+/// The name of a segment until its header is durable.
+const TEMPORARY: &str = "wal.tmp";
+
 /// Writes and syncs groups of records to the newest segment.
 pub(crate) struct Writer {
     env: Env,
@@ -157,6 +160,8 @@ impl Writer {
     /// begins.
     pub(crate) fn prepare(&mut self, fault: Fault) -> Result<(), StorageError> {
         match fault {
+            // The file that was written to may have been replaced.
+            Fault::NoRoom if self.unfinished == Some(self.first) => self.begin_segment(),
             Fault::NoRoom => {
                 self.remove_unfinished()?;
                 let cut = self.cut_behind_the_end();
@@ -308,8 +313,7 @@ impl Writer {
     /// Goes on in a segment of its own behind the last record, which is durable.
     fn begin_segment(&mut self) -> Result<(), StorageError> {
         let first = self.last.next();
-        // What an attempt that failed left there holds nothing that was promised.
-        self.remove_segment(first)?;
+        // What an attempt that failed left there holds nothing that was promised, and is replaced.
         self.unfinished = Some(first);
         self.file = create_segment(&self.env, &self.dir, first, self.sync)?;
         self.unfinished = None;
@@ -330,25 +334,11 @@ impl Writer {
     /// Removes the segment that could not be begun, durably: a reader takes its name for the end of
     /// the segment that the next records go into.
     fn remove_unfinished(&mut self) -> Result<(), StorageError> {
-        let Some(first) = self.unfinished else {
-            return Ok(());
-        };
-        self.remove_segment(first)?;
-        let synced = self.env.disk.sync_dir(&self.dir);
-        synced.map_err(StorageError::io("sync folder", &self.dir))?;
-        self.unfinished = None;
-        Ok(())
-    }
-
-    /// Removes the segment that begins with `first`, if it is there.
-    fn remove_segment(&self, first: Position) -> Result<(), StorageError> {
-        let path = self.dir.join(segment::file_name(first));
-        match self.env.disk.remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                Err(StorageError::io("remove segment", &path)(e))
-            }
-            _ => Ok(()),
+        if let Some(first) = self.unfinished {
+            segment::remove(&*self.env.disk, &self.dir, first)?;
+            self.unfinished = None;
         }
+        Ok(())
     }
 
     fn path(&self) -> PathBuf {
@@ -356,28 +346,37 @@ impl Writer {
     }
 }
 
-/// Creates the segment that begins with `first`; its header and its name are durable on return.
+/// Creates the segment that begins with `first`, in place of one that may be there; its header and
+/// its name are durable on return. No file has the name of a segment and not its header.
 pub(crate) fn create_segment(
     env: &Env,
     dir: &Path,
     first: Position,
     sync: SyncMode,
 ) -> Result<Arc<dyn File>, StorageError> {
+    let disk = &*env.disk;
     let path = dir.join(segment::file_name(first));
+    let temporary = dir.join(TEMPORARY);
+    match disk.remove_file(&temporary) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(StorageError::io("remove segment", &temporary)(e));
+        }
+        _ => {}
+    }
     let mode = match sync {
         SyncMode::Always => OpenMode::CreateNewDirect,
         SyncMode::Interval(_) | SyncMode::None => OpenMode::CreateNew,
     };
-    let file = env
-        .disk
-        .open(&path, mode)
+    let file = disk
+        .open(&temporary, mode)
         .map_err(StorageError::io("create segment", &path))?;
     file.write_all_at(0, &header::encode(&SEGMENT_MAGIC, first))
         .map_err(StorageError::io("write segment", &path))?;
     file.sync_data()
         .map_err(StorageError::io("sync segment", &path))?;
-    env.disk
-        .sync_dir(dir)
+    disk.rename(&temporary, &path)
+        .map_err(StorageError::io("create segment", &path))?;
+    disk.sync_dir(dir)
         .map_err(StorageError::io("sync folder", dir))?;
     Ok(file)
 }

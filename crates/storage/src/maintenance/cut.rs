@@ -88,11 +88,7 @@ impl Maintenance {
     /// The end of the next cut, if it is due: no sample before it is taken in order any more, and
     /// pages have what came.
     fn cut_due(&self) -> Option<TimestampMs> {
-        let newest = self.newest()?;
-        let options = &self.options;
-        // A group is sealed at most a window and its grace after the end of its window.
-        let open = options.lateness_max_ms.max(2 * options.window_ms);
-        let closed = newest.checked_sub(open)?;
+        let closed = self.closed()?;
         let cut = self.blocks.view().cut;
         if cut != i64::MIN && self.cut_behind(cut) > closed {
             return None;
@@ -100,6 +96,24 @@ impl Maintenance {
         let oldest = self.sealed.directory.oldest_from(cut)?;
         let end = self.cut_behind(oldest);
         (end <= closed).then_some(end)
+    }
+
+    /// The time before which cuts are due: no batch that is sent now has an in-order sample before
+    /// it, and pages have what came.
+    fn closed(&self) -> Option<TimestampMs> {
+        let options = &self.options;
+        // A group is sealed at most a window and its grace after the end of its window.
+        let open = options.lateness_max_ms.max(2 * options.window_ms);
+        self.newest()?.checked_sub(open)
+    }
+
+    /// Raises the floor to where it may have stood before the start: a sample that was late then is
+    /// so now.
+    pub(crate) fn restore_floor(&self) {
+        if let Some(closed) = self.closed() {
+            let length = self.options.cut_ms.max(1);
+            self.raise_floor(closed.div_euclid(length).saturating_mul(length));
+        }
     }
 
     /// The end of the cut that takes a sample at `time`.

@@ -382,6 +382,8 @@ impl Maintenance {
             restored.clear();
         }
         state.coverage.tick(mark, next_slot, &restored);
+        let oldest = self.oldest_late();
+        state.late.tick(mark, oldest);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::coverage::Coverage;
 use super::cut::progress::Cut;
+use super::late_coverage::LateCoverage;
 use super::seal::troubles::Troubles;
 use crate::catalogue::Catalogue;
 use crate::exemplars::ExemplarFile;
@@ -18,12 +19,15 @@ pub(crate) struct State {
     pub(crate) catalogue: Catalogue,
     pub(crate) exemplars: ExemplarFile,
     pub(crate) coverage: Coverage,
+    pub(crate) late: LateCoverage,
     /// The manifest as it was last written, or read at the start.
     pub(crate) manifest: Manifest,
     pub(crate) troubles: Troubles,
     /// On the monotonic clock.
     pub(crate) seal_not_before: Duration,
     pub(super) cut: Cut,
+    /// When late samples may be flushed again after a failure, on the monotonic clock.
+    pub(crate) flush_not_before: Duration,
     pub(super) garbage: Vec<Garbage>,
     pub(super) shard: usize,
     pub(super) local: Local,
@@ -42,6 +46,7 @@ impl State {
         manifest: Manifest,
     ) -> Self {
         Self {
+            late: LateCoverage::new(catalogue.trimmed()),
             manifest,
             segments,
             catalogue,
@@ -50,6 +55,7 @@ impl State {
             troubles: Troubles::default(),
             seal_not_before: Duration::ZERO,
             cut: Cut::default(),
+            flush_not_before: Duration::ZERO,
             garbage: Vec::new(),
             shard: 0,
             local: Local(0),

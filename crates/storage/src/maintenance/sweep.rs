@@ -9,6 +9,7 @@ use super::state::State;
 use crate::failpoints::{self, Flaw};
 use crate::ids::{Local, SeriesRef};
 use crate::index::epoch_of;
+use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
 
@@ -44,14 +45,17 @@ impl Maintenance {
         }
         self.remove_evicted(state);
         let mut chunks = 0;
+        let mut late = 0;
         let mut tables = 0;
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.forget_pending(self.watermark.floor());
             chunks += shard.chunk_bytes;
+            late += shard.late.memory_bytes();
             tables += shard.table_bytes();
         }
         self.metrics.chunk_memory.set(chunks as i64);
+        self.metrics.late_memory.set(late as i64);
         self.metrics.table_memory.set(tables as i64);
         if is_round {
             self.sealed.cache.forget_idle(newest);
@@ -69,7 +73,8 @@ impl Maintenance {
         cutoff: TimestampMs,
         gone: &mut Vec<SeriesRef>,
     ) -> bool {
-        let evict_before = newest.saturating_sub(self.options.lateness_max_ms);
+        let evict_before = newest.saturating_sub(self.lateness_ms());
+        self.evicted_to.fetch_max(evict_before, Ordering::Relaxed);
         let mut idle = Vec::new();
         let mut shard = lock(&self.shards[state.shard]);
         let end = shard.end().min(state.local.0 + SLICE);
@@ -87,7 +92,7 @@ impl Maintenance {
                 && (!series.has_newest() || series.open.last_time() < evict_before);
             let slot = series.slot;
             shard.chunk_bytes -= freed;
-            if is_idle {
+            if is_idle && !shard.late.has(local) {
                 idle.push((slot, local));
             }
         }
@@ -122,7 +127,7 @@ impl Maintenance {
         let mut evicted = Vec::new();
         for (slot, local) in idle {
             let series = shard.series_of_slot(*local, *slot);
-            if series.is_none_or(|s| s.chunk_count() > 0) {
+            if series.is_none_or(|s| s.chunk_count() > 0) || shard.late.has(*local) {
                 continue;
             }
             shard.remove(*local);

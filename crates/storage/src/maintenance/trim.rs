@@ -13,12 +13,20 @@ use firn_model::error::Error;
 use firn_model::log::Position;
 
 impl Maintenance {
-    /// Removes the segments of the log all of whose samples are sealed, once their series are
-    /// in the catalogue.
+    /// Up to where late samples let the log be trimmed.
+    pub(super) fn late_covered(&self, state: &State) -> Position {
+        match failpoints::has(Flaw::TrimsLate) {
+            true => self.log.positions().last,
+            false => state.late.covered(),
+        }
+    }
+
+    /// Removes the segments of the log all of whose samples are sealed, or late and in blocks, once
+    /// their series are in the catalogue.
     pub(crate) fn trim_log(&self, state: &mut State) {
-        let mut covered = state.coverage.covered();
+        let mut covered = state.coverage.covered().min(self.late_covered(state));
         if failpoints::has(Flaw::TrimsTooFar) {
-            covered = covered.next();
+            covered = covered.next().min(self.log.positions().last);
         }
         if covered.next() < self.log.positions().trims_from {
             return;
@@ -88,25 +96,20 @@ impl Maintenance {
         if failpoints::has(Flaw::UnlinksEarly) {
             cutoff = cutoff.saturating_add(self.options.window_ms);
         }
-        let old = match segments.take_before(cutoff) {
-            Ok(old) if old.is_empty() => return,
-            Ok(old) => old,
+        match segments.take_before(cutoff) {
+            Ok(old) if old.is_empty() => {}
+            Ok(old) => match self.write_manifest(state) {
+                Ok(()) => state.segments.leave(old),
+                Err(e) => {
+                    tracing::error!(error = %e, "keep pages that left the retention");
+                    return state.segments.put_back(old);
+                }
+            },
             Err(e) => return tracing::error!(error = %e, "complete pages that left the retention"),
-        };
-        if let Err(e) = self.write_manifest(state) {
-            tracing::error!(error = %e, "keep pages that left the retention");
-            return state.segments.put_back(old);
         }
         let segments = &mut state.segments;
-        for old in old {
-            match segments.remove(&old, &sealed.directory, &sealed.cache) {
-                Ok(()) => self.metrics.removed_segments.inc(),
-                Err(e) => {
-                    tracing::error!(error = %e, "remove pages that left the retention");
-                    segments.put_back([old]);
-                }
-            }
-        }
+        let removed = segments.remove_leaving(&sealed.directory, &sealed.cache);
+        self.metrics.removed_segments.add(removed as u64);
         self.metrics.page_segments.set(segments.count() as i64);
     }
 

@@ -9,6 +9,11 @@ use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Valu
 pub(crate) struct StoreMetrics {
     /// Samples that the head holds since, silently accepted duplicates included.
     pub(crate) appended_samples: Counter,
+    /// Late samples that were taken; that repeated the time of another late one; that were refused
+    /// because too many wait in memory.
+    pub(crate) late_samples: Counter,
+    pub(crate) late_repeated: Counter,
+    pub(crate) late_refused: Counter,
     /// Series that were created.
     pub(crate) created_series: Counter,
     /// Times that a new series was refused.
@@ -34,6 +39,9 @@ pub(crate) struct StoreMetrics {
     pub(crate) cuts: Counter,
     pub(crate) cut_failures: Counter,
     pub(crate) block_bytes_written: Counter,
+    /// Late samples that went into blocks, and attempts that failed.
+    pub(crate) flushed_samples: Counter,
+    pub(crate) flush_failures: Counter,
     /// Merges of blocks, attempts that failed, and samples that the merge under way has left.
     pub(crate) compactions: Counter,
     pub(crate) compaction_failures: Counter,
@@ -48,8 +56,10 @@ pub(crate) struct StoreMetrics {
     pub(crate) damaged_records: Counter,
     /// Writes refused because sealing was behind.
     pub(crate) backlog_refusals: Counter,
-    /// Bytes of memory of chunks, index and tables.
+    /// Bytes of memory of chunks, late samples, index and tables. Those of late samples are those
+    /// of this moment.
     pub(crate) chunk_memory: Gauge,
+    pub(crate) late_memory: Gauge,
     pub(crate) index_memory: Gauge,
     /// About what the series take that were created since the index was measured.
     pub(crate) new_series_memory: Gauge,
@@ -112,6 +122,7 @@ impl Collect for Parts {
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
         }
+        self.collect_late(sink);
         self.collect_sealing(sink);
         self.collect_pages(sink);
         self.collect_blocks(sink);
@@ -124,6 +135,30 @@ impl Collect for Parts {
 }
 
 impl Parts {
+    fn collect_late(&self, sink: &mut dyn Sink) {
+        let m = &self.metrics;
+        let table = [
+            (
+                "firn_storage_head_late_samples_total",
+                "Samples that could not be appended in order and were taken as late ones.",
+                &m.late_samples,
+            ),
+            (
+                "firn_storage_head_late_repeated_samples_total",
+                "Late samples at the time of another late one of their series in the head.",
+                &m.late_repeated,
+            ),
+            (
+                "firn_storage_head_late_refused_samples_total",
+                "Late samples refused because too many of them were in memory.",
+                &m.late_refused,
+            ),
+        ];
+        for (name, help, counter) in table {
+            sink.metric(name, help, &[], Value::Counter(counter.get() as f64));
+        }
+    }
+
     fn collect_sealing(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -269,6 +304,16 @@ impl Parts {
                 "firn_storage_cut_failures_total",
                 "Cuts that failed; each is tried again.",
                 counter(&m.cut_failures),
+            ),
+            (
+                "firn_storage_late_flushed_samples_total",
+                "Late samples that went from the head into blocks.",
+                counter(&m.flushed_samples),
+            ),
+            (
+                "firn_storage_late_flush_failures_total",
+                "Flushes of late samples that failed; each is tried again.",
+                counter(&m.flush_failures),
             ),
             (
                 "firn_storage_compactions_total",

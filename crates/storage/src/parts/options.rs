@@ -59,6 +59,9 @@ pub const BACKLOG_BYTES_MAX: u64 = 4 << 30;
 /// Bytes of opened pages in memory: two hours of 300,000 series.
 pub const PAGE_CACHE_BYTES: usize = 64 << 20;
 
+/// The least bound on bytes of late samples in memory.
+const LATE_BYTES_MIN: usize = 8 << 20;
+
 /// Where samples are sealed into pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sealing {
@@ -111,7 +114,11 @@ pub struct StoreOptions {
     pub retention_percent: Option<f64>,
     /// Samples older than the newest sample of the store by more than this are refused.
     pub lateness_max_ms: i64,
-    /// Which of two samples at one time a query is given.
+    /// How far behind the newest sample of the store a sample may lie that cannot be appended in
+    /// order: it is taken as a late one. 0 is not at all. See
+    /// [`crate::store::Store::set_late_window_ms`].
+    pub late_window_ms: i64,
+    /// Which of two samples of a series at one time stays.
     pub duplicates: Duplicates,
     /// Series that the store holds at most.
     pub series_max: usize,
@@ -159,6 +166,7 @@ impl StoreOptions {
             retention_bytes: None,
             retention_percent: None,
             lateness_max_ms: LATENESS_MAX_MS,
+            late_window_ms: 0,
             duplicates: Duplicates::default(),
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
@@ -175,6 +183,12 @@ impl StoreOptions {
             page_cache_bytes: PAGE_CACHE_BYTES,
             exemplars_max: 0,
         }
+    }
+
+    /// Bytes of late samples in memory from which on they are due to leave it: a sixteenth of what
+    /// there is, and at least what is small beside any store.
+    pub(crate) fn late_bytes_max(&self) -> usize {
+        (self.memory_max / 16).max(LATE_BYTES_MIN)
     }
 
     /// How long, and how much, is kept.

@@ -4,8 +4,10 @@
 //! part at a time, so that no writer waits for a wide query.
 
 use super::Reader;
+use super::late::LateCopies;
 use crate::fan_out::in_parts;
 use crate::head::copies::{Copied, Copies};
+use crate::head::late::LateSeries;
 use crate::head::shard::Shard;
 use crate::ids::{Local, SeriesRef};
 use crate::index::SeriesCursor;
@@ -42,6 +44,8 @@ const NO_COPY: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct HeadCopies {
     parts: Vec<PartCopies>,
+    /// Whether any series has late samples: nearly always none has, and none is asked then.
+    has_late: bool,
     /// For what the selection keeps beside the copies.
     _memory: Option<Reservation>,
 }
@@ -49,6 +53,7 @@ pub(super) struct HeadCopies {
 /// What the head holds of the series of a part.
 struct PartCopies {
     copies: Copies,
+    late: LateCopies,
     /// Series that were not looked for yet.
     left: usize,
     /// For each series its copy's number.
@@ -66,9 +71,18 @@ struct Wanted {
 }
 
 impl HeadCopies {
-    /// Whether there is a copy of the series with this number.
+    /// Whether there is a copy of the series with this number, or late samples of it.
     pub(super) fn has(&self, number: usize) -> bool {
-        self.find(number).is_some()
+        self.find(number).is_some() || self.late(number).is_some()
+    }
+
+    /// The late samples of the series with this number, if there are some.
+    #[inline]
+    pub(super) fn late(&self, number: usize) -> Option<&LateSeries> {
+        match self.has_late {
+            true => self.parts[number / PART].late.get(number % PART),
+            false => None,
+        }
     }
 
     /// The copy of the series with this number among those that were asked for, if there is one.
@@ -97,8 +111,10 @@ impl Reader {
         let parts: Vec<&[SeriesRef]> = slots.chunks(PART).collect();
         let copy =
             |part: usize, slots: &[SeriesRef]| self.copy_part(part, slots, request, watermark);
+        let parts = in_parts(&*self.env.compute, &parts, copy)?;
         Ok(HeadCopies {
-            parts: in_parts(&*self.env.compute, &parts, copy)?,
+            has_late: parts.iter().any(|part| !part.late.is_empty()),
+            parts,
             _memory: Some(memory),
         })
     }
@@ -128,6 +144,7 @@ impl Reader {
         }
         let mut of_part = PartCopies {
             copies: Copies::default(),
+            late: LateCopies::default(),
             left: slots.len(),
             numbers: vec![NO_COPY; slots.len()],
             memory: request.budget.reserve(0)?,
@@ -152,6 +169,7 @@ impl Reader {
             request.cancel.check()?;
             into.expect(request.newest_only)?;
             let shard = lock(&self.shards[shard]);
+            let has_late = !shard.late.is_empty();
             let ahead = Ahead::new(&shard, slice, request.newest_only);
             for (i, one) in slice.iter().enumerate() {
                 ahead.ask(i);
@@ -160,8 +178,11 @@ impl Reader {
                 };
                 let hidden = shard.hidden(one.local, series, watermark);
                 let number = into.copies.len() as u32;
+                let of = (&*shard, one.local);
+                let has_late = has_late && into.late.add(one.place, of, request.range, watermark);
                 let copies = &mut into.copies;
-                let is_newest_enough = request.newest_only && hidden == 0;
+                // Beside late samples all are needed to know which of two at one time stays.
+                let is_newest_enough = request.newest_only && hidden == 0 && !has_late;
                 if is_newest_enough && copies.add_newest(series, request.range)
                     || copies.add(series, request.range, hidden)
                 {
@@ -226,14 +247,18 @@ impl PartCopies {
             true => NEWEST_BYTES,
             false => COPIED_BYTES,
         });
-        self.reserve(self.copies.memory_bytes() + self.left * each)?;
+        self.reserve(self.memory_bytes() + self.left * each)?;
         self.copies.make_room(self.left, each);
         Ok(())
     }
 
     /// Reserves what the copies take.
     fn hold(&mut self) -> Result<(), Error> {
-        self.reserve(self.copies.memory_bytes())
+        self.reserve(self.memory_bytes())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.copies.memory_bytes() + self.late.memory_bytes()
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), Error> {
@@ -243,6 +268,7 @@ impl PartCopies {
     /// Gives back what was expected and did not come.
     fn settle(&mut self) {
         self.copies.give_room_back();
-        self.memory.shrink_to(self.copies.memory_bytes());
+        self.late.settle();
+        self.memory.shrink_to(self.memory_bytes());
     }
 }

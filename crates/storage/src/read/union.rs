@@ -227,8 +227,8 @@ impl UnionSelection {
         Ok(())
     }
 
-    /// Merges the samples of a series into the columns of `working`: main blocks, pages and head,
-    /// late blocks.
+    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what the
+    /// head took in order, then late blocks and what the head has of late samples, by arrival.
     fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         working.memory.columns.clear();
         let mut of_blocks = self.joined.of(series).peekable();
@@ -243,6 +243,9 @@ impl UnionSelection {
         for of_block in of_blocks {
             self.append_block(of_block, working)?;
         }
+        if series < self.head.len() {
+            self.head.merge_late(series, &mut working.memory);
+        }
         Ok(())
     }
 
@@ -256,7 +259,8 @@ impl UnionSelection {
         let columns = &mut working.memory.columns;
         let before = columns.times.len();
         match reader.read(ordinal, self.range, columns) {
-            Ok(()) => columns.merge_from(before),
+            Ok(()) if open.entry.kind == BlockKind::Main => columns.merge_from(before),
+            Ok(()) => columns.merge_late(before, self.head.late_rule.duplicates),
             Err(e) => self.lose(open, e)?,
         }
         Ok(())
@@ -269,7 +273,7 @@ impl UnionSelection {
             working.open.turn_to(group, self.head.pages(slot));
         }
         self.head
-            .append_sources(series, &mut working.open, &mut working.memory)
+            .append_in_order(series, &mut working.open, &mut working.memory)
     }
 
     /// Says what a block does not give; an error that says nothing about the block is returned.

@@ -8,9 +8,8 @@ use crate::error::StorageError;
 use crate::ids::SeriesRef;
 use crate::log::SegmentInfo;
 use crate::log::segment::Reader;
-use firn_model::columns::HISTOGRAM_PLACEHOLDER;
 use firn_model::env::Env;
-use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
 /// A sample with its time and its start timestamp.
@@ -70,19 +69,7 @@ impl FromLog {
         let mut columns = Columns::default();
         let rows = self.0.get(&slot)?.iter();
         for (time, start, value) in rows.filter(|(time, ..)| range.contains(*time)) {
-            let before = columns.times.len();
-            if *start != START_UNKNOWN || !columns.start_times.is_empty() {
-                columns.start_times.resize(before, START_UNKNOWN);
-                columns.start_times.push(*start);
-            }
-            columns.times.push(*time);
-            columns.values.push(match value {
-                Sample::Float(value) => *value,
-                Sample::Histogram(histogram) => {
-                    columns.histograms.push((before as u32, histogram.clone()));
-                    HISTOGRAM_PLACEHOLDER
-                }
-            });
+            columns.push(*time, *start, value);
         }
         (!columns.times.is_empty()).then_some(columns)
     }

@@ -251,7 +251,7 @@ fn repair_keeps_the_whole_columns_of_a_damaged_page() {
             let value = (rng.below(1 << 52) as f64) / 3.0;
             batch.push_series(labels.as_ref(), &[(number * 4_000, value)]);
         }
-        let bounds = AppendBounds { time_max: i64::MAX };
+        let bounds = AppendBounds::until(i64::MAX);
         let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
         assert_eq!(ticket.wait().unwrap().stored as usize, NAMES);
     }

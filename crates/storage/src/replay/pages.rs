@@ -87,7 +87,7 @@ impl Replay<'_> {
         let cut = store.blocks.view().cut;
         let needed = Needed {
             log_first: store.log.positions().first,
-            recent: newest.saturating_sub(store.options.lateness_max_ms),
+            recent: newest.saturating_sub(store.lateness_ms()),
             cutoff: store.retaining.cutoff_at(newest).max(cut),
         };
         let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();

@@ -11,8 +11,9 @@ use crate::parts::Parts;
 use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
 
-/// A sample that came after a newer one of its series: (local, time, start, value).
-pub(super) type Late = (Local, TimestampMs, TimestampMs, Sample);
+/// A sample that was taken in order and came after a newer one of its series, because records stand
+/// in another order: (local, time, start, value).
+pub(super) type Displaced = (Local, TimestampMs, TimestampMs, Sample);
 
 /// A float sample of the series `local` of a shard.
 #[derive(Clone, Copy)]
@@ -94,13 +95,14 @@ impl ShardRows {
         });
     }
 
-    /// Applies the rows of one shard; those that come too late for it go to `late`.
+    /// Applies the rows of one shard; those that come after newer ones go to
+    /// `displaced`.
     pub(super) fn apply(
         &self,
         store: &Parts,
         number: usize,
         shard: &mut Shard,
-        late: &mut Vec<Late>,
+        displaced: &mut Vec<Displaced>,
     ) {
         let Some(rows) = self.shards.get(number) else {
             return;
@@ -116,7 +118,7 @@ impl ShardRows {
                 row.start,
                 value,
             ) {
-                late.push((row.local, row.time, row.start, Sample::Float(row.value)));
+                displaced.push((row.local, row.time, row.start, Sample::Float(row.value)));
             }
         }
         for (local, row) in &rows.histograms {
@@ -130,7 +132,7 @@ impl ShardRows {
                 value,
             ) {
                 let sample = Sample::Histogram(row.value.clone());
-                late.push((*local, row.time, row.start, sample));
+                displaced.push((*local, row.time, row.start, sample));
             }
         }
     }
@@ -183,14 +185,14 @@ fn apply_one(
     true
 }
 
-/// Puts late samples into their places, series by series.
-pub(super) fn insert_late(
+/// Puts displaced samples into their places, series by series.
+pub(super) fn insert_displaced(
     store: &Parts,
     shard: &mut Shard,
-    mut late: Vec<Late>,
+    mut displaced: Vec<Displaced>,
 ) -> Result<(), Malformed> {
-    late.sort_by_key(|(local, time, ..)| (*local, *time));
-    for of_series in late.chunk_by(|a, b| a.0 == b.0) {
+    displaced.sort_by_key(|(local, time, ..)| (*local, *time));
+    for of_series in displaced.chunk_by(|a, b| a.0 == b.0) {
         let Some(series) = shard.series_mut(of_series[0].0) else {
             continue;
         };
@@ -202,13 +204,17 @@ pub(super) fn insert_late(
     Ok(())
 }
 
-fn insert_into(store: &Parts, series: &mut Series, late: &[Late]) -> Result<(), Malformed> {
-    for (_, time, ..) in late {
+fn insert_into(
+    store: &Parts,
+    series: &mut Series,
+    displaced: &[Displaced],
+) -> Result<(), Malformed> {
+    for (_, time, ..) in displaced {
         store.index.mark(series.slot, epoch_of(*time));
     }
-    let late: Vec<_> = late
+    let displaced: Vec<_> = displaced
         .iter()
         .map(|(_, time, start, value)| (*time, *start, value.clone()))
         .collect();
-    series.insert_late(&late)
+    series.insert_displaced(&displaced)
 }

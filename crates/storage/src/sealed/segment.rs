@@ -121,7 +121,10 @@ pub(crate) fn load(
     // Only to refuse a newer version: the name says all that the header does.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
     let segment = Arc::new(Segment::new(number, files, &path));
+    // One that was given up may have a directory in the system's cache alone: its sync failed.
+    let is_given_up = known.is_some_and(|known| known.state == SegmentState::Growing);
     if header == HeaderState::Sound
+        && !is_given_up
         && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
         return Ok(Some(loaded));

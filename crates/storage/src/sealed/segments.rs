@@ -54,6 +54,8 @@ pub(crate) struct Segments {
     next: Position,
     growing: Option<Growing>,
     finished: Vec<Finished>,
+    /// Those that no manifest names any more and whose files are there, or may be.
+    leaving: Vec<Position>,
     /// What the manifest named and is not there.
     lost: Vec<SegmentEntry>,
     buffer: Vec<u8>,
@@ -92,6 +94,7 @@ impl Segments {
                 next: Position(1),
                 growing: None,
                 finished: Vec::new(),
+                leaving: Vec::new(),
                 lost: Vec::new(),
                 buffer: Vec::new(),
             },
@@ -155,6 +158,8 @@ impl Segments {
 
     fn begin(&mut self, epoch: i64) -> Result<(), StorageError> {
         let path = PAGES.path(&self.dir, self.next);
+        // An attempt that failed may have left it, with no page in it.
+        append_only::remove(&self.env, &path)?;
         let file = AppendOnlyFile::create(&self.env, path, PAGES, self.next)?;
         self.growing = Some(Growing {
             segment: Arc::new(Segment::new(self.next, &self.files, file.path())),
@@ -256,21 +261,30 @@ impl Segments {
         finished.map(|f| f.entry.bytes).chain(growing).sum()
     }
 
-    /// Takes back segments that could not be removed.
+    /// Takes back segments that a manifest still names.
     pub(crate) fn put_back(&mut self, old: impl IntoIterator<Item = Old>) {
         self.finished.extend(old.into_iter().map(|Old(old)| old));
     }
 
-    /// Removes a segment that was taken out.
-    pub(crate) fn remove(
-        &self,
-        old: &Old,
-        directory: &Directory,
-        cache: &PageCache,
-    ) -> Result<(), StorageError> {
-        directory.forget(old.0.number);
-        cache.forget(old.0.number);
-        append_only::remove(&self.env, &PAGES.path(&self.dir, old.0.number))
+    /// Gives up segments that were taken out and that no manifest names any more.
+    pub(crate) fn leave(&mut self, old: Vec<Old>) {
+        self.leaving.extend(old.iter().map(|Old(old)| old.number));
+    }
+
+    /// Removes the segments that were given up; returns how many. Of those that cannot be removed
+    /// now the file may be gone or not: they are tried again with the next call.
+    pub(crate) fn remove_leaving(&mut self, directory: &Directory, cache: &PageCache) -> usize {
+        let before = self.leaving.len();
+        let (env, dir) = (&self.env, &self.dir);
+        self.leaving.retain(|number| {
+            directory.forget(*number);
+            cache.forget(*number);
+            let removed = append_only::remove(env, &PAGES.path(dir, *number));
+            removed
+                .inspect_err(|e| tracing::error!(error = %e, "remove pages that are not needed"))
+                .is_err()
+        });
+        before - self.leaving.len()
     }
 
     /// What opens their files for reading.

@@ -36,15 +36,36 @@ impl Store {
         stats
     }
 
-    /// Stretches of time in which all samples lie: one for pages and head, and one for each block.
-    /// They may overlap. Looks at every series.
+    /// Stretches of time in which all samples lie: one for pages and what the head took in order,
+    /// one for each block, and those of late samples. They may overlap. Looks at every series.
     pub fn time_ranges(&self) -> Vec<TimeRange> {
         let parts = &*self.parts;
         let newest = self.oldest().zip(parts.newest());
         let head = newest.map(|(min, max)| TimeRange::new(min, max));
         let view = parts.blocks.view();
         let blocks = view.blocks.iter().map(|open| open.entry.range);
-        head.into_iter().chain(blocks).collect()
+        head.into_iter()
+            .chain(blocks)
+            .chain(self.late_ranges())
+            .collect()
+    }
+
+    /// The stretches of time in which series have late samples in the head.
+    fn late_ranges(&self) -> Vec<TimeRange> {
+        let mut ranges = Vec::new();
+        for shard in &self.parts.shards {
+            let shard = lock(shard);
+            ranges.extend(shard.late.iter().filter_map(|(_, rows)| rows.range()));
+        }
+        ranges.sort_unstable_by_key(|range| range.min);
+        let mut joined: Vec<TimeRange> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.min <= last.max => last.max = last.max.max(range.max),
+                _ => joined.push(range),
+            }
+        }
+        joined
     }
 
     /// The time of the oldest sample of pages and head.

@@ -10,6 +10,7 @@ mod exemplars;
 mod extreme_times;
 mod flaws;
 mod full_disk;
+mod late;
 mod model;
 mod page_memory;
 mod retention;
@@ -35,7 +36,7 @@ use firn_model::series_limit::SeriesLimit;
 use firn_model::stats::Stat;
 use firn_model::store::{Appended, Rejection};
 
-const ALWAYS: AppendBounds = AppendBounds { time_max: i64::MAX };
+const ALWAYS: AppendBounds = AppendBounds::until(i64::MAX);
 
 fn options() -> StoreOptions {
     StoreOptions {
@@ -89,7 +90,11 @@ fn select_of(
 
 /// Everything in `range` as (name, samples), in the order of the selection.
 fn contents(store: &Store, range: TimeRange) -> Vec<(String, Vec<(i64, f64)>)> {
-    let selection = select(store, &[], range);
+    contents_of(&*select(store, &[], range))
+}
+
+/// The samples of a selection by name.
+fn contents_of(selection: &dyn Selection) -> Vec<(String, Vec<(i64, f64)>)> {
     let mut batch = SeriesBatch::default();
     selection.read(0..selection.len(), &mut batch).unwrap();
     (0..selection.len())
@@ -128,15 +133,13 @@ fn store_append_refuses_by_reason_and_stores_the_rest() {
         ("c", &[(9 * HOUR - 1, 6.0)]),
         ("d", &[(11 * HOUR + 1, 1.0), (11 * HOUR, 1.0)]),
     ]);
-    let bounds = AppendBounds {
-        time_max: 11 * HOUR,
-    };
+    let bounds = AppendBounds::until(11 * HOUR);
     let appended = append(&store, &second, bounds);
     assert_eq!(appended.stored, 3);
     let expected = [
         (Rejection::DuplicateTimestamp, 1, 10 * HOUR),
         (Rejection::OutOfOrder, 1, 10 * HOUR - 1),
-        (Rejection::TooOld, 3, 9 * HOUR - 1),
+        (Rejection::OutOfBounds, 3, 9 * HOUR - 1),
         (Rejection::TooFarInFuture, 1, 11 * HOUR + 1),
     ];
     assert_eq!(rejections(&appended), expected);

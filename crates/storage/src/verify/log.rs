@@ -146,7 +146,7 @@ fn count_batch(batch: &LogBatch, part: &mut Part) {
     let named = &mut part.named;
     batch.created.for_each(|slot, _| named.add(SeriesRef(slot)));
     part.report.exemplars += batch.exemplars.len() as u64;
-    for (slot, _) in batch.samples() {
+    for (slot, _) in batch.samples().chain(batch.late_samples()) {
         part.read.add(SeriesRef(slot));
         part.report.log_samples += 1;
     }

@@ -53,7 +53,7 @@ pub(crate) fn append(store: &Store, time: i64) {
         });
         batch.end_series();
     }
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
     assert_eq!(ticket.wait().unwrap().stored as i64, SERIES);
 }

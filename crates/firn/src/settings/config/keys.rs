@@ -86,6 +86,14 @@ pub const FIRN: &[Key] = &[
          selector if it has a sample in a stretch of two hours that the selector reaches into. 0 \
          is no limit. Takes effect with a reload.",
     ),
+    key("duplicates", DUPLICATES).explained(
+        "keep-first",
+        "Which of two samples of a series at one time queries see: `keep-first` (the one that was \
+         taken first; what was taken in order goes before what was late), `keep-last` or `max` \
+         (the greatest; histograms go before floats, and the last one of them). With the last two, \
+         another value at the time of the newest sample of a series is taken too and not refused, \
+         where late samples are.",
+    ),
     key("sealing_jitter", Bool).explained(
         "true",
         "Whether groups of series are sealed into pages at different times. There to show what \
@@ -101,6 +109,8 @@ pub const FIRN: &[Key] = &[
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
     ),
 ];
+
+const DUPLICATES: Shape = Choice(&["keep-first", "keep-last", "max"]);
 
 const GLOBAL: &[Key] = &[
     key("scrape_interval", Duration),
@@ -132,7 +142,7 @@ const STORAGE: &[Key] = &[
 ];
 
 const TSDB: &[Key] = &[
-    key("out_of_order_time_window", Duration).ignored(),
+    key("out_of_order_time_window", Duration),
     key("stale_series_compaction_threshold", Number).ignored(),
     key(
         "chunk_encoding",

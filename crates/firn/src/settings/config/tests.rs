@@ -72,6 +72,7 @@ tracing: {endpoint: 'localhost:4317', insecure: true}
 otlp: {promote_resource_attributes: [service.name]}
 firn:
   wal_sync: interval
+  duplicates: max
   memory_limit: 4GB
   multitenancy: true
   sealing_jitter: false
@@ -88,6 +89,8 @@ fn config_of_the_field_loads() {
         (retention.time, retention.size, retention.percentage),
         (Some(month), Some(100 << 30), None)
     );
+    assert_eq!(config.late_window, Duration::from_secs(600));
+    assert_eq!(config.duplicates, Duplicates::Max);
     assert_eq!(config.wal_sync, WalSync::Interval);
     assert_eq!(config.memory_limit, MemoryLimit::Bytes(4 << 30));
     assert!(config.is_multitenant);
@@ -104,11 +107,25 @@ fn config_of_the_field_loads() {
             "scrape_configs.consul_sd_configs",
             "remote_write",
             "remote_read",
-            "storage.tsdb.out_of_order_time_window",
             "tracing",
             "otlp",
         ]
     );
+}
+
+#[test]
+fn late_window_is_half_an_hour_unless_the_config_says_another() {
+    let cases = [
+        ("", 30 * 60),
+        ("storage: {tsdb: {retention: {time: 1d}}}", 30 * 60),
+        ("storage: {tsdb: {out_of_order_time_window: }}", 30 * 60),
+        ("storage: {tsdb: {out_of_order_time_window: 0s}}", 0),
+        ("storage: {tsdb: {out_of_order_time_window: 2h}}", 7_200),
+    ];
+    for (text, seconds) in cases {
+        let config = parse(text).unwrap();
+        assert_eq!(config.late_window, Duration::from_secs(seconds), "{text}");
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn encode(batch: &LogBatch) -> Vec<u8> {
         value: 4.0,
     };
     before.floats.push(row, hint(4.0));
+    before.late_floats.push(row, hint(4.0));
     encoder.encode(&before, &mut bytes);
     encoder.encode(batch, &mut bytes);
     bytes
@@ -343,4 +344,88 @@ fn record_with_exemplars_golden_bytes_stay() {
     ]
     .concat();
     assert_eq!(encode(&batch), golden);
+}
+
+/// A batch with samples that were late, and perhaps others.
+fn late_batch(rng: &SimRng) -> LogBatch {
+    let rows = |count: u64| -> Vec<FloatRow> {
+        let count = rng.below(count) as u32;
+        (0..count).map(|i| random_row(rng, i)).collect()
+    };
+    let mut late = batch(&random_created(rng), &rows(20), &[]);
+    for row in rows(20) {
+        late.late_floats.push(row, DecimalHint::NONE);
+    }
+    late.late_histograms = (0..rng.below(3) as u32).map(histogram).collect();
+    late.late_order = rng.next_u64();
+    let labels = Labels::from_pairs([("trace_id", "a")]);
+    if rng.one_in(2) {
+        late.exemplars.push(3, exemplar(&labels, 1.5, 1_000));
+    }
+    late
+}
+
+#[test]
+fn record_with_late_samples_returns_them_and_the_rest() {
+    for seed in 0..300 {
+        let rng = SimRng::new(seed);
+        let batch = late_batch(&rng);
+        let bytes = encode(&batch);
+        let found = decode(&bytes, &mut PlainValues).unwrap();
+        assert_eq!(contents(&found), contents(&batch), "seed {seed}");
+        let late = |batch: &LogBatch| {
+            let bits = |row: FloatRow| (row.slot, row.time, row.start, row.value.to_bits());
+            let floats: Vec<Bits> = batch.late_floats.iter().map(bits).collect();
+            (floats, batch.late_histograms.clone())
+        };
+        assert_eq!(late(&found), late(&batch), "seed {seed}");
+        assert_eq!(found.exemplars.len(), batch.exemplars.len(), "seed {seed}");
+        let order = if batch.has_late() {
+            batch.late_order
+        } else {
+            0
+        };
+        assert_eq!(found.late_order, order, "seed {seed}");
+        for _ in 0..50 {
+            let mut bytes = bytes.clone();
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+            // Whatever it is, it is no panic.
+            let _ = decode(&bytes, &mut PlainValues);
+        }
+    }
+}
+
+#[test]
+fn record_with_late_samples_golden_bytes_stay() {
+    let mut batch = LogBatch::default();
+    for (time, start, value) in [(1_000, 0, 1.5), (900, 7, 1.5)] {
+        let row = FloatRow {
+            slot: 7,
+            time,
+            start,
+            value,
+        };
+        batch.late_floats.push(row, hint(value));
+    }
+    batch.late_histograms.push(histogram(8));
+    batch.late_order = 300;
+    let bytes = encode(&batch);
+    let golden: Vec<u8> = [
+        // Version, no exemplars, no created series, no rows, no histograms.
+        &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        // When they arrived; two rows of slot 7: times, one value, start timestamps.
+        &[0xac, 2, 2],
+        &[2, 14, 13],
+        &[4, 231, 208, 232, 151],
+        &[4, 240, 1, 30, 160],
+        &[2, 192, 14],
+        // A histogram: slot, time, start timestamp, and what it is.
+        &[1, 8, 9, 14],
+        &[3, 0, 0, 0, 0, 0, 0, 0, 224, 63, 0, 0, 0, 0, 0, 98],
+        &[10, 64, 113, 64, 113, 64],
+    ]
+    .concat();
+    assert_eq!(bytes, golden, "{bytes:#04x?}");
 }

@@ -1,8 +1,9 @@
 //! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one
 //! check.
 //!
-//! Series come and go, are sealed, evicted and leave the retention meanwhile. In the turns between
-//! the steps of a job another thread sends, looks, lets records become durable or not.
+//! Series come and go, are sealed, evicted and leave the retention meanwhile. Where late samples are
+//! taken, batches are held back and sent behind newer ones, and batches are sent again. In the turns
+//! between the steps of a job another thread sends, looks, lets records become durable or not.
 //!
 //! After every restart, and now and then between: every sample that was promised is there once with
 //! its value, nothing is there that was never sent, and of every batch either all is there or
@@ -11,7 +12,7 @@
 
 use crate::failpoints;
 use crate::seeds::seeds;
-use crate::store::{Sealing, Store, StoreOptions, SyncMode};
+use crate::store::{Duplicates, Sealing, Store, StoreOptions, SyncMode};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -24,7 +25,7 @@ use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest, Ticket};
 use firn_model::tenant::TenantId;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -73,6 +74,10 @@ struct History {
     waiting: Vec<Sent>,
     /// The batch that failed last; a sender tries it again.
     failed: Option<Samples>,
+    /// The times of batches of which a part was refused, as their answers said.
+    in_part: BTreeSet<i64>,
+    /// Batches that come late, if at all, and some that were sent and come once more.
+    held_back: Vec<Samples>,
     acked: Samples,
     promised: Samples,
 }
@@ -95,6 +100,11 @@ impl History {
         options.lateness_max_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
         if rng.one_in(3) {
             options.retention_ms = SCRAPE_MS * (10 + rng.below(60) as i64);
+        }
+        if rng.one_in(2) {
+            options.late_window_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
+            options.duplicates = [Duplicates::KeepFirst, Duplicates::KeepLast, Duplicates::Max]
+                [rng.below(3) as usize];
         }
         options.log_segment_bytes = 100 + rng.below(2_000);
         if rng.one_in(4) {
@@ -121,6 +131,8 @@ impl History {
             sent: Samples::new(),
             waiting: Vec::new(),
             failed: None,
+            in_part: BTreeSet::new(),
+            held_back: Vec::new(),
             acked: Samples::new(),
             promised: Samples::new(),
         }
@@ -187,9 +199,30 @@ impl History {
         for _ in 0..=self.rng.below(3) {
             let again = self.failed.take().filter(|s| self.is_newest(s));
             let again = again.filter(|_| self.rng.one_in(2));
+            let again = again.or_else(|| self.take_held_back());
             let samples = again.unwrap_or_else(|| self.scrape());
+            let takes_late = self.options.late_window_ms > 0;
+            if takes_late && self.rng.one_in(6) {
+                self.held_back.push(samples.clone());
+                // Sent again, or not sent before.
+                if self.rng.one_in(2) {
+                    continue;
+                }
+            }
             self.send_samples(samples);
         }
+    }
+
+    /// A batch that was held back and is not too old.
+    fn take_held_back(&mut self) -> Option<Samples> {
+        if self.held_back.is_empty() || !self.rng.one_in(4) {
+            return None;
+        }
+        let oldest = self.now.saturating_sub(self.options.late_window_ms);
+        let at = self.rng.below(self.held_back.len() as u64) as usize;
+        let samples = self.held_back.swap_remove(at);
+        let is_taken = samples.keys().all(|(_, time)| *time >= oldest);
+        is_taken.then_some(samples)
     }
 
     /// Whether no later batch overtook this one: if one did, the store may refuse a part of it.
@@ -244,6 +277,8 @@ impl History {
         });
         let meanwhile = meanwhile.take();
         self.waiting.extend(meanwhile.sent);
+        // Those who looked need not have seen what was acknowledged later.
+        let acked = self.answers()?;
         // What was begun first may have seen the least.
         for seen in seen.into_iter().chain(meanwhile.seen) {
             match seen {
@@ -255,6 +290,7 @@ impl History {
                 Err(e) => return Err(e),
             }
         }
+        self.acked.extend(acked);
         Ok(())
     }
 
@@ -375,22 +411,34 @@ impl History {
     }
 
     fn take_answers(&mut self) -> Result<(), String> {
+        let acked = self.answers()?;
+        self.acked.extend(acked);
+        Ok(())
+    }
+
+    /// What was acknowledged since the last call.
+    fn answers(&mut self) -> Result<Samples, String> {
+        let mut acked = Samples::new();
         let mut context = Context::from_waker(Waker::noop());
         for mut sent in std::mem::take(&mut self.waiting) {
             match Pin::new(&mut sent.ticket).poll(&mut context) {
                 Poll::Pending => self.waiting.push(sent),
                 Poll::Ready(Err(_)) => self.failed = Some(sent.samples),
-                // A batch that is tried again may be too late for some of its series.
-                Poll::Ready(Ok(appended)) if !appended.rejected.is_empty() => {}
+                // A batch that is tried again, or was under way while a series of it was evicted,
+                // may be too late for some of its series.
+                Poll::Ready(Ok(appended)) if !appended.rejected.is_empty() => {
+                    self.in_part
+                        .extend(sent.samples.keys().map(|(_, time)| *time));
+                }
                 Poll::Ready(Ok(appended)) => {
                     if appended.stored != sent.samples.len() {
                         return Err(format!("{} stored of a batch", appended.stored));
                     }
-                    self.acked.extend(sent.samples);
+                    acked.extend(sent.samples);
                 }
             }
         }
-        Ok(())
+        Ok(acked)
     }
 
     /// A reader looks at everything; what it sees survives whatever comes.
@@ -443,7 +491,8 @@ impl History {
         };
         let sent = count(&self.sent);
         for (time, held) in count(held) {
-            if time >= kept_from && sent.get(&time) != Some(&held) {
+            let is_whole = sent.get(&time) == Some(&held) || self.in_part.contains(&time);
+            if time >= kept_from && !is_whole {
                 return Err(format!("{when} the batch of {time} is there in part"));
             }
         }
@@ -457,7 +506,7 @@ fn send_to(store: &Store, samples: Samples) -> Sent {
         let labels = labels(*series);
         batch.push_series(labels.as_ref(), &[(*time, f64::from_bits(*bits))]);
     }
-    let bounds = AppendBounds { time_max: i64::MAX };
+    let bounds = AppendBounds::until(i64::MAX);
     let ticket = store.append(&TenantId::anonymous(), &batch, bounds);
     Sent { ticket, samples }
 }

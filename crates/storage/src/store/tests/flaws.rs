@@ -34,6 +34,9 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::ShowsOutOfOrder,
         Flaw::KeepsContext,
         Flaw::MixesContexts,
+        Flaw::SkipsLateSealed,
+        Flaw::TrimsLate,
+        Flaw::ShowsLateEarly,
     ];
     for flaw in flaws {
         let caught = with_flaw(flaw, || first_trouble(0..SEEDS));

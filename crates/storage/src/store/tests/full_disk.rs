@@ -118,3 +118,50 @@ fn segment_of_which_nothing_became_durable_is_not_missed_after_a_power_loss() {
     }
     assert!(failed > 0, "no seal failed");
 }
+
+/// A sync fails while pages are sealed, completed and leave the retention; soon or later the process
+/// is killed, and then the power goes.
+#[test]
+fn sync_that_fails_once_costs_nothing_and_makes_nothing_seem_lost() {
+    const HOUR: i64 = 60 * MINUTE;
+    const QUARTERS: i64 = 28;
+    let short = StoreOptions {
+        retention_ms: 3 * HOUR,
+        cut_ms: 1_000 * HOUR,
+        page_segment_bytes: 700,
+        tick_ms: i64::MAX,
+        ..options()
+    };
+    for seed in 0..400 {
+        let sim = sim::env(seed);
+        let store = open(&sim, short.clone());
+        sim.disk.fail_after(Operation::Sync, seed % 100);
+        let killed_at = 4 + (seed / 100) as i64 * 8;
+        for quarter in 0..killed_at {
+            let sample = [(quarter * 15 * MINUTE, 1.0)];
+            append(&store, &batch(&[("a", &sample), ("b", &sample)]), ALWAYS);
+            sim.clock.advance_ms(120_000);
+            store.tick();
+        }
+        if killed_at == QUARTERS {
+            // Whatever failed was tried again.
+            let m = &store.parts.metrics;
+            assert!(
+                m.sealed_pages.get() > 10 && m.removed_segments.get() > 2,
+                "{seed}"
+            );
+        }
+        drop(store);
+        sim.disk.fail_after(Operation::Sync, u64::MAX);
+        sim.disk.kill();
+        for _ in 0..2 {
+            let store = open(&sim, short.clone());
+            assert_eq!(store.damages(), [], "seed {seed}");
+            let held = contents(&store, TimeRange::new(4 * HOUR, 7 * HOUR));
+            let kept = held.first().map_or(0, |(_, samples)| samples.len());
+            assert_eq!(kept, (killed_at - 16).max(0) as usize, "seed {seed}");
+            drop(store);
+            sim.disk.crash();
+        }
+    }
+}

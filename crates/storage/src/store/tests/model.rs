@@ -1,4 +1,5 @@
-//! Random histories of appends, restarts, crashes, sealing and time passing, beside plain maps.
+//! Random histories of appends in any order of time, restarts, crashes, sealing and time passing,
+//! beside plain maps.
 
 use super::*;
 use firn_model::batch::HistogramSample;
@@ -18,7 +19,56 @@ enum Value {
 }
 
 type Samples = BTreeMap<i64, Value>;
-type Contents = BTreeMap<Labels, Samples>;
+
+/// What a series took.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    in_order: Samples,
+    /// In order of arrival: by number of batch, of one batch floats first.
+    late: BTreeMap<i64, Vec<(u64, bool, Value)>>,
+}
+
+impl Taken {
+    /// All samples at a time, those that were taken in order first.
+    fn at(&self, time: i64) -> impl Iterator<Item = &Value> {
+        let late = self.late.get(&time).into_iter().flatten();
+        let late = late.map(|(.., value)| value);
+        self.in_order.get(&time).into_iter().chain(late)
+    }
+
+    /// The times in `range`, ascending.
+    fn times(&self, range: TimeRange) -> Vec<i64> {
+        let all = self.in_order.keys().chain(self.late.keys()).copied();
+        let mut times: Vec<i64> = all.filter(|time| range.contains(*time)).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
+    }
+
+    /// The sample at a time that stays.
+    fn stays(&self, time: i64, duplicates: Duplicates) -> Option<&Value> {
+        match duplicates {
+            Duplicates::KeepFirst => self.at(time).next(),
+            Duplicates::KeepLast => self.at(time).last(),
+            Duplicates::Max => {
+                let is_histogram = |value: &&Value| matches!(value, Value::Histogram(_));
+                let greater = |a, b| if exceeds(b, a) { b } else { a };
+                let histogram = self.at(time).filter(is_histogram).last();
+                histogram.or_else(|| self.at(time).reduce(greater))
+            }
+        }
+    }
+}
+
+fn exceeds(a: &Value, b: &Value) -> bool {
+    let float = |value: &Value| match value {
+        Value::Float(bits) => f64::from_bits(*bits),
+        Value::Histogram(_) => f64::INFINITY,
+    };
+    float(a) > float(b) || float(b).is_nan() && !float(a).is_nan()
+}
+
+type Contents = BTreeMap<Labels, Taken>;
 
 struct World {
     seed: u64,
@@ -32,6 +82,7 @@ struct World {
     applied: Contents,
     in_flight: Vec<(Ticket, Appended)>,
     now: i64,
+    batches: u64,
 }
 
 impl World {
@@ -47,6 +98,9 @@ impl World {
             log_segment_bytes: 200,
             page_segment_bytes: 400,
             page_cache_bytes: rng.below(2_000) as usize,
+            late_window_ms: [0, HOUR / 2, 4 * HOUR][rng.below(3) as usize],
+            duplicates: [Duplicates::KeepFirst, Duplicates::KeepLast, Duplicates::Max]
+                [rng.below(3) as usize],
             ..StoreOptions::new("/data")
         };
         let store = open(&sim, options.clone());
@@ -61,6 +115,7 @@ impl World {
             visible: Contents::new(),
             applied: Contents::new(),
             in_flight: Vec::new(),
+            batches: 0,
         }
     }
 
@@ -119,16 +174,22 @@ impl World {
         self.visible = self.applied.clone();
     }
 
+    /// The newest sample that was taken in order.
+    fn newest(&self) -> Option<i64> {
+        let series = self.applied.values();
+        series
+            .filter_map(|s| s.in_order.keys().next_back())
+            .max()
+            .copied()
+    }
+
     fn append(&mut self) {
-        let newest = self
-            .applied
-            .values()
-            .filter_map(|s| s.keys().next_back())
-            .max();
-        let oldest = newest.map_or(i64::MIN, |t| t - self.options.lateness_max_ms);
-        let bounds = AppendBounds {
-            time_max: self.now + 60_000,
-        };
+        self.batches += 1;
+        let mut newest = self.newest();
+        let window_ms = self.options.late_window_ms;
+        let lateness_ms = self.options.lateness_max_ms.max(window_ms);
+        let oldest = newest.map_or(i64::MIN, |t| t - lateness_ms);
+        let bounds = AppendBounds::until(self.now + 60_000);
         let mut batch = Batch::default();
         let mut expected = Appended::default();
         for _ in 0..self.rng.below(12) {
@@ -143,6 +204,8 @@ impl World {
                 .into_iter()
                 .partition(|(_, v)| matches!(v, Value::Float(_)));
             for (time, value) in floats.into_iter().chain(histograms) {
+                // Of an empty store the first sample counts as the newest.
+                let late_from = *newest.get_or_insert(time) - window_ms;
                 match &value {
                     Value::Float(bits) => batch.push_float(time, f64::from_bits(*bits)),
                     Value::Histogram(histogram) => batch.push_histogram(HistogramSample {
@@ -151,6 +214,7 @@ impl World {
                         histogram: histogram.clone(),
                     }),
                 }
+                let oldest = (oldest, late_from);
                 self.expect(&mut expected, &labels, (time, value), oldest, bounds);
             }
             batch.end_series();
@@ -160,7 +224,19 @@ impl World {
     }
 
     fn sample(&mut self, labels: &Labels, oldest: i64) -> (i64, Value) {
-        let newest = self.applied.get(labels).and_then(|s| s.last_key_value());
+        let known = self.applied.get(labels);
+        if let Some(known) = known
+            && self.rng.one_in(8)
+        {
+            // Another value, or the same, at the time of some sample before.
+            let times = known.times(TimeRange::new(oldest, self.now));
+            let at = self.rng.below(times.len().max(1) as u64) as usize;
+            if let Some(time) = times.get(at) {
+                let value = Value::Float((self.rng.below(9) as f64).to_bits());
+                return (*time, value);
+            }
+        }
+        let newest = known.and_then(|s| s.in_order.last_key_value());
         if let Some((time, value)) = newest
             && *time >= oldest
             && self.rng.one_in(8)
@@ -186,25 +262,41 @@ impl World {
         expected: &mut Appended,
         labels: &Labels,
         (time, value): (i64, Value),
-        oldest: i64,
+        (oldest, late_from): (i64, i64),
         bounds: AppendBounds,
     ) {
-        let known = self.applied.get(labels).and_then(|s| s.last_key_value());
+        let taken = self.applied.get(labels);
+        let known = taken.and_then(|s| s.in_order.last_key_value());
         let rejection = match known {
             Some((last, same)) if *last == time && *same == value => None,
-            _ if time < oldest => Some(Rejection::TooOld),
+            _ if time < oldest => Some(Rejection::OutOfBounds),
             Some((last, _)) if *last == time => Some(Rejection::DuplicateTimestamp),
             Some((last, _)) if *last > time => Some(Rejection::OutOfOrder),
             _ if time > bounds.time_max => Some(Rejection::TooFarInFuture),
             _ => None,
         };
-        let Some(rejection) = rejection else {
-            expected.stored += 1;
-            self.applied
-                .entry(labels.clone())
-                .or_default()
-                .insert(time, value);
-            return;
+        let is_late = match rejection {
+            Some(Rejection::OutOfOrder | Rejection::OutOfBounds) => true,
+            Some(Rejection::DuplicateTimestamp) => self.options.duplicates != Duplicates::KeepFirst,
+            _ => false,
+        };
+        let rejection = match (is_late && self.options.late_window_ms > 0, rejection) {
+            (true, _) if time < late_from => Rejection::TooOld,
+            (false, Some(rejection)) => rejection,
+            (takes_late, _) => {
+                expected.stored += 1;
+                let taken = self.applied.entry(labels.clone()).or_default();
+                match takes_late {
+                    true => {
+                        let is_histogram = matches!(value, Value::Histogram(_));
+                        let late = taken.late.entry(time).or_default();
+                        late.push((self.batches, is_histogram, value));
+                        late.sort_by_key(|(batch, is_histogram, _)| (*batch, *is_histogram));
+                    }
+                    false => drop(taken.in_order.insert(time, value)),
+                }
+                return;
+            }
         };
         let same = expected
             .rejected
@@ -224,12 +316,8 @@ impl World {
     /// Compares what is visible in some range; what left the retention may be there still.
     fn check(&mut self) {
         let context = format!("seed {}", self.seed);
-        let newest = self
-            .applied
-            .values()
-            .filter_map(|s| s.keys().next_back())
-            .max();
-        let kept_from = newest.map_or(i64::MIN, |t| t - RETENTION_MS);
+        let kept_from = self.newest().map_or(i64::MIN, |t| t - RETENTION_MS);
+        let duplicates = self.options.duplicates;
         let range = match self.rng.below(3) {
             0 => TimeRange::ALL,
             1 => TimeRange::new(self.now - self.rng.below(40) as i64 * HOUR, self.now),
@@ -239,32 +327,38 @@ impl World {
         let selection = select_of(&self.store(), &[], (range, newest_only));
         let mut columns = SeriesBatch::default();
         selection.read(0..selection.len(), &mut columns).unwrap();
-        let mut found = Contents::new();
+        let mut found: BTreeMap<Labels, Samples> = BTreeMap::new();
         for i in 0..selection.len() {
             let samples = samples_of(&columns, i);
             let expected = self.visible.get(&selection.labels(i));
             for (time, value) in &samples {
                 assert!(range.contains(*time), "{time}, {context}");
-                let wanted = expected.and_then(|e| e.get(time));
-                assert_eq!(
-                    wanted,
-                    Some(value),
-                    "{}, {time}, {context}",
-                    selection.labels(i)
-                );
+                let stays = expected.and_then(|e| e.stays(*time, duplicates));
+                // One that goes before it may have left the retention.
+                let mut sent = expected.into_iter().flat_map(|e| e.at(*time));
+                let may_stay = *time < kept_from && sent.any(|sent| sent == value);
+                if !may_stay {
+                    let labels = selection.labels(i);
+                    let sent: Vec<_> = expected.into_iter().flat_map(|e| e.at(*time)).collect();
+                    let context = format!("{context}, {duplicates:?} of {sent:?}");
+                    assert_eq!(stays, Some(value), "{labels}, {time}, {context}");
+                }
             }
             assert!(
                 found.insert(selection.labels(i), samples).is_none(),
                 "{context}"
             );
         }
-        for (labels, samples) in &self.visible {
-            let in_range = samples.range(kept_from.max(range.min)..);
-            let in_range = in_range.take_while(|(time, _)| **time <= range.max);
+        for (labels, taken) in &self.visible {
+            let kept = TimeRange {
+                min: kept_from.max(range.min),
+                ..range
+            };
             let wanted = if newest_only { 1 } else { usize::MAX };
-            for (time, value) in in_range.collect::<Vec<_>>().into_iter().rev().take(wanted) {
-                let seen = found.get(labels).and_then(|s| s.get(time));
-                assert_eq!(seen, Some(value), "{labels}, {time}, {context}");
+            for time in taken.times(kept).into_iter().rev().take(wanted) {
+                let seen = found.get(labels).and_then(|s| s.get(&time));
+                let stays = taken.stays(time, duplicates);
+                assert_eq!(seen, stays, "{labels}, {time}, {context}");
             }
         }
     }

@@ -47,7 +47,7 @@ fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
         [0, 10, 20, 30, 40, 50].map(|m| m * MINUTE)
     );
     let refused = append(&store, &batch(&[("old", &[(HOUR, 1.0)])]), ALWAYS);
-    assert_eq!(rejections(&refused), [(Rejection::TooOld, 1, HOUR)]);
+    assert_eq!(rejections(&refused), [(Rejection::OutOfBounds, 1, HOUR)]);
     assert_eq!(
         head_and_index(&store),
         (1, 2),

@@ -1,0 +1,89 @@
+//! The flush: late samples leave the head and become late blocks.
+//!
+//! ```text
+//! due -> rows of all batches that every reader sees -> blocks, one for each window of data time
+//!     -> manifest: blocks, and up to which position the log's late samples are in blocks
+//!     -> readers find the blocks -> the head drops the rows -> the log may go
+//! ```
+//!
+//! A reader copies the head before it takes its view of the blocks, so it meets a row twice or once,
+//! and never not at all; a row that it meets twice is the same in both. A crash before the manifest
+//! leaves folders that it does not name, and the rows in the log; behind it a start passes over them.
+
+use super::Maintenance;
+use super::late::DueSeries;
+use super::state::State;
+use crate::failpoints::{self, Flaw};
+use crate::import::{Buffer, Target};
+use crate::parts::options::SyncMode;
+use firn_model::error::Error;
+use std::time::Duration;
+
+/// After a failure: neither the space nor the disk's faults change from tick to tick.
+const PAUSE: Duration = Duration::from_secs(60);
+
+impl Maintenance {
+    /// Flushes the late samples that are due.
+    pub(super) fn flush_due(&self, state: &mut State) {
+        let now = self.env.clock.monotonic();
+        if now < state.flush_not_before || !self.has_late_due(state) {
+            return;
+        }
+        if let Err(e) = self.flush_late(state) {
+            self.metrics.flush_failures.inc();
+            tracing::error!(error = %e, "flush late samples into blocks");
+            state.flush_not_before = now.saturating_add(PAUSE);
+        }
+    }
+
+    /// Moves the late samples that every reader sees into blocks.
+    pub(crate) fn flush_late(&self, state: &mut State) -> Result<(), Error> {
+        let (sequence, position) = self.watermark.mark();
+        let reading = self.watermark.read_floor();
+        // A reader from before is still copying: blocks would show it what it must not see.
+        if reading.sequence < sequence {
+            return Ok(());
+        }
+        if self.options.sync != SyncMode::Always {
+            // A block outlives a power loss; so must the rest of the batches it has a part of.
+            self.log.sync()?;
+        }
+        let mut taken = self.take_late(sequence);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let mut import = Target::of(&self.env, &self.blocks).begin();
+        self.buffer_of(&taken, sequence).flush(&mut import)?;
+        if failpoints::has(Flaw::DropsLateFirst) {
+            self.drop_late(state, std::mem::take(&mut taken), sequence);
+        }
+        failpoints::turn();
+        let flushed = import.commit_through(position)?;
+        drop(reading);
+        failpoints::turn();
+        self.drop_late(state, taken, sequence);
+        self.metrics.flushed_samples.add(flushed.samples);
+        self.metrics.block_bytes_written.add(flushed.bytes);
+        Ok(())
+    }
+
+    /// The rows that leave, and of those at one time the one that stays.
+    fn buffer_of(&self, taken: &[DueSeries], sequence: u64) -> Buffer {
+        let duplicates = self.options.duplicates;
+        let mut buffer = Buffer::new(self.options.cut_ms);
+        for due in taken {
+            let labels = self.index.series_labels(due.slot);
+            let mut rows = due.rows(sequence).peekable();
+            while let Some(mut stays) = rows.next() {
+                while let Some(next) = rows.next_if(|(next, _)| next.time == stays.0.time) {
+                    if duplicates.replaces(&stays.0.value, &next.0.value) {
+                        stays = next;
+                    }
+                }
+                let (row, start) = stays;
+                buffer.push(labels.as_ref(), row.time, start, row.value.clone());
+            }
+        }
+        buffer
+    }
+}

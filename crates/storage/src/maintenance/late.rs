@@ -1,0 +1,122 @@
+//! Late samples: when they are due to leave the head, which of them go, and how they do.
+//!
+//! What batches up to a mark brought leaves together, so that the log behind the mark's position is
+//! all that is needed of it then. Rows are due when the oldest arrived a window of data time ago,
+//! when they take too much memory, and when the log that holds them is too long.
+
+use super::Maintenance;
+use super::state::State;
+use crate::head::late::{LateRow, LateSeries};
+use crate::head::shard::Shard;
+use crate::ids::{Local, SeriesRef};
+use crate::sync::lock;
+use firn_model::sample::{TimeRange, TimestampMs};
+
+/// Series that lose their rows under one lock: some 50 us.
+const SLICE: usize = 64;
+
+/// The late rows of a series, some of which are to leave the head.
+#[derive(Debug)]
+pub(crate) struct DueSeries {
+    shard: usize,
+    local: Local,
+    pub(crate) slot: SeriesRef,
+    /// Shared with the head.
+    rows: LateSeries,
+}
+
+impl DueSeries {
+    /// The rows of batches up to `sequence`, with their start timestamps: by time, and of one time
+    /// by arrival.
+    pub(crate) fn rows(&self, sequence: u64) -> impl Iterator<Item = (&LateRow, TimestampMs)> {
+        let rows = self.rows.rows(TimeRange::ALL);
+        rows.filter(move |(row, _)| row.sequence <= sequence)
+    }
+}
+
+impl Maintenance {
+    /// The least number of a batch that brought a late row in the head.
+    pub(super) fn oldest_late(&self) -> Option<u64> {
+        let shards = self.shards.iter();
+        shards.filter_map(|shard| lock(shard).late.oldest()).min()
+    }
+
+    /// Whether late rows are due to leave the head.
+    pub(crate) fn has_late_due(&self, state: &State) -> bool {
+        let (Some(newest), Some(since)) = (self.newest(), state.late.since()) else {
+            return false;
+        };
+        let bytes = usize::try_from(self.metrics.late_memory.get()).unwrap_or(0);
+        let pressure = self.log.pressure();
+        newest.saturating_sub(since) >= self.options.window_ms
+            || bytes > self.options.late_bytes_max()
+            || pressure.is_disk_full
+            || pressure.bytes > self.options.backlog_bytes_max / 2
+    }
+
+    /// The series with late rows of batches up to `sequence`, by slot; the rows stay in the head.
+    pub(crate) fn take_late(&self, sequence: u64) -> Vec<DueSeries> {
+        let mut due = Vec::new();
+        for (number, shard) in self.shards.iter().enumerate() {
+            let shard = lock(shard);
+            if shard.late.oldest().is_none_or(|oldest| oldest > sequence) {
+                continue;
+            }
+            due.extend(due_of(number, &shard, sequence));
+        }
+        due.sort_unstable_by_key(|due| due.slot);
+        due
+    }
+
+    /// Drops the rows of batches up to `sequence` of series that were taken, now that blocks have
+    /// them and readers find those.
+    pub(crate) fn drop_late(&self, state: &mut State, mut taken: Vec<DueSeries>, sequence: u64) {
+        taken.sort_unstable_by_key(|due| (due.shard, due.local));
+        self.index.begin_late_marks();
+        for (number, shard) in self.shards.iter().enumerate() {
+            let first = taken.partition_point(|due| due.shard < number);
+            let end = taken.partition_point(|due| due.shard <= number);
+            for slice in taken[first..end].chunks(SLICE) {
+                let mut shard = lock(shard);
+                let before = shard.late.memory_bytes();
+                for due in slice {
+                    shard.late.drop_through(due.local, sequence);
+                }
+                let freed = before - shard.late.memory_bytes();
+                self.metrics.late_memory.add(-(freed as i64));
+            }
+            let mut shard = lock(shard);
+            shard.late.settle();
+            self.mark_late_rows(&shard);
+        }
+        self.index.end_late_marks();
+        let oldest = self.oldest_late();
+        state.late.settle(oldest);
+    }
+
+    /// Marks what is left of a shard's late rows in the marks that are being made.
+    fn mark_late_rows(&self, shard: &Shard) {
+        for (local, rows) in shard.late.iter() {
+            if let (Some(series), Some(range)) = (shard.series(local), rows.range()) {
+                self.index.mark_late_again(series.slot, range);
+            }
+        }
+    }
+}
+
+/// The series of a shard with late rows of batches up to `sequence`.
+fn due_of(number: usize, shard: &Shard, sequence: u64) -> Vec<DueSeries> {
+    let with_rows = shard
+        .late
+        .iter()
+        .filter(|(_, rows)| rows.has_through(sequence));
+    let due = with_rows.filter_map(|(local, rows)| {
+        Some(DueSeries {
+            shard: number,
+            local,
+            slot: shard.series(local)?.slot,
+            rows: rows.clone(),
+        })
+    });
+    due.collect()
+}

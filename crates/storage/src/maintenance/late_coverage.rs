@@ -1,0 +1,112 @@
+//! Up to where the log is needed for late samples.
+//!
+//! A late row is in the log and in the head until a block has it. Marks, one a tick, relate numbers
+//! of batches to positions: every record up to the position of a mark is of a batch up to its
+//! number. So the log is not needed for late rows up to the newest mark whose number is less than
+//! that of every row in the head.
+
+use super::coverage::Mark;
+use firn_model::log::Position;
+use firn_model::sample::TimestampMs;
+use std::collections::VecDeque;
+
+/// Marks kept at most; beyond them every second one goes. A window has some 2,000 at one a second.
+const MARKS_MAX: usize = 8_192;
+
+/// Up to where the log is needed for late rows.
+#[derive(Debug)]
+pub(crate) struct LateCoverage {
+    covered: Position,
+    /// Those that cannot count yet, ascending: some row in the head is not behind them.
+    marks: VecDeque<Mark>,
+}
+
+impl LateCoverage {
+    /// Records up to `covered` have no late row that is in the head.
+    pub(crate) fn new(covered: Position) -> Self {
+        Self {
+            covered,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Leaves a mark; `oldest` is the least number of a late row's batch in the head, as it was
+    /// found after the mark.
+    pub(crate) fn tick(&mut self, mark: Mark, oldest: Option<u64>) {
+        match self.marks.back_mut() {
+            Some(last) if last.newest == mark.newest => *last = mark,
+            _ => self.marks.push_back(mark),
+        }
+        self.settle(oldest);
+        if self.marks.len() > MARKS_MAX {
+            let mut number = 0;
+            self.marks.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+        }
+    }
+
+    /// Lets those marks count that lie before all late rows.
+    pub(crate) fn settle(&mut self, oldest: Option<u64>) {
+        let is_before = |mark: &mut Mark| oldest.is_none_or(|oldest| mark.sequence < oldest);
+        while let Some(mark) = self.marks.pop_front_if(is_before) {
+            self.covered = self.covered.max(mark.position);
+        }
+    }
+
+    /// Records of the log up to here have no late row that is in no block.
+    pub(crate) fn covered(&self) -> Position {
+        self.covered
+    }
+
+    /// The newest time of the store when the oldest late row in the head arrived, about.
+    pub(crate) fn since(&self) -> Option<TimestampMs> {
+        self.marks.front().map(|mark| mark.newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(sequence: u64) -> Mark {
+        Mark {
+            newest: sequence as i64 * 1_000,
+            sequence,
+            position: Position(sequence * 10),
+        }
+    }
+
+    #[test]
+    fn late_coverage_follows_marks_before_all_late_rows() {
+        let mut coverage = LateCoverage::new(Position(3));
+        // The number of each tick's mark, the oldest late row, and what is covered then.
+        let ticks = [
+            (1, None, 10, None),
+            (2, Some(2), 10, Some(2_000)),
+            (3, Some(2), 10, Some(2_000)),
+            (4, Some(4), 30, Some(4_000)),
+            (5, Some(6), 50, None),
+            (6, Some(6), 50, Some(6_000)),
+            (7, None, 70, None),
+        ];
+        for (sequence, oldest, covered, since) in ticks {
+            coverage.tick(mark(sequence), oldest);
+            let found = (coverage.covered(), coverage.since());
+            assert_eq!(found, (Position(covered), since), "tick {sequence}");
+        }
+    }
+
+    #[test]
+    fn late_coverage_of_many_marks_keeps_every_second_one() {
+        let mut coverage = LateCoverage::new(Position(0));
+        for sequence in 1..3 * MARKS_MAX as u64 {
+            coverage.tick(mark(sequence), Some(1));
+            assert!(coverage.marks.len() <= MARKS_MAX, "{sequence}");
+        }
+        assert_eq!(coverage.covered(), Position(0));
+        coverage.settle(Some(100));
+        assert!((Position(900)..Position(1_000)).contains(&coverage.covered()));
+    }
+}

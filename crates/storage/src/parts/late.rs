@@ -1,0 +1,63 @@
+//! Which samples are appended in order, and which are late: the bounds that may change while the
+//! store works.
+
+use super::Parts;
+use crate::head::series::Window;
+use crate::sync::atomic::Ordering;
+use crate::sync::lock;
+use firn_model::sample::TimestampMs;
+use firn_model::store::AppendBounds;
+
+impl Parts {
+    /// See [`crate::store::Store::set_late_window_ms`].
+    pub(crate) fn set_late_window_ms(&self, window_ms: i64) {
+        self.late_window_ms
+            .store(window_ms.max(0), Ordering::Relaxed);
+    }
+
+    fn late_window_ms(&self) -> i64 {
+        self.late_window_ms.load(Ordering::Relaxed)
+    }
+
+    /// How far behind the newest sample of the store one may lie that is appended in order. Where
+    /// late samples are taken from further back than that, senders are so far behind.
+    pub(crate) fn lateness_ms(&self) -> i64 {
+        self.options.lateness_max_ms.max(self.late_window_ms())
+    }
+
+    /// The times that a batch may have; `first` is that of its first sample, which counts as the
+    /// newest of an empty store.
+    pub(crate) fn window(
+        &self,
+        bounds: AppendBounds,
+        first: impl FnOnce() -> Option<TimestampMs>,
+    ) -> Window {
+        let (newest, late_ms) = (self.newest(), self.late_window_ms());
+        let late_min = match late_ms {
+            0 => TimestampMs::MAX,
+            _ => newest
+                .or_else(first)
+                .map_or(TimestampMs::MIN, |newest| newest.saturating_sub(late_ms)),
+        };
+        Window {
+            min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.lateness_ms())),
+            max: bounds.time_max,
+            late_min,
+            late: bounds.late,
+        }
+    }
+
+    /// From the return of this on no sample before `time` is appended in order: such samples are
+    /// late, or out of bounds where late ones are not taken. Waits for the batches that are being
+    /// applied.
+    pub(crate) fn raise_floor(&self, time: TimestampMs) {
+        self.floor.fetch_max(time, Ordering::Relaxed);
+        // A batch reads the floor under the lock of the first shard, and holds one lock until it
+        // has the next: one that did not see this floor is in a shard further on, and stays ahead.
+        let mut held = None;
+        for shard in &self.shards {
+            let shard = lock(shard);
+            drop(held.replace(shard));
+        }
+    }
+}
