@@ -11,6 +11,7 @@ mod disk;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+mod import;
 mod input;
 mod life;
 mod limits;

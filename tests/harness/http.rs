@@ -55,6 +55,15 @@ impl Http {
         read(request.send_form(form.iter().copied()))
     }
 
+    /// POST of bytes with these headers.
+    pub fn send(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut request = self.agent.post(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        read(request.send(body))
+    }
+
     /// Remote write of a body that is compressed already.
     pub fn write(&self, body: &[u8]) -> Answer {
         let request = self
