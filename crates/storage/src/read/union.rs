@@ -227,8 +227,8 @@ impl UnionSelection {
         Ok(())
     }
 
-    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what the
-    /// head took in order, then late blocks and what the head has of late samples, by arrival.
+    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what
+    /// the head took in order, then late blocks and late samples of the head, by arrival.
     fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         working.memory.columns.clear();
         let mut of_blocks = self.joined.of(series).peekable();
