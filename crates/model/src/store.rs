@@ -184,6 +184,8 @@ pub struct ExemplarRequest<'a> {
     pub range: TimeRange,
     /// Checked while working.
     pub cancel: &'a Cancel,
+    /// What the work takes is reserved there.
+    pub budget: &'a Budget,
 }
 
 /// Answers look-ups.
