@@ -11,8 +11,10 @@ const STRETCH_MS: i64 = 600_000;
 const STRETCHES: usize = 12;
 
 impl Age {
-    fn recent_median_ms(&self) -> f64 {
-        median(&self.recent_ms)
+    /// The fastest tenth: what else the machine does makes single answers slower, none faster.
+    fn recent_fast_ms(&self) -> f64 {
+        let tenth = self.recent_ms.get(self.recent_ms.len() / 10);
+        tenth.copied().unwrap_or(f64::NAN)
     }
 
     fn name(&self) -> String {
@@ -25,11 +27,11 @@ impl Age {
     /// Progress for people.
     pub(super) fn line(&self) -> String {
         format!(
-            "  {}: sent in {:.1} s, {:.1} MiB, recent query {:.2} ms",
+            "  {}: sent in {:.1} s, {:.1} MiB, recent query {:.2} ms, fastest tenth",
             self.name(),
             self.send_seconds,
             self.resident_bytes as f64 / MIB,
-            self.recent_median_ms()
+            self.recent_fast_ms()
         )
     }
 }
@@ -210,15 +212,18 @@ fn ages(measured: &[Measured]) -> Vec<Row> {
     let mut rows = Vec::new();
     let count = measured.first().map_or(0, |m| m.ages.len());
     for i in 0..count {
-        let name = format!("recent query at {}", measured[0].ages[i].name());
-        rows.push(row(measured, name, "ms", &|m| m.ages[i].recent_median_ms()));
+        let name = format!(
+            "recent query at {}, fastest tenth",
+            measured[0].ages[i].name()
+        );
+        rows.push(row(measured, name, "ms", &|m| m.ages[i].recent_fast_ms()));
     }
     rows.push(row(
         measured,
         "recent query, all / 4 h".to_owned(),
         "",
         &|m| {
-            let (young, old) = m.young_and_old(Age::recent_median_ms);
+            let (young, old) = m.young_and_old(Age::recent_fast_ms);
             old / young
         },
     ));
