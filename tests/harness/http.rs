@@ -66,13 +66,12 @@ impl Http {
 
     /// Remote write of a body that is compressed already.
     pub fn write(&self, body: &[u8]) -> Answer {
-        let request = self
-            .agent
-            .post(format!("{}/api/v1/write", self.base))
-            .header("Content-Encoding", "snappy")
-            .header("Content-Type", "application/x-protobuf")
-            .header("X-Prometheus-Remote-Write-Version", "0.1.0");
-        read(request.send(body))
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            ("Content-Type", "application/x-protobuf"),
+            ("X-Prometheus-Remote-Write-Version", "0.1.0"),
+        ];
+        self.send("/api/v1/write", &headers, body)
     }
 
     /// The result of an instant query at `time_ms`; panics if the query fails.
