@@ -1,6 +1,6 @@
 //! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
 //!
-//! Reading has three steps: text to tree ([`yaml`]), tree held to the tables of known keys
+//! Reading has three steps: text to tree ([`firn_model::yaml`]), tree held to the tables of known keys
 //! ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a malformed
 //! value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
@@ -11,12 +11,10 @@ mod global;
 mod http;
 mod jobs;
 mod keys;
-mod print;
 mod read;
 mod rules;
 mod schema;
 mod sources;
-mod yaml;
 
 pub use features::JobFeatures;
 pub use sources::read_groups;
@@ -25,13 +23,13 @@ use crate::settings::retention::Retention;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::{self, Node, YamlError};
 use firn_storage::store::Duplicates;
 use global::Global;
 use schema::{Findings, parse_bool, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use yaml::{Node, YamlError};
 
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
@@ -294,7 +292,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     let global = Global::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
-        text: print::print(&shown),
+        text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()

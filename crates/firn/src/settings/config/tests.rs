@@ -3,7 +3,8 @@
 use super::*;
 use firn_ingest::client::{Auth, Secret};
 use firn_ingest::discovery::{DiscoverySettings, Group};
-use firn_ingest::relabel::{Action, NameScheme};
+use firn_ingest::relabel::Action;
+use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 
 /// The config in `text`, as if it lay in `/etc`.
