@@ -3,4 +3,5 @@
 //! Nothing here does IO, reads a clock or knows HTTP: time and events come in, actions go out.
 
 pub mod alert;
+pub mod file;
 pub mod instant;
