@@ -4,3 +4,5 @@
 
 pub mod alert;
 pub mod instant;
+pub mod notification;
+pub mod template;
