@@ -5,3 +5,5 @@
 pub mod alert;
 pub mod file;
 pub mod instant;
+pub mod notification;
+pub mod template;
