@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape: a batch of its own (room) -----------------------+-> store (bounds) -> ticket
+//! a scrape, a rule: a batch of its own (room) ---------------+-> store (bounds) -> ticket
 //! others:   `Append` of the pipeline (room) -----------------'    -> counted, logged
 //! ```
 //!
@@ -213,6 +213,13 @@ impl Pipeline {
         drop(self.append_made(tenant, None, &mut batch, self.bounds()));
     }
 
+    /// Hands over what a rule of the group `group` made: in one piece, visible and durable when the
+    /// ticket says so. Computes on the calling thread, and may wait for the store.
+    pub fn append_of_rule(&self, tenant: &TenantId, group: &str, mut batch: &Batch) -> Ticket {
+        let sender = Some(Sender::Rules(group.into()));
+        self.append_made(tenant, sender, &mut batch, self.bounds())
+    }
+
     /// Hands over a batch that this process made. It is there already, so its room cannot be
     /// refused: it is counted until the batch is durable, and requests wait for it.
     fn append_made(
@@ -241,6 +248,8 @@ impl Pipeline {
             late: match &entry.sender {
                 Some(Sender::Push { .. }) => TakeLate::All,
                 Some(Sender::Job(_)) => TakeLate::AllButStale,
+                // What is made up for may be late; ends of series that go on are refused.
+                Some(Sender::Rules(_)) => TakeLate::AllButStale,
                 None => TakeLate::Nothing,
             },
         };

@@ -75,6 +75,15 @@ pub struct Alert {
 }
 
 impl Alert {
+    /// Whether it was not sent since it fired or resolved.
+    pub fn is_changed(&self) -> bool {
+        match (self.last_sent_at, self.resolved_at) {
+            (None, _) => true,
+            (Some(sent), Some(resolved)) => resolved > sent,
+            (Some(_), None) => false,
+        }
+    }
+
     /// Whether it is due to be sent at `now`: at once when it fires or resolves, then once more
     /// each time that `resend_delay` has passed.
     pub fn needs_sending(&self, now: Instant, resend_delay: Duration) -> bool {

@@ -16,6 +16,7 @@ pub(crate) enum Endpoint {
     Write,
     Status,
     Targets,
+    Rules,
     FormatQuery,
     ParseQuery,
     Metrics,
@@ -25,7 +26,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 15] = [
+    pub(crate) const ALL: [Endpoint; 16] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -35,6 +36,7 @@ impl Endpoint {
         Endpoint::Write,
         Endpoint::Status,
         Endpoint::Targets,
+        Endpoint::Rules,
         Endpoint::FormatQuery,
         Endpoint::ParseQuery,
         Endpoint::Metrics,
@@ -54,6 +56,7 @@ impl Endpoint {
             Endpoint::Write => "write",
             Endpoint::Status => "status",
             Endpoint::Targets => "targets",
+            Endpoint::Rules => "rules",
             Endpoint::FormatQuery => "format_query",
             Endpoint::ParseQuery => "parse_query",
             Endpoint::Metrics => "metrics",

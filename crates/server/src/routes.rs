@@ -2,7 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, exemplars, metadata, operations, origin, page, query, series, status, targets, write,
+    admin, exemplars, metadata, operations, origin, page, query, rules, series, status, targets,
+    write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -53,7 +54,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, LabelValues, Labels, Operations, ParseQuery, Query, QueryRange,
-        Series, Status, Targets, Write,
+        Rules, Series, Status, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -97,6 +98,12 @@ fn api() -> Router<App> {
             api_route(GET, Targets, targets::relabel_steps),
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
+        .route("/rules", api_route(GET, Rules, rules::rules))
+        .route("/alerts", api_route(GET, Rules, rules::alerts))
+        .route(
+            "/rules/backfill",
+            api_route(GET, Rules, rules::backfills).merge(changing_route(Rules, rules::backfill)),
+        )
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -193,6 +200,24 @@ where
         Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
     };
     on(POST_PUT, work).options(options)
+}
+
+/// A route of the JSON API that changes state: not for pages of other sites.
+fn changing_route<H, F>(endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    on(
+        MethodFilter::POST,
+        async move |State(app): State<App>, request: Request| match origin::check_same(
+            &app.parts.web,
+            request.headers(),
+        ) {
+            Ok(()) => call::answer(app, endpoint, request, handler).await,
+            Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
+        },
+    )
 }
 
 /// A route whose handler makes the whole response.

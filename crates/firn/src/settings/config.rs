@@ -12,21 +12,25 @@ mod http;
 mod jobs;
 mod keys;
 mod read;
+mod rule_files;
 mod rules;
 mod schema;
 mod sources;
 
 pub use features::JobFeatures;
+pub use rule_files::RuleTimes;
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
+use firn_model::names::NameScheme;
 use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::{self, Node, YamlError};
+use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
-use schema::{Findings, parse_bool, walk};
+use schema::{Findings, Key, Shape, parse_bool, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +105,18 @@ pub struct Config {
     pub seals_in_background: bool,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
+    /// `global.metric_name_validation_scheme`
+    pub names: NameScheme,
+    /// `global.rule_query_offset`
+    pub rule_query_offset: Duration,
+    /// How missed evaluations of rules are made up for.
+    pub rules: RuleTimes,
+    /// The files that `rule_files` name.
+    pub rule_files: Vec<PathBuf>,
+    /// Those that it names and that are not there.
+    pub rule_files_missing: Vec<String>,
+    /// The groups in them, if they were read.
+    pub rule_groups: Vec<Arc<Group>>,
     /// What is scraped, the jobs of `scrape_config_files` included.
     pub jobs: Vec<Arc<JobSettings>>,
     /// `global.external_labels`, variables of the environment put in.
@@ -122,6 +138,9 @@ pub enum ConfigError {
         /// Why.
         error: std::io::Error,
     },
+    /// Rule files say what they cannot: a line for each mistake.
+    #[error("{0}")]
+    Rules(String),
     /// The file says what a config cannot.
     #[error("{file}:{error}")]
     Content {
@@ -132,7 +151,7 @@ pub enum ConfigError {
     },
 }
 
-/// Reads and checks a config file.
+/// Reads and checks a config file. Its rule files are found, and not read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let file = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
@@ -149,6 +168,13 @@ pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
     }
+    Ok(config)
+}
+
+/// Like [`load`], and reads the rule files too.
+pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
+    let mut config = load(path, features)?;
+    rule_files::load_rules(&mut config, features)?;
     Ok(config)
 }
 
@@ -213,6 +239,12 @@ impl Default for Config {
             is_sealing_jittered: true,
             seals_in_background: true,
             is_multitenant: false,
+            names: NameScheme::default(),
+            rule_query_offset: Duration::ZERO,
+            rules: RuleTimes::default(),
+            rule_files: Vec::new(),
+            rule_files_missing: Vec::new(),
+            rule_groups: Vec::new(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
             ignored: Vec::new(),
@@ -302,6 +334,8 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     {
         config.evaluation_interval = interval;
     }
+    config.names = global.names;
+    rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
     Ok(Parsed {
@@ -341,12 +375,21 @@ pub fn why_ignored(key: &str) -> Option<&'static str> {
 pub fn documentation() -> String {
     let mut out = String::from("| Key | Default | What it does |\n|---|---|---|\n");
     for key in keys::FIRN {
-        out += &format!(
-            "| `firn.{}` | `{}` | {} |\n",
-            key.name, key.default, key.help
-        );
+        out += &documentation_of("firn", key);
     }
     out
+}
+
+/// The line of a key, or those of the keys in a section.
+fn documentation_of(path: &str, key: &Key) -> String {
+    let path = format!("{path}.{}", key.name);
+    match key.shape {
+        Shape::Section(groups) => {
+            let keys = groups.iter().copied().flatten();
+            keys.map(|key| documentation_of(&path, key)).collect()
+        }
+        _ => format!("| `{path}` | `{}` | {} |\n", key.default, key.help),
+    }
 }
 
 fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {

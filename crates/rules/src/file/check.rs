@@ -1,6 +1,7 @@
 //! What groups and rules may say.
 
 use super::{FileError, GroupSettings, ReadOptions, RuleFile, RuleSettings};
+use crate::template;
 use firn_model::labels::METRIC_NAME;
 use firn_model::names::NameScheme;
 use firn_model::quote::quote;
@@ -105,6 +106,16 @@ fn mistakes(rule: &RuleSettings, options: ReadOptions) -> Vec<Mistake> {
     for name in rule.annotations.keys() {
         if !options.names.allows_label(name) {
             add(String::new(), format!("invalid annotation name: {name}"));
+        }
+    }
+    if !rule.alert.is_empty() {
+        let labels = rule.labels.iter().map(|text| ("label", text));
+        let annotations = rule.annotations.iter().map(|text| ("annotation", text));
+        for (what, (name, text)) in labels.chain(annotations) {
+            if let Err(e) = template::check(&rule.alert, text) {
+                let name = quote(name.as_bytes());
+                add(String::new(), format!("{what} {name}: {e}"));
+            }
         }
     }
     mistakes

@@ -141,6 +141,17 @@ fn parse_wrong_rules_are_told_as_prometheus_words_it() {
 }
 
 #[test]
+fn parse_templates_that_are_none_are_told() {
+    check(
+        "groups: [{name: a, rules: [{alert: A, expr: x, labels: {b: '{{ .X'}, annotations: {s: '{{ $x }}'}}]}]",
+        &[
+            "group \"a\", rule 1, \"A\": label \"b\": template: __alert_A:1: unclosed action",
+            "group \"a\", rule 1, \"A\": annotation \"s\": template: __alert_A:1: undefined variable \"$x\"",
+        ],
+    );
+}
+
+#[test]
 fn duplicates_of_names_and_labels_are_found_over_groups() {
     let text = "\
 groups:

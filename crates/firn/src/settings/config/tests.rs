@@ -102,7 +102,6 @@ fn config_of_the_field_loads() {
         config.ignored,
         [
             "global.external_labels",
-            "rule_files",
             "alerting",
             "scrape_configs.kubernetes_sd_configs",
             "scrape_configs.consul_sd_configs",
