@@ -111,6 +111,8 @@ pub enum Action {
     Append {
         /// Whose they are.
         of: Origin,
+        /// Whether they are for an instant that is made up for.
+        is_late: bool,
         /// The samples.
         batch: Batch,
     },

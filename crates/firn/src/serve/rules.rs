@@ -259,7 +259,7 @@ impl Rules {
         };
         tokio::spawn(async move {
             tokio::time::sleep(group.interval * INTERVALS_BEFORE_END).await;
-            if let Err(e) = runner::append(&shared, &group, batch).await {
+            if let Err(e) = runner::append(&shared, &group, false, batch).await {
                 warn!(
                     group = group.name,
                     error = e,

@@ -162,7 +162,7 @@ impl Machine {
             evaluation.progress[rule] = Progress::Storing(made);
         }
         let of = Origin::Rule(rule);
-        actions.push(Action::Append { of, batch });
+        actions.push(Action::Append { of, is_late, batch });
     }
 
     /// Sends the alerts of a rule that are due. An evaluation that is made up for says what
@@ -258,6 +258,7 @@ impl Machine {
             let time = evaluation.instant.before(offset).ms();
             actions.push(Action::Append {
                 of: Origin::Gone,
+                is_late: evaluation.is_late,
                 batch: batch_of(&[], &self.gone, time),
             });
             return false;

@@ -214,7 +214,7 @@ impl Sim {
                 found: Ok(self.find(rule, instant)),
                 took: Duration::ZERO,
             },
-            Action::Append { of, batch } => {
+            Action::Append { of, batch, .. } => {
                 self.store(&batch);
                 let outcome = Ok(Appended::default());
                 Event::Stored { of, outcome }

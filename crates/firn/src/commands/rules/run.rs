@@ -307,7 +307,7 @@ impl Evaluation<'_> {
                     let took = Duration::ZERO;
                     Event::Answered { rule, found, took }
                 }
-                Action::Append { of, batch } => {
+                Action::Append { of, batch, .. } => {
                     let outcome = self.head.offer(&batch).map_err(|e| e.message);
                     Event::Stored { of, outcome }
                 }

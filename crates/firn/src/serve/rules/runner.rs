@@ -153,10 +153,11 @@ impl Running {
                     let query = self.query(rule, instant, is_extra);
                     under_way.spawn(query);
                 }
-                Action::Append { of, batch } => {
+                Action::Append { of, is_late, batch } => {
                     let (shared, group) = (self.shared.clone(), self.group.clone());
+                    let is_past = is_late || self.is_past;
                     under_way.spawn(async move {
-                        let outcome = append(&shared, &group, batch).await;
+                        let outcome = append(&shared, &group, is_past, batch).await;
                         Event::Stored { of, outcome }
                     });
                 }
@@ -259,6 +260,7 @@ impl Running {
 pub(super) async fn append(
     shared: &Shared,
     group: &Group,
+    is_past: bool,
     batch: Batch,
 ) -> Result<Appended, String> {
     if batch.is_empty() {
@@ -266,7 +268,8 @@ pub(super) async fn append(
     }
     let pipeline: Arc<Pipeline> = shared.around.pipeline.clone();
     let (tenant, name) = (shared.tenant.clone(), group.name.clone());
-    let handed = spawn_blocking(move || pipeline.append_of_rule(&tenant, &name, &batch)).await;
+    let handed =
+        spawn_blocking(move || pipeline.append_of_rule(&tenant, &name, is_past, &batch)).await;
     let ticket = handed.map_err(|_| "the append failed: see the log".to_owned())?;
     ticket.await.map_err(|e| e.message)
 }
