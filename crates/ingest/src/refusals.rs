@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A kind is a reason and a sender: the job of a scrape, the group of a rule, the tenant and
-//! address of a push. Each has a line a minute at most, whatever comes, with all counts since the line before
-//! and one example.
+//! address of a push. Each has a line a minute at most, whatever comes, with all counts since the
+//! line before and one example.
 //!
 //! Invariant: no refused sample is left out of the counts, and memory is bounded: what is beyond
 //! [`KINDS_MAX`] is told by reason alone.

@@ -13,8 +13,8 @@
 //! upstream does.
 //!
 //! Invariant: pure. Time, answers and outcomes come in with [`Machine::step`], what is to be done
-//! goes out; the same events give the same actions. Each action but [`Action::Wait`],
-//! [`Action::Send`] and [`Action::Save`] is answered by one event.
+//! goes out; the same events give the same actions. [`Action::Query`], [`Action::Append`] and
+//! [`Action::Restore`] are answered by one event each.
 
 mod evaluation;
 mod lifecycle;
@@ -32,6 +32,7 @@ use crate::rule::{Found, RuleError};
 use crate::schedule::{CatchUp, Next, Schedule};
 use evaluation::Evaluation;
 use firn_model::batch::Batch;
+use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
@@ -73,7 +74,7 @@ pub enum Event {
         /// Whose they are.
         of: Origin,
         /// What became of them.
-        outcome: Result<Appended, String>,
+        outcome: Result<Appended, Error>,
     },
     /// What a process before this one wrote about alerts was looked up.
     Restored {
@@ -134,6 +135,13 @@ pub enum Action {
         /// And at the latest.
         max: TimestampMs,
     },
+    /// To make what recording rules made for these instants, which the store could not take then.
+    Backfill {
+        /// The first one.
+        start: Instant,
+        /// The last one.
+        end: Instant,
+    },
     /// To keep the state over the end of the process.
     Save(SavedGroup),
 }
@@ -180,6 +188,8 @@ pub struct Machine {
     restore_after: Option<u32>,
     /// When alerts were last repeated, by the clock.
     sent: Instant,
+    /// The first and the last instant whose samples the store could not take for a while.
+    unstored: Option<(Instant, Instant)>,
     counts: Counts,
     last: LastEvaluation,
 }
@@ -221,6 +231,11 @@ impl Machine {
     /// Its newest evaluation.
     pub fn last(&self) -> LastEvaluation {
         self.last
+    }
+
+    /// How it runs.
+    pub fn settings(&self) -> MachineSettings {
+        self.settings
     }
 
     /// How far behind its instants the group looks.

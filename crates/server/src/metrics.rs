@@ -27,7 +27,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 16] = [
+    pub(crate) const ALL: [Endpoint; 17] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,

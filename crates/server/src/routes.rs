@@ -54,7 +54,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
-        QueryRange, Rules, Series, Status, Targets, Write,
+        QueryRange, Series, Status, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -102,12 +102,7 @@ fn api() -> Router<App> {
             api_route(GET, Targets, targets::relabel_steps),
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
-        .route("/rules", api_route(GET, Rules, rules::rules))
-        .route("/alerts", api_route(GET, Rules, rules::alerts))
-        .route(
-            "/rules/backfill",
-            api_route(GET, Rules, rules::backfills).merge(changing_route(Rules, rules::backfill)),
-        )
+        .merge(rule_routes())
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -123,6 +118,17 @@ fn api() -> Router<App> {
             "/admin/tsdb/snapshot",
             admin_route(Operations, admin::snapshot),
         )
+}
+
+fn rule_routes() -> Router<App> {
+    use Endpoint::Rules;
+    let backfills = api_route(GET, Rules, rules::backfills);
+    // The same path answers the question of a browser once.
+    let backfill = changing_route(Rules, rules::backfill);
+    Router::new()
+        .route("/rules", api_route(GET, Rules, rules::rules))
+        .route("/alerts", api_route(GET, Rules, rules::alerts))
+        .route("/rules/backfill", backfills.merge(backfill))
 }
 
 fn operations_routes() -> Router<App> {

@@ -32,7 +32,7 @@ use firn_rules::view::{BackfillRequest, BackfillView, GroupView, Groups};
 use firn_server::App;
 use metrics::RuleMetrics;
 use runner::Runner;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -119,6 +119,7 @@ struct Shared {
     turns: Semaphore,
     outside: Mutex<Arc<Outside>>,
     metrics: RuleMetrics,
+    backfills: Backfills,
 }
 
 impl Shared {
@@ -135,7 +136,6 @@ impl Shared {
 pub struct Rules {
     shared: Arc<Shared>,
     running: Mutex<BTreeMap<String, Runner>>,
-    backfills: Backfills,
     /// Those of the configuration in force.
     settings: Mutex<Option<MachineSettings>>,
     /// Held while a configuration is taken over; whether one was.
@@ -163,13 +163,13 @@ impl Rules {
             turns: Semaphore::new(flags.queries_max.max(1)),
             outside: Mutex::default(),
             metrics: RuleMetrics::default(),
+            backfills: Backfills::default(),
             around,
             flags,
         };
         Self {
             shared: Arc::new(shared),
             running: Mutex::default(),
-            backfills: Backfills::default(),
             settings: Mutex::default(),
             applying: tokio::sync::Mutex::new(false),
         }
@@ -186,9 +186,9 @@ impl Rules {
         });
         let settings = self.settings(config);
         *lock(&self.settings) = Some(settings);
-        let mut before = std::mem::take(&mut *lock(&self.running));
         for group in &config.rule_groups {
-            let runner = match before.remove(&group.key()) {
+            let known = lock(&self.running).remove(&group.key());
+            let runner = match known {
                 Some(runner) if runner.group() == group => {
                     runner.set_settings(settings);
                     runner
@@ -206,7 +206,13 @@ impl Rules {
             };
             lock(&self.running).insert(group.key(), runner);
         }
-        for runner in before.into_values() {
+        let keys: HashSet<String> = config.rule_groups.iter().map(|g| g.key()).collect();
+        let gone: Vec<Runner> = {
+            let mut running = lock(&self.running);
+            let gone = running.extract_if(.., |key, _| !keys.contains(key));
+            gone.map(|(_, runner)| runner).collect()
+        };
+        for runner in gone {
             self.end(runner).await;
         }
         self.forget_gone().await;
@@ -262,7 +268,7 @@ impl Rules {
             if let Err(e) = runner::append(&shared, &group, false, batch).await {
                 warn!(
                     group = group.name,
-                    error = e,
+                    error = %e,
                     "end series of rules that are gone"
                 );
             }
@@ -349,11 +355,11 @@ impl Groups for Rules {
         let Some(settings) = *lock(&self.settings) else {
             return Err("rules do not run yet".into());
         };
-        self.backfills
-            .begin(self.shared.clone(), &group, settings, request)
+        let backfills = &self.shared.backfills;
+        backfills.begin(self.shared.clone(), &group, settings, request)
     }
 
     fn backfills(&self) -> Vec<BackfillView> {
-        self.backfills.views()
+        self.shared.backfills.views()
     }
 }

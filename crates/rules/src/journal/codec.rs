@@ -105,6 +105,7 @@ pub(super) fn write_group(out: &mut Writer, group: &SavedGroup) {
         out.text(&rule.name);
         out.texts(rule.labels.iter());
         out.0.push(u8::from(rule.is_restored));
+        out.0.push(u8::from(rule.is_shown));
         out.number(rule.alerts.len() as i64);
         for alert in &rule.alerts {
             write_alert(out, alert);
@@ -133,12 +134,14 @@ fn read_rule(from: &mut Reader<'_>) -> Option<SavedRule> {
     let name = from.text()?;
     let labels: Texts = from.texts()?;
     let is_restored = from.byte()? != 0;
+    let is_shown = from.byte()? != 0;
     let count = from.count()?;
     let alerts = (0..count).map(|_| read_alert(from));
     Some(SavedRule {
         name,
         labels,
         is_restored,
+        is_shown,
         alerts: alerts.collect::<Option<_>>()?,
     })
 }

@@ -27,6 +27,7 @@ fn group(name: &str, second: i64, alerts: usize) -> SavedGroup {
             name: "A".into(),
             labels: [("a".into(), "b".into())].into(),
             is_restored: true,
+            is_shown: true,
             alerts: (0..alerts).map(alert).collect(),
         }],
     }

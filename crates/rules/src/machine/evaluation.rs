@@ -6,6 +6,7 @@ use crate::dependencies::Until;
 use crate::instant::Instant;
 use crate::rule::{Found, FoundSample, RuleError};
 use firn_model::batch::{Batch, HistogramSample};
+use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
 use firn_model::store::{Appended, Rejection};
@@ -213,7 +214,7 @@ impl Machine {
     }
 
     /// Samples are durable, or will never be.
-    pub(super) fn stored(&mut self, of: Origin, outcome: Result<Appended, String>) {
+    pub(super) fn stored(&mut self, of: Origin, outcome: Result<Appended, Error>) {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return;
         };
@@ -232,12 +233,20 @@ impl Machine {
         };
         let state = &mut self.rules[rule];
         match outcome {
-            Err(e) => state.fail(&RuleError::Storage(e)),
+            Err(e) => {
+                // Alerts go on while the store cannot write; what is recorded is made up for.
+                if e.kind == ErrorKind::Unavailable {
+                    let instant = evaluation.instant;
+                    let first = self.unstored.map_or(instant, |(first, _)| first);
+                    self.unstored = Some((first, instant));
+                }
+                state.fail(&RuleError::Storage(e.message));
+            }
             Ok(appended) => {
                 // An end that is refused is one of a series that another rule makes.
                 let is_made = |labels: &Labels| made.contains(labels);
-                let refused = appended.rejected.iter();
-                let refused = refused.filter(|r| is_made(&r.first_labels)).last();
+                let mut refused = appended.rejected.iter();
+                let refused = refused.rfind(|r| is_made(&r.first_labels));
                 if let Some(refused) = refused {
                     let why = refusal(refused.rejection).into();
                     state.fail(&RuleError::Storage(why));
@@ -268,6 +277,12 @@ impl Machine {
         self.last.began = Some(began);
         self.last.instant = Some(instant);
         self.work = Work::Idle;
+        if let Some((start, end)) = self.unstored
+            && end < instant
+        {
+            self.unstored = None;
+            actions.push(Action::Backfill { start, end });
+        }
         let asks = self.restore_if_due(now);
         actions.push(Action::Save(self.saved(instant)));
         actions.extend(asks);
@@ -292,6 +307,7 @@ impl Machine {
                     name: rule.name.clone(),
                     labels: rule.labels.clone(),
                     is_restored: state.alerts.is_restored,
+                    is_shown: !state.previous.is_empty(),
                     alerts: state.alerts.iter().cloned().collect(),
                 })
                 .collect(),

@@ -74,6 +74,7 @@ impl Machine {
             work: Work::Idle,
             restore_after: None,
             sent: now,
+            unstored: None,
             counts: Counts::default(),
             last: LastEvaluation::default(),
         }
@@ -107,6 +108,7 @@ impl Machine {
         }
         next.restore_after = self.restore_after;
         (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);
+        next.unstored = self.unstored;
         next
     }
 

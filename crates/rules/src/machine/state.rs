@@ -53,11 +53,15 @@ pub struct RuleState {
 impl RuleState {
     /// The state of a rule of which nothing is known, or of which alerts were saved.
     pub(super) fn new(rule: &Rule, saved: Option<SavedRule>) -> Self {
+        let is_shown = saved.as_ref().is_some_and(|saved| saved.is_shown);
         let alerts = match (rule.alerting(), saved) {
             (Some(_), Some(saved)) => Alerts::of_saved(saved.alerts, saved.is_restored),
             _ => Alerts::of_saved(Vec::new(), true),
         };
-        let made = alerts.samples(&rule.name, &rule.labels);
+        let made = match is_shown {
+            true => alerts.samples(&rule.name, &rule.labels),
+            false => Vec::new(),
+        };
         Self {
             previous: made.into_iter().map(|(labels, _)| labels).collect(),
             alerts,
@@ -102,6 +106,8 @@ pub struct SavedRule {
     pub labels: Texts,
     /// Whether it is known what was before the start of the first process.
     pub is_restored: bool,
+    /// Whether the evaluation wrote the series about its alerts.
+    pub is_shown: bool,
     /// Its alerts, those that are resolved included.
     pub alerts: Vec<Alert>,
 }

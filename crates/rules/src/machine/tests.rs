@@ -223,7 +223,9 @@ impl Sim {
                 rule,
                 kept: Vec::new(),
             },
-            Action::Wait(_) | Action::Send { .. } | Action::Save(_) => Event::Woke,
+            Action::Wait(_) | Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } => {
+                Event::Woke
+            }
         }
     }
 

@@ -298,7 +298,7 @@ impl Filter {
             groups: Vec::new(),
             group_next_token: String::new(),
         };
-        for view in self.from_page(groups)? {
+        for view in self.after_token(groups)? {
             let group = &view.group;
             let is_in = |set: &HashSet<String>, name| set.is_empty() || set.contains(name);
             if !is_in(&self.groups, &group.name) || !is_in(&self.files, &group.file) {
@@ -331,7 +331,7 @@ impl Filter {
     }
 
     /// The groups from the page's first one on.
-    fn from_page<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
+    fn after_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
         let token_wanted = self.page.as_ref().map_or("", |page| page.token.as_str());
         if token_wanted.is_empty() {
             return Ok(groups);

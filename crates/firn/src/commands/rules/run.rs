@@ -308,10 +308,13 @@ impl Evaluation<'_> {
                     Event::Answered { rule, found, took }
                 }
                 Action::Append { of, batch, .. } => {
-                    let outcome = self.head.offer(&batch).map_err(|e| e.message);
+                    let outcome = self.head.offer(&batch);
                     Event::Stored { of, outcome }
                 }
-                Action::Wait(_) | Action::Send { .. } | Action::Save(_) => continue,
+                Action::Wait(_)
+                | Action::Send { .. }
+                | Action::Backfill { .. }
+                | Action::Save(_) => continue,
                 // Alerts of a test have no past.
                 Action::Restore { rule, .. } => Event::Restored {
                     rule,

@@ -121,7 +121,7 @@ async fn run(
         view.done += 1;
         view.samples += machine.counts().samples;
         let failed = machine.rules().iter().map(|rule| &rule.last_error);
-        if let Some(error) = failed.filter(|error| !error.is_empty()).last() {
+        if let Some(error) = failed.rev().find(|error| !error.is_empty()) {
             view.last_error.clone_from(error);
         }
     }

@@ -3,6 +3,7 @@
 use super::Shared;
 use firn_ingest::Pipeline;
 use firn_model::batch::Batch;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimeRange;
 use firn_model::store::Appended;
 use firn_model::sync::lock;
@@ -10,12 +11,13 @@ use firn_rules::group::Group;
 use firn_rules::instant::Instant;
 use firn_rules::machine::{Action, Event, Machine, MachineSettings, SavedGroup};
 use firn_rules::rule::{Moment, RuleError};
+use firn_rules::view::BackfillRequest;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// The longest sleep: the clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
@@ -161,7 +163,9 @@ impl Running {
                         Event::Stored { of, outcome }
                     });
                 }
-                Action::Send { .. } | Action::Save(_) if self.is_past => {}
+                Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } if self.is_past => {
+                }
+                Action::Backfill { start, end } => self.backfill(start, end),
                 Action::Send { rule, alerts } => {
                     (self.shared.around.notify)(&self.group.rules[rule].query, alerts);
                 }
@@ -178,7 +182,7 @@ impl Running {
                         let range = TimeRange::new(min, max);
                         let kept = app.kept_since(question, matchers, range).await;
                         let kept = kept.unwrap_or_else(|e| {
-                            warn!(alertname = name, error = %e, "restore since when alerts are active");
+                            warn!(alertname = name, error = %e, "alerts are not restored");
                             Vec::new()
                         });
                         Event::Restored { rule, kept }
@@ -246,6 +250,27 @@ impl Running {
         }
     }
 
+    /// Makes up for what the store could not take.
+    fn backfill(&self, start: Instant, end: Instant) {
+        let request = BackfillRequest {
+            group: self.group.name.clone(),
+            file: self.group.file.clone(),
+            start,
+            end,
+        };
+        let settings = lock(&self.machine).settings();
+        let backfills = &self.shared.backfills;
+        let begun = backfills.begin(self.shared.clone(), &self.group, settings, request);
+        match begun {
+            Ok(_) => info!(group = self.group.name, "make up for what was not stored"),
+            Err(e) => warn!(
+                group = self.group.name,
+                error = e,
+                "what was not stored is lost"
+            ),
+        }
+    }
+
     async fn save(&self, saved: SavedGroup) {
         let took = lock(&self.machine).last().took;
         self.shared.metrics.group_duration.observe(took);
@@ -262,7 +287,7 @@ pub(super) async fn append(
     group: &Group,
     is_past: bool,
     batch: Batch,
-) -> Result<Appended, String> {
+) -> Result<Appended, Error> {
     if batch.is_empty() {
         return Ok(Appended::default());
     }
@@ -270,6 +295,6 @@ pub(super) async fn append(
     let (tenant, name) = (shared.tenant.clone(), group.name.clone());
     let handed =
         spawn_blocking(move || pipeline.append_of_rule(&tenant, &name, is_past, &batch)).await;
-    let ticket = handed.map_err(|_| "the append failed: see the log".to_owned())?;
-    ticket.await.map_err(|e| e.message)
+    let failed = |_| Error::new(ErrorKind::Internal, "the append failed: see the log");
+    handed.map_err(failed)?.await
 }
