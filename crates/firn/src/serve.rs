@@ -474,7 +474,7 @@ fn backend(
     scraping: &Arc<Scraping>,
     active: ActiveQueries,
 ) -> Backend {
-    let (figures, log) = (store.clone(), store.clone());
+    let (figures, blocks, log) = (store.clone(), store.clone(), store.clone());
     let (env, kept) = (env.clone(), store.clone());
     Backend {
         store: store.clone(),
@@ -482,6 +482,7 @@ fn backend(
         scraping: scraping.clone(),
         active,
         stats: Arc::new(move |top| figures.stats(top)),
+        blocks: Arc::new(move || blocks.block_stats()),
         write_fault: Arc::new(move || match log.health() {
             LogHealth::Failing(cause) => Some(cause),
             LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),
