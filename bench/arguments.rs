@@ -1,7 +1,9 @@
 //! The command line of `firn-bench`.
 
+use crate::history;
 use crate::system::{ALL, Kind};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use firn_model::units::parse_duration;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +47,22 @@ const FULL: Size = Size {
     turns: 11,
 };
 
+/// What a history is made of, unless flags say otherwise: 15 days, or with `--short` two.
+const LONG_HISTORY: history::Plan = history::Plan {
+    span_ms: 15 * 86_400_000,
+    interval_ms: 15_000,
+    crowd: 1_000_000,
+};
+
+const SHORT_HISTORY: history::Plan = history::Plan {
+    span_ms: 2 * 86_400_000,
+    interval_ms: 60_000,
+    crowd: 100_000,
+};
+
+/// What has no sizes.
+const OF_ONE_SIZE: [&str; 5] = ["churn", "ablation", "scrape", "record", "replay"];
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub enum Mode {
@@ -52,6 +70,8 @@ pub enum Mode {
     Dashboard,
     /// Series that are replaced while a query runs.
     Churn,
+    /// Days of series that are replaced.
+    History,
     /// Firn with and without parts of it.
     Ablation,
     /// Targets that are scraped.
@@ -66,6 +86,8 @@ pub enum Mode {
 pub struct Arguments {
     /// How much the dashboards send and ask.
     pub size: Size,
+    /// How long a history is and what it holds.
+    pub history: history::Plan,
     /// What is run.
     pub mode: Mode,
     /// Where the picture of a churn run goes.
@@ -86,6 +108,10 @@ fn command() -> Command {
         let arg = Arg::new(name).long(name).value_name(value);
         arg.value_parser(value_parser!(PathBuf))
     };
+    let span = |name: &'static str| {
+        let arg = Arg::new(name).long(name).value_name("DURATION");
+        arg.requires("history").value_parser(milliseconds)
+    };
     Command::new("firn-bench")
         .about("Measure Firn beside Prometheus and VictoriaMetrics on one machine")
         .after_help(
@@ -93,11 +119,19 @@ fn command() -> Command {
              from the folder of this program, else from PATH.",
         )
         .args([
-            switch("short").help("What three minutes on two cores allow [default]"),
+            switch("short")
+                .conflicts_with_all(OF_ONE_SIZE)
+                .help("What three minutes on two cores allow [default]"),
             switch("full")
+                .conflicts_with_all(OF_ONE_SIZE)
+                .conflicts_with("history")
                 .help("96 k series for an hour, and a million new series with 8 samples each"),
             switch("churn")
                 .help("Six hours of 20 k series, 60 % of the pods replaced every 15 minutes"),
+            switch("history").help(
+                "15 days (two with --short) of 6 k series, 60 % of the pods replaced every half \
+                 hour: memory, starts and queries by the age of the data",
+            ),
             switch("ablation").help(
                 "Three hours of 20 k series sent to Firn alone, with sealing spread over time or \
                  not, and apart from the writes or not",
@@ -108,10 +142,15 @@ fn command() -> Command {
             path("replay", "DIR")
                 .help("CPU for each sample of such a recording, and of a load of the generator"),
         ])
-        .group(ArgGroup::new("mode").args([
-            "short", "full", "churn", "ablation", "scrape", "record", "replay",
-        ]))
+        .group(ArgGroup::new("size").args(["short", "full"]))
+        .group(
+            ArgGroup::new("mode")
+                .args(["history", "churn", "ablation", "scrape", "record", "replay"]),
+        )
         .args([
+            span("span").help("How long a history is [default: 15d, with --short 2d]"),
+            span("interval")
+                .help("Time between samples of a history [default: 15s, with --short 1m]"),
             Arg::new("only")
                 .long("only")
                 .value_name("SYSTEM")
@@ -124,6 +163,13 @@ fn command() -> Command {
             path("dir", "DIR").help("Where loads and data go [default: among scratch files]"),
             switch("keep").help("Leave loads and data there"),
         ])
+}
+
+/// A duration such as `15d`, in milliseconds.
+fn milliseconds(text: &str) -> Result<i64, String> {
+    let duration =
+        parse_duration(text).map_err(|_| format!("{text:?} is no duration such as 15d"))?;
+    Ok(duration.as_millis() as i64)
 }
 
 impl Arguments {
@@ -139,6 +185,7 @@ impl Arguments {
                 true => FULL,
                 false => SHORT,
             },
+            history: history(&matches),
             mode: mode(&matches),
             svg: path("svg"),
             only: only.filter_map(kind).collect(),
@@ -154,10 +201,24 @@ impl Arguments {
     }
 }
 
+fn history(matches: &ArgMatches) -> history::Plan {
+    let plan = match matches.get_flag("short") {
+        true => SHORT_HISTORY,
+        false => LONG_HISTORY,
+    };
+    let given = |id| matches.get_one::<i64>(id).copied();
+    history::Plan {
+        span_ms: given("span").unwrap_or(plan.span_ms),
+        interval_ms: given("interval").unwrap_or(plan.interval_ms),
+        ..plan
+    }
+}
+
 fn mode(matches: &ArgMatches) -> Mode {
     let folder = |id| matches.get_one::<PathBuf>(id).cloned();
     let switches = [
         ("churn", Mode::Churn),
+        ("history", Mode::History),
         ("ablation", Mode::Ablation),
         ("scrape", Mode::Scrape),
     ];

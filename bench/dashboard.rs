@@ -145,6 +145,12 @@ impl Timing {
 }
 
 impl Panel {
+    /// Asks for it and reads the whole answer.
+    pub fn get(&self, client: &Client, span: Span, pod: &str) -> Result<Vec<u8>, String> {
+        let (path, params) = self.request(span, pod);
+        client.get(path, &params).map_err(|e| e.to_string())
+    }
+
     /// The endpoint and its parameters.
     fn request(&self, span: Span, pod: &str) -> (&'static str, Vec<(&'static str, String)>) {
         let start = ("start", seconds(span.start_ms));
@@ -206,13 +212,9 @@ struct Asked {
 impl Asked {
     fn new(base: &str) -> Result<Self, String> {
         let client = Client::new(base);
-        let pods = client
-            .json("label/pod/values", &[])
-            .map_err(|e| e.to_string())?;
-        let pod = pods["data"][0].as_str().ok_or("there is no label pod")?;
         Ok(Self {
+            pod: first_pod(&client, &[])?,
             client,
-            pod: pod.to_owned(),
             timings: vec![Timing::default(); PANELS.len()],
         })
     }
@@ -247,8 +249,7 @@ impl Asked {
     }
 
     fn get(&self, panel: &Panel, span: Span) -> Result<Vec<u8>, String> {
-        let (path, params) = panel.request(span, &self.pod);
-        self.client.get(path, &params).map_err(|e| e.to_string())
+        panel.get(&self.client, span, &self.pod)
     }
 
     fn timings(mut self) -> Vec<Timing> {
@@ -259,7 +260,17 @@ impl Asked {
     }
 }
 
-fn elements(body: &[u8]) -> Result<usize, String> {
+/// The first pod by name of those that a range of time has.
+pub fn first_pod(client: &Client, range: &[(&str, String)]) -> Result<String, String> {
+    let pods = client
+        .json("label/pod/values", range)
+        .map_err(|e| e.to_string())?;
+    let pod = pods["data"][0].as_str();
+    Ok(pod.ok_or("there is no label pod")?.to_owned())
+}
+
+/// Series or other elements of an answer, at least one.
+pub fn elements(body: &[u8]) -> Result<usize, String> {
     let answer: Value = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     let data = &answer["data"];
     let list = data["result"].as_array().or(data.as_array());

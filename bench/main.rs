@@ -12,6 +12,7 @@ mod ablation;
 mod arguments;
 mod churn;
 mod dashboard;
+mod history;
 mod picture;
 mod process;
 mod record;
@@ -66,6 +67,7 @@ fn run() -> Result<(), String> {
     let result = match &arguments.mode {
         Mode::Dashboard => measure_all(&arguments, &dir),
         Mode::Churn => measure_churn(&arguments, &dir),
+        Mode::History => measure_history(&arguments, &dir),
         Mode::Ablation => measure_ablation(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Record(recording) => record(recording),
@@ -127,6 +129,27 @@ fn measure_churn(arguments: &Arguments, dir: &Path) -> Result<(), String> {
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
     });
     write_json(arguments, load.summary.end_ms, &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_history(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (found, mut missing) = find_systems(arguments);
+    let plan = &arguments.history;
+    let start_ms = firn_mirror::push::now_ms() - plan.span_ms;
+    let mut filled = measure(&found, dir, &mut missing, &mut |system, dir| {
+        history::fill(system, dir, plan, start_ms)
+    });
+    say("ask for the panels in turns");
+    history::ask_panels(&mut filled)?;
+    for one in &mut filled {
+        say(&format!("many new series: {}", one.system.kind.name()));
+        if let Err(e) = one.crowd(plan) {
+            say(&format!("{}: {e}", one.system.kind.name()));
+        }
+    }
+    print(&history::markdown(plan, &filled, &missing))?;
+    let figures = history::json(plan, &filled);
+    write_json(arguments, start_ms + plan.span_ms, &figures)?;
     firn_was_measured(arguments, &missing)
 }
 

@@ -1,5 +1,6 @@
-//! What the kernel says about a process: CPU, memory, bytes written; and folders on disk.
+//! What the kernel says about a process: CPU, memory, bytes read and written; and folders on disk.
 
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +17,10 @@ pub struct Usage {
     pub peak_bytes: u64,
     /// Bytes handed to the disk.
     pub written_bytes: u64,
+    /// Bytes that came from the disk.
+    pub read_bytes: u64,
+    /// Bytes that were asked for by reads, of files and sockets, cached or not; of mapped files none.
+    pub asked_bytes: u64,
 }
 
 /// Reads the usage of process `pid`. A process that is ending has parts of it only: `None`.
@@ -32,7 +37,54 @@ pub fn usage(pid: u32) -> Option<Usage> {
         resident_bytes: number_after(&status, "VmRSS:")? * 1024,
         peak_bytes: number_after(&status, "VmHWM:")? * 1024,
         written_bytes: number_after(&io, "\nwrite_bytes:")?,
+        read_bytes: number_after(&io, "\nread_bytes:")?,
+        asked_bytes: number_after(&io, "rchar:")?,
     })
+}
+
+/// Makes the system forget what it keeps in memory of the files below `dir`.
+pub fn drop_page_cache(dir: &Path) -> io::Result<()> {
+    // What was not written yet stays.
+    rustix::fs::sync();
+    forget_files(dir)
+}
+
+fn forget_files(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.metadata()?.is_dir() {
+            forget_files(&entry.path())?;
+        } else {
+            let file = fs::File::open(entry.path())?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the indexes of blocks below `dir`, and the series in those blocks: a block is a folder
+/// with `meta.json` and `index`, as Prometheus's and Firn's are.
+pub fn block_indexes(dir: &Path) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut series) = (0, 0);
+    if let (Ok(index), Ok(meta)) = (
+        fs::metadata(dir.join("index")),
+        fs::read(dir.join("meta.json")),
+    ) {
+        let meta: Value = serde_json::from_slice(&meta)?;
+        return Ok((
+            index.len(),
+            meta["stats"]["numSeries"].as_u64().unwrap_or(0),
+        ));
+    }
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.metadata()?.is_dir() {
+            let (below_bytes, below_series) = block_indexes(&entry.path())?;
+            bytes += below_bytes;
+            series += below_series;
+        }
+    }
+    Ok((bytes, series))
 }
 
 fn number_after(text: &str, key: &str) -> Option<u64> {

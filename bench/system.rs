@@ -59,7 +59,16 @@ impl Kind {
         }
     }
 
-    fn flags(self, dir: &Path, port: u16) -> Vec<String> {
+    /// How long it may take until it looks for work that it puts off: Prometheus compacts by a clock
+    /// of a minute.
+    pub fn looks_after_work_within(self) -> Duration {
+        match self {
+            Kind::Firn | Kind::VictoriaMetrics => Duration::from_secs(5),
+            Kind::Prometheus => Duration::from_secs(65),
+        }
+    }
+
+    fn flags(self, dir: &Path, port: u16, retention_days: u32) -> Vec<String> {
         let address = format!("127.0.0.1:{port}");
         let data = dir.join("data").display().to_string();
         let config = dir.join("prometheus.yml").display().to_string();
@@ -69,18 +78,20 @@ impl Kind {
                 format!("--config={config}"),
                 format!("--data={data}"),
                 format!("--listen={address}"),
+                format!("--storage.tsdb.retention.time={retention_days}d"),
             ],
             Kind::Prometheus => vec![
                 format!("--config.file={config}"),
                 format!("--storage.tsdb.path={data}"),
                 format!("--web.listen-address={address}"),
+                format!("--storage.tsdb.retention.time={retention_days}d"),
                 "--web.enable-remote-write-receiver".to_owned(),
                 "--log.level=warn".to_owned(),
             ],
             Kind::VictoriaMetrics => vec![
                 format!("-storageDataPath={data}"),
                 format!("-httpListenAddr={address}"),
-                "-retentionPeriod=15d".to_owned(),
+                format!("-retentionPeriod={retention_days}d"),
                 "-search.disableCache".to_owned(),
                 "-search.latencyOffset=1ms".to_owned(),
                 "-loggerLevel=ERROR".to_owned(),
@@ -99,6 +110,7 @@ pub struct System {
     program: PathBuf,
     /// What its config says beside that nothing is scraped.
     settings: &'static str,
+    retention_days: u32,
 }
 
 impl System {
@@ -122,6 +134,7 @@ impl System {
             version: version_in(&text).unwrap_or("unknown").to_owned(),
             program,
             settings: "",
+            retention_days: 15,
         })
     }
 
@@ -129,6 +142,14 @@ impl System {
     pub fn with_settings(&self, settings: &'static str) -> System {
         System {
             settings,
+            ..self.clone()
+        }
+    }
+
+    /// This system with another retention than 15 days.
+    pub fn with_retention(&self, retention_days: u32) -> System {
+        System {
+            retention_days,
             ..self.clone()
         }
     }
@@ -151,7 +172,7 @@ impl System {
         };
         let start = Instant::now();
         let child = Command::new(&self.program)
-            .args(self.kind.flags(dir, port))
+            .args(self.kind.flags(dir, port, self.retention_days))
             .stdin(Stdio::null())
             .stdout(log("stdout.log")?)
             .stderr(log("stderr.log")?)
@@ -226,6 +247,16 @@ impl Running {
     pub fn usage(&self) -> Result<Usage, String> {
         process::usage(self.child.id())
             .ok_or_else(|| format!("{} is gone from /proc", self.kind.name()))
+    }
+
+    /// Asks for the compaction of everything, where that can be asked for.
+    pub fn compact(&self) -> Result<(), String> {
+        if self.kind != Kind::VictoriaMetrics {
+            return Ok(());
+        }
+        let url = format!("{}/internal/force_merge", self.url);
+        let answer = ureq::get(&url).call();
+        answer.map(drop).map_err(|e| format!("{url}: {e}"))
     }
 
     /// The remote write receiver's address.

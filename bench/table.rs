@@ -8,16 +8,19 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// A line of the table.
-struct Row {
-    name: String,
-    unit: &'static str,
-    /// The figure of each system that was measured.
-    figures: Vec<f64>,
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// In what.
+    pub unit: &'static str,
+    /// The figure of each system that was measured; not a number where it has none.
+    pub figures: Vec<f64>,
     /// The smallest and the largest repetition of each, where there are repetitions.
-    spreads: Vec<(f64, f64)>,
+    pub spreads: Vec<(f64, f64)>,
 }
 
-const MIB: f64 = 1_048_576.0;
+/// Bytes in a MiB.
+pub const MIB: f64 = 1_048_576.0;
 
 /// The table of a dashboard run: a column a system, then Firn's figure as a share of each other
 /// one's.
@@ -53,7 +56,8 @@ pub fn churn_markdown(load: &Load, measured: &[Steadiness], missing: &[(Kind, St
     out + &draw(&systems, &churn_rows(measured))
 }
 
-fn missing_lines(missing: &[(Kind, String)]) -> String {
+/// A line for each system that was not measured.
+pub fn missing_lines(missing: &[(Kind, String)]) -> String {
     let line = |(kind, why): &(Kind, String)| format!("Not measured: {}: {why}\n", kind.name());
     missing.iter().map(line).collect()
 }
@@ -64,7 +68,8 @@ pub fn columns(headings: &[&str], measured: &[Steadiness]) -> String {
     draw_columns(&headings, &[], &churn_rows(measured))
 }
 
-fn draw(systems: &[&System], rows: &[Row]) -> String {
+/// A column a system, then Firn's figure as a share of each other one's.
+pub fn draw(systems: &[&System], rows: &[Row]) -> String {
     let kinds = ALL.into_iter();
     let kinds: Vec<Kind> = kinds
         .filter(|k| systems.iter().any(|s| s.kind == *k))
@@ -168,6 +173,7 @@ fn line(row: &Row, peers: &[Kind]) -> String {
 /// Three significant digits, and no fraction where there are more.
 fn number(value: f64) -> String {
     match value.abs() {
+        v if v.is_nan() => "–".to_owned(),
         v if v >= 100.0 || v == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 1.0 => format!("{value:.2}"),

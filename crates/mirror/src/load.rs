@@ -10,21 +10,22 @@
 //! the same machine is hardly disturbed. Invariant: what is sent depends on the options alone,
 //! never on how fast the receiver is.
 
+mod maker;
 pub mod options;
 
 use crate::error::MirrorError;
-use crate::fleet::{Fleet, SERIES_PER_POD};
 use crate::prepared::{self, Summary};
 use crate::push::{Outcome, Pace, Progress, send_all};
 use crate::quantiles::Quantiles;
-use crate::request::{Queues, Request};
+use crate::request::Request;
 use clap::error::ErrorKind;
+pub use maker::Maker;
 use options::{Action, Options};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,34 +147,66 @@ pub fn replay(
 
 /// Makes the requests of `options` and sends them at the same time.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
-    let (inlets, outlets): (Vec<SyncSender<Request>>, Vec<Receiver<Request>>) = (0..options
-        .senders)
-        .map(|_| sync_channel(REQUESTS_AHEAD))
-        .unzip();
-    let progress = Progress::default();
+    let mut load = Summary::default();
     let start = Instant::now();
-    let (load, outcome) = thread::scope(|scope| {
-        let senders: Vec<_> = outlets
-            .into_iter()
-            .map(|outlet| {
-                let requests = outlet.into_iter().map(Ok);
-                let progress = &progress;
-                scope.spawn(move || send_all(&options.url, options.pace, progress, requests))
-            })
-            .collect();
-        let load = make(options, &mut |sender, request| {
-            let gone = |_| MirrorError::Usage("a sender stopped early".to_owned());
-            inlets[sender].send(request).map_err(gone)
-        });
-        drop(inlets);
-        let outcome = join(senders)?;
-        Ok::<_, MirrorError>((load?, outcome))
+    let to = Receiver {
+        url: &options.url,
+        pace: options.pace,
+        senders: options.senders,
+    };
+    let outcome = to.send(&Progress::default(), |emit| {
+        load = make(options, emit)?;
+        Ok(())
     })?;
     Ok(Report {
         load,
         outcome,
         elapsed: start.elapsed(),
     })
+}
+
+/// Where requests go while they are made, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiver<'a> {
+    /// The receiver's full address.
+    pub url: &'a str,
+    /// When each request is sent.
+    pub pace: Pace,
+    /// Connections.
+    pub senders: usize,
+}
+
+/// Takes a request and the number of its sender.
+pub type Emit<'a> = &'a mut dyn FnMut(usize, Request) -> Result<(), MirrorError>;
+
+impl Receiver<'_> {
+    /// Sends what `making` hands over, each sender's requests over a connection of its own. No
+    /// sender is more than a few requests ahead of another.
+    pub fn send(
+        self,
+        progress: &Progress,
+        making: impl FnOnce(Emit<'_>) -> Result<(), MirrorError>,
+    ) -> Result<Outcome, MirrorError> {
+        let (inlets, outlets): (Vec<SyncSender<Request>>, Vec<_>) = (0..self.senders)
+            .map(|_| sync_channel(REQUESTS_AHEAD))
+            .unzip();
+        thread::scope(|scope| {
+            let senders: Vec<_> = outlets
+                .into_iter()
+                .map(|outlet| {
+                    let requests = outlet.into_iter().map(Ok);
+                    scope.spawn(move || send_all(self.url, self.pace, progress, requests))
+                })
+                .collect();
+            let made = making(&mut |sender, request| {
+                let gone = |_| MirrorError::Usage("a sender stopped early".to_owned());
+                inlets[sender].send(request).map_err(gone)
+            });
+            drop(inlets);
+            let outcome = join(senders)?;
+            made.map(|()| outcome)
+        })
+    }
 }
 
 type Sender<'scope> = thread::ScopedJoinHandle<'scope, Result<Outcome, MirrorError>>;
@@ -187,41 +220,10 @@ fn join(senders: Vec<Sender<'_>>) -> Result<Outcome, MirrorError> {
 }
 
 /// Makes all requests of `options` in order and hands each over with its sender's number.
-pub fn make(
-    options: &Options,
-    emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
-) -> Result<Summary, MirrorError> {
-    let mut fleet = Fleet::new(options.fleet);
-    let mut queues = Queues::new(options.senders);
-    let mut summary = Summary {
-        senders: options.senders,
-        series: fleet.series_count() as u64,
-        start_ms: options.fleet.start_ms,
-        interval_ms: options.fleet.interval_ms,
-        ..Summary::default()
-    };
-    let mut requests = 0;
-    let mut body_bytes = 0;
-    let mut emit = |sender, request: Request| {
-        requests += 1;
-        body_bytes += request.body.len() as u64;
-        emit(sender, request)
-    };
-    for _ in 0..options.rounds {
-        fleet.scrape_round(&mut |sample| {
-            if summary.samples.is_multiple_of(SERIES_PER_POD as u64) {
-                queues.expire(sample.time_ms, &mut emit)?;
-            }
-            summary.samples += 1;
-            summary.end_ms = summary.end_ms.max(sample.time_ms);
-            queues.push(&sample, &mut emit)
-        })?;
-    }
-    queues.expire(i64::MAX, &mut emit)?;
-    summary.series_created = fleet.created_count();
-    summary.requests = requests;
-    summary.body_bytes = body_bytes;
-    Ok(summary)
+pub fn make(options: &Options, emit: Emit<'_>) -> Result<Summary, MirrorError> {
+    let mut maker = Maker::new(options);
+    maker.make(options.rounds, emit)?;
+    Ok(maker.summary())
 }
 
 #[cfg(test)]

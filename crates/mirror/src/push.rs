@@ -38,6 +38,8 @@ pub struct Outcome {
     pub first_failure: Option<String>,
     /// Microseconds from the first byte sent to the answer, of every request that was answered.
     pub latencies_us: Vec<u32>,
+    /// The data times at which those requests were due, in the same order.
+    pub due_ms: Vec<TimestampMs>,
 }
 
 impl Outcome {
@@ -48,6 +50,7 @@ impl Outcome {
         self.failed += other.failed;
         self.first_failure = self.first_failure.take().or(other.first_failure);
         self.latencies_us.extend(other.latencies_us);
+        self.due_ms.extend(other.due_ms);
     }
 }
 
@@ -148,6 +151,7 @@ pub fn send_all(
                 outcome
                     .latencies_us
                     .push(u32::try_from(elapsed_us).unwrap_or(u32::MAX));
+                outcome.due_ms.push(request.due_ms);
                 answer.err()
             }
             Err(e) => Some(e.to_string()),

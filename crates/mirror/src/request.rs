@@ -2,7 +2,7 @@
 //!
 //! A series belongs to one sender for ever (its number modulo the senders), a sender's samples are
 //! cut into requests of 2,000 in the order in which they were scraped, and a request that does not
-//! fill up is sent after five seconds. So a target of 376 series is spread over all senders, and
+//! fill up is sent after five seconds of data time, unless another deadline is set. So a target of 376 series is spread over all senders, and
 //! its samples over one or two requests of each.
 //!
 //! Invariant: a sender's requests carry each series' samples in time order; `due_ms` never
@@ -16,7 +16,8 @@ use firn_model::sample::TimestampMs;
 /// Samples in a full request: Prometheus's `max_samples_per_send`.
 pub const SAMPLES_PER_REQUEST: usize = 2_000;
 
-/// How long a sample waits for its request to fill up: Prometheus's `batch_send_deadline`.
+/// How long a sample waits for its request to fill up by default: Prometheus's
+/// `batch_send_deadline`.
 pub const SEND_DEADLINE_MS: i64 = 5_000;
 
 /// A body and when it is to be sent.
@@ -34,6 +35,8 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Queues {
     queues: Vec<Queue>,
+    /// How long a sample waits for its request to fill up.
+    deadline_ms: i64,
 }
 
 #[derive(Debug, Default)]
@@ -44,11 +47,14 @@ struct Queue {
 }
 
 impl Queues {
-    /// Empty queues for `senders`, at least one.
-    pub fn new(senders: usize) -> Self {
+    /// Empty queues for `senders`, at least one, in which a sample waits for `deadline_ms` at most.
+    pub fn new(senders: usize, deadline_ms: i64) -> Self {
         let mut queues = Vec::new();
         queues.resize_with(senders.max(1), Queue::default);
-        Self { queues }
+        Self {
+            queues,
+            deadline_ms,
+        }
     }
 
     /// Takes a sample and hands over, with the sender's number, every request that is ready by
@@ -60,8 +66,8 @@ impl Queues {
     ) -> Result<(), E> {
         let sender = (sample.series % self.queues.len() as u64) as usize;
         let queue = &mut self.queues[sender];
-        if queue.is_overdue(sample.time_ms) {
-            emit(sender, queue.cut(queue.oldest_ms + SEND_DEADLINE_MS))?;
+        if queue.is_overdue(sample.time_ms, self.deadline_ms) {
+            emit(sender, queue.cut(queue.oldest_ms + self.deadline_ms))?;
         }
         if queue.batch.is_empty() {
             queue.oldest_ms = sample.time_ms;
@@ -81,8 +87,8 @@ impl Queues {
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
     ) -> Result<(), E> {
         for (sender, queue) in self.queues.iter_mut().enumerate() {
-            if queue.is_overdue(now_ms) {
-                emit(sender, queue.cut(queue.oldest_ms + SEND_DEADLINE_MS))?;
+            if queue.is_overdue(now_ms, self.deadline_ms) {
+                emit(sender, queue.cut(queue.oldest_ms + self.deadline_ms))?;
             }
         }
         Ok(())
@@ -90,8 +96,8 @@ impl Queues {
 }
 
 impl Queue {
-    fn is_overdue(&self, now_ms: TimestampMs) -> bool {
-        !self.batch.is_empty() && now_ms.saturating_sub(self.oldest_ms) >= SEND_DEADLINE_MS
+    fn is_overdue(&self, now_ms: TimestampMs, deadline_ms: i64) -> bool {
+        !self.batch.is_empty() && now_ms.saturating_sub(self.oldest_ms) >= deadline_ms
     }
 
     fn cut(&mut self, due_ms: TimestampMs) -> Request {
@@ -115,7 +121,7 @@ mod tests {
 
     /// Pushes `(series, time)` and returns `(sender, due, samples)` of the requests.
     fn check(senders: usize, samples: &[(u64, i64)], expected: &[(usize, i64, u32)]) {
-        let mut queues = Queues::new(senders);
+        let mut queues = Queues::new(senders, SEND_DEADLINE_MS);
         let mut requests = Vec::new();
         let mut emit = |sender, r: Request| -> Result<(), Infallible> {
             requests.push((sender, r.due_ms, r.samples));

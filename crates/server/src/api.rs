@@ -9,6 +9,7 @@ pub(crate) mod blocks;
 pub(crate) mod call;
 pub(crate) mod exemplars;
 mod form;
+pub(crate) mod import;
 pub(crate) mod metadata;
 pub(crate) mod operations;
 pub(crate) mod origin;

@@ -56,6 +56,8 @@ pub fn command() -> Command {
                 .value_parser(value_parser!(f64))
                 .help("Share of the pods that is replaced each period, 0 to 1"),
             span("churn-period", "15m").help("How often pods are replaced, in data time"),
+            span("deadline", "5s")
+                .help("How long a sample waits for its request to fill up, in data time"),
             switch("live")
                 .overrides_with("fast")
                 .help("Send each request when its time has come"),
@@ -95,6 +97,8 @@ pub struct Options {
     pub rounds: u64,
     /// Connections.
     pub senders: usize,
+    /// How long a sample waits for its request to fill up, in data time.
+    pub deadline_ms: i64,
     /// When requests are sent.
     pub pace: Pace,
 }
@@ -113,6 +117,7 @@ struct Flags {
     seed: u64,
     churn: f64,
     churn_period_ms: i64,
+    deadline_ms: i64,
     pace: Pace,
 }
 
@@ -155,6 +160,7 @@ impl Flags {
             seed: value(matches, "seed")?,
             churn: value(matches, "churn")?,
             churn_period_ms: duration_ms(matches, "churn-period")?,
+            deadline_ms: duration_ms(matches, "deadline")?,
             pace: match matches.get_flag("live") {
                 true => Pace::Live,
                 false => Pace::Fast,
@@ -201,6 +207,7 @@ impl Flags {
             },
             rounds,
             senders: self.senders,
+            deadline_ms: self.deadline_ms,
             pace: self.pace,
         }
     }
@@ -235,7 +242,8 @@ mod tests {
     #[test]
     fn options_of_a_whole_line_are_read() {
         let line = "--url http://h/w --series 752 --interval 1m30s --samples 4 --senders 2 \
-                    --start 60000 --seed 9 --churn 0.5 --churn-period 1h --live --replay d";
+                    --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
+                    --deadline 20s --live --replay d";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
@@ -251,6 +259,7 @@ mod tests {
             },
             rounds: 4,
             senders: 2,
+            deadline_ms: 20_000,
             pace: Pace::Live,
         };
         let args: Vec<_> = line.split_whitespace().collect();

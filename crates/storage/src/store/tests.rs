@@ -1,5 +1,6 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
+mod any_age;
 mod backlog;
 mod blocks;
 mod crashes;
@@ -19,6 +20,7 @@ mod snapshot;
 mod stuck_groups;
 mod threads;
 mod unread;
+mod upgrade;
 
 use super::*;
 use crate::sync::atomic::Ordering;

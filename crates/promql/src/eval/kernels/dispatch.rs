@@ -43,7 +43,7 @@ pub(super) struct FloatSeries<'a> {
 }
 
 /// What a row was made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     /// Samples in all windows together.
     pub(super) read: u64,
@@ -148,6 +148,7 @@ mod tests {
     use firn_model::cancel::Cancel;
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
+    use firn_model::sample::TimeRange;
 
     /// A counter or a gauge, of integers or of floats, some of them odd.
     fn values(rng: &SimRng, count: usize) -> Vec<f64> {
@@ -249,6 +250,66 @@ mod tests {
                     (filled, bits)
                 };
                 assert_eq!(filled(true), filled(false), "seed {seed}, {function:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_the_steps_that_see_a_series_have_the_bits_of_all_steps() {
+        let functions = FUNCTIONS
+            .iter()
+            .filter_map(|function| match function.evaluation {
+                Evaluation::Range(of) => Some(of),
+                _ => None,
+            });
+        for function in functions {
+            for seed in 0..100 {
+                let rng = SimRng::new(seed);
+                let mut time = 40_000 + rng.below(40_000) as i64;
+                let steps = std::iter::repeat_with(|| {
+                    time += 900 + rng.below(200) as i64;
+                    time
+                });
+                let times: Vec<i64> = steps.take(1 + rng.below(30) as usize).collect();
+                let values = values(&rng, times.len());
+                let grid = Grid::between(0, 200_000, [1_000, 700, 3_000][seed as usize % 3]);
+                let reach = Reach {
+                    range_ms: 1 + rng.below(20_000) as i64,
+                    offset_ms: rng.below(20_000) as i64 - 10_000,
+                    at: None,
+                };
+                let range = TimeRange::new(times[0], times[times.len() - 1]);
+                let few = grid.steps_seeing(range, &reach);
+                let row = |grid: Grid| {
+                    let call = call(function, grid.count);
+                    let (grid, reach, name) = (&grid, &reach, &Vec::new);
+                    let view = View {
+                        call: &call,
+                        grid,
+                        reach,
+                        name,
+                    };
+                    let series = FloatSeries {
+                        samples: Samples {
+                            times: &times,
+                            values: &values,
+                            starts: &[],
+                        },
+                        rising: rises(&values),
+                        column: 0,
+                    };
+                    let (mut plans, mut row) = (ColumnPlans::default(), RowBuffer::default());
+                    row.begin(grid.count);
+                    let notes = &mut Annotations::default();
+                    let filled = fill(&view, &series, &mut plans, &mut row, notes);
+                    let bits = row.values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                    (filled, bits)
+                };
+                let (all, mut part) = (row(grid), row(grid.part(&few)));
+                let absent = |steps: usize| vec![ABSENT.to_bits(); steps];
+                part.1.splice(0..0, absent(few.start));
+                part.1.extend(absent(grid.count - few.end));
+                assert_eq!(part, all, "seed {seed}, {function:?}");
             }
         }
     }

@@ -7,7 +7,7 @@
 use crate::ast::Span;
 use crate::eval::account::{Account, grow_to};
 use crate::eval::annotations::{Annotation, Annotations};
-use crate::eval::kernels::dispatch::{self, ColumnPlans, FloatSeries};
+use crate::eval::kernels::dispatch::{self, ColumnPlans, Filled, FloatSeries};
 use crate::eval::kernels::edges::rows;
 use crate::eval::kernels::histogram_statistics::Reading;
 use crate::eval::kernels::mixed;
@@ -21,7 +21,7 @@ use crate::grid::{Grid, Reach};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::METRIC_NAME;
-use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
+use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs, is_stale};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -56,6 +56,9 @@ pub(crate) struct Leaf {
     pub(crate) idle: Mutex<Vec<Scratch>>,
 }
 
+/// A series that is seen at a share of the steps that is not larger has its steps computed apart.
+const FEW_STEPS: usize = 4;
+
 /// What is done with the row of a series, which it may change.
 pub(crate) type Each<'a> =
     dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
@@ -65,6 +68,7 @@ pub(crate) type Each<'a> =
 pub(crate) struct Scratch {
     buffer: ReadBuffer,
     row: RowBuffer,
+    few: RowBuffer,
     plans: ColumnPlans,
     compacted: Compacted,
 }
@@ -116,6 +120,7 @@ impl Leaf {
         let Scratch {
             buffer,
             row,
+            few,
             plans,
             compacted,
         } = scratch;
@@ -128,6 +133,7 @@ impl Leaf {
             let mut worker = Worker {
                 leaf: self,
                 series: stretch.start,
+                few,
                 plans,
                 compacted,
                 counts: &mut counts,
@@ -209,6 +215,8 @@ impl Leaf {
 struct Worker<'a> {
     leaf: &'a Leaf,
     series: usize,
+    /// The steps of a series that are computed apart.
+    few: &'a mut RowBuffer,
     plans: &'a mut ColumnPlans,
     compacted: &'a mut Compacted,
     counts: &'a mut Counts,
@@ -251,19 +259,35 @@ impl Worker<'_> {
         }
     }
 
+    /// The steps that may see a sample, where they are few: then nothing is planned or computed for
+    /// the others. Series come and go, and a long range is mostly steps without them.
+    fn few_steps(&self, times: &[TimestampMs]) -> Option<Range<usize>> {
+        let (Some(first), Some(last)) = (times.first(), times.last()) else {
+            return None;
+        };
+        let Leaf { grid, reach, .. } = self.leaf;
+        let steps = grid.steps_seeing(TimeRange::new(*first, *last), reach);
+        (steps.len() <= grid.count / FEW_STEPS).then_some(steps)
+    }
+
     fn fill_newest(&mut self, columns: &SeriesColumns<'_>, row: &mut RowBuffer) {
         let leaf = self.leaf;
+        let steps = self.few_steps(columns.times).unwrap_or(0..leaf.grid.count);
+        if steps.is_empty() {
+            return;
+        }
         let (plan, is_new) = self.plans.windows.of(columns.time_column);
         if is_new {
-            plan.fill(columns.times, &leaf.grid, &leaf.reach);
+            plan.fill(columns.times, &leaf.grid.part(&steps), &leaf.reach);
         }
         let plain = columns.histograms.is_empty();
         if plain && matches!(leaf.kind, LeafKind::Newest) {
-            plan.gather_newest(columns.values, &mut row.values);
+            plan.gather_newest(columns.values, &mut row.values[steps]);
             self.counts.read += row.row().samples();
             return;
         }
-        for (step, index) in plan.newest() {
+        for (of_part, index) in plan.newest() {
+            let step = steps.start + of_part;
             let histogram = histogram_at(columns, index);
             let stale = match histogram {
                 Some(h) => h.is_stale(),
@@ -310,6 +334,10 @@ impl Worker<'_> {
             self.counts.read += mixed::fill(&view, columns, row, notes)?;
             return Ok(());
         }
+        // Scalar arguments are numbered by step.
+        let few = self
+            .few_steps(columns.times)
+            .filter(|_| call.scalars.is_empty());
         let starts = match call.uses_starts {
             true => columns.start_times,
             false => &[],
@@ -338,7 +366,10 @@ impl Worker<'_> {
                 (series, &mut *self.plans)
             }
         };
-        let filled = dispatch::fill(&view, &series, plans, row, notes)?;
+        let filled = match few {
+            None => dispatch::fill(&view, &series, plans, row, notes)?,
+            Some(steps) => fill_few(&view, &steps, &series, plans, (self.few, row), notes)?,
+        };
         self.counts.read += filled.read;
         self.counts.window_max = self.counts.window_max.max(filled.window_max);
         if filled.overlaps > 0 {
@@ -347,6 +378,29 @@ impl Worker<'_> {
         }
         Ok(())
     }
+}
+
+/// Computes `steps` of a row apart, in the first of the buffers; the others see no sample.
+fn fill_few(
+    view: &View<'_>,
+    steps: &Range<usize>,
+    series: &FloatSeries<'_>,
+    plans: &mut ColumnPlans,
+    (few, row): (&mut RowBuffer, &mut RowBuffer),
+    notes: &mut Annotations,
+) -> Result<Filled, QueryError> {
+    row.values.fill(ABSENT);
+    if steps.is_empty() {
+        return Ok(Filled::default());
+    }
+    let view = View {
+        grid: &view.grid.part(steps),
+        ..*view
+    };
+    few.begin(steps.len());
+    let filled = dispatch::fill(&view, series, plans, few, notes)?;
+    row.values[steps.clone()].copy_from_slice(&few.values);
+    Ok(filled)
 }
 
 impl Compacted {

@@ -1,0 +1,434 @@
+//! A fleet whose pods come and go, for days of data time, and what the age of the data costs.
+//!
+//! ```text
+//! fill    empty folder -> load up to an age -> idle -> recent query, at each age; one system after the other
+//!         at the first and the last age also: clean stop -> start -> idle -> kill -9 -> start -> idle
+//! read    `up` of all series and all times, in a new process whose files are in no cache
+//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache, then again
+//!         and again; the systems in turns
+//! crowd   many new series on top of the history -> kill -9 -> ready
+//! ```
+//!
+//! The load is made while it is sent, as it would fill a disk; it depends on the plan alone.
+
+mod figures;
+
+pub use figures::{json, markdown};
+
+use crate::churn::{EXPRESSION, SPAN_MS};
+use crate::dashboard::{self, PANELS, Panel, Span};
+use crate::process::{self, Usage};
+use crate::system::{Kind, Running, System};
+use firn_mirror::api::{Ask, Client, seconds};
+use firn_mirror::load::{Maker, Receiver, options::Options};
+use firn_mirror::push::{Outcome, Pace, Progress};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// The age at which systems are compared with themselves when they are old.
+const YOUNG_MS: i64 = 4 * HOUR_MS;
+
+/// Repetitions of the recent query at each age.
+const RECENT_QUERIES: usize = 51;
+
+/// Repetitions of a panel that is warm.
+const WARM_QUERIES: usize = 3;
+
+/// Points of a panel, as wide as a screen shows.
+const POINTS: i64 = 1_000;
+
+/// Days of the panels.
+const PANEL_DAYS: [i64; 2] = [7, 30];
+
+/// The panels that are asked for days: one of each kind that reads much, and one series.
+const PANEL_NAMES: [&str; 6] = [
+    "wide rate sum",
+    "p99 of buckets",
+    "topk of pods",
+    "join with group_left",
+    "max_over_time",
+    "one series, range",
+];
+
+/// A system that used less CPU than this share of one processor for [`QUIET`] is idle.
+const IDLE_SHARE: f64 = 0.05;
+const QUIET: Duration = Duration::from_secs(3);
+const IDLE_WITHIN: Duration = Duration::from_secs(240);
+
+/// How much is sent.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Data time of the whole load.
+    pub span_ms: i64,
+    /// Time between two samples of a series.
+    pub interval_ms: i64,
+    /// Series that come at once in the end.
+    pub crowd: usize,
+}
+
+impl Plan {
+    /// The ages at which a system is looked at: four hours, a day, twice as much each time, and all.
+    fn ages(&self) -> Vec<i64> {
+        let doubled = std::iter::successors(Some(DAY_MS), |age| Some(2 * age));
+        let between = doubled.take_while(|age| *age < self.span_ms);
+        let ages = std::iter::once(YOUNG_MS).chain(between);
+        ages.chain([self.span_ms]).collect()
+    }
+
+    /// Six thousand series of which 60 % are replaced each half hour.
+    fn load(&self, start_ms: i64) -> Result<Options, String> {
+        let interval_ms = self.interval_ms;
+        parse(&format!(
+            "--series 6000 --interval {interval_ms}ms --churn 0.6 --churn-period 30m \
+             --deadline {interval_ms}ms --senders 4 --start {start_ms}"
+        ))
+    }
+
+    /// Series of another fleet, with eight samples each.
+    fn crowd(&self, start_ms: i64) -> Result<Options, String> {
+        parse(&format!(
+            "--series {} --interval 15s --samples 8 --seed 2 --senders 4 --start {start_ms}",
+            self.crowd
+        ))
+    }
+
+    fn retention_days(&self) -> u32 {
+        // A day more than the load and the time that it takes to send it.
+        u32::try_from(self.span_ms / DAY_MS).unwrap_or(u32::MAX - 2) + 2
+    }
+}
+
+fn parse(flags: &str) -> Result<Options, String> {
+    Options::parse(flags.split_whitespace().map(OsString::from)).map_err(|e| e.to_string())
+}
+
+/// A process after a start: how long that took, and its memory when idle.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    ready: Duration,
+    resident_bytes: u64,
+}
+
+/// What a system is like when its data has an age.
+#[derive(Clone, Debug)]
+pub struct Age {
+    age_ms: i64,
+    /// Idle, in the process that took the load.
+    resident_bytes: u64,
+    /// Milliseconds of the recent query, sorted.
+    recent_ms: Vec<f64>,
+    /// Seconds that it took to send what is older than this and newer than the age before.
+    send_seconds: f64,
+    /// After a clean stop, and after a kill.
+    starts: Option<(Started, Started)>,
+}
+
+/// A panel of so many days.
+#[derive(Clone, Debug)]
+pub struct PanelTime {
+    days: i64,
+    name: &'static str,
+    elements: usize,
+    /// Milliseconds in a new process.
+    cold_ms: f64,
+    /// Milliseconds of the repetitions.
+    warm_ms: Vec<f64>,
+}
+
+/// What a system that took the load is known by.
+pub struct Measured {
+    /// Which system.
+    pub system: System,
+    dir: PathBuf,
+    start_ms: i64,
+    ages: Vec<Age>,
+    pushes: Outcome,
+    cpu_seconds: f64,
+    written_bytes: u64,
+    end_ms: i64,
+    disk_bytes: u64,
+    /// Bytes of indexes of blocks, and series in them.
+    indexes: (u64, u64),
+    read: Read,
+    panels: Vec<PanelTime>,
+    crowd: Option<Started>,
+}
+
+/// What reading all samples of `up` took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    samples: f64,
+    from_disk_bytes: u64,
+    asked_bytes: u64,
+    ms: f64,
+}
+
+/// Fills a folder below `dir` and looks at the system at each age.
+pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<Measured, String> {
+    let system = system.with_retention(plan.retention_days());
+    let mut maker = Maker::new(&plan.load(start_ms)?);
+    let mut running = system.start(dir)?;
+    let mut measured = Measured {
+        system: system.clone(),
+        dir: dir.to_owned(),
+        start_ms,
+        ages: Vec::new(),
+        pushes: Outcome::default(),
+        cpu_seconds: 0.0,
+        written_bytes: 0,
+        end_ms: start_ms,
+        disk_bytes: 0,
+        indexes: (0, 0),
+        read: Read::default(),
+        panels: Vec::new(),
+        crowd: None,
+    };
+    let mut rounds = 0;
+    for age_ms in plan.ages() {
+        let until = age_ms / plan.interval_ms;
+        let start = Instant::now();
+        let pushed = push(&running, &mut maker, (until - rounds) as u64)?;
+        let send_seconds = start.elapsed().as_secs_f64();
+        rounds = until;
+        measured.pushes.merge(pushed);
+        measured.end_ms = maker.summary().end_ms;
+        let usage = settle(&running, system.kind)?;
+        let mut age = Age {
+            age_ms,
+            resident_bytes: usage.resident_bytes,
+            recent_ms: recent(&running, measured.end_ms, plan)?,
+            send_seconds,
+            starts: None,
+        };
+        crate::say(&age.line());
+        let is_last = age_ms == plan.span_ms;
+        if is_last {
+            running.compact()?;
+            settle(&running, system.kind)?;
+        }
+        if is_last || age_ms == YOUNG_MS {
+            let starts;
+            (running, starts) = measured.restart(running)?;
+            age.starts = Some(starts);
+        }
+        measured.ages.push(age);
+    }
+    measured.spend(running.stop()?);
+    measured.look_at_files()?;
+    measured.read = measured.read_up()?;
+    Ok(measured)
+}
+
+/// Sends the next rounds as fast as they are taken; a request that is refused fails the run.
+fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, String> {
+    let url = running.write_url();
+    let to = Receiver {
+        url: &url,
+        pace: Pace::Fast,
+        senders: maker.summary().senders,
+    };
+    let outcome = to
+        .send(&Progress::default(), |emit| maker.make(rounds, emit))
+        .map_err(|e| e.to_string())?;
+    match &outcome.first_failure {
+        None => Ok(outcome),
+        Some(first) => Err(format!(
+            "{} of {} requests failed, the first one with: {first}",
+            outcome.failed, outcome.requests
+        )),
+    }
+}
+
+/// Waits until a system has done what it puts off, and says what it used then.
+fn settle(running: &Running, kind: Kind) -> Result<Usage, String> {
+    let start = Instant::now();
+    std::thread::sleep(kind.looks_after_work_within());
+    loop {
+        let before = running.usage()?;
+        std::thread::sleep(QUIET);
+        let usage = running.usage()?;
+        let share = (usage.cpu_seconds - before.cpu_seconds) / QUIET.as_secs_f64();
+        if share < IDLE_SHARE || start.elapsed() > IDLE_WITHIN {
+            return Ok(usage);
+        }
+    }
+}
+
+/// Milliseconds of one query of the last minutes, sorted.
+fn recent(running: &Running, end_ms: i64, plan: &Plan) -> Result<Vec<f64>, String> {
+    let client = Client::new(&running.url);
+    let ask = Ask::Range {
+        expression: EXPRESSION.to_owned(),
+        start_ms: end_ms - SPAN_MS,
+        end_ms,
+        step_ms: plan.interval_ms,
+    };
+    let mut times = Vec::new();
+    for _ in 0..RECENT_QUERIES {
+        let start = Instant::now();
+        let answer = client.ask(&ask).map_err(|e| e.to_string())?;
+        if answer["status"] != "success" {
+            return Err(format!("{ask}: {answer}"));
+        }
+        times.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(times)
+}
+
+impl Measured {
+    /// Stops and starts a system, kills it and starts it again.
+    fn restart(&mut self, running: Running) -> Result<(Running, (Started, Started)), String> {
+        self.spend(running.stop()?);
+        let (running, stopped) = self.start_idle()?;
+        self.spend(running.usage()?);
+        running.kill()?;
+        let (running, killed) = self.start_idle()?;
+        Ok((running, (stopped, killed)))
+    }
+
+    fn start_idle(&self) -> Result<(Running, Started), String> {
+        let running = self.system.start(&self.dir)?;
+        let usage = settle(&running, self.system.kind)?;
+        let started = Started {
+            ready: running.ready_after,
+            resident_bytes: usage.resident_bytes,
+        };
+        Ok((running, started))
+    }
+
+    /// Adds what a process used that is no more.
+    fn spend(&mut self, usage: Usage) {
+        self.cpu_seconds += usage.cpu_seconds;
+        self.written_bytes += usage.written_bytes;
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    fn look_at_files(&mut self) -> Result<(), String> {
+        let data = self.data();
+        let failed = |e: std::io::Error| format!("{}: {e}", data.display());
+        self.disk_bytes = process::disk_bytes(&data).map_err(failed)?;
+        self.indexes = process::block_indexes(&data).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Starts the system with none of its files in memory.
+    fn start_cold(&self) -> Result<Running, String> {
+        let data = self.data();
+        process::drop_page_cache(&data).map_err(|e| format!("{}: {e}", data.display()))?;
+        self.system.start(&self.dir)
+    }
+
+    /// Reads all samples of `up`.
+    fn read_up(&self) -> Result<Read, String> {
+        let running = self.start_cold()?;
+        let before = running.usage()?;
+        let range_ms = self.end_ms - self.start_ms + 1000;
+        let ask = Ask::Instant {
+            expression: format!("sum(count_over_time(up[{range_ms}ms]))"),
+            time_ms: self.end_ms,
+        };
+        let start = Instant::now();
+        let answer = Client::new(&running.url)
+            .ask(&ask)
+            .map_err(|e| e.to_string())?;
+        let ms = start.elapsed().as_secs_f64() * 1000.0;
+        let count = answer["data"]["result"][0]["value"][1].as_str();
+        let samples = count.and_then(|text| text.parse().ok());
+        let usage = running.usage()?;
+        running.stop()?;
+        Ok(Read {
+            samples: samples.ok_or_else(|| format!("{ask}: {answer}"))?,
+            from_disk_bytes: usage.read_bytes - before.read_bytes,
+            asked_bytes: usage.asked_bytes - before.asked_bytes,
+            ms,
+        })
+    }
+
+    fn ask_panel(&self, panel: &Panel, days: i64, pod: &str) -> Result<PanelTime, String> {
+        let running = self.start_cold()?;
+        let client = Client::new(&running.url);
+        let span = Span {
+            start_ms: self.end_ms - days * DAY_MS,
+            end_ms: self.end_ms,
+            step_ms: days * DAY_MS / POINTS,
+        };
+        let ask = || {
+            let start = Instant::now();
+            let body = panel.get(&client, span, pod)?;
+            Ok::<_, String>((start.elapsed().as_secs_f64() * 1000.0, body))
+        };
+        let (cold_ms, body) = ask()?;
+        let elements = dashboard::elements(&body).map_err(|e| {
+            let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
+            format!("{} of {days} days: {e}: {text}", panel.name)
+        })?;
+        let warm_ms = (0..WARM_QUERIES).map(|_| Ok(ask()?.0));
+        let mut warm_ms = warm_ms.collect::<Result<Vec<f64>, String>>()?;
+        warm_ms.sort_unstable_by(f64::total_cmp);
+        running.stop()?;
+        Ok(PanelTime {
+            days,
+            name: panel.name,
+            elements,
+            cold_ms,
+            warm_ms,
+        })
+    }
+
+    /// The name of a pod that lives when the load ends.
+    fn pod(&self) -> Result<String, String> {
+        let running = self.system.start(&self.dir)?;
+        let start = ("start", seconds(self.end_ms - SPAN_MS));
+        let range = [start, ("end", seconds(self.end_ms))];
+        let pod = dashboard::first_pod(&Client::new(&running.url), &range)?;
+        running.stop()?;
+        Ok(pod)
+    }
+
+    /// Adds many series to the history, and kills the system.
+    pub fn crowd(&mut self, plan: &Plan) -> Result<(), String> {
+        if plan.crowd == 0 {
+            return Ok(());
+        }
+        let options = plan.crowd(self.end_ms + plan.interval_ms)?;
+        let running = self.system.start(&self.dir)?;
+        push(&running, &mut Maker::new(&options), options.rounds)?;
+        std::thread::sleep(QUIET);
+        running.kill()?;
+        let (running, started) = self.start_idle()?;
+        running.stop()?;
+        self.crowd = Some(started);
+        Ok(())
+    }
+}
+
+/// Asks all systems for each panel in turns; what a system fails at has no figure.
+pub fn ask_panels(measured: &mut [Measured]) -> Result<(), String> {
+    let Some(first) = measured.first() else {
+        return Ok(());
+    };
+    let pod = first.pod()?;
+    let wanted = |panel: &&Panel| PANEL_NAMES.contains(&panel.name);
+    for days in PANEL_DAYS {
+        for panel in PANELS.iter().filter(wanted) {
+            for one in measured.iter_mut() {
+                let kind = one.system.kind.name();
+                let time = one.ask_panel(panel, days, &pod).unwrap_or_else(|e| {
+                    crate::say(&format!("{kind}: {e}"));
+                    PanelTime::failed(panel.name, days)
+                });
+                crate::say(&format!("{kind}: {}", time.line()));
+                one.panels.push(time);
+            }
+        }
+    }
+    Ok(())
+}
