@@ -2,12 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-<<<<<<< HEAD
-    admin, blocks, exemplars, metadata, operations, origin, page, query, series, status, targets,
-=======
-    admin, exemplars, import, metadata, operations, origin, page, query, series, status, targets,
->>>>>>> main
-    write,
+    admin, blocks, exemplars, import, metadata, operations, origin, page, query, series, status,
+    targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
