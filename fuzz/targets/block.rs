@@ -11,6 +11,7 @@ use firn_model::env::sim;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 use firn_storage::block::{Block, BlockCache, BlockId};
+use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,6 +101,12 @@ fn read(block: &Block) {
     });
     let _ = block.label_hashes(&all, &mut Vec::new());
     let _ = block.prefetch(&all, TimeRange::ALL);
+    let mut newest = None;
+    let _ = block.exemplars(&all, |place, exemplar| {
+        assert!(newest <= Some((place, exemplar.time)));
+        newest = Some((place, exemplar.time));
+        Ok::<(), StorageError>(())
+    });
     let (mut reader, mut columns) = (block.reader(), Columns::default());
     for ordinal in all {
         columns.clear();

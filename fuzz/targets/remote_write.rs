@@ -33,7 +33,9 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     for decoder in [&mut late, &mut at_once] {
         decoder.keep_exemplars(true);
     }
-    let late = read(late.decode_within(&body, None), |count| (0..count).rev().collect());
+    let late = read(late.decode_within(&body, None), |count| {
+        (0..count).rev().collect()
+    });
     let at_once = read(at_once.decode(&body), |_| Vec::new());
     match late {
         // Which of several faults is met first is no matter.

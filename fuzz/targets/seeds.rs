@@ -7,6 +7,7 @@ mod tsdb_seeds;
 
 use firn_model::batch::Batch;
 use firn_model::env::sim;
+use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_storage::block::{BlockId, BlockWriter, Source};
 use firn_storage::ids::SeriesRef;
@@ -99,6 +100,14 @@ fn block() -> Vec<u8> {
         writer
             .push(labels.as_ref(), &columns)
             .expect("the disk is sound");
+        let trace = Labels::from_pairs([("trace_id", format!("{series:x}"))]);
+        let exemplars = (0..series % 3).map(|i| TimedExemplar {
+            labels: trace.as_ref(),
+            value: 0.5,
+            time: i * 15_000,
+            has_own_time: i == 1,
+        });
+        writer.push_exemplars(exemplars).expect("the disk is sound");
     }
     writer.finish().expect("the disk is sound");
     let file = |name: &str| sim.disk.contents(&dir.join(name)).expect("it was written");

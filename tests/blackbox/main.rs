@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod active;
+mod blocks;
 mod command_line;
 mod configs;
 mod differences;
@@ -11,6 +12,7 @@ mod disk;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
+mod import;
 mod input;
 mod life;
 mod limits;

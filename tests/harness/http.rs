@@ -55,15 +55,23 @@ impl Http {
         read(request.send_form(form.iter().copied()))
     }
 
+    /// POST of bytes with these headers.
+    pub fn send(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut request = self.agent.post(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        read(request.send(body))
+    }
+
     /// Remote write of a body that is compressed already.
     pub fn write(&self, body: &[u8]) -> Answer {
-        let request = self
-            .agent
-            .post(format!("{}/api/v1/write", self.base))
-            .header("Content-Encoding", "snappy")
-            .header("Content-Type", "application/x-protobuf")
-            .header("X-Prometheus-Remote-Write-Version", "0.1.0");
-        read(request.send(body))
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            ("Content-Type", "application/x-protobuf"),
+            ("X-Prometheus-Remote-Write-Version", "0.1.0"),
+        ];
+        self.send("/api/v1/write", &headers, body)
     }
 
     /// The result of an instant query at `time_ms`; panics if the query fails.

@@ -1,7 +1,8 @@
 //! Ingestion: what happens to samples between a socket and the store.
 //!
 //! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample
-//! and what the log says of it), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
+//! and what the log says of it), text of any age that is
+//! filled in ([`import`]), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
 //! of targets ([`discovery`]) and scraping ([`scrape`]). All samples end in the same
 //! [`firn_model::store::Append`].
 //!
@@ -11,6 +12,8 @@
 
 pub mod client;
 pub mod discovery;
+mod exemplars;
+pub mod import;
 mod limits;
 pub mod metrics;
 mod outcome;

@@ -13,6 +13,8 @@
 
 use firn_model::shares::Shares;
 use firn_wire::WireLimits;
+use firn_wire::exposition::PieceLimits;
+use firn_wire::unpack::{Packing, ZSTD_BLOCK_BYTES_MAX};
 
 /// What a request takes besides its body and its batch, in messages: the message, its labels read
 /// (an arena that doubles as it grows), the block for the log, and its copy on the way to the disk.
@@ -38,10 +40,52 @@ pub struct IngestLimits {
     pub wire: WireLimits,
     /// Bytes of all bodies, decoded messages and blocks for the log that are being worked on.
     pub in_flight_bytes_max: usize,
+    /// Caps on one import of text.
+    pub import: ImportLimits,
     /// What may be kept for the next requests.
     pub spare: SpareLimits,
     /// How far ahead of the wall clock a sample may be.
     pub future_ms_max: i64,
+}
+
+/// Caps on an import of text, which is never held whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportLimits {
+    /// Text that is parsed, stored and made durable at a time.
+    pub text: PieceLimits,
+    /// Bytes of the body that wait to be unpacked.
+    pub input_bytes_max: usize,
+    /// How far zstd may reach back.
+    pub window_bytes_max: usize,
+}
+
+impl ImportLimits {
+    /// Caps that fit into the room of the largest body.
+    fn of(body_bytes_max: usize) -> Self {
+        let line_bytes_max = body_bytes_max / 8;
+        Self {
+            text: PieceLimits {
+                // Ten thousand samples, which take some 5 ms to store and one sync.
+                piece_bytes: line_bytes_max / 4,
+                line_bytes_max,
+            },
+            // A block of zstd is read as a whole.
+            input_bytes_max: ZSTD_BLOCK_BYTES_MAX * 2,
+            // With the most memory as far as zstd's levels up to 19 do.
+            window_bytes_max: body_bytes_max / 4,
+        }
+    }
+
+    /// Bytes of memory that an import takes beside its batches, of a body that says that it has
+    /// `declared` bytes, or 0 if it does not say.
+    pub fn room_bytes(&self, packing: Packing, declared: usize) -> usize {
+        let lines = self.text.line_bytes_max;
+        match (packing, declared) {
+            // It waits as input, and as text.
+            (Packing::None, 1..) => declared.min(self.input_bytes_max) + declared.min(lines),
+            _ => self.input_bytes_max + lines + packing.memory_bytes(self.window_bytes_max),
+        }
+    }
 }
 
 /// Memory that is kept for the next requests, so that they need not ask the allocator.
@@ -66,15 +110,17 @@ impl IngestLimits {
         let largest = WireLimits::default();
         let message = largest.message_bytes_max.min(large / (WORK_MESSAGES + 1));
         let batch = large - WORK_MESSAGES * message;
+        // Snappy makes no more of a message than it is, but for a little.
+        let body = largest.body_bytes_max.min(large_bodies_bytes_max(large));
         Self {
             wire: WireLimits {
-                // Snappy makes no more of a message than it is, but for a little.
-                body_bytes_max: largest.body_bytes_max.min(large_bodies_bytes_max(large)),
+                body_bytes_max: body,
                 message_bytes_max: message,
                 batch_bytes_max: largest.batch_bytes_max.min(batch),
                 ..largest
             },
             in_flight_bytes_max: in_flight,
+            import: ImportLimits::of(body),
             spare: SpareLimits::of(shares),
             // Prometheus's: clocks of senders drift, but a day ahead would block a series for a
             // day.
@@ -120,6 +166,8 @@ mod tests {
             let spare = spare.decoders * spare.decoder_bytes + spare.bodies * spare.body_bytes;
             assert!(limits.in_flight_bytes_max + spare <= shares.writes, "{mib}");
             let wire = limits.wire;
+            let import = limits.import.room_bytes(Packing::Gzip, 0);
+            assert!(import <= wire.body_bytes_max, "{mib} MiB: {import}");
             let large = large_bytes_max(limits.in_flight_bytes_max);
             let one = WORK_MESSAGES * wire.message_bytes_max + wire.batch_bytes_max;
             assert!(
@@ -130,7 +178,8 @@ mod tests {
             let ordinary = if mib < 256 { 3 << 18 } else { 3 << 20 };
             assert!(wire.message_bytes_max >= ordinary, "{mib} MiB: {wire:?}");
         }
-        let wire = IngestLimits::of(&Shares::of(4 << 30)).wire;
-        assert_eq!(wire, WireLimits::default());
+        let limits = IngestLimits::of(&Shares::of(4 << 30));
+        assert_eq!(limits.wire, WireLimits::default());
+        assert_eq!(limits.import.window_bytes_max, 8 << 20);
     }
 }

@@ -79,7 +79,7 @@ impl Metrics {
         for (outcome, count) in outcomes {
             sink.metric(
                 "firn_ingest_requests_total",
-                "Remote-write requests by what became of them.",
+                "Write requests and imports by what became of them.",
                 &[("outcome", outcome)],
                 Value::Counter(count.get() as f64),
             );
@@ -87,12 +87,12 @@ impl Metrics {
         let bytes = [
             (
                 "firn_ingest_body_bytes_total",
-                "Bytes of remote-write bodies as they came.",
+                "Bytes of bodies of writes and imports as they came.",
                 Value::Counter(self.body_bytes.get() as f64),
             ),
             (
                 "firn_ingest_message_bytes_total",
-                "Bytes of remote-write messages once unpacked.",
+                "Bytes of messages of writes and of text of imports, once unpacked.",
                 Value::Counter(self.message_bytes.get() as f64),
             ),
             (

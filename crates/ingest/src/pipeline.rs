@@ -3,6 +3,7 @@
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
 //! a scrape: a batch of its own (room) -----------------------+-> store (bounds) -> ticket
+//! an import: admit (room) -> a batch for each piece (room) --+
 //! others:   `Append` of the pipeline (room) -----------------'    -> counted, logged
 //! ```
 //!
@@ -45,6 +46,10 @@ use std::task::{Context, Poll, ready};
 
 /// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
 const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// How far behind the clock a sample may be that fills in the past and is stored in order: as far
+/// as a store takes samples in order that are behind its newest one.
+const IN_ORDER_MS: i64 = 60 * 60 * 1000;
 
 /// Takes in writes of all kinds. Shared by all connections.
 pub struct Pipeline {
@@ -107,6 +112,18 @@ impl Pipeline {
         };
         self.count_refused(&outcome);
         outcome
+    }
+
+    /// Counts a request of which all batches were handed over.
+    pub(crate) fn count_request(&self, outcome: &Result<WriteOutcome, Error>) {
+        let metrics = &self.ledger.metrics;
+        let counter = match outcome {
+            Ok(outcome) if outcome.dropped.is_empty() => &metrics.requests_stored,
+            Ok(_) => &metrics.requests_partial,
+            Err(e) if e.kind == ErrorKind::Unavailable => &metrics.requests_failed,
+            Err(_) => &metrics.requests_invalid,
+        };
+        counter.inc();
     }
 
     fn count_turned_away<T>(&self, outcome: Result<T, Error>) -> Result<T, Error> {
@@ -173,7 +190,8 @@ impl Pipeline {
         decoder.keep_exemplars(self.takes_exemplars());
         let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
         let decoded_at = self.ledger.clock.monotonic();
-        let time_max = self.bounds().time_max;
+        let bounds = self.bounds_of(Some(&sender));
+        let time_max = bounds.time_max;
         let entry = BatchEntry {
             sender: Some(sender.clone()),
             // The request keeps its room itself.
@@ -181,7 +199,7 @@ impl Pipeline {
             time_max,
             started: decoded_at,
         };
-        let ticket = self.hand_over(tenant, &mut decoded, entry);
+        let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         let decoding = decoded_at.saturating_sub(started);
         let metrics = &self.ledger.metrics;
         metrics.decode_duration.observe(decoding);
@@ -203,14 +221,29 @@ impl Pipeline {
 
     /// Hands a batch that was made of what `sender` brought to the store.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
-        self.append_made(tenant, Some(sender), &mut batch, self.bounds())
+        let bounds = self.bounds_of(Some(&sender));
+        self.append_made(tenant, Some(sender), &mut batch, bounds)
+    }
+
+    /// Hands a batch to the store that fills in the past: of any age, and late if it is older than
+    /// what senders send now.
+    pub(crate) fn append_of_any_age(
+        &self,
+        tenant: &TenantId,
+        sender: Sender,
+        mut batch: &Batch,
+    ) -> Ticket {
+        let now = self.ledger.clock.now_ms();
+        let in_order_min = now.saturating_sub(IN_ORDER_MS);
+        let bounds = AppendBounds::of_any_age(self.time_max(), in_order_min);
+        self.append_made(tenant, Some(sender), &mut batch, bounds)
     }
 
     /// Hands a batch to the store of which it may refuse any sample: that is neither counted nor
     /// logged. The batch is durable when one that is appended after it is.
     pub(crate) fn append_optional(&self, tenant: &TenantId, mut batch: &Batch) {
         // No caller waits for it: the log is written in order.
-        drop(self.append_made(tenant, None, &mut batch, self.bounds()));
+        drop(self.append_made(tenant, None, &mut batch, self.bounds_of(None)));
     }
 
     /// Hands over a batch that this process made. It is there already, so its room cannot be
@@ -229,21 +262,18 @@ impl Pipeline {
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
         };
-        self.hand_over(tenant, source, entry)
+        self.hand_over(tenant, source, entry, bounds)
     }
 
     /// Hands samples to the store; `entry` is closed when the ticket resolves.
-    fn hand_over(&self, tenant: &TenantId, source: &mut dyn Source, entry: BatchEntry) -> Ticket {
+    fn hand_over(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        entry: BatchEntry,
+        bounds: AppendBounds,
+    ) -> Ticket {
         source.batch().assert_whole();
-        let bounds = AppendBounds {
-            time_max: entry.time_max,
-            // As upstream: markers of a scrape, and samples made up for a start, are never late.
-            late: match &entry.sender {
-                Some(Sender::Push { .. }) => TakeLate::All,
-                Some(Sender::Job(_)) => TakeLate::AllButStale,
-                None => TakeLate::Nothing,
-            },
-        };
         let ledger = self.ledger.clone();
         let ticket = self.store.append_from(tenant, source, bounds);
         ticket.observed(move |outcome| ledger.close(entry, outcome))
@@ -252,8 +282,7 @@ impl Pipeline {
     /// Counts and logs what was dropped before it came to the store.
     pub(crate) fn drop_unseen(&self, sender: &Sender, dropped: &Dropped) {
         let dropped = std::slice::from_ref(dropped);
-        let time_max = self.bounds().time_max;
-        self.ledger.count_dropped(sender, dropped, time_max);
+        self.ledger.count_dropped(sender, dropped, self.time_max());
     }
 
     /// Logs what was refused, where that is due; the caller must call it about once a second.
@@ -266,9 +295,22 @@ impl Pipeline {
         self.ledger.refusals.finish();
     }
 
-    fn bounds(&self) -> AppendBounds {
+    /// What `sender` may store, or one whose samples may be refused.
+    fn bounds_of(&self, sender: Option<&Sender>) -> AppendBounds {
+        AppendBounds {
+            // As upstream: markers of a scrape, and samples made up for a start, are never late.
+            late: match sender {
+                Some(Sender::Push { .. }) => TakeLate::All,
+                Some(Sender::Job(_)) => TakeLate::AllButStale,
+                None => TakeLate::Nothing,
+            },
+            ..AppendBounds::until(self.time_max())
+        }
+    }
+
+    fn time_max(&self) -> TimestampMs {
         let now = self.ledger.clock.now_ms();
-        AppendBounds::until(now.saturating_add(self.limits.future_ms_max))
+        now.saturating_add(self.limits.future_ms_max)
     }
 
     /// An empty buffer for a body, with the memory of an earlier one: growing a new one by the
@@ -319,7 +361,7 @@ impl Append for Pipeline {
             tenant: tenant.clone(),
             address: None,
         };
-        let time_max = bounds.time_max.min(self.bounds().time_max);
+        let time_max = bounds.time_max.min(self.time_max());
         self.append_made(tenant, Some(sender), source, AppendBounds::until(time_max))
     }
 

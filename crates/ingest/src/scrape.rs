@@ -16,7 +16,6 @@
 
 mod bench_target;
 mod cache;
-mod exemplars;
 mod failure_log;
 mod fetch;
 mod histograms;

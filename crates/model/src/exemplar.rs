@@ -194,8 +194,22 @@ impl SeriesExemplars {
 
     /// The exemplars with the numbers of their series, in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = (u32, TimedExemplar<'_>)> {
-        let mut start = 0;
-        self.rows.iter().map(move |row| {
+        self.iter_from(0)
+    }
+
+    /// Those of series number `series`, where the numbers of series ascend.
+    pub fn of_series(&self, series: u32) -> impl Iterator<Item = TimedExemplar<'_>> {
+        let first = self.rows.partition_point(|row| row.series < series);
+        let behind = self.iter_from(first);
+        behind
+            .take_while(move |(number, _)| *number == series)
+            .map(|(_, exemplar)| exemplar)
+    }
+
+    fn iter_from(&self, first: usize) -> impl Iterator<Item = (u32, TimedExemplar<'_>)> {
+        let before = first.checked_sub(1).map(|last| self.rows[last].labels_end);
+        let mut start = before.unwrap_or(0);
+        self.rows[first..].iter().map(move |row| {
             let labels = &self.label_bytes[start..row.labels_end];
             start = row.labels_end;
             let exemplar = TimedExemplar {

@@ -74,6 +74,8 @@ pub enum TakeLate {
     AllButStale,
     /// None: what cannot be appended in order is of no use.
     Nothing,
+    /// Any, however old and whatever the store takes late otherwise: the caller fills in the past.
+    OfAnyAge,
 }
 
 /// Bounds that the caller sets for a batch, that of time from its own clock.
@@ -83,6 +85,9 @@ pub struct AppendBounds {
     pub time_max: TimestampMs,
     /// What may be taken late.
     pub late: TakeLate,
+    /// What is older is not appended in order, also where a series has nothing newer: samples that
+    /// come in any order of time must not say what the present of a store is.
+    pub in_order_min: TimestampMs,
 }
 
 impl AppendBounds {
@@ -91,6 +96,16 @@ impl AppendBounds {
         Self {
             time_max,
             late: TakeLate::All,
+            in_order_min: TimestampMs::MIN,
+        }
+    }
+
+    /// Samples of any age up to this time; those before `in_order_min` are late.
+    pub const fn of_any_age(time_max: TimestampMs, in_order_min: TimestampMs) -> Self {
+        Self {
+            time_max,
+            late: TakeLate::OfAnyAge,
+            in_order_min,
         }
     }
 }
@@ -169,6 +184,8 @@ pub struct ExemplarRequest<'a> {
     pub range: TimeRange,
     /// Checked while working.
     pub cancel: &'a Cancel,
+    /// What the work takes is reserved there.
+    pub budget: &'a Budget,
 }
 
 /// Answers look-ups.

@@ -8,6 +8,7 @@ mod answer;
 pub(crate) mod call;
 pub(crate) mod exemplars;
 mod form;
+pub(crate) mod import;
 pub(crate) mod metadata;
 pub(crate) mod operations;
 pub(crate) mod origin;

@@ -14,6 +14,7 @@ pub(crate) enum Endpoint {
     Labels,
     LabelValues,
     Write,
+    Import,
     Status,
     Targets,
     FormatQuery,
@@ -25,7 +26,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 15] = [
+    pub(crate) const ALL: [Endpoint; 16] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -33,6 +34,7 @@ impl Endpoint {
         Endpoint::Labels,
         Endpoint::LabelValues,
         Endpoint::Write,
+        Endpoint::Import,
         Endpoint::Status,
         Endpoint::Targets,
         Endpoint::FormatQuery,
@@ -52,6 +54,7 @@ impl Endpoint {
             Endpoint::Labels => "labels",
             Endpoint::LabelValues => "label_values",
             Endpoint::Write => "write",
+            Endpoint::Import => "import",
             Endpoint::Status => "status",
             Endpoint::Targets => "targets",
             Endpoint::FormatQuery => "format_query",

@@ -2,7 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, exemplars, metadata, operations, origin, page, query, series, status, targets, write,
+    admin, exemplars, import, metadata, operations, origin, page, query, series, status, targets,
+    write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -52,8 +53,8 @@ pub fn router(app: App) -> Router {
 
 fn api() -> Router<App> {
     use Endpoint::{
-        Exemplars, FormatQuery, LabelValues, Labels, Operations, ParseQuery, Query, QueryRange,
-        Series, Status, Targets, Write,
+        Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
+        QueryRange, Series, Status, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -82,6 +83,10 @@ fn api() -> Router<App> {
         .route(
             "/write",
             plain_route(MethodFilter::POST, Write, write::remote_write),
+        )
+        .route(
+            "/import/prometheus",
+            plain_route(POST_PUT, Import, import::prometheus),
         )
         .route(
             "/scrape_pools",

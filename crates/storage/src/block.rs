@@ -22,6 +22,7 @@ mod cached;
 mod columns;
 mod conditions;
 mod data_page;
+mod exemplars;
 mod file;
 mod id;
 mod labels;

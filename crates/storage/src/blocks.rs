@@ -9,7 +9,9 @@
 //! Invariants: a view never changes; blocks own the in-order samples before its cut time, pages and
 //! head those from it on. A folder is removed only when the manifest that does not name it is
 //! durable and no view that names it is held. A block that cannot be opened costs itself alone: it
-//! is named, queries over its times are warned, and nothing else stops.
+//! is named, queries over its times are warned, and nothing else stops. If its bytes are damaged it
+//! is in quarantine: the manifest says so, its folder stays as it is and where it is, and a start
+//! takes it back if it opens again.
 
 mod list;
 pub(crate) mod plan;
@@ -66,8 +68,10 @@ pub(crate) struct Blocks {
     pub(crate) bytes: Gauge,
     /// How many blocks the manifest names.
     pub(crate) count: Gauge,
-    /// Those that are damaged.
+    /// Those that are in quarantine.
     pub(crate) bad: Gauge,
+    /// Those that are read and not merged.
+    pub(crate) apart: Gauge,
 }
 
 /// What the manifest says, and what is still to be removed.
@@ -75,6 +79,8 @@ struct Committing {
     list: BlockList,
     /// Blocks that left the manifest.
     left: Vec<Arc<OpenBlock>>,
+    /// Folders of blocks that left the manifest and that were not open.
+    left_unopened: Vec<PathBuf>,
     /// Views from before the newest commit.
     before: Vec<Arc<View>>,
     /// Blocks of which a merge met damage.
@@ -102,12 +108,14 @@ impl Blocks {
             committing: Mutex::new(Committing {
                 list: found.list,
                 left: Vec::new(),
+                left_unopened: Vec::new(),
                 before: Vec::new(),
                 apart: BTreeSet::new(),
             }),
             bytes: Gauge::default(),
             count: Gauge::default(),
             bad: Gauge::default(),
+            apart: Gauge::default(),
         };
         let mut is_damaged = !found.damages.is_empty();
         for damage in found.damages {
@@ -158,7 +166,8 @@ impl Blocks {
     }
 
     /// Makes what `change` does to the list the truth: durable, then visible. Blocks that are new
-    /// in the list are opened first; one that does not open fails the commit.
+    /// in the list are opened first; one that does not open fails the commit. One that the disk
+    /// did not deliver before is tried again, and fails nothing.
     pub(crate) fn commit(&self, change: impl FnOnce(&mut BlockList)) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let mut list = committing.list.clone();
@@ -168,35 +177,39 @@ impl Blocks {
         let mut blocks = Vec::with_capacity(list.blocks.len());
         for entry in list.blocks.iter().filter(|entry| !entry.is_bad) {
             let known = before.blocks.iter().find(|open| open.entry.id == entry.id);
-            blocks.push(match known {
-                Some(open) => open.clone(),
-                None => Arc::new(self.open_one(entry)?),
-            });
+            match known
+                .cloned()
+                .map_or_else(|| self.open_one(entry).map(Arc::new), Ok)
+            {
+                Ok(open) => blocks.push(open),
+                Err(_) if committing.list.names(entry.id) => {}
+                Err(e) => return Err(e),
+            }
         }
         list.write(&*self.env.disk, &self.dir)?;
-        let is_named = |open: &&Arc<OpenBlock>| {
-            let id = open.entry.id;
-            list.blocks.iter().any(|entry| entry.id == id)
-        };
-        let left: Vec<_> = before
-            .blocks
-            .iter()
-            .filter(|open| !is_named(open))
-            .cloned()
-            .collect();
+        let gone = committing.list.blocks.iter().filter(|e| !list.names(e.id));
+        let gone: Vec<BlockId> = gone.map(|entry| entry.id).collect();
+        for id in gone {
+            match before.blocks.iter().find(|open| open.entry.id == id) {
+                Some(open) => committing.left.push(open.clone()),
+                None => committing.left_unopened.push(self.dir_of(id)),
+            }
+        }
         let cut = list.cut;
-        committing.left.extend(left);
         committing.list = list;
-        self.measure(&committing.list);
+        let Committing { list, apart, .. } = &mut *committing;
+        apart.retain(|id| list.names(*id));
+        self.measure(&committing);
         self.view.store(Arc::new(View { cut, blocks }));
         committing.before.push(before);
         Ok(())
     }
 
-    /// Names a block as bad, since bytes of it are damaged: it is still read, and merged no more.
+    /// Keeps a block apart of which some bytes are damaged: it is still read, and merged no more.
     pub(crate) fn keep_apart(&self, id: BlockId) {
         let mut committing = lock(&self.committing);
         committing.apart.insert(id);
+        self.measure(&committing);
     }
 
     /// What the manifest says, without the blocks that merges leave alone.
@@ -229,9 +242,12 @@ impl Blocks {
             .into_iter()
             .partition(|open| Arc::strong_count(open) > 1);
         committing.left = held;
+        let unopened = std::mem::take(&mut committing.left_unopened);
         drop(committing);
-        for open in free {
-            if let Err(e) = remove_folder(&self.env, &open.dir) {
+        let free = free.into_iter().map(|open| open.dir.clone());
+        for dir in free.chain(unopened) {
+            let removed = remove_folder(&self.env, &dir);
+            if let Err(e) = removed.or_else(if_missing) {
                 // The next start finds it unnamed.
                 tracing::error!(error = %e, "remove block that was replaced or left the retention");
             }
@@ -247,29 +263,31 @@ impl Blocks {
         })
     }
 
-    /// Opens what the manifest names. What is damaged is marked so; what the disk does not deliver
-    /// is reported and tried again at the next start.
+    /// Opens what the manifest names. What is damaged goes into quarantine, and what is there and
+    /// opens comes out of it; what the disk does not deliver is reported and tried again later.
     fn open_all(&self) {
         let mut committing = lock(&self.committing);
         let mut blocks = Vec::new();
         let mut is_changed = false;
         for entry in &mut committing.list.blocks {
-            let opened = match entry.is_bad {
-                true => Err(self.known_as_bad(entry)),
-                false => self.open_one(entry).map_err(|e| {
+            match self.open_one(entry) {
+                Ok(mut open) => {
+                    if entry.is_bad {
+                        tracing::info!(block = %entry.id, "block is whole again");
+                        (entry.is_bad, open.entry.is_bad) = (false, false);
+                        is_changed = true;
+                    }
+                    blocks.push(Arc::new(open));
+                }
+                Err(e) => {
                     let fault =
                         matches!(&e, StorageError::Io { source, .. } if is_disk_fault(source));
-                    entry.is_bad = !fault;
-                    is_changed |= entry.is_bad;
-                    Damage {
+                    is_changed |= !fault && !entry.is_bad;
+                    entry.is_bad |= !fault;
+                    let damage = Damage {
                         samples: Some(entry.samples),
                         ..damage::met(DamageKind::Blocks, &e).within(Some(entry.range))
-                    }
-                }),
-            };
-            match opened {
-                Ok(open) => blocks.push(Arc::new(open)),
-                Err(damage) => {
+                    };
                     self.damages.report(damage);
                 }
             }
@@ -282,16 +300,7 @@ impl Blocks {
                 tracing::error!(error = %e, "name damaged blocks");
             }
         }
-        self.measure(&committing.list);
-    }
-
-    fn known_as_bad(&self, entry: &BlockEntry) -> Damage {
-        let what = "it was found damaged before this start and is left as it is".to_owned();
-        let damage = Damage::of_file(DamageKind::Blocks, &self.dir_of(entry.id), what);
-        Damage {
-            samples: Some(entry.samples),
-            ..damage.within(Some(entry.range))
-        }
+        self.measure(&committing);
     }
 
     /// Without a manifest that reads the blocks that are whole count. Nothing is removed then.
@@ -319,12 +328,14 @@ impl Blocks {
         Ok(())
     }
 
-    fn measure(&self, list: &BlockList) {
+    fn measure(&self, committing: &Committing) {
+        let list = &committing.list;
         let bytes: u64 = list.blocks.iter().map(|entry| entry.bytes).sum();
         self.bytes.set(bytes as i64);
         self.count.set(list.blocks.len() as i64);
         let bad = list.blocks.iter().filter(|entry| entry.is_bad);
         self.bad.set(bad.count() as i64);
+        self.apart.set(committing.apart.len() as i64);
     }
 }
 
@@ -374,6 +385,14 @@ fn folders(env: &Env, dir: &Path) -> Result<Vec<BlockId>, StorageError> {
     let names = names.map_err(StorageError::io("list", dir))?;
     let ids = names.iter().filter_map(|name| name.to_str()?.parse().ok());
     Ok(ids.collect())
+}
+
+/// A folder that is not there need not be removed.
+fn if_missing(error: StorageError) -> Result<(), StorageError> {
+    match &error {
+        StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
 }
 
 /// Removes a folder of files.

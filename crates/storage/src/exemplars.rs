@@ -16,13 +16,13 @@ mod file;
 mod ring;
 
 use crate::ids::SeriesRef;
-pub(crate) use code::{ExemplarEncoder, read_exemplars};
+pub(crate) use code::{ExemplarEncoder, each_exemplar, read_exemplars};
 pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
 use ring::{Ring, Taken};
 
 use crate::damage::Damage;
 use crate::error::StorageError;
-use firn_model::exemplar::{FoundExemplar, SeriesExemplars};
+use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Sink, Value};
 use firn_model::sample::TimeRange;
@@ -140,17 +140,22 @@ impl Exemplars {
         slots
     }
 
-    /// The exemplars of `slot` in `range`, in order of time.
-    pub(crate) fn of_series(&self, slot: SeriesRef, range: TimeRange) -> Vec<FoundExemplar> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ring().len()
+    }
+
+    /// Adds the exemplars of `slot` in `range` to `into`, as those of the same number.
+    pub(crate) fn copy_series(
+        &self,
+        slot: SeriesRef,
+        range: TimeRange,
+        into: &mut SeriesExemplars,
+    ) {
         let ring = self.ring();
-        let found = ring.of_series(slot).filter(|e| range.contains(e.time));
-        found
-            .map(|exemplar| FoundExemplar {
-                labels: exemplar.labels.to_owned(),
-                value: exemplar.value,
-                time: exemplar.time,
-            })
-            .collect()
+        for exemplar in ring.of_series(slot).filter(|e| range.contains(e.time)) {
+            into.push(slot.0, exemplar);
+        }
     }
 
     /// Bytes of memory of the ring.

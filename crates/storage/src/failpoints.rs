@@ -40,6 +40,8 @@ pub(crate) enum Flaw {
     UnlinksEarly,
     /// The cut time lies one millisecond behind the newest sample of the block.
     CutsTooFar,
+    /// The manifest names a block whose files are not synced.
+    SkipsBlockSync,
     /// The head drops late samples before blocks have them.
     DropsLateFirst,
     /// A reader takes its view of the blocks before it copies the head.

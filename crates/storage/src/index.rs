@@ -15,6 +15,7 @@
 //! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
 //! others: samples, durability.
 
+mod answer;
 mod core;
 mod costs;
 mod creation;
@@ -46,6 +47,7 @@ mod terms;
 mod tests;
 mod writer;
 
+pub(crate) use answer::Lists;
 pub(crate) use core::Index;
 pub(crate) use creation::SeriesCreation;
 pub(crate) use generation::Generation;

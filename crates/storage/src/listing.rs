@@ -9,7 +9,7 @@ use crate::error::StorageError;
 use firn_model::env::Env;
 use firn_model::sample::TimeRange;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Times that a list is read again which went away meanwhile.
 const ATTEMPTS: usize = 10;
@@ -33,6 +33,13 @@ pub struct ListedBlock {
     pub is_bad: bool,
     /// How often its samples were merged.
     pub level: u32,
+}
+
+impl ListedBlock {
+    /// Its folder in the data folder at `root`.
+    pub fn folder(&self, root: &Path) -> PathBuf {
+        root.join(data_dir::BLOCKS).join(&self.id)
+    }
 }
 
 /// The blocks of the data folder at `root`, the oldest first.

@@ -23,6 +23,8 @@
 //! is refused with the same words, and at the first refusal all ends, because a target that writes
 //! half a line may have lost the other half of its lines too.
 //!
+//! [`Pieces`] reads a text of any length that comes in parts.
+//!
 //! Invariant: a parser allocates no more than a small multiple of the body that it reads. Keys are
 //! comparable within one format only: a caller that keeps keys must forget them when a target's
 //! format changes.
@@ -38,6 +40,7 @@ mod media_type;
 mod number;
 mod openmetrics;
 mod pairs;
+mod pieces;
 mod protobuf;
 mod series;
 mod sink;
@@ -51,11 +54,13 @@ pub use error::ParseError;
 pub use event::{Event, Field, Metadata, Sample, Value};
 pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
 pub use pairs::LabelPairs;
+pub use pieces::{PieceLimits, Pieces};
 pub use sink::{CONTENT_TYPE, TextSink};
 pub use switches::Switches;
 
-use event::Entry;
+use event::{Entry, Place};
 use firn_model::exemplar::Exemplars;
+use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use source::Source;
 
@@ -77,6 +82,18 @@ impl<'t> Parser<'t> {
             entry: Entry::Metadata,
             start: None,
         }
+    }
+
+    /// A parser of a text that goes on another one, which stated `kind` last.
+    fn resuming(format: Format, text: &'t [u8], kind: MetricType) -> Self {
+        let mut parser = Self::new(format, text, Switches::default());
+        parser.source.resume(kind);
+        parser
+    }
+
+    /// Where it stands.
+    fn place(&self) -> Place {
+        self.source.place()
     }
 
     /// Goes to the next event; false at the end. After an error there is nothing more to read.

@@ -30,6 +30,7 @@ mod tests;
 
 pub use encode::encode;
 pub use keys::KEY_FORMAT;
+pub use labels::{Offence, push_checked};
 pub use refusal::{Refusal, Refusals, Refused};
 
 use crate::error::WireError;

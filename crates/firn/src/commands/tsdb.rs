@@ -1,11 +1,14 @@
 //! `firn tsdb verify DIR` reads everything that a data folder holds, and lists what is damaged;
 //! `firn tsdb repair DIR` sets that aside once it was said what it costs; `firn tsdb list DIR`
-//! shows the blocks, and `firn tsdb snapshot DIR` makes a data folder of what is there. The other
-//! subcommands bring samples into a data folder and take them out of one.
+//! shows the blocks, `firn tsdb analyze DIR` what one of them is made of, and `firn tsdb snapshot
+//! DIR` makes a data folder of what is there. The other subcommands bring samples into a data
+//! folder and take them out of one; `firn tsdb bench` measures.
 //!
 //! The exit code is 0 if the folder is whole, 1 if something is damaged, and 2 if it cannot be read
 //! at all. `verify` changes nothing in the folder, and neither does a repair that is not confirmed.
 
+mod analyze;
+mod bench;
 mod dump;
 mod export;
 mod import;
@@ -90,6 +93,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands([
             list,
+            analyze::command(),
             snapshot,
             verify,
             repair,
@@ -98,6 +102,7 @@ pub fn command() -> Command {
             transfer::create_command(),
             transfer::dump_command(dump::Form::Plain),
             transfer::dump_command(dump::Form::OpenMetrics),
+            bench::command(),
         ])
 }
 
@@ -125,6 +130,13 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         "export" => return transfer::run_export(&env, matches),
         "create-blocks-from" => return transfer::run_create(&env, matches),
         "dump" => return transfer::run_dump(&env, matches, dump::Form::Plain),
+        "analyze" => return transfer::finish(analyze::run(&env, matches).map(|text| (text, true))),
+        "bench" => {
+            let Some((_, matches)) = matches.subcommand() else {
+                return cannot("what to measure is missing");
+            };
+            return transfer::finish(bench::run(&env, matches).map(|()| (String::new(), true)));
+        }
         "dump-openmetrics" => return transfer::run_dump(&env, matches, dump::Form::OpenMetrics),
         _ => {}
     }

@@ -14,7 +14,6 @@
 //! because it is not known when they end.
 
 use super::cache::{SeriesCache, Slot};
-use super::exemplars;
 use super::histograms::{self, HistogramLimits};
 use super::labelling::Labeller;
 use super::report::{Counts, Reporter};
@@ -23,6 +22,7 @@ use super::status::TargetStatus;
 use super::target::Target;
 use super::zeros;
 use crate::client::{Body, TOO_LARGE};
+use crate::exemplars;
 use crate::outcome::Dropped;
 use crate::share::Share;
 use firn_model::batch::{Batch, HistogramSample};

@@ -45,19 +45,25 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
             sets: &sets,
             range: TimeRange::new(min, max),
             cancel,
+            budget: &budget,
         };
         let found = store.exemplars(request).map_err(Failure::execution)?;
+        let losses = store.losses(&tenant, request.range);
         held.grow(found.iter().map(bytes).sum())
             .map_err(Failure::execution)?;
-        Ok(Some((found, held)))
+        Ok(Some((found, losses, held)))
     });
-    let Some((found, held)) = found.await? else {
+    let Some((found, losses, held)) = found.await? else {
         // Upstream answers so to an expression without a selector.
         let mut nothing = Response::new(Body::empty());
         *nothing.status_mut() = StatusCode::NO_CONTENT;
         return Ok(nothing);
     };
-    let list = List::new(found.len(), Annotations::default(), move |out, i| {
+    let annotations = Annotations {
+        warnings: losses.texts(),
+        infos: Vec::new(),
+    };
+    let list = List::new(found.len(), annotations, move |out, i| {
         // The memory is given back when the answer was sent.
         let _ = &held;
         push_series(out, &found[i]);

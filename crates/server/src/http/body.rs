@@ -6,7 +6,7 @@
 use super::failure::{Cause, Failure};
 use crate::admission::limits::Limits;
 use crate::metrics::EndpointMetrics;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use std::time::Duration;
@@ -45,13 +45,10 @@ pub(crate) async fn read(
     }
     loop {
         let deadline = start + allowed_time(limits, bytes.len());
-        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
-            let message = format!("request body is too slow: {} bytes received", bytes.len());
-            Failure::new(Cause::BodyTooSlow, message)
-        })?;
+        let frame = timeout_at(deadline, body.frame()).await;
+        let frame = frame.map_err(|_| too_slow(bytes.len()))?;
         let Some(frame) = frame else { break };
-        let frame =
-            frame.map_err(|e| Failure::bad_data(format!("error reading request body: {e}")))?;
+        let frame = frame.map_err(unreadable)?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -71,6 +68,55 @@ pub(crate) async fn read(
     }
     metrics.request_bytes.add(bytes.len() as u64);
     Ok(bytes)
+}
+
+/// A body of any length that is taken as it comes. Only the time counts that is spent waiting for
+/// it: a sender is not slow because what it sent is being worked on.
+pub(crate) struct Paced<'a> {
+    limits: &'a Limits,
+    metrics: &'a EndpointMetrics,
+    body: Body,
+    received: usize,
+    waited: Duration,
+}
+
+impl<'a> Paced<'a> {
+    /// At the start of `body`.
+    pub(crate) fn new(limits: &'a Limits, metrics: &'a EndpointMetrics, body: Body) -> Self {
+        Self {
+            limits,
+            metrics,
+            body,
+            received: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// The next bytes; none at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let start = Instant::now();
+            let left = allowed_time(self.limits, self.received).saturating_sub(self.waited);
+            let frame = timeout_at(start + left, self.body.frame()).await;
+            let frame = frame.map_err(|_| too_slow(self.received))?;
+            self.waited += start.elapsed();
+            let Some(frame) = frame else { return Ok(None) };
+            if let Ok(data) = frame.map_err(unreadable)?.into_data() {
+                self.received += data.len();
+                self.metrics.request_bytes.add(data.len() as u64);
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+fn too_slow(received: usize) -> Failure {
+    let message = format!("request body is too slow: {received} bytes received");
+    Failure::new(Cause::BodyTooSlow, message)
+}
+
+fn unreadable(error: axum::Error) -> Failure {
+    Failure::bad_data(format!("error reading request body: {error}"))
 }
 
 /// A body of so many bytes may have taken this long.

@@ -141,7 +141,8 @@ impl Appender {
 /// Whether the caller lets a sample with this value be late.
 fn may_be_late(value: &Sample, late: TakeLate) -> bool {
     match (late, value) {
-        (TakeLate::All, _) | (TakeLate::AllButStale, Sample::Histogram(_)) => true,
+        (TakeLate::All | TakeLate::OfAnyAge, _) => true,
+        (TakeLate::AllButStale, Sample::Histogram(_)) => true,
         (TakeLate::AllButStale, Sample::Float(value)) => !is_stale(*value),
         (TakeLate::Nothing, _) => false,
     }

@@ -7,11 +7,11 @@ use super::labels::Label;
 use super::reader::Block;
 use super::terms::TermPostings;
 use crate::encoding::Malformed;
+use crate::index::Lists;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
-use firn_model::value_set::ValueSet;
 use std::ops::Range;
 
 /// Nanoseconds that steps of a look-up take, as measured on units that are in memory.
@@ -46,19 +46,6 @@ pub(super) struct Listed {
     pub(super) postings: TermPostings,
 }
 
-/// The lists that answer a condition.
-#[derive(Debug)]
-pub(super) enum Lists<'a> {
-    /// That of the label.
-    Presence,
-    /// Those of these terms, ascending.
-    Terms(Vec<Listed>),
-    /// Those of the terms with these values, which are not looked up yet.
-    Values(&'a ValueSet),
-    /// Those of terms whose values match, or do not unless `wants_match`; not evaluated yet.
-    Expression { regex: &'a Regex, wants_match: bool },
-}
-
 /// What one matcher asks for.
 #[derive(Debug)]
 pub(super) struct Condition<'a> {
@@ -66,7 +53,7 @@ pub(super) struct Condition<'a> {
     /// The number of its label, and the label.
     pub(super) number: u32,
     pub(super) label: &'a Label,
-    pub(super) lists: Lists<'a>,
+    pub(super) lists: Lists<'a, Listed>,
     /// Whether a series must be in a list, or in none.
     pub(super) is_in: bool,
 }
@@ -95,7 +82,7 @@ pub(super) fn conditions<'a>(
             matcher,
             number,
             label,
-            lists: Lists::of(matcher, or_absent),
+            lists: Lists::of(matcher),
             is_in: !or_absent,
         };
         if matches!(condition.lists, Lists::Values(values) if values.len() <= VALUES_FIRST) {
@@ -106,34 +93,10 @@ pub(super) fn conditions<'a>(
     Ok(Some(all))
 }
 
-impl<'a> Lists<'a> {
-    fn of(matcher: &'a Matcher, or_absent: bool) -> Self {
-        let is_negative = matcher.op().is_negative();
-        let values = match is_negative {
-            true => matcher.excluded_set().filter(|_| or_absent),
-            false => matcher.literal_set(),
-        };
-        let is_presence = |regex: &Regex| regex.matches_any_non_empty();
-        match (matcher.pattern(), values) {
-            _ if matcher.matches_any_non_empty() => Self::Presence,
-            (_, Some(values)) if values.is_only_empty() => Self::Presence,
-            (Some(regex), _) if is_presence(regex) => Self::Presence,
-            (_, Some(values)) if is_negative || !or_absent => Self::Values(values),
-            (Some(regex), _) => Self::Expression {
-                regex,
-                wants_match: is_negative == or_absent,
-            },
-            // Only `=` and `!=` have no pattern: a value of theirs was listed above, and that it is
-            // empty is told by presence.
-            (None, _) => Self::Presence,
-        }
-    }
-}
-
 impl Condition<'_> {
     /// Whether the lists are known.
     pub(super) fn is_known(&self) -> bool {
-        matches!(self.lists, Lists::Presence | Lists::Terms(_))
+        self.lists.are_known()
     }
 
     /// Series in the lists, at most.

@@ -36,8 +36,7 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// What the file is called.
 pub(crate) const INDEX: &str = "index";
 
-/// The sections that are known; a block has all of them. 8 to 11 are kept for optional ones:
-/// exemplars, metadata, tombstones, a sketch.
+/// The sections that are known. 9 to 11 are kept for optional ones: metadata, tombstones, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Section {
@@ -55,9 +54,12 @@ pub(crate) enum Section {
     Times = 6,
     /// Units that say where pages are.
     Pages = 7,
+    /// Units of exemplars. A block without any lacks it.
+    Exemplars = 8,
 }
 
-const ALL: [Section; 7] = [
+/// Those that each block has.
+const NEEDED: [Section; 7] = [
     Section::Series,
     Section::Hashes,
     Section::Terms,
@@ -77,12 +79,21 @@ pub(crate) struct SectionEntry {
     pub(crate) bytes: u64,
 }
 
+impl Section {
+    fn flags(self) -> u16 {
+        match NEEDED.contains(&self) {
+            true => 0,
+            false => OPTIONAL,
+        }
+    }
+}
+
 impl SectionEntry {
     /// The entry of these bytes.
     pub(crate) fn of(kind: Section, offset: u64, bytes: &[u8]) -> Self {
         Self {
             kind: kind as u16,
-            flags: 0,
+            flags: kind.flags(),
             crc: crc32c::crc32c(bytes),
             offset,
             bytes: bytes.len() as u64,
@@ -135,13 +146,13 @@ impl Sections {
             if behind.is_none_or(|behind| behind > end) {
                 return Err(Malformed("section outside of the file"));
             }
-            let is_known = ALL.iter().any(|known| *known as u16 == entry.kind);
+            let is_known = NEEDED.iter().any(|known| *known as u16 == entry.kind);
             if !is_known && entry.flags & OPTIONAL == 0 {
                 return Err(Malformed("unknown section that is not optional"));
             }
             sections.push(entry);
         }
-        for kind in ALL {
+        for kind in NEEDED {
             if sections.find(kind).is_none() {
                 return Err(Malformed("block without a section that it needs"));
             }

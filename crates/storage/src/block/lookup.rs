@@ -6,13 +6,14 @@
 //! many values, costs next to nothing beside a narrow one. Invariant: the order of conditions does
 //! not change the answer.
 
-use super::conditions::{Condition, Lists, conditions, costs};
+use super::conditions::{Condition, conditions, costs};
 use super::postings;
 use super::reader::Block;
 use super::series::{RUN_SERIES, UNIT_SERIES};
 use super::terms::TermPostings;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
+use crate::index::Lists;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;

@@ -3,6 +3,7 @@
 use super::cache::{BlockCache, Unit};
 use super::cached::Place;
 use super::data_page::DataPage;
+use super::exemplars::ExemplarsTable;
 use super::file::BlockRanges;
 use super::labels::{LabelTable, TermsTable};
 use super::layout::{FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION};
@@ -39,6 +40,8 @@ pub struct Block {
     pub(super) labels: LabelTable,
     pub(super) terms: TermsTable,
     pub(super) tables: Tables,
+    /// Where its exemplars are, if it has any.
+    pub(super) exemplars: Option<ExemplarsTable>,
 }
 
 /// Where the units of the other sections are.
@@ -99,6 +102,12 @@ impl Block {
             times: table(Section::Times)?,
             pages: table(Section::Pages)?,
         };
+        let exemplars = match tail.sections.find(Section::Exemplars) {
+            Some(_) => Some(tail.decode(Section::Exemplars, |bytes| {
+                ExemplarsTable::decode(bytes, index.len())
+            })?),
+            None => None,
+        };
         let block = Self {
             number: cache.next_block(),
             cache: cache.clone(),
@@ -108,6 +117,7 @@ impl Block {
             labels,
             terms,
             tables,
+            exemplars,
         };
         block.check_tables()?;
         Ok(block)
@@ -138,7 +148,9 @@ impl Block {
             pages,
         } = &self.tables;
         let tables = [series, hashes, postings, times, pages];
-        let tables: usize = tables.iter().map(|table| table.memory_bytes()).sum();
+        let tables = tables.into_iter();
+        let optional = self.exemplars.iter().map(|table| &table.units);
+        let tables: usize = tables.chain(optional).map(UnitTable::memory_bytes).sum();
         size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
     }
 

@@ -1,6 +1,7 @@
 //! Reads everything that a block holds, past the cache, and says what is damaged.
 
 use super::data_page::DataPage;
+use super::exemplars::ExemplarsUnit;
 use super::file::BlockRanges;
 use super::labels::Label;
 use super::pages::{PageEntry, PagesUnit};
@@ -34,6 +35,7 @@ impl Block {
         self.check_series(each);
         self.check_terms(each);
         self.check_pages(each);
+        self.check_exemplars(each);
     }
 
     fn check_file(&self, file: &BlockRanges, crc: u32) -> Result<(), StorageError> {
@@ -147,6 +149,25 @@ impl Block {
             }
             Ok(())
         });
+    }
+
+    fn check_exemplars(&self, each: &mut Each<'_>) {
+        let Some(table) = &self.exemplars else { return };
+        let first = |index: usize| table.units.get(index).map_or(0, |unit| unit.first);
+        let open = |index, bytes: Vec<u8>| ExemplarsUnit::open(&bytes, first(index));
+        let (mut count, mut is_whole) = (0, true);
+        let mut note = |e| {
+            is_whole = false;
+            each(e);
+        };
+        self.check_units(&table.units, &mut note, open, |_, unit| {
+            count += unit.check(self.series_count())?;
+            Ok(())
+        });
+        if is_whole && count != table.count {
+            let what = format!("{count} exemplars where there were {}", table.count);
+            each(self.index.damaged(0, what));
+        }
     }
 
     fn check_pages(&self, each: &mut Each<'_>) {

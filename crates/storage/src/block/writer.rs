@@ -17,6 +17,7 @@ mod index;
 mod output;
 
 use super::data_page::DataPageBuilder;
+use super::exemplars::Thinning;
 use super::id::BlockId;
 use super::layout::{Footer, INDEX};
 use super::meta::{BlockMeta, META};
@@ -30,6 +31,7 @@ use crate::page::limits::HISTOGRAM_NUMBERS_MAX;
 use crate::page::mixed;
 use dictionary::Dictionary;
 use firn_model::env::Env;
+use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimeRange;
 use index::IndexWriter;
@@ -89,6 +91,7 @@ pub struct BlockWriter {
     samples: u64,
     histograms: u64,
     columns: u64,
+    thinning: Thinning,
     memory: Vec<u8>,
 }
 
@@ -126,6 +129,7 @@ impl BlockWriter {
             samples: 0,
             histograms: 0,
             columns: 0,
+            thinning: Thinning::of(0),
             memory: Vec::new(),
         })
     }
@@ -171,6 +175,22 @@ impl BlockWriter {
             true => self.end_series(),
             false => Ok(()),
         }
+    }
+
+    /// Says how many exemplars will be offered: of more than a block takes only some are kept.
+    pub fn expect_exemplars(&mut self, count: u64) {
+        self.thinning = Thinning::of(count);
+    }
+
+    /// Offers all exemplars of the newest series, in any order and the same ones twice or once.
+    pub fn push_exemplars<'a>(
+        &mut self,
+        of_series: impl Iterator<Item = TimedExemplar<'a>>,
+    ) -> Result<(), StorageError> {
+        assert!(self.index.series_count() > 0, "exemplars follow a series");
+        let kept = self.thinning.kept(of_series);
+        kept.iter()
+            .try_for_each(|one| self.index.push_exemplar(one))
     }
 
     /// Bytes written so far.

@@ -43,7 +43,7 @@ pub(crate) struct BlockEntry {
     /// Its name.
     pub(crate) id: BlockId,
     pub(crate) kind: BlockKind,
-    /// Whether it was found damaged: it is left where it is and not read.
+    /// Whether it is in quarantine: it did not open, is left as it is where it is, and not read.
     pub(crate) is_bad: bool,
     /// Its place in the order of arrival: of two late samples at one time that of the lower number
     /// came first.
@@ -162,6 +162,11 @@ impl BlockList {
     /// Whether a file of this name is a manifest.
     pub(crate) fn is_name(name: &Path) -> bool {
         version_of(name).is_some()
+    }
+
+    /// Whether it names a block.
+    pub(crate) fn names(&self, id: BlockId) -> bool {
+        self.blocks.iter().any(|entry| entry.id == id)
     }
 
     /// Adds a block behind all of its kind.

@@ -43,6 +43,18 @@ impl ExemplarEncoder {
 
 /// Adds the exemplars that `bytes` hold to `into`.
 pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result<(), Malformed> {
+    each_exemplar(bytes, |slot, exemplar| {
+        into.push(slot, exemplar);
+        Ok(())
+    })
+}
+
+/// Calls `each` with the exemplars that `bytes` hold, and the numbers of their series, until it
+/// fails.
+pub(crate) fn each_exemplar(
+    bytes: &[u8],
+    mut each: impl FnMut(u32, TimedExemplar<'_>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
     let mut labels = LabelsDecoder::default();
     let mut time = 0i64;
@@ -61,7 +73,7 @@ pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result
             time,
             has_own_time,
         };
-        into.push(slot.map_err(|_| Malformed("slot out of range"))?, exemplar);
+        each(slot.map_err(|_| Malformed("slot out of range"))?, exemplar)?;
     }
     Ok(())
 }

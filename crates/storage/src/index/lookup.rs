@@ -9,11 +9,12 @@
 //! that is longer than the answer so far. Invariant: neither order nor what was asked before
 //! changes the answer.
 
+use super::answer::Lists;
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
 use super::matcher_cache::joined;
 use super::membership::Members;
-use super::planner::{Condition, List, Plan};
+use super::planner::{Condition, Plan};
 use super::postings::Postings;
 use super::runs::{Run, Runs};
 use super::series_table::SeriesCursor;
@@ -157,11 +158,11 @@ impl<'a> Lookup<'a> {
             self.look_up(&mut condition)?;
         }
         let mut both = Vec::new();
-        match &condition.list {
-            List::Presence if !is_dear(&condition) => {
+        match &condition.lists {
+            Lists::Presence if !is_dear(&condition) => {
                 self.read(&condition.label.present, &mut both);
             }
-            List::Terms(terms) if !is_dear(&condition) => self.read_terms(terms, &mut both)?,
+            Lists::Terms(terms) if !is_dear(&condition) => self.read_terms(terms, &mut both)?,
             _ => {
                 self.filters.push(Filter::new(condition));
                 return Ok(());
@@ -261,10 +262,10 @@ impl<'a> Filter<'a> {
             }
         }
         let term = terms[self.place];
-        match &self.condition.list {
-            List::Presence => self.condition.is_in,
-            List::Terms(listed) => listed.binary_search(&term).is_ok() == self.condition.is_in,
-            List::Values(_) | List::Expression { .. } => self.verdict(index, term),
+        match &self.condition.lists {
+            Lists::Presence => self.condition.is_in,
+            Lists::Terms(listed) => listed.binary_search(&term).is_ok() == self.condition.is_in,
+            Lists::Values(_) | Lists::Expression { .. } => self.verdict(index, term),
         }
     }
 

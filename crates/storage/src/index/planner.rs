@@ -5,6 +5,7 @@
 //! in the postings, the second what is left: both are known. So a matcher that nearly all series
 //! satisfy costs nothing beside a narrow one.
 
+use super::answer::Lists;
 use super::core::Index;
 use super::costs::Costs;
 use super::terms::Label;
@@ -12,8 +13,6 @@ use crate::ids::TermId;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
-use firn_model::regex::Regex;
-use firn_model::value_set::ValueSet;
 use std::ops::Range;
 
 /// What one matcher asks for.
@@ -21,29 +20,16 @@ use std::ops::Range;
 pub(super) struct Condition<'a> {
     pub(super) matcher: &'a Matcher,
     pub(super) label: &'a Label,
-    pub(super) list: List<'a>,
-    /// Whether a series must be in the list, or must not: then series without the label match.
+    pub(super) lists: Lists<'a, TermId>,
+    /// Whether a series must be in a list, or in none: then series without the label match.
     pub(super) is_in: bool,
-    /// What the next step towards the list takes: to read the postings, or to find out which terms
+    /// What the next step towards the lists takes: to read the postings, or to find out which terms
     /// have them.
     pub(super) nanos: usize,
-    /// Series in the list, at most.
+    /// Series in the lists, at most.
     pub(super) series_max: usize,
     /// The slots that are looked for.
     slots: Range<u32>,
-}
-
-/// The postings that answer a condition.
-#[derive(Debug)]
-pub(super) enum List<'a> {
-    /// Those of the label.
-    Presence,
-    /// Those of these terms, ascending.
-    Terms(Vec<TermId>),
-    /// Those of the terms with these values, which are not looked up yet.
-    Values(&'a ValueSet),
-    /// Those of terms whose values match, or do not unless `wants_match`; not evaluated yet.
-    Expression { regex: &'a Regex, wants_match: bool },
 }
 
 /// All matchers together.
@@ -70,7 +56,7 @@ impl<'a> Plan<'a> {
                     let mut condition = Condition {
                         matcher,
                         label,
-                        list: List::of(matcher, or_absent),
+                        lists: Lists::of(matcher),
                         is_in: !or_absent,
                         nanos: 0,
                         series_max: label.present.count().min(slots.len()),
@@ -85,48 +71,24 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl<'a> List<'a> {
-    fn of(matcher: &'a Matcher, or_absent: bool) -> Self {
-        let is_negative = matcher.op().is_negative();
-        let values = match is_negative {
-            true => matcher.excluded_set().filter(|_| or_absent),
-            false => matcher.literal_set(),
-        };
-        let tells_presence = |regex: &Regex| regex.matches_any_non_empty();
-        match (matcher.pattern(), values) {
-            _ if matcher.matches_any_non_empty() => Self::Presence,
-            (_, Some(values)) if values.is_only_empty() => Self::Presence,
-            (Some(regex), _) if tells_presence(regex) => Self::Presence,
-            (_, Some(values)) if is_negative || !or_absent => Self::Values(values),
-            (Some(regex), _) => Self::Expression {
-                regex,
-                wants_match: is_negative == or_absent,
-            },
-            // Only `=` and `!=` have no pattern: a value of theirs was listed above, and that it is
-            // empty is told by presence.
-            (None, _) => Self::Presence,
-        }
-    }
-}
-
 impl Condition<'_> {
-    /// Whether the terms of the list are known.
+    /// Whether the terms of the lists are known.
     pub(super) fn is_known(&self) -> bool {
-        matches!(self.list, List::Presence | List::Terms(_))
+        self.lists.are_known()
     }
 
-    /// Looks up the terms of the list, and what reading their postings takes. Returns how many
+    /// Looks up the terms of the lists, and what reading their postings takes. Returns how many
     /// values were looked at.
     pub(super) fn look_up(&mut self, index: &Index, cancel: &Cancel) -> Result<usize, Error> {
-        let (terms, looked_at) = match self.list {
-            List::Presence | List::Terms(_) => return Ok(0),
-            List::Values(values) => {
+        let (terms, looked_at) = match self.lists {
+            Lists::Presence | Lists::Terms(_) => return Ok(0),
+            Lists::Values(values) => {
                 let found = values.iter().filter_map(|v| index.find_term(self.label, v));
                 let mut terms: Vec<TermId> = found.collect();
                 terms.sort_unstable();
                 (terms, values.len())
             }
-            List::Expression { regex, wants_match } => {
+            Lists::Expression { regex, wants_match } => {
                 regex.ready()?;
                 let found = index.terms_by_expression(self.label, regex, wants_match, cancel)?;
                 regex.ready()?;
@@ -141,17 +103,17 @@ impl Condition<'_> {
         let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         self.series_max = series.min(self.slots.len());
         self.nanos = terms.len() * index.costs.term + runs * index.costs.run;
-        self.list = List::Terms(terms);
+        self.lists = Lists::Terms(terms);
         Ok(looked_at)
     }
 
-    /// What looking up the terms of the list takes, or reading their postings if they are known.
+    /// What looking up the terms of the lists takes, or reading their postings if they are known.
     fn first_step_nanos(&self, costs: Costs) -> usize {
-        match &self.list {
-            List::Presence => self.label.present.runs_from(self.slots.start) * costs.run,
-            List::Terms(terms) => terms.len() * costs.term,
-            List::Values(values) => values.len() * costs.term,
-            List::Expression { regex, wants_match } => {
+        match &self.lists {
+            Lists::Presence => self.label.present.runs_from(self.slots.start) * costs.run,
+            Lists::Terms(terms) => terms.len() * costs.term,
+            Lists::Values(values) => values.len() * costs.term,
+            Lists::Expression { regex, wants_match } => {
                 let distinct = self.label.values_count();
                 let dictionary = &self.label.dictionary;
                 let (in_order, behind) = dictionary.in_reach(regex, *wants_match, distinct);
@@ -171,7 +133,7 @@ impl Condition<'_> {
         (self.nanos + candidate_runs * costs.run).saturating_mul(all) / (left_out + 1)
     }
 
-    /// What reading the list as the first one takes, and leaving out what has no sample.
+    /// What reading the lists as the first ones takes, and leaving out what has no sample.
     pub(super) fn first_nanos(&self, costs: Costs) -> usize {
         self.nanos + self.series_max / 64 * costs.members
     }

@@ -180,7 +180,8 @@ impl Maintenance {
                 end.saturating_sub(1),
             )),
         };
-        let writer = BlockWriter::create(&self.env, &self.blocks.dir_of(id), source)?;
+        let mut writer = BlockWriter::create(&self.env, &self.blocks.dir_of(id), source)?;
+        writer.expect_exemplars(self.exemplars.len() as u64);
         Ok(Step::Writing(Box::new(Writing {
             end,
             range,

@@ -6,9 +6,10 @@
 //!     -> readers find the blocks -> the head drops the rows -> the log may go
 //! ```
 //!
-//! A reader copies the head before it takes its view of the blocks, so it meets a row twice or once,
-//! and never not at all; a row that it meets twice is the same in both. A crash before the manifest
-//! leaves folders that it does not name, and the rows in the log; behind it a start passes over them.
+//! A reader copies the head before it takes its view of the blocks, so it meets a row twice or
+//! once, and never not at all; a row that it meets twice is the same in both. A crash before the
+//! manifest leaves folders that it does not name, and the rows in the log; behind it a start passes
+//! over them.
 
 use super::Maintenance;
 use super::late::DueSeries;

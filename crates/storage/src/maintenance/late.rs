@@ -43,12 +43,16 @@ impl Maintenance {
 
     /// Whether late rows are due to leave the head.
     pub(crate) fn has_late_due(&self, state: &State) -> bool {
-        let (Some(newest), Some(since)) = (self.newest(), state.late.since()) else {
+        let Some(since) = state.late.since() else {
             return false;
         };
+        // A store whose samples are all late has no newest time yet.
+        let age = self
+            .newest()
+            .map_or(0, |newest| newest.saturating_sub(since));
         let bytes = usize::try_from(self.metrics.late_memory.get()).unwrap_or(0);
         let pressure = self.log.pressure();
-        newest.saturating_sub(since) >= self.options.window_ms
+        age >= self.options.window_ms
             || bytes > self.options.late_bytes_max()
             || pressure.is_disk_full
             || pressure.bytes > self.options.backlog_bytes_max / 2

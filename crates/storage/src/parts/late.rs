@@ -6,7 +6,7 @@ use crate::head::series::Window;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
-use firn_model::store::AppendBounds;
+use firn_model::store::{AppendBounds, TakeLate};
 
 impl Parts {
     /// See [`crate::store::Store::set_late_window_ms`].
@@ -34,13 +34,15 @@ impl Parts {
     ) -> Window {
         let (newest, late_ms) = (self.newest(), self.late_window_ms());
         let late_min = match late_ms {
+            _ if bounds.late == TakeLate::OfAnyAge => TimestampMs::MIN,
             0 => TimestampMs::MAX,
             _ => newest
                 .or_else(first)
                 .map_or(TimestampMs::MIN, |newest| newest.saturating_sub(late_ms)),
         };
+        let in_order_min = newest.map_or(i64::MIN, |t| t.saturating_sub(self.lateness_ms()));
         Window {
-            min: newest.map_or(i64::MIN, |t| t.saturating_sub(self.lateness_ms())),
+            min: in_order_min.max(bounds.in_order_min),
             max: bounds.time_max,
             late_min,
             late: bounds.late,

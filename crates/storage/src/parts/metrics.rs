@@ -292,8 +292,13 @@ impl Parts {
             ),
             (
                 "firn_storage_blocks_bad",
-                "Blocks that were found damaged when they were opened, and are not read.",
+                "Blocks in quarantine: damaged where they are opened, left as they are, not read.",
                 gauge(&blocks.bad),
+            ),
+            (
+                "firn_storage_blocks_apart",
+                "Blocks of which a merge met damaged bytes: read, and not merged until a start.",
+                gauge(&blocks.apart),
             ),
             (
                 "firn_storage_cuts_total",

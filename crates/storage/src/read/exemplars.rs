@@ -1,15 +1,68 @@
-//! Exemplars, found by the labels of their series.
+//! Exemplars, found by the labels of their series: those of the ring, and those of blocks.
+//!
+//! The ring knows series by slots, so what it holds is found as long as the index has the series;
+//! the blocks have it from the cut on. The view of the blocks is taken after the look-up in the
+//! index: a series that left it meanwhile is in there. What both have is in the answer once.
 
 use super::Reader;
+use super::union::lose_in;
+use crate::block::Block;
+use crate::blocks::OpenBlock;
+use crate::error::StorageError;
 use crate::ids::SeriesRef;
-use firn_model::error::Error;
-use firn_model::exemplar::FoundExemplars;
+use firn_model::budget::Reservation;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::exemplar::{FoundExemplar, FoundExemplars, SeriesExemplars, TimedExemplar};
+use firn_model::labels::Labels;
 use firn_model::sample::TimeRange;
 use firn_model::store::ExemplarRequest;
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Series between two looks at the cancel flag: some 100 us.
 const CANCEL_EACH: usize = 256;
+
+/// What an exemplar takes beside its labels: itself and an allocation, twice while it is sorted.
+const EXEMPLAR_BYTES: usize = 2 * (size_of::<FoundExemplar>() + 32);
+
+/// What was found so far, by the labels of series.
+struct Found {
+    series: BTreeMap<Labels, SeriesExemplars>,
+    memory: Reservation,
+}
+
+impl Found {
+    fn add(&mut self, series: Labels, of_series: &SeriesExemplars) -> Result<(), Error> {
+        let labels = of_series.iter().map(|(_, e)| e.labels.as_bytes().len());
+        let bytes = labels
+            .map(|bytes| EXEMPLAR_BYTES + 2 * bytes)
+            .sum::<usize>();
+        self.memory.grow(series.as_bytes().len() + bytes)?;
+        let all = self.series.entry(series).or_default();
+        of_series.iter().for_each(|(_, e)| all.push(0, e));
+        Ok(())
+    }
+
+    /// The answer: each exemplar once, in order.
+    fn into_answer(self) -> Vec<FoundExemplars> {
+        let series = self.series.into_iter();
+        let found = series.map(|(series, all)| {
+            let mut all: Vec<TimedExemplar<'_>> = all.iter().map(|(_, e)| e).collect();
+            all.sort_by(TimedExemplar::order);
+            all.dedup_by(|a, b| a.order(b) == Ordering::Equal);
+            let exemplars = all.into_iter().map(|exemplar| FoundExemplar {
+                labels: exemplar.labels.to_owned(),
+                value: exemplar.value,
+                time: exemplar.time,
+            });
+            FoundExemplars {
+                exemplars: exemplars.collect(),
+                series,
+            }
+        });
+        found.collect()
+    }
+}
 
 impl Reader {
     /// The exemplars of the series that any of the sets matches, by labels.
@@ -20,29 +73,108 @@ impl Reader {
         if *request.tenant != self.options.tenant {
             return Ok(Vec::new());
         }
-        let generation = self.index.generation();
+        let mut found = Found {
+            series: BTreeMap::new(),
+            memory: request.budget.hold(),
+        };
+        self.exemplars_of_ring(request, &mut found)?;
+        let view = self.blocks.view();
+        for open in &view.blocks {
+            if open.block.has_exemplars_in(request.range) {
+                request.cancel.check()?;
+                self.exemplars_of_block(open, request, &mut found)?;
+            }
+        }
+        Ok(found.into_answer())
+    }
+
+    fn exemplars_of_ring(
+        &self,
+        request: ExemplarRequest<'_>,
+        found: &mut Found,
+    ) -> Result<(), Error> {
+        let _generation = self.index.generation();
         let slots = self.exemplars.slots();
         let mut matching = BTreeSet::new();
         for matchers in request.sets {
-            let found = self
+            let looked_up = self
                 .index
                 .lookup(matchers, TimeRange::ALL, request.cancel)?;
             let has_any = |slot: &SeriesRef| slots.binary_search(slot).is_ok();
-            matching.extend(found.slots().filter(has_any));
+            matching.extend(looked_up.slots().filter(has_any));
         }
-        let mut answer = Vec::new();
+        let mut of_series = SeriesExemplars::default();
         for (i, slot) in matching.into_iter().enumerate() {
             if i.is_multiple_of(CANCEL_EACH) {
                 request.cancel.check()?;
             }
-            let exemplars = self.exemplars.of_series(slot, request.range);
-            if !exemplars.is_empty() {
-                let series = self.index.series_labels(slot);
-                answer.push(FoundExemplars { series, exemplars });
+            of_series.clear();
+            self.exemplars
+                .copy_series(slot, request.range, &mut of_series);
+            if !of_series.is_empty() {
+                found.add(self.index.series_labels(slot), &of_series)?;
             }
         }
-        drop(generation);
-        answer.sort_by(|a, b| a.series.cmp(&b.series));
-        Ok(answer)
+        Ok(())
     }
+
+    /// Adds what a block has. Damage costs what lies in it: it is reported, and the warnings of the
+    /// range have it from then on.
+    fn exemplars_of_block(
+        &self,
+        open: &OpenBlock,
+        request: ExemplarRequest<'_>,
+        found: &mut Found,
+    ) -> Result<(), Error> {
+        let mut memory = request.budget.hold();
+        let mut matching = Vec::new();
+        for matchers in request.sets {
+            match open.block.lookup(matchers, request.cancel, &mut memory) {
+                Ok(ordinals) => matching.extend(ordinals),
+                Err(e) if e.kind == ErrorKind::Corrupt => {
+                    self.lose_look_up(open, &e);
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        matching.sort_unstable();
+        matching.dedup();
+        let mut of_series = SeriesExemplars::default();
+        for (i, ordinal) in matching.into_iter().enumerate() {
+            if i.is_multiple_of(CANCEL_EACH) {
+                request.cancel.check()?;
+            }
+            of_series.clear();
+            match read(&open.block, ordinal, request.range, &mut of_series) {
+                Ok(Some(labels)) => found.add(labels, &of_series)?,
+                Ok(None) => {}
+                Err(e) => {
+                    lose_in(&self.damages, open, e)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The exemplars in `range` of a series of a block, and its labels if there are any. A block has
+/// some thousand of a series at most.
+fn read(
+    block: &Block,
+    ordinal: u32,
+    range: TimeRange,
+    into: &mut SeriesExemplars,
+) -> Result<Option<Labels>, StorageError> {
+    block.exemplars(&[ordinal], |_, exemplar| {
+        if range.contains(exemplar.time) {
+            into.push(0, exemplar);
+        }
+        Ok::<(), StorageError>(())
+    })?;
+    let mut labels = None;
+    if !into.is_empty() {
+        block.labels(&[ordinal], &mut |_, found| labels = Some(found.to_owned()))?;
+    }
+    Ok(labels)
 }

@@ -124,7 +124,7 @@ impl Reader {
     }
 
     /// What a warning says of a block whose index cannot be read: no series of it is found.
-    fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
+    pub(super) fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
         let dir = self.blocks.dir_of(open.entry.id);
         let damage = Damage::of_file(DamageKind::Blocks, &dir, error.message.clone());
         let damage = Damage {
@@ -227,8 +227,8 @@ impl UnionSelection {
         Ok(())
     }
 
-    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what the
-    /// head took in order, then late blocks and what the head has of late samples, by arrival.
+    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what
+    /// the head took in order, then late blocks and late samples of the head, by arrival.
     fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         working.memory.columns.clear();
         let mut of_blocks = self.joined.of(series).peekable();
@@ -287,7 +287,11 @@ impl UnionSelection {
 
 /// What a warning says of a block that cannot be read; an error that says nothing about the block
 /// is returned.
-fn lose_in(damages: &Damages, open: &OpenBlock, error: StorageError) -> Result<String, Error> {
+pub(super) fn lose_in(
+    damages: &Damages,
+    open: &OpenBlock,
+    error: StorageError,
+) -> Result<String, Error> {
     match &error {
         StorageError::Damaged { .. } => {}
         StorageError::Io { source, .. } if is_disk_fault(source) => {}

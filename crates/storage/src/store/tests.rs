@@ -1,5 +1,6 @@
 //! The store beside a model of plain maps, on a simulated disk.
 
+mod any_age;
 mod backlog;
 mod blocks;
 mod crashes;

@@ -93,9 +93,8 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
     }
     block.verify(&mut |e| damaged(finding_of(&dir, &e), false, &mut part));
     if is_whole && entry.is_bad {
-        let what = "the manifest names it as damaged, and it is not read";
-        let finding = Finding::new(DamageKind::Blocks, &dir, None, what.to_owned());
-        part.find(finding.costs(Some(entry.samples), Some(entry.range)));
+        let what = "it was in quarantine and is whole again: the next start reads it";
+        part.remark(&dir, what);
     }
     count_files(env, &dir, block.meta(), &mut part);
     part.report.blocks += 1;

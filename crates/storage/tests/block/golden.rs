@@ -6,10 +6,12 @@
 use crate::fleet::dir;
 use crate::series::assert_equal;
 use firn_model::env::sim::env;
+use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::labels::Labels;
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
 use firn_storage::block::{Block, BlockCache, BlockId, BlockWriter, Source};
+use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,8 +91,44 @@ fn series() -> Vec<(Labels, Columns)> {
     all
 }
 
+/// The exemplars of a series: of most none, and each third one as a source says it.
+fn exemplars(ordinal: u32) -> SeriesExemplars {
+    let mut exemplars = SeriesExemplars::default();
+    for i in 0..(ordinal as usize % 4) * 3 {
+        let id = format!("{:06x}", noise(i + ordinal as usize));
+        let labels = match i % 5 {
+            4 => Labels::from_pairs([("span_id", "1"), ("trace_id", &id)]),
+            _ => Labels::from_pairs([("trace_id", id)]),
+        };
+        exemplars.push(
+            ordinal,
+            TimedExemplar {
+                labels: labels.as_ref(),
+                value: i as f64 * 0.25,
+                time: START_MS - 1_000 + i as i64 * 15_000,
+                has_own_time: i % 3 == 0,
+            },
+        );
+    }
+    exemplars
+}
+
+fn none(_: u32) -> SeriesExemplars {
+    SeriesExemplars::default()
+}
+
 #[test]
 fn block_of_every_kind_of_series_equals_its_golden_files() {
+    check("block", none);
+}
+
+#[test]
+fn block_with_exemplars_equals_its_golden_files() {
+    check("block-exemplars", exemplars);
+}
+
+/// Writes the block, compares it with the files of the folder, and reads those.
+fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars) {
     let sim = env(1);
     let source = Source {
         id: BlockId::new(START_MS, 0x0123_4567_89ab_cdef),
@@ -99,12 +137,18 @@ fn block_of_every_kind_of_series_equals_its_golden_files() {
         sources: vec![BlockId::new(START_MS, 1), BlockId::new(START_MS, 2)],
         range: Some(TimeRange::new(START_MS - 1, START_MS + 7_199_999)),
     };
-    let mut writer = BlockWriter::create(&sim.env, &dir(), source).unwrap();
-    for (labels, columns) in series() {
-        writer.push(labels.as_ref(), &columns).unwrap();
+    let mut writer = BlockWriter::create(&sim.env, &dir(), source).expect("the disk is sound");
+    for (ordinal, (labels, columns)) in (0..).zip(series()) {
+        writer
+            .push(labels.as_ref(), &columns)
+            .expect("the disk is sound");
+        let of_series = exemplars(ordinal);
+        writer
+            .push_exemplars(of_series.iter().map(|(_, exemplar)| exemplar))
+            .expect("the disk is sound");
     }
-    let meta = writer.finish().unwrap();
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/block"));
+    let meta = writer.finish().expect("the disk is sound");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
     for name in FILES {
         let written = sim
             .disk
@@ -112,7 +156,7 @@ fn block_of_every_kind_of_series_equals_its_golden_files() {
             .expect("it was written");
         let path = folder.join(name);
         if std::env::var_os("FIRN_WRITE_GOLDEN").is_some() {
-            std::fs::create_dir_all(folder).expect("the folder can be made");
+            std::fs::create_dir_all(&folder).expect("the folder can be made");
             std::fs::write(&path, &written).expect("the file can be written");
         }
         let golden = std::fs::read(&path).expect("the golden file is there");
@@ -135,6 +179,14 @@ fn block_of_every_kind_of_series_equals_its_golden_files() {
         block
             .labels(&[ordinal], each)
             .expect("the golden block is sound");
+        let (mut found, pushed) = (Vec::new(), exemplars(ordinal));
+        let read = block.exemplars(&[ordinal], |_, exemplar| {
+            found.push(format!("{exemplar:?}"));
+            Ok::<(), StorageError>(())
+        });
+        read.expect("the golden block is sound");
+        let pushed: Vec<_> = pushed.iter().map(|(_, e)| format!("{e:?}")).collect();
+        assert_eq!(found, pushed);
     }
     block.verify(&mut |e| panic!("{e}"));
 }

@@ -1,6 +1,7 @@
 //! Blocks: what is found and read is what was pushed, from files of today and from damaged ones.
 
 mod damage;
+mod exemplars;
 mod fleet;
 mod golden;
 mod lookups;

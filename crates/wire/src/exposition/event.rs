@@ -66,3 +66,14 @@ pub(super) enum Entry {
     /// Tells nothing, but ends a classic histogram.
     Comment,
 }
+
+/// How far a parser of a text has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Where the line under way begins.
+    pub line: usize,
+    /// Whether it has looked at all that there is.
+    pub is_at_end: bool,
+    /// The type last stated, of whatever family.
+    pub kind: MetricType,
+}

@@ -13,7 +13,7 @@ mod line;
 mod start;
 
 use super::error::ParseError;
-use super::event::{Entry, Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Place, Sample, Value};
 use super::pairs::LabelPairs;
 use super::series::{Family, unescape, write_labels};
 use firn_model::exemplar::Exemplars;
@@ -42,6 +42,14 @@ impl<'t> OpenMetricsParser<'t> {
             skips_created,
             starts: Starts::new(text),
         }
+    }
+
+    pub fn place(&self) -> Place {
+        self.line.place()
+    }
+
+    pub fn resume(&mut self, kind: MetricType) {
+        self.line.kind = kind;
     }
 
     /// Goes to the next entry.

@@ -2,7 +2,7 @@
 
 use super::convert::Converter;
 use super::error::ParseError;
-use super::event::{Entry, Metadata, Sample};
+use super::event::{Entry, Metadata, Place, Sample};
 use super::format::Format;
 use super::openmetrics::OpenMetricsParser;
 use super::pairs::LabelPairs;
@@ -10,6 +10,7 @@ use super::protobuf::{Histograms, ProtobufParser};
 use super::switches::Switches;
 use super::text::TextParser;
 use firn_model::exemplar::Exemplars;
+use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// One parser for each format, and the one that converts what another finds.
@@ -47,6 +48,28 @@ impl<'t> Source<'t> {
             source = Self::Converted(Box::new(Converter::new(source, keeps_classic)));
         }
         source
+    }
+
+    /// Where it stands; a body that is no text is taken as one line.
+    pub(super) fn place(&self) -> Place {
+        match self {
+            Source::Text(source) => source.place(),
+            Source::OpenMetrics(source) => source.place(),
+            Source::Protobuf(_) | Source::Converted(_) => Place {
+                line: 0,
+                is_at_end: true,
+                kind: MetricType::Unknown,
+            },
+        }
+    }
+
+    /// Goes on where a text before stated `kind` last.
+    pub(super) fn resume(&mut self, kind: MetricType) {
+        match self {
+            Source::Text(source) => source.resume(kind),
+            Source::OpenMetrics(source) => source.resume(kind),
+            Source::Protobuf(_) | Source::Converted(_) => {}
+        }
     }
 
     #[inline]

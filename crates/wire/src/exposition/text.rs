@@ -10,7 +10,7 @@
 //! needs no comma after it) is odd here too.
 
 use super::error::{ParseError, unexpected, while_parsing};
-use super::event::{Entry, Field, Metadata, Sample, Value};
+use super::event::{Entry, Field, Metadata, Place, Sample, Value};
 use super::lex::{BLANK, Token, is};
 use super::lexer::{Lexer, Syntax};
 use super::number::{parse_milliseconds, parse_value};
@@ -60,6 +60,18 @@ impl<'t> TextParser<'t> {
             time: None,
             meta: Meta::default(),
         }
+    }
+
+    pub fn place(&self) -> Place {
+        Place {
+            line: self.line,
+            is_at_end: self.lexer.scanner().is_at_end(),
+            kind: self.kind,
+        }
+    }
+
+    pub fn resume(&mut self, kind: MetricType) {
+        self.kind = kind;
     }
 
     /// Goes to the next entry.

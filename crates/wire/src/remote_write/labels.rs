@@ -16,7 +16,7 @@ const SHOWN_BYTES_MAX: usize = 1024;
 
 /// What is wrong with a series.
 #[derive(Debug)]
-pub(super) struct Offence {
+pub struct Offence {
     /// The reason it counts under.
     pub refusal: Refusal,
     /// The reason in words, with the labels.
@@ -43,7 +43,36 @@ pub(super) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> 
     Ok((name, value))
 }
 
+/// A label's name and value.
 type Pair<'m> = (&'m [u8], &'m [u8]);
+
+/// Writes the canonical form of labels in any order, empty ones among them, to the end of the
+/// arena, or says what is wrong with them.
+pub fn push_checked(
+    mut pairs: Vec<Pair<'_>>,
+    limits: &WireLimits,
+    arena: &mut Vec<u8>,
+) -> Result<(), Offence> {
+    let count = pairs.len();
+    pairs.truncate(limits.label_count_max);
+    push_counted(pairs, count, limits, arena)
+}
+
+fn push_counted(
+    mut pairs: Vec<Pair<'_>>,
+    count: usize,
+    limits: &WireLimits,
+    arena: &mut Vec<u8>,
+) -> Result<(), Offence> {
+    pairs.sort_by_key(|(name, _)| *name);
+    if let Some(offence) = offence(&pairs, count, limits) {
+        return Err(offence);
+    }
+    for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+        push_pair(arena, name, value);
+    }
+    Ok(())
+}
 
 /// Reads the labels of a series and writes the canonical form to the end of the arena, or says what
 /// is wrong with them.
@@ -67,14 +96,7 @@ pub(super) fn careful(
             pairs.push(pair);
         }
     }
-    pairs.sort_by_key(|(name, _)| *name);
-    if let Some(offence) = offence(&pairs, count, limits) {
-        return Ok(Err(offence));
-    }
-    for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
-        push_pair(arena, name, value);
-    }
-    Ok(Ok(()))
+    Ok(push_counted(pairs, count, limits, arena))
 }
 
 /// What is wrong with the sorted `pairs`, of which there were `count` before the limit cut them.

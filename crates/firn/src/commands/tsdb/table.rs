@@ -52,8 +52,8 @@ fn row(block: &ListedBlock, for_people: bool) -> [String; 9] {
     let kind = match (block.is_late, block.is_bad) {
         (false, false) => "main",
         (true, false) => "late",
-        (false, true) => "main, damaged",
-        (true, true) => "late, damaged",
+        (false, true) => "main, quarantine",
+        (true, true) => "late, quarantine",
     };
     [
         block.id.clone(),
@@ -106,7 +106,7 @@ mod tests {
             id, "0", "7200000", "2h", "1234567", "89", "3145728", "main", "2",
         ];
         assert_eq!(cells(&lines[1]), first);
-        assert_eq!(cells(&lines[2])[7], "late, damaged");
+        assert_eq!(cells(&lines[2])[7], "late, quarantine");
         let starts: Vec<usize> = text.lines().map(|l| l.find("  ").unwrap_or(0)).collect();
         assert_eq!(starts[1], starts[2], "columns stand below each other");
         let text = table(&[block], true);

@@ -204,7 +204,8 @@ pub fn run_dump(env: &Env, matches: &ArgMatches, form: Form) -> ExitCode {
 }
 
 /// Prints what was done, and whether it was all.
-fn finish(done: Result<(String, bool), Error>) -> ExitCode {
+/// Prints what was done, and whether all of it could be; or why nothing was.
+pub fn finish(done: Result<(String, bool), Error>) -> ExitCode {
     match done {
         Ok((text, is_whole)) => {
             console::out(&text);

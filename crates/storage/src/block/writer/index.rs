@@ -2,6 +2,7 @@
 
 use super::dictionary::Dictionary;
 use super::output::Output;
+use crate::block::exemplars::ExemplarsDraft;
 use crate::block::labels::{Label, LabelTable, TermsTable};
 use crate::block::layout::{Footer, Section, SectionEntry, Sections};
 use crate::block::meta::FileMeta;
@@ -13,6 +14,7 @@ use crate::block::unit::{UnitEntry, UnitTable};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::page::planner::Planner;
+use firn_model::exemplar::TimedExemplar;
 
 /// Bytes of lists of series after which their unit ends: a unit holds whole lists.
 const POSTINGS_BYTES: usize = 32 << 10;
@@ -31,6 +33,7 @@ pub(super) struct IndexWriter {
     pages_table: UnitTable,
     times_table: UnitTable,
     hashes_table: UnitTable,
+    exemplars: ExemplarsDraft,
 }
 
 /// Numbers of labels and values as they are in the index, by their numbers in the order of use.
@@ -60,6 +63,7 @@ impl IndexWriter {
             pages_table: UnitTable::default(),
             times_table: UnitTable::default(),
             hashes_table: UnitTable::default(),
+            exemplars: ExemplarsDraft::default(),
         }
     }
 
@@ -85,6 +89,20 @@ impl IndexWriter {
             true => self.end_pages_unit(),
             false => Ok(()),
         }
+    }
+
+    /// Adds an exemplar of the series that was begun last.
+    pub(super) fn push_exemplar(&mut self, one: &TimedExemplar<'_>) -> Result<(), StorageError> {
+        match self.exemplars.push(self.series_count - 1, one) {
+            true => self.end_exemplars_unit(),
+            false => Ok(()),
+        }
+    }
+
+    fn end_exemplars_unit(&mut self) -> Result<(), StorageError> {
+        let output = &mut self.output;
+        self.exemplars
+            .end_unit(|first, bytes| append_unit(output, first, bytes))
     }
 
     /// Ends the unit of time columns under way.
@@ -135,6 +153,7 @@ impl IndexWriter {
         footer: Footer,
     ) -> Result<FileMeta, StorageError> {
         self.end_pages_unit()?;
+        self.end_exemplars_unit()?;
         if self.series.len() > 0 {
             self.end_series_unit()?;
         }
@@ -154,6 +173,11 @@ impl IndexWriter {
             let mut bytes = Vec::new();
             table.encode(&mut self.planner, &mut bytes);
             tables.push((kind, bytes));
+        }
+        if let Some(exemplars) = std::mem::take(&mut self.exemplars).into_table() {
+            let mut bytes = Vec::new();
+            exemplars.encode(&mut self.planner, &mut bytes);
+            tables.push((Section::Exemplars, bytes));
         }
         let mut sections = Sections::default();
         for (kind, bytes) in tables {

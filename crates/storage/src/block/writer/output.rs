@@ -2,6 +2,7 @@
 
 use crate::block::meta::FileMeta;
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use firn_model::env::{Disk, File, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,9 +76,10 @@ impl Output {
     /// Ends the file, which is durable then but for its name.
     pub(super) fn finish(mut self) -> Result<FileMeta, StorageError> {
         self.flush()?;
-        self.file
-            .sync_data()
-            .map_err(StorageError::io("sync", &self.path))?;
+        if !failpoints::has(Flaw::SkipsBlockSync) {
+            let synced = self.file.sync_data();
+            synced.map_err(StorageError::io("sync", &self.path))?;
+        }
         let name = self.path.file_name().unwrap_or_default();
         Ok(FileMeta {
             name: name.to_string_lossy().into_owned(),

@@ -9,6 +9,7 @@ use crate::chunk::Columns;
 use crate::chunk::Duplicates;
 use crate::error::StorageError;
 use firn_model::env::Env;
+use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::TimeRange;
 use std::cmp::Ordering;
@@ -43,6 +44,7 @@ pub(super) struct Merging {
     writer: BlockWriter,
     duplicates: Duplicates,
     columns: Columns,
+    exemplars: SeriesExemplars,
     /// Samples of all inputs.
     pub(super) samples_in: u64,
     /// Those that were read.
@@ -100,7 +102,8 @@ impl Merging {
             range: Some(merge.range),
         };
         let created = BlockWriter::create(env, &blocks.dir_of(id), source);
-        let writer = created.map_err(|error| Failure { error, input: None })?;
+        let mut writer = created.map_err(|error| Failure { error, input: None })?;
+        writer.expect_exemplars(inputs.iter().map(|i| i.block.exemplar_count()).sum());
         Ok(Self {
             samples_in: merge.inputs.iter().map(|block| block.samples).sum(),
             samples_done: 0,
@@ -109,6 +112,7 @@ impl Merging {
             writer,
             duplicates,
             columns: Columns::default(),
+            exemplars: SeriesExemplars::default(),
         })
     }
 }
@@ -167,10 +171,19 @@ impl Merging {
                 BlockKind::Main => columns.merge_from(before),
                 BlockKind::Late => columns.merge_late(before, self.duplicates),
             }
+            let exemplars = &mut self.exemplars;
+            let taken = input.block.exemplars(&[input.next], |_, exemplar| {
+                exemplars.push(0, exemplar);
+                Ok(())
+            });
+            taken.map_err(|error| Failure::of(&input.entry, error))?;
             input.labels.pop_front();
             input.next += 1;
         }
         let pushed = self.writer.push(labels, columns);
+        let exemplars = self.exemplars.iter().map(|(_, exemplar)| exemplar);
+        let pushed = pushed.and_then(|()| self.writer.push_exemplars(exemplars));
+        self.exemplars.clear();
         pushed.map_err(|error| Failure { error, input: None })
     }
 

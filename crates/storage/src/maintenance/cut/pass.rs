@@ -15,6 +15,7 @@ use crate::page::{Page, Scratch};
 use crate::sealed::cache::{damaged, read};
 use crate::sealed::directory::{PageEntry, PageLists};
 use crate::sealed::group_of;
+use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
@@ -42,10 +43,17 @@ impl Maintenance {
         let count = writing.samples_at_once / writing.samples_each;
         let series = writing.order.next(&self.index, count);
         let columns = self.read_columns(writing, &series)?;
-        for ((_, labels), columns) in series.iter().zip(&columns) {
-            if !columns.times.is_empty() {
-                writing.writer.push(labels.as_ref(), columns)?;
+        let mut exemplars = SeriesExemplars::default();
+        for ((slot, labels), columns) in series.iter().zip(&columns) {
+            if columns.times.is_empty() {
+                continue;
             }
+            writing.writer.push(labels.as_ref(), columns)?;
+            exemplars.clear();
+            self.exemplars
+                .copy_series(*slot, writing.exemplar_range(), &mut exemplars);
+            let of_series = exemplars.iter().map(|(_, exemplar)| exemplar);
+            writing.writer.push_exemplars(of_series)?;
         }
         Ok(writing.order.is_done())
     }

@@ -6,6 +6,10 @@ use crate::sealed::directory::PageLists;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::time::Duration;
 
+/// How far before the samples of a block its exemplars begin. Those that are in two blocks for it
+/// are found once.
+const EXEMPLARS_BEFORE_MS: i64 = 5 * 60_000;
+
 /// The cut under way, and when the next one may begin.
 #[derive(Default)]
 pub(crate) struct Cut {
@@ -39,6 +43,16 @@ pub(super) struct Writing {
     pub(super) samples_each: usize,
     /// Samples decoded at a time.
     pub(super) samples_at_once: usize,
+}
+
+impl Writing {
+    /// The times of the exemplars that go into it. An exemplar comes before the sample that it is
+    /// attached to, by a scrape interval at most: that sample may be the first one of its series, and
+    /// in the block behind.
+    pub(super) fn exemplar_range(&self) -> TimeRange {
+        let first = self.range.min.saturating_sub(EXEMPLARS_BEFORE_MS);
+        TimeRange::new(first, self.range.max)
+    }
 }
 
 impl Cut {

@@ -188,3 +188,142 @@ fn block_whose_index_is_damaged_costs_itself_alone() {
             .any(|block| block.is_bad && block.id == bad.id)
     );
 }
+
+/// Damages one file of the first block of a stopped store: each of them, in each way that a disk
+/// does it. The start goes on without the block, says so, and takes it back once it is whole.
+#[test]
+fn block_that_does_not_open_is_in_quarantine_until_it_is_whole_again() {
+    for file in ["meta.json", "index", "data-000"] {
+        for how in ["footer", "empty", "gone"] {
+            check_quarantine(file, how);
+        }
+    }
+}
+
+#[track_caller]
+fn check_quarantine(file: &str, how: &str) {
+    let context = format!("{file}, {how}");
+    let mut churn = Churn::new(5);
+    churn.send(8);
+    let bad = churn.store().parts.blocks.list().blocks[0].clone();
+    let folder = Path::new("/data/blocks").join(bad.id.to_string());
+    churn.store().close().unwrap();
+    let disk = churn.sim.disk.clone();
+    let path = folder.join(file);
+    let whole = disk.contents(&path).unwrap();
+    match how {
+        "footer" => disk.overwrite(&path, &whole[..whole.len() - 8]),
+        "empty" => disk.overwrite(&path, &[]),
+        _ => disk.lose(&path),
+    }
+    let all = churn.model.clone();
+    for samples in churn.model.values_mut() {
+        samples.retain(|(t, _)| !bad.range.contains(*t));
+    }
+    for start in 0..2 {
+        churn.reopen();
+        churn.check(TimeRange::ALL);
+        let damages = churn.store().damages();
+        assert_eq!(damages.len(), 1, "{context}, start {start}: {damages:?}");
+        assert!(
+            damages[0].file.starts_with(&folder),
+            "{context}: {damages:?}"
+        );
+        assert_eq!(
+            (damages[0].range, damages[0].samples),
+            (Some(bad.range), Some(bad.samples))
+        );
+        let listed = crate::listing::list(&churn.sim.env, Path::new("/data")).unwrap();
+        let listed: Vec<&str> = listed.iter().filter(|b| b.is_bad).map(|b| &*b.id).collect();
+        assert_eq!(listed, [bad.id.to_string()], "{context}");
+        assert_eq!(churn.store().parts.blocks.bad.get(), 1, "{context}");
+    }
+    // Cuts, merges and commits go on.
+    let version = churn.store().parts.blocks.list().version;
+    churn.send(3);
+    assert!(
+        churn.store().parts.blocks.list().version > version,
+        "{context}"
+    );
+    churn.store().close().unwrap();
+    churn.store = None;
+    let report = crate::verify::verify(&churn.sim.env, Path::new("/data")).unwrap();
+    let file_of = |finding: &crate::verify::Finding| finding.damage.file.clone();
+    assert!(
+        report
+            .findings
+            .iter()
+            .all(|f| file_of(f).starts_with(&folder)),
+        "{context}"
+    );
+    assert!(!report.is_whole(), "{context}");
+    disk.overwrite(&path, &whole);
+    for (name, samples) in all {
+        let back = samples.into_iter().filter(|(t, _)| bad.range.contains(*t));
+        let known = churn.model.entry(name).or_default();
+        known.extend(back);
+        known.sort_by_key(|(t, _)| *t);
+    }
+    churn.reopen();
+    assert!(churn.store().damages().is_empty(), "{context}");
+    assert_eq!(churn.store().parts.blocks.bad.get(), 0, "{context}");
+    churn.check(TimeRange::ALL);
+    churn.send(20);
+    churn.check(TimeRange::ALL);
+}
+
+#[test]
+fn block_that_the_disk_does_not_deliver_stops_no_commit() {
+    let mut churn = Churn::new(6);
+    churn.send(8);
+    let lost = churn.store().parts.blocks.list().blocks[0].clone();
+    let index = Path::new("/data/blocks")
+        .join(lost.id.to_string())
+        .join("index");
+    churn.store().close().unwrap();
+    churn.sim.disk.set_unreadable(&index, Some(0..u64::MAX));
+    churn.reopen();
+    assert_eq!(churn.store().damages().len(), 1);
+    let all = churn.model.clone();
+    for samples in churn.model.values_mut() {
+        samples.retain(|(t, _)| !lost.range.contains(*t));
+    }
+    let version = churn.store().parts.blocks.list().version;
+    churn.send(3);
+    assert!(churn.store().parts.blocks.list().version > version);
+    churn.check(TimeRange::ALL);
+    // It is no damage of the block: the next commit that can takes it back.
+    churn.sim.disk.set_unreadable(&index, None);
+    churn.send(3);
+    for (name, samples) in all {
+        let back = samples.into_iter().filter(|(t, _)| lost.range.contains(*t));
+        let known = churn.model.entry(name).or_default();
+        known.extend(back);
+        known.sort_by_key(|(t, _)| *t);
+    }
+    churn.check(TimeRange::ALL);
+}
+
+#[test]
+fn block_in_quarantine_leaves_the_disk_with_the_retention() {
+    let mut churn = Churn::new(7);
+    churn.send(8);
+    let bad = churn.store().parts.blocks.list().blocks[0].clone();
+    let folder = Path::new("/data/blocks").join(bad.id.to_string());
+    churn.store().close().unwrap();
+    churn.sim.disk.overwrite(&folder.join("index"), &[]);
+    churn.reopen();
+    let retention = Retention {
+        time_ms: 2 * HOUR,
+        ..churn.store().parts.options.retention()
+    };
+    churn.store().set_retention(retention);
+    churn.send(1);
+    let list = churn.store().parts.blocks.list();
+    assert!(!list.names(bad.id));
+    assert!(
+        churn.sim.env.disk.list(&folder).is_err(),
+        "its folder is there"
+    );
+    assert_eq!(churn.store().parts.blocks.bad.get(), 0);
+}

@@ -44,6 +44,7 @@ fn found(store: &Store, range: TimeRange) -> Vec<String> {
         sets: &sets,
         range,
         cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
     };
     let mut lines = Vec::new();
     for found in Select::exemplars(store, request).unwrap() {
@@ -176,4 +177,110 @@ fn exemplars_through_trims_and_crashes_are_the_newest_acked() {
             assert_eq!(all(&store), wanted, "seed {seed} step {step}");
         }
     }
+}
+
+/// Sends for so many hours of data time, with a tick a minute: a steady series, and one for each
+/// hour, with an exemplar each ten minutes.
+fn send_hours(store: &Store, hours: std::ops::Range<i64>) {
+    for minute in hours.start * 60..hours.end * 60 {
+        let now = minute * MINUTE;
+        let name = format!("hour{}", minute / 60);
+        let mut sent = batch(&[("steady", &[(now, 1.0)]), (&name, &[(now, 1.0)])]);
+        if minute % 10 == 0 {
+            // Observed before it was scraped.
+            add_exemplars(&mut sent, &name, &[(0.5, now - 1_000)]);
+        }
+        append(store, &sent, ALWAYS);
+        store.tick();
+    }
+}
+
+/// What was sent, as [`found`] says it.
+fn sent_of(hours: std::ops::Range<i64>) -> Vec<String> {
+    let mut sent = Vec::new();
+    for hour in hours {
+        for minute in (0..60).step_by(10) {
+            let time = (hour * 60 + minute) * MINUTE - 1_000;
+            sent.push((format!("hour{hour}"), time));
+        }
+    }
+    sent.sort();
+    let lines = sent.iter().map(|(name, time)| format!("{name} 0.5@{time}"));
+    lines.collect()
+}
+
+#[test]
+fn exemplars_of_series_that_left_the_head_are_found_in_blocks() {
+    let sim = sim::env(1);
+    let mut store = open(&sim, keeping(1_000));
+    send_hours(&store, 0..26);
+    assert_eq!(all(&store), sent_of(0..26));
+    assert!(store.parts.index.series_count() < 9);
+    // Merged, and not as they were cut.
+    let levels = store.parts.blocks.list().blocks;
+    assert!(levels.iter().all(|block| block.level > 1), "{levels:?}");
+    store.close().unwrap();
+    drop(store);
+    sim.disk.crash();
+    // What only the ring has is gone without it; its series are gone already.
+    store = open(&sim, keeping(0));
+    let cut = store.parts.blocks.view().cut / HOUR;
+    assert_eq!(cut, 24);
+    let of_blocks: Vec<_> = sent_of(0..26)
+        .into_iter()
+        .filter(|line| {
+            let time = line.rsplit('@').next().unwrap();
+            time.parse::<i64>().unwrap() < cut * HOUR
+        })
+        .filter(|line| !line.starts_with("hour24"))
+        .collect();
+    assert_eq!(all(&store), of_blocks);
+    let range = TimeRange::new(5 * HOUR, 5 * HOUR + 30 * MINUTE);
+    let names = found(&store, range);
+    assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[test]
+fn exemplars_of_a_block_take_memory_of_the_query() {
+    let sim = sim::env(1);
+    let store = open(&sim, keeping(1_000));
+    send_hours(&store, 0..9);
+    let sets = [vec![Matcher::new("job", MatchOp::Equal, b"test").unwrap()]];
+    let ask = |bytes: usize| {
+        let budget = Budget::new("query", bytes);
+        let request = ExemplarRequest {
+            tenant: &TenantId::anonymous(),
+            sets: &sets,
+            range: TimeRange::new(0, 2 * HOUR),
+            cancel: &Cancel::new(),
+            budget: &budget,
+        };
+        Select::exemplars(&*store, request).map(|found| found.len())
+    };
+    assert_eq!(ask(1 << 20).unwrap(), 3);
+    assert_eq!(ask(512).unwrap_err().kind, ErrorKind::Limited);
+}
+
+#[test]
+fn exemplars_of_a_damaged_unit_are_left_out_and_reported() {
+    let sim = sim::env(1);
+    let store = open(&sim, keeping(1_000));
+    send_hours(&store, 0..9);
+    let cut = store.parts.blocks.view().cut;
+    let block = store.parts.blocks.list().blocks[0].clone();
+    let path = std::path::Path::new("/data/blocks")
+        .join(block.id.to_string())
+        .join("index");
+    drop(store);
+    let mut bytes = sim.disk.contents(&path).unwrap();
+    // The only unit of exemplars begins with the labels of the first one.
+    let at = bytes.windows(8).position(|w| w == b"hour0--1").unwrap();
+    bytes[at] ^= 1;
+    sim.disk.overwrite(&path, &bytes);
+    let store = open(&sim, keeping(0));
+    assert_eq!(cut, store.parts.blocks.view().cut);
+    assert_eq!(all(&store), sent_of(2..6));
+    let damages = store.damages();
+    assert_eq!(damages.len(), 1, "{damages:?}");
+    assert_eq!(damages[0].range, Some(block.range));
 }

@@ -31,6 +31,7 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::UnlinksEarly,
         Flaw::ReadsPagesFirst,
         Flaw::CutsTooFar,
+        Flaw::SkipsBlockSync,
         Flaw::ShowsOutOfOrder,
         Flaw::KeepsContext,
         Flaw::MixesContexts,

@@ -1,7 +1,7 @@
 //! One line of OpenMetrics after the other.
 
 use super::super::error::{ParseError, unexpected, while_parsing};
-use super::super::event::Entry;
+use super::super::event::{Entry, Place};
 use super::super::lex::Token;
 use super::super::lexer::{Lexer, Syntax};
 use super::super::number::{parse_value, whole};
@@ -80,6 +80,15 @@ impl<'t> Line<'t> {
 
     pub fn text(&self) -> &'t [u8] {
         self.lexer.scanner().text()
+    }
+
+    /// How far it has come.
+    pub fn place(&self) -> Place {
+        Place {
+            line: self.start,
+            is_at_end: self.lexer.scanner().is_at_end(),
+            kind: self.kind,
+        }
     }
 
     /// Where the line began.

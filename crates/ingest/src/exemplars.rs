@@ -8,7 +8,7 @@ use firn_wire::exposition::{Sample, Value};
 /// Adds the exemplars of `sample`, taken at `time`, in the order in which a store takes most of
 /// them. An exemplar of a native histogram needs a time of its own, as upstream: without it one
 /// could not tell whether it was seen before.
-pub(super) fn push(
+pub(crate) fn push(
     exemplars: &Exemplars,
     sample: &Sample<'_>,
     time: TimestampMs,

@@ -1,0 +1,157 @@
+//! The samples of a piece of text: labels checked, times filled in, in one batch.
+//!
+//! Samples of one series that stand one behind the other are one series of the batch, whose labels
+//! are read once.
+
+use super::{ImportSettings, drop_one};
+use crate::exemplars;
+use crate::outcome::{DropReason, Dropped};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::error::Error;
+use firn_model::exemplar::Exemplars;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::store::Rejected;
+use firn_wire::WireLimits;
+use firn_wire::exposition::{Event, LabelPairs, Parser, Value};
+use firn_wire::remote_write::{Refusal, push_checked};
+
+/// See the module.
+pub(super) struct Samples {
+    limits: WireLimits,
+    default_time: TimestampMs,
+    extra_labels: Vec<(String, String)>,
+    keeps_exemplars: bool,
+    exemplars: Exemplars,
+    ignored_exemplars: u64,
+    pairs: LabelPairs,
+    batch: Batch,
+    /// The line of each float of the batch.
+    lines: Vec<u64>,
+    /// The series under way, if there is one: whether it stands, or why not.
+    series: Option<Result<(), Refusal>>,
+    refused: Vec<Dropped>,
+}
+
+impl Samples {
+    pub(super) fn new(settings: ImportSettings, limits: WireLimits, keeps_exemplars: bool) -> Self {
+        Self {
+            limits,
+            default_time: settings.default_time,
+            extra_labels: settings.extra_labels,
+            keeps_exemplars,
+            exemplars: Exemplars::default(),
+            ignored_exemplars: 0,
+            pairs: LabelPairs::default(),
+            batch: Batch::default(),
+            lines: Vec::new(),
+            series: None,
+            refused: Vec::new(),
+        }
+    }
+
+    /// What is to be stored.
+    pub(super) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    /// Begins the next batch.
+    pub(super) fn clear(&mut self) {
+        self.batch.clear();
+        self.lines.clear();
+        self.series = None;
+    }
+
+    /// Ends the batch.
+    pub(super) fn end(&mut self) {
+        if self.series.take() == Some(Ok(())) {
+            self.batch.end_series();
+        }
+    }
+
+    /// Takes out what was refused.
+    pub(super) fn take_refused(&mut self) -> Vec<Dropped> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Takes out how many exemplars were passed over.
+    pub(super) fn take_ignored(&mut self) -> u64 {
+        std::mem::take(&mut self.ignored_exemplars)
+    }
+
+    /// In which line the sample stands that the store refused.
+    pub(super) fn line_of(&self, rejected: &Rejected) -> Option<u64> {
+        (0..self.batch.series_count()).find_map(|i| {
+            let series = self.batch.series(i);
+            if series.labels != rejected.first_labels.as_ref() {
+                return None;
+            }
+            let is_it = |time: &TimestampMs| *time == rejected.first_time;
+            let at = series.times.iter().position(is_it)?;
+            self.lines.get(self.batch.offsets(i).0 + at).copied()
+        })
+    }
+
+    /// Takes the sample at which the parser stands, in this line.
+    pub(super) fn take(&mut self, parser: &Parser<'_>, line: u64) -> Result<(), Error> {
+        let Event::Sample(sample) = parser.event() else {
+            return Ok(());
+        };
+        let is_same = sample.is_expected && self.series.is_some();
+        let stands = match self.series {
+            Some(stands) if is_same => stands,
+            _ => self.begin_series(parser, line)?,
+        };
+        if let Err(refusal) = stands {
+            // The first sample of the series was counted with the reason in words.
+            if is_same {
+                drop_one(&mut self.refused, DropReason::Refused(refusal), String::new);
+            }
+            return Ok(());
+        }
+        let time = sample.time.unwrap_or(self.default_time);
+        parser.exemplars(&mut self.exemplars);
+        match self.keeps_exemplars {
+            true => exemplars::push(&self.exemplars, &sample, time, &mut self.batch),
+            false => self.ignored_exemplars += self.exemplars.iter().count() as u64,
+        }
+        match sample.value {
+            Value::Float(value) => {
+                self.lines.push(line);
+                self.batch.push_float(time, value);
+            }
+            Value::Histogram(histogram) => {
+                histogram.validate()?;
+                self.batch.push_histogram(HistogramSample {
+                    time,
+                    start_time: sample.start.unwrap_or(START_UNKNOWN),
+                    histogram: histogram.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the series under way and begins the one of the sample at which the parser stands.
+    fn begin_series(
+        &mut self,
+        parser: &Parser<'_>,
+        line: u64,
+    ) -> Result<Result<(), Refusal>, Error> {
+        self.end();
+        parser.labels(&mut self.pairs)?;
+        let extra = &self.extra_labels;
+        let is_own = |name: &[u8]| extra.iter().all(|(label, _)| label.as_bytes() != name);
+        let own = self.pairs.iter().filter(|(name, _)| is_own(name));
+        let extra = extra.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+        let pairs: Vec<(&[u8], &[u8])> = own.chain(extra).collect();
+        let pushed = push_checked(pairs, &self.limits, self.batch.label_bytes());
+        let stands = pushed.map_err(|offence| {
+            let reason = DropReason::Refused(offence.refusal);
+            let message = || format!("line {line}: {}", offence.message);
+            drop_one(&mut self.refused, reason, message);
+            offence.refusal
+        });
+        self.series = Some(stands);
+        Ok(stands)
+    }
+}

@@ -1,0 +1,226 @@
+//! `/api/v1/import/prometheus`: text of any age, of any length, in Prometheus's format or in
+//! OpenMetrics.
+//!
+//! ```text
+//! headers, parameters -> admitted -> bytes -> unpacked, a piece -> stored, durable -.
+//!                                      ^---------------------------------------------'-> 204
+//! ```
+//!
+//! Invariant: 204 means that every sample is durable; an error says in which line it lies, and up
+//! to where everything is. The body is read as fast as it is stored and never held whole.
+
+use super::call::not_ready;
+use super::form::Form;
+use super::origin;
+use crate::app::App;
+use crate::http::body::{Paced, declared_bytes};
+use crate::http::failure::{Cause, Failure};
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::Response;
+use firn_ingest::Pipeline;
+use firn_ingest::import::{Import, ImportSettings, Step};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::quote::quote;
+use firn_wire::exposition::Format;
+use firn_wire::unpack::Packing;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long a piece is tried again that cannot be stored now: late samples leave the memory within
+/// a second or two, and a disk that is full is told before a client gives up.
+const TRY_MAX: Duration = Duration::from_secs(20);
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes in a text.
+pub(crate) async fn prometheus(app: App, request: Request) -> Response {
+    let pipeline = match app.backend() {
+        Ok(backend) => backend.pipeline.clone(),
+        Err(state) => return not_ready(state),
+    };
+    match store(&app, pipeline, request).await {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Err(failure) => failure.into_json(),
+    }
+}
+
+async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(), Failure> {
+    let (head, body) = request.into_parts();
+    origin::check_same(&app.parts.web, &head.headers)?;
+    let tenant = app.tenant(&head.headers)?;
+    let peer = head.extensions.get::<SocketAddr>();
+    let address = peer.map(|peer| peer.ip().to_canonical());
+    let settings = settings(app, &head)?;
+    let declared = declared_bytes(&body);
+    let room = pipeline.limits().import;
+    let room = room.room_bytes(settings.packing, declared);
+    // Bodies wait here, unread, while there is no room for them.
+    let admitted = pipeline.admit(room).await;
+    let _admission = admitted.map_err(|error| match error.kind {
+        ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
+        kind => Failure::new(Cause::Request(kind), error.message),
+    })?;
+    let import = Import::begin(pipeline, tenant, address, settings);
+    let body = Paced::new(app.limits(), app.metrics.endpoint(Endpoint::Import), body);
+    let (import, end) = run(app, import, body).await?;
+    let (end, cause) = match end {
+        Ok(()) => (Ok(()), None),
+        Err(Ended::Import(error)) => (Err(error), None),
+        // The reader's own status stays.
+        Err(Ended::Body(failure)) => {
+            let error = Error::new(ErrorKind::Invalid, failure.message);
+            (Err(import.said_of_rest(error)), Some(failure.cause))
+        }
+    };
+    let outcome = import.finish(end).map_err(|error| {
+        let cause = cause.unwrap_or(Cause::Request(error.kind));
+        Failure::new(cause, error.message)
+    })?;
+    match outcome.complaint() {
+        None => Ok(()),
+        Some(complaint) => Err(Failure::bad_data(complaint)),
+    }
+}
+
+/// Why an import ended early.
+enum Ended {
+    Import(Error),
+    Body(Failure),
+}
+
+/// Brings the body to the import, and its pieces to the store.
+async fn run(
+    app: &App,
+    mut import: Import,
+    mut body: Paced<'_>,
+) -> Result<(Import, Result<(), Ended>), Failure> {
+    loop {
+        let (back, step) = work(app, import, Import::advance).await?;
+        import = back;
+        let ticket = match step {
+            Ok(Step::Sent(ticket)) => ticket,
+            Ok(Step::Done) => return Ok((import, Ok(()))),
+            Ok(Step::NeedsInput) => match fill(&mut import, &mut body).await {
+                Ok(()) => continue,
+                Err(failure) => return Ok((import, Err(Ended::Body(failure)))),
+            },
+            Err(error) => return Ok((import, Err(Ended::Import(error)))),
+        };
+        let (begun, mut ticket) = (Instant::now(), ticket);
+        loop {
+            match ticket.await {
+                Ok(appended) => {
+                    import.settle(appended);
+                    break;
+                }
+                Err(e) if e.kind == ErrorKind::Unavailable && begun.elapsed() < TRY_MAX => {
+                    sleep(PAUSE).await;
+                    (import, ticket) = work(app, import, Import::send_again).await?;
+                }
+                Err(error) => {
+                    let error = import.said_of_rest(error);
+                    return Ok((import, Err(Ended::Import(error))));
+                }
+            }
+        }
+    }
+}
+
+/// Takes bytes of the body, or its end.
+async fn fill(import: &mut Import, body: &mut Paced<'_>) -> Result<(), Failure> {
+    loop {
+        match body.next().await? {
+            None => {
+                import.end();
+                return Ok(());
+            }
+            Some(bytes) => import.push(&bytes),
+        }
+        if import.has_enough() {
+            return Ok(());
+        }
+    }
+}
+
+/// Computes on a thread that may wait, when it is the turn of a write: see `write::decode`.
+async fn work<T: Send + 'static>(
+    app: &App,
+    mut import: Import,
+    job: fn(&mut Import) -> T,
+) -> Result<(Import, T), Failure> {
+    let slot = app.write_slots.clone().acquire_owned().await;
+    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let working = tokio::task::spawn_blocking(move || {
+        let done = job(&mut import);
+        drop(slot);
+        (import, done)
+    });
+    working.await.map_err(|e| {
+        tracing::error!(error = %e, "import text");
+        app.metrics.panics.inc();
+        Failure::internal("the import failed: see the log")
+    })
+}
+
+/// What headers and parameters say.
+fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
+    let text_of = |name: HeaderName| {
+        let value = head.headers.get(name);
+        value.and_then(|v| v.to_str().ok()).unwrap_or_default()
+    };
+    let encoding = text_of(header::CONTENT_ENCODING);
+    let packing = Packing::of_content_encoding(encoding).ok_or_else(|| {
+        let message = format!("content encoding {encoding:?} is not read here: gzip and zstd are");
+        Failure::new(Cause::MediaType, message)
+    })?;
+    let content_type = text_of(header::CONTENT_TYPE);
+    let chosen = Format::of_content_type(content_type, None).map(|chosen| chosen.format);
+    let (format, is_format_stated) = match chosen {
+        Ok(Format::Protobuf) => {
+            let message = format!("content type {content_type:?} is not read here: text is");
+            return Err(Failure::new(Cause::MediaType, message));
+        }
+        Ok(format) => (format, true),
+        // Command-line clients name the type of a form, or none.
+        Err(_) => (Format::Text, false),
+    };
+    let form = Form::parse("", head.uri.query().unwrap_or_default())?;
+    if let Some(error) = form.first_error() {
+        return Err(Failure::bad_data(format!(
+            "error parsing form values: {error}"
+        )));
+    }
+    let default_time = match form.get("timestamp") {
+        "" => app.parts.env.clock.now_ms(),
+        text => text.parse().map_err(|_| {
+            let text = quote(text.as_bytes());
+            Failure::parameter("timestamp", format!("cannot parse {text} as milliseconds"))
+        })?,
+    };
+    let extra_labels = form.all("extra_label").map(|text| {
+        let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+        let (name, value) = pair.ok_or_else(|| {
+            let text = quote(text.as_bytes());
+            Failure::parameter("extra_label", format!("{text} is no name=value"))
+        })?;
+        Ok((name.to_owned(), value.to_owned()))
+    });
+    Ok(ImportSettings {
+        format,
+        is_format_stated,
+        packing,
+        default_time,
+        extra_labels: extra_labels.collect::<Result<_, Failure>>()?,
+    })
+}

@@ -1,0 +1,392 @@
+//! A text of any length that comes in parts: read in pieces that end with a line.
+//!
+//! ```text
+//! text() <- bytes as they come      read -> samples with their lines, a piece at a time
+//! ```
+//!
+//! What a line says of those behind it goes over to the next piece. A newline between quotes ends
+//! no line: where a piece ends in the middle of one, the rest waits for more text.
+//!
+//! Invariant: what is read, refused and said of it is the same however the text is cut, but for
+//! what an error shows of a line. Memory is that of one piece, or of the longest line.
+
+use super::error::ParseError;
+use super::event::Event;
+use super::format::Format;
+use super::{Parser, Place};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::metadata::MetricType;
+
+/// What ends a text in OpenMetrics, and each piece of it while it is parsed.
+const END: &[u8] = b"# EOF\n";
+
+/// How much of a text is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceLimits {
+    /// Bytes of a piece, unless a line is longer.
+    pub piece_bytes: usize,
+    /// Bytes of a line.
+    pub line_bytes_max: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pieces {
+    format: Format,
+    limits: PieceLimits,
+    /// What came and was not read.
+    text: Vec<u8>,
+    /// A piece needs more than so many bytes: `text` up to there is no whole line.
+    wanted: usize,
+    is_ended: bool,
+    is_done: bool,
+    /// The type last stated.
+    kind: MetricType,
+    /// Lines of the pieces that were read.
+    lines: u64,
+    /// The series of the sample before, as it is written.
+    key: Vec<u8>,
+}
+
+impl Pieces {
+    /// At the beginning of a text, which is in one of the two text formats.
+    pub fn new(format: Format, limits: PieceLimits) -> Self {
+        Self {
+            format,
+            limits,
+            text: Vec::new(),
+            wanted: limits.piece_bytes,
+            is_ended: false,
+            is_done: false,
+            kind: MetricType::Unknown,
+            lines: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// What came and was not read: more is to be appended, up to [`Pieces::wanted_bytes`].
+    pub fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// So many bytes of text make a piece.
+    pub fn wanted_bytes(&self) -> usize {
+        self.wanted + 1
+    }
+
+    /// Says that no more text comes.
+    pub fn end(&mut self) {
+        self.is_ended = true;
+    }
+
+    /// Whether all was read.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Lines that were read.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Whether what is left of the text ends as one in OpenMetrics does.
+    pub fn ends_as_openmetrics(&self) -> bool {
+        let end = self.text.trim_ascii_end();
+        let line = end.rsplit(|byte| *byte == b'\n').next();
+        self.is_ended && line == Some(END.trim_ascii_end())
+    }
+
+    /// Reads the next piece, if there is enough text for one, and calls `take` with the parser at
+    /// each sample, and with the line of that. The parser's sample is expected if the sample before
+    /// is of the same series. False if more text is needed, or all was read. An error of the parser
+    /// or of `take` says in which line it lies; nothing can be read behind one.
+    pub fn read(
+        &mut self,
+        take: &mut dyn FnMut(&Parser<'_>, u64) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        let Some(mut piece) = self.cut()? else {
+            return Ok(false);
+        };
+        let end = piece.len();
+        if !self.is_done && self.format == Format::OpenMetrics {
+            piece.extend_from_slice(END);
+        }
+        let read = self.read_piece(&piece, end, take)?;
+        if read < end {
+            // The line may go on behind a newline in quotes.
+            piece.truncate(end);
+            self.want(self.wanted.max(end - read).saturating_mul(2));
+            piece.append(&mut self.text);
+            self.text = piece.split_off(read);
+            if self.text.len() > self.limits.line_bytes_max {
+                return Err(self.line_too_long());
+            }
+        } else {
+            self.wanted = self.limits.piece_bytes;
+        }
+        Ok(true)
+    }
+
+    /// The next piece has more than so many bytes, or the longest line.
+    fn want(&mut self, bytes: usize) {
+        self.wanted = bytes.min(self.limits.line_bytes_max);
+    }
+
+    /// Takes a piece off the text.
+    fn cut(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        if self.is_done {
+            return Ok(None);
+        }
+        if self.is_ended && self.text.len() <= self.wanted {
+            self.is_done = true;
+            return Ok(Some(std::mem::take(&mut self.text)));
+        }
+        if self.text.len() <= self.wanted {
+            return Ok(None);
+        }
+        // Something is left for the next piece: the last one says how the text ends.
+        let whole = &self.text[..self.text.len() - 1];
+        match whole.iter().rposition(|byte| *byte == b'\n') {
+            Some(at) => {
+                let rest = self.text.split_off(at + 1);
+                Ok(Some(std::mem::replace(&mut self.text, rest)))
+            }
+            None if self.text.len() > self.limits.line_bytes_max => Err(self.line_too_long()),
+            None => {
+                self.want(self.text.len().saturating_mul(2));
+                self.cut()
+            }
+        }
+    }
+
+    /// Reads the samples of `text`, of which `end` bytes came. Returns how much of it was read:
+    /// all, or up to a line that may go on.
+    fn read_piece(
+        &mut self,
+        text: &[u8],
+        end: usize,
+        take: &mut dyn FnMut(&Parser<'_>, u64) -> Result<(), Error>,
+    ) -> Result<usize, Error> {
+        let mut parser = Parser::resuming(self.format, text, self.kind);
+        let mut counted = 0;
+        loop {
+            let advanced = parser.advance_expecting(&self.key);
+            let place = parser.place();
+            let line = place.line.min(end);
+            self.lines += newlines(&text[counted..line]);
+            counted = line;
+            match advanced {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.end_piece(text, place, end)?;
+                    self.lines += newlines(&text[counted..end]);
+                    return Ok(end);
+                }
+                Err(_) if !self.is_done && place.is_at_end => {
+                    self.key.clear();
+                    return Ok(line);
+                }
+                Err(e) => return Err(self.located(e.into())),
+            }
+            self.kind = place.kind;
+            match parser.event() {
+                // A type says how bounds of buckets are written: equal keys may be other labels.
+                Event::Metadata(_) => self.key.clear(),
+                Event::Sample(sample) => {
+                    take(&parser, self.lines + 1).map_err(|e| self.located(e))?;
+                    if !sample.is_expected {
+                        self.key.clear();
+                        self.key.extend_from_slice(sample.key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fails if the parser ended before the piece does.
+    fn end_piece(&self, text: &[u8], place: Place, end: usize) -> Result<(), Error> {
+        match self.format == Format::Text && text[..end].get(place.line) == Some(&0) {
+            true => Err(self.located(ParseError::new("a NUL begins a line").into())),
+            false => Ok(()),
+        }
+    }
+
+    /// The error with the line at which the text stands.
+    fn located(&self, error: Error) -> Error {
+        let message = format!("line {}: {}", self.lines + 1, error.message);
+        Error::new(error.kind, message)
+    }
+
+    fn line_too_long(&self) -> Error {
+        let limit = self.limits.line_bytes_max;
+        let message = format!("a line is longer than {limit} bytes");
+        self.located(Error::new(ErrorKind::Limited, message))
+    }
+}
+
+fn newlines(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposition::{LabelPairs, Value};
+
+    /// Samples as `line name{labels} value time`, of a text that comes `step` bytes at a time and
+    /// is read in pieces of `piece_bytes`.
+    fn read(format: Format, text: &[u8], step: usize, piece: usize) -> Result<Vec<String>, Error> {
+        let limits = PieceLimits {
+            piece_bytes: piece,
+            line_bytes_max: 400,
+        };
+        let mut pieces = Pieces::new(format, limits);
+        let mut samples: Vec<String> = Vec::new();
+        let mut pairs = LabelPairs::default();
+        let mut last = String::new();
+        let mut take = |parser: &Parser<'_>, line: u64| {
+            let Event::Sample(sample) = parser.event() else {
+                panic!("a sample is what it is called for");
+            };
+            parser.labels(&mut pairs)?;
+            let labels: Vec<String> = pairs
+                .iter()
+                .map(|(name, value)| format!("{}={}", name.escape_ascii(), value.escape_ascii()))
+                .collect();
+            let labels = labels.join(",");
+            assert!(!sample.is_expected || last == labels, "{last} for {labels}");
+            let Value::Float(value) = sample.value else {
+                panic!("texts have no histograms");
+            };
+            samples.push(format!("{line} {labels} {value} {:?}", sample.time));
+            last = labels;
+            Ok(())
+        };
+        let mut rest = text;
+        loop {
+            while pieces.read(&mut take)? {}
+            if pieces.is_done() {
+                assert_eq!(pieces.lines(), newlines(text));
+                return Ok(samples);
+            }
+            let wanted = pieces.wanted_bytes().saturating_sub(pieces.text().len());
+            let (part, behind) = rest.split_at(step.min(wanted).min(rest.len()));
+            rest = behind;
+            pieces.text().extend_from_slice(part);
+            if rest.is_empty() {
+                pieces.end();
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(format: Format, text: &[u8]) {
+        let whole = read(format, text, usize::MAX, 1 << 20);
+        for piece in [1, 2, 3, 10, 33, 64, 150] {
+            for step in [1, 7, 1000] {
+                let cut = read(format, text, step, piece);
+                let texts = |read: &Result<Vec<String>, Error>| match read {
+                    Ok(samples) => samples.join("\n"),
+                    // What it shows of the line may be shorter.
+                    Err(e) => e.message.chars().take(40).collect(),
+                };
+                assert_eq!(
+                    texts(&cut),
+                    texts(&whole),
+                    "pieces of {piece}, {step} at a time"
+                );
+            }
+        }
+    }
+
+    const HISTOGRAM: &str = "# HELP h it's \"quoted\n# TYPE h histogram\nh_bucket{le=\"1\"} 1 1\n\
+                             h_bucket{le=\"1\"} 2 2\nh_bucket{le=\"+Inf\"} 3 2\n";
+
+    #[test]
+    fn text_in_any_pieces_gives_the_same_samples() {
+        check(Format::Text, b"");
+        check(Format::Text, b"\n\n# comment\na 1\na 2 5\nb{x=\"y\"} 3");
+        check(Format::Text, HISTOGRAM.as_bytes());
+        check(
+            Format::Text,
+            b"a{x=\"1\n2\n\n3\"} 1\nb 2\n# TYPE c counter\nc{y=\"}\n\"} 2 7\n",
+        );
+        let open = format!("{HISTOGRAM}# TYPE c counter\nc_total 5 1.5 # {{a=\"b\"}} 3\n# EOF\n");
+        check(Format::OpenMetrics, open.as_bytes());
+        check(Format::OpenMetrics, b"{\"a\nb\",c=\"d\"} 1 2\n# EOF");
+        let samples = read(Format::Text, HISTOGRAM.as_bytes(), 9, 30).unwrap();
+        assert_eq!(
+            samples,
+            [
+                "3 __name__=h_bucket,le=1.0 1 Some(1)",
+                "4 __name__=h_bucket,le=1.0 2 Some(2)",
+                "5 __name__=h_bucket,le=+Inf 3 Some(2)",
+            ]
+        );
+    }
+
+    #[test]
+    fn text_with_an_error_fails_in_its_line_however_it_is_cut() {
+        let cases: [(Format, &[u8], &str); 9] = [
+            (
+                Format::Text,
+                b"a 1\nb c\n",
+                "line 2: strconv.ParseFloat: parsing",
+            ),
+            (
+                Format::Text,
+                b"a 1\n\nb{x=} 1\n",
+                "line 3: expected label value, got",
+            ),
+            (
+                Format::Text,
+                b"a{x=\"1\n\"} 1\nb c\n",
+                "line 3: strconv.ParseFloat: parsing",
+            ),
+            (
+                Format::Text,
+                b"a 1\nb{x=\"y} 1\n",
+                "line 2: expected label value, got",
+            ),
+            (Format::Text, b"a 1\n\0b 1\n", "line 2: a NUL begins a line"),
+            (
+                Format::OpenMetrics,
+                b"a 1 1\n",
+                "line 2: data does not end with # EOF",
+            ),
+            (
+                Format::OpenMetrics,
+                b"a 1\n# EOF\nb 1\n",
+                "line 2: unexpected data after # EOF",
+            ),
+            (
+                Format::OpenMetrics,
+                b"a 1\n# EOF\n# EOF\n",
+                "line 2: unexpected data after # EOF",
+            ),
+            (
+                Format::OpenMetrics,
+                b"a 1 1\nb x 1\n# EOF\n",
+                "line 2: strconv.ParseFloat: parsing",
+            ),
+        ];
+        for (format, text, wanted) in cases {
+            let e = read(format, text, usize::MAX, 1 << 20).unwrap_err();
+            assert!(e.message.starts_with(wanted), "{}", e.message);
+            check(format, text);
+        }
+    }
+
+    #[test]
+    fn line_beyond_its_limit_is_refused() {
+        let long = format!("a 1\nb{{x=\"{}\"}} 1\n", "y".repeat(1000));
+        let quoted = format!("a 1\nb{{x=\"{}\"}} 1\n", "y\n".repeat(500));
+        for text in [&long, &quoted] {
+            for (step, piece) in [(1, 1), (50, 64)] {
+                let e = read(Format::Text, text.as_bytes(), step, piece).unwrap_err();
+                assert_eq!(e.message, "line 2: a line is longer than 400 bytes");
+                assert_eq!(e.kind, ErrorKind::Limited);
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Blocks of real folders: what they are made of, what a server does without one that is damaged,
+//! and how fast they come to be.
+
+use crate::harness::server::{Server, firn};
+use std::path::{Path, PathBuf};
+
+/// Runs `firn tsdb`; returns exit code, standard output and standard error.
+fn tsdb(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = firn().arg("tsdb").args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+const HOUR_S: i64 = 3_600;
+
+/// A data folder with a block for each of two times two hours: a series that is there all the time,
+/// one in ten of which each is there a tenth of it, and one beside them.
+fn with_two_blocks() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let text = folder.path().join("text");
+    let data_text = data.to_str().unwrap();
+    for start in [400_000 * HOUR_S, 400_004 * HOUR_S] {
+        let mut body = String::new();
+        for step in 0..120 {
+            let time = start + 60 * step;
+            body += &format!("up{{job=\"node\"}} 1 {time}\n");
+            body += &format!("short{{job=\"node\",pod=\"p{}\"}} 1 {time}\n", step / 12);
+        }
+        body += &format!("other{{job=\"x\"}} 5 {start}\n# EOF\n");
+        std::fs::write(&text, body).unwrap();
+        let file = text.to_str().unwrap();
+        let create = [
+            "create-blocks-from",
+            "openmetrics",
+            file,
+            "--data",
+            data_text,
+        ];
+        let (code, out, err) = tsdb(&create);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    }
+    (folder, data)
+}
+
+#[test]
+fn tsdb_analyze_says_what_a_block_is_made_of() {
+    let (_folder, data) = with_two_blocks();
+    let data = data.to_str().unwrap();
+    let (code, out, err) = tsdb(&["analyze", "--limit", "2", data]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let (first, rest) = out.split_once('\n').unwrap();
+    let newest = first.strip_prefix("Block ID: ").unwrap();
+    assert_eq!(
+        rest,
+        "Duration: 2h0m0s\nTotal Series: 12\nLabel names: 3\n\
+         Postings (unique label pairs): 15\nPostings entries (total label pairs): 34\n\n\
+         Label pairs most involved in churning:\n9 __name__=short\n9 job=node\n\n\
+         Label names most involved in churning:\n10 __name__\n10 job\n\n\
+         Most common label pairs:\n11 job=node\n10 __name__=short\n\n\
+         Label names with highest cumulative label value length:\n20 pod\n12 __name__\n\n\
+         Highest cardinality labels:\n10 pod\n3 __name__\n\n\
+         Highest cardinality metric names:\n10 short\n1 other\n"
+    );
+    let (_, listed, _) = tsdb(&["list", data]);
+    let names = listed
+        .lines()
+        .skip(1)
+        .map(|line| line.split(' ').next().unwrap());
+    let oldest = names.clone().next().unwrap();
+    assert_eq!(names.last(), Some(newest));
+    let args = [
+        "analyze",
+        "--match",
+        "short{pod=~\"p[0-3]\"}",
+        "--extended",
+        data,
+        oldest,
+    ];
+    let (code, out, _) = tsdb(&args);
+    assert_eq!(code, Some(0));
+    assert!(out.starts_with(&format!("Block ID: {oldest}\n")), "{out}");
+    for part in [
+        "\nMatcher: short{pod=~\"p[0-3]\"}\nLabel names: 3\nMatched series: 4\n",
+        "\nMost common label pairs:\n4 __name__=short\n4 job=node\n1 pod=p0\n",
+        "\nsamples per float series (min/avg/max): 12/12/12\n[10, 19]: 4 ####",
+        "\nsamples per histogram series: N/A\n",
+    ] {
+        assert!(out.contains(part), "{out} has no {part}");
+    }
+    for (args, said) in [
+        (["analyze", data, "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "is not in"),
+        (["analyze", "--match={", data], "--match: "),
+    ] {
+        let (code, _, err) = tsdb(&args);
+        assert_eq!(code, Some(2));
+        assert!(err.contains(said), "{err}");
+    }
+}
+
+#[test]
+fn tsdb_bench_write_stores_what_it_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let out_text = out.to_str().unwrap();
+    let series = folder.path().join("series.json");
+    let line = |i: u32| format!("{{\"__name__\":\"bench\",\"number\":\"{i}\"}}\n");
+    std::fs::write(&series, (0..30).map(line).collect::<String>()).unwrap();
+    let args = [
+        "bench",
+        "write",
+        "--metrics",
+        "20",
+        "--scrapes",
+        "300",
+        "--out",
+        out_text,
+    ];
+    let with_file = [&args[..], &[series.to_str().unwrap()]].concat();
+    let (code, said, err) = tsdb(&with_file);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{said}");
+    for part in [
+        ">> start stage=readData\n",
+        ">> completed stage=ingestScrapes duration=",
+        " > total samples: 6000\n > samples/sec: ",
+        ">> completed stage=stopStorage duration=",
+        " > bytes/sample: ",
+    ] {
+        assert!(said.contains(part), "{said} has no {part}");
+    }
+    let storage = out.join("storage");
+    let (code, dumped, _) = tsdb(&["dump", "--data", storage.to_str().unwrap()]);
+    assert_eq!((code, dumped.lines().count()), (Some(0), 6000));
+    let (code, _, err) = tsdb(&with_file);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is not empty"), "{err}");
+    let made_up = folder.path().join("made-up");
+    let args = [
+        "bench",
+        "write",
+        "--metrics=300",
+        "--scrapes=3",
+        "--out",
+        made_up.to_str().unwrap(),
+    ];
+    let (code, said, _) = tsdb(&args);
+    assert_eq!(code, Some(0));
+    assert!(said.contains(" > total samples: 1128\n"), "{said}");
+}
+
+/// The metric in the exposition of a server.
+fn metric(server: &Server, name: &str) -> Option<f64> {
+    let text = server.http().get("/metrics").body;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line?.parse().ok()
+}
+
+#[test]
+fn block_that_is_damaged_is_in_quarantine_and_stops_nothing() {
+    let (_folder, data) = with_two_blocks();
+    let listed = || tsdb(&["list", data.to_str().unwrap()]).1;
+    let first = listed().lines().nth(1).unwrap().to_owned();
+    let name = first.split(' ').next().unwrap().to_owned();
+    let start = |data: &Path| {
+        let config = data.parent().unwrap().join("nothing.yml");
+        std::fs::write(&config, "global: {}\n").unwrap();
+        let config = config.to_str().unwrap();
+        Server::start(
+            data,
+            &["--config", config, "--storage.tsdb.retention.time", "100y"],
+        )
+    };
+    let index = data.join("blocks").join(&name).join("index");
+    let whole = std::fs::read(&index).unwrap();
+    // The footer and the directory before it.
+    std::fs::write(&index, &whole[..whole.len() - 100]).unwrap();
+    for _ in 0..2 {
+        let server = start(&data);
+        let ask = |hour: i64| {
+            let time = format!("{}", hour * HOUR_S + 600);
+            server
+                .http()
+                .post("/api/v1/query", &[("query", "up"), ("time", &time)])
+        };
+        let lost = ask(400_000);
+        let warning = lost.json()["warnings"][0]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(warning.contains(&name), "{}", lost.body);
+        assert_eq!(lost.json()["data"]["result"], serde_json::json!([]));
+        let sound = ask(400_004);
+        assert!(sound.json()["warnings"].is_null(), "{}", sound.body);
+        assert_eq!(sound.json()["data"]["result"][0]["value"][1], "1");
+        let damages = server.http().get("/api/v1/status/tsdb").json()["data"]["damages"].clone();
+        assert_eq!(damages.as_array().map(Vec::len), Some(1), "{damages}");
+        assert_eq!(metric(&server, "firn_storage_blocks_bad"), Some(1.0));
+        server.wait_log(&name);
+        let answer = server
+            .http()
+            .send("/api/v1/import/prometheus", &[], b"pushed 1\n");
+        assert_eq!(answer.status, 204, "{}", answer.body);
+        assert!(server.stop().success());
+        let line = listed().lines().nth(1).unwrap().to_owned();
+        assert!(
+            line.contains(&name) && line.contains("quarantine"),
+            "{line}"
+        );
+        let (code, out, _) = tsdb(&["verify", data.to_str().unwrap()]);
+        assert_eq!(code, Some(1));
+        assert!(out.contains(&format!("blocks/{name}/index")), "{out}");
+    }
+    // Put back from a copy, it is read again.
+    std::fs::write(&index, &whole).unwrap();
+    let server = start(&data);
+    let found = server.http().query("up", (400_000 * HOUR_S + 600) * 1000);
+    assert_eq!(found[0]["value"][1], "1", "{found}");
+    assert_eq!(metric(&server, "firn_storage_blocks_bad"), Some(0.0));
+    assert!(!listed().contains("quarantine"));
+}
