@@ -263,6 +263,8 @@ mod tests {
 
     const WINDOW: usize = 8 << 20;
 
+    type Pack = fn(&[u8]) -> Vec<u8>;
+
     fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(text).unwrap();
@@ -309,7 +311,7 @@ mod tests {
         for i in 0..4_000u32 {
             text.extend_from_slice(format!("m{{i=\"{}\"}} {i}\n", i.wrapping_mul(77)).as_bytes());
         }
-        let packers: [(Packing, fn(&[u8]) -> Vec<u8>); 3] = [
+        let packers: [(Packing, Pack); 3] = [
             (Packing::None, plain),
             (Packing::Gzip, gzip),
             (Packing::Zstd, zstd),

@@ -56,7 +56,7 @@ impl Reader {
         let mut memory = request.budget.hold();
         let mut joined = Joined::behind(&head.index, &head.slots, request.cancel, &mut memory)?;
         let mut blocks = Vec::new();
-        for open in view.overlapping(request.range) {
+        for open in view.matching(request.range, request.matchers) {
             request.cancel.check()?;
             match join_block(open, blocks.len(), &mut joined, (request, &mut memory)) {
                 Ok(false) => {}
