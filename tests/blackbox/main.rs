@@ -22,6 +22,7 @@ mod refusal;
 mod refused_samples;
 mod resources;
 mod retention;
+mod rules;
 mod scrape;
 mod snapshot;
 mod tsdb;

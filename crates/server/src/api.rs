@@ -14,6 +14,7 @@ pub(crate) mod operations;
 pub(crate) mod origin;
 pub(crate) mod page;
 pub(crate) mod query;
+pub(crate) mod rules;
 pub(crate) mod series;
 pub(crate) mod status;
 pub(crate) mod targets;

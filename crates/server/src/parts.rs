@@ -15,6 +15,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::StoreStats;
 use firn_model::store::Select;
 use firn_promql::Features;
+use firn_rules::view::Groups;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub struct Backend {
     pub pipeline: Arc<Pipeline>,
     /// What is scraped, and how it is.
     pub scraping: Arc<Scraping>,
+    /// The groups of rules.
+    pub rules: Arc<dyn Groups>,
     /// What runs, for the log of the next start.
     pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.

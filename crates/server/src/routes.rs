@@ -2,8 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, exemplars, import, metadata, operations, origin, page, query, series, status, targets,
-    write,
+    admin, exemplars, import, metadata, operations, origin, page, query, rules, series, status,
+    targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -102,6 +102,7 @@ fn api() -> Router<App> {
             api_route(GET, Targets, targets::relabel_steps),
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
+        .merge(rule_routes())
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -117,6 +118,17 @@ fn api() -> Router<App> {
             "/admin/tsdb/snapshot",
             admin_route(Operations, admin::snapshot),
         )
+}
+
+fn rule_routes() -> Router<App> {
+    use Endpoint::Rules;
+    let backfills = api_route(GET, Rules, rules::backfills);
+    // The same path answers the question of a browser once.
+    let backfill = changing_route(Rules, rules::backfill);
+    Router::new()
+        .route("/rules", api_route(GET, Rules, rules::rules))
+        .route("/alerts", api_route(GET, Rules, rules::alerts))
+        .route("/rules/backfill", backfills.merge(backfill))
 }
 
 fn operations_routes() -> Router<App> {
@@ -198,6 +210,24 @@ where
         Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
     };
     on(POST_PUT, work).options(options)
+}
+
+/// A route of the JSON API that changes state: not for pages of other sites.
+fn changing_route<H, F>(endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    on(
+        MethodFilter::POST,
+        async move |State(app): State<App>, request: Request| match origin::check_same(
+            &app.parts.web,
+            request.headers(),
+        ) {
+            Ok(()) => call::answer(app, endpoint, request, handler).await,
+            Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
+        },
+    )
 }
 
 /// A route whose handler makes the whole response.

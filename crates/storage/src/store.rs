@@ -19,8 +19,8 @@ mod tests;
 
 pub use crate::chunk::Duplicates;
 pub use crate::parts::options::{
-    BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
-    SyncMode, WINDOW_MS,
+    BACKLOG_BYTES_MAX, BlockMax, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing,
+    StoreOptions, SyncMode, WINDOW_MS,
 };
 pub use crate::parts::retention::Retention;
 

@@ -80,7 +80,7 @@ impl Running {
             .reloading
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match config::load(file, self.features) {
+        match config::load_with_rules(file, self.features) {
             Ok(config) => {
                 self.take_over(config);
                 Ok(())

@@ -278,7 +278,8 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relabel::{Action, NameScheme, RuleSettings};
+    use crate::relabel::{Action, RuleSettings};
+    use firn_model::names::NameScheme;
 
     fn group(labels: &[(&str, &str)]) -> Group {
         Group {

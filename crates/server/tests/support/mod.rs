@@ -416,6 +416,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             no_yaml,
         )),
         pipeline,
+        rules: Arc::new(()),
         active: ActiveQueries::none(),
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
