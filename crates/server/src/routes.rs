@@ -54,7 +54,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
-        QueryRange, Series, Status, Targets, Write,
+        QueryRange, Series, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -104,6 +104,16 @@ fn api() -> Router<App> {
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
         .merge(rule_routes())
         .route(
+            "/admin/tsdb/snapshot",
+            admin_route(Operations, admin::snapshot),
+        )
+        .merge(status_routes())
+}
+
+fn status_routes() -> Router<App> {
+    use Endpoint::Status;
+    Router::new()
+        .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
         )
@@ -117,10 +127,6 @@ fn api() -> Router<App> {
         .route(
             "/status/tsdb/blocks",
             api_route(GET, Status, blocks::blocks),
-        )
-        .route(
-            "/admin/tsdb/snapshot",
-            admin_route(Operations, admin::snapshot),
         )
 }
 
