@@ -1,11 +1,11 @@
 //! A fleet whose pods come and go, for days of data time, and what the age of the data costs.
 //!
 //! ```text
-//! fill    empty folder -> load up to an age -> idle -> recent query, at each age; one system after the other
-//!         at the first and the last age also: clean stop -> start -> idle -> kill -9 -> start -> idle
+//! fill    empty folder -> load up to an age -> idle -> recent query; one system after the other
+//!         at the first and the last age also: clean stop -> start -> kill -9 -> start
 //! read    `up` of all series and all times, in a new process whose files are in no cache
-//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache, then again
-//!         and again; the systems in turns
+//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache,
+//!         then again and again; the systems in turns
 //! crowd   many new series on top of the history -> kill -9 -> ready
 //! ```
 //!
@@ -71,7 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The ages at which a system is looked at: four hours, a day, twice as much each time, and all.
+    /// The ages at which a system is looked at: four hours, a day, twice as much each time, all.
     fn ages(&self) -> Vec<i64> {
         let doubled = std::iter::successors(Some(DAY_MS), |age| Some(2 * age));
         let between = doubled.take_while(|age| *age < self.span_ms);

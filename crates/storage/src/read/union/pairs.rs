@@ -1,5 +1,5 @@
-//! Pairs of a label's name and value, numbered across the head and all blocks of a selection, so that
-//! label sets are told apart by a few numbers.
+//! Pairs of a label's name and value, numbered across the head and all blocks of a selection, so
+//! that label sets are told apart by a few numbers.
 //!
 //! Invariant: equal numbers are equal pairs, and the other way around.
 
