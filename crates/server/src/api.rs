@@ -5,6 +5,7 @@
 
 pub(crate) mod admin;
 mod answer;
+pub(crate) mod blocks;
 pub(crate) mod call;
 pub(crate) mod exemplars;
 mod form;

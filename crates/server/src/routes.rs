@@ -2,8 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, exemplars, import, metadata, operations, origin, page, query, rules, series, status,
-    targets, write,
+    admin, blocks, exemplars, import, metadata, operations, origin, page, query, rules, series,
+    status, targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -114,6 +114,10 @@ fn api() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
+        .route(
+            "/status/tsdb/blocks",
+            api_route(GET, Status, blocks::blocks),
+        )
         .route(
             "/admin/tsdb/snapshot",
             admin_route(Operations, admin::snapshot),

@@ -56,7 +56,7 @@ impl Reader {
         let mut memory = request.budget.hold();
         let mut joined = Joined::behind(head.len());
         let mut blocks = Vec::new();
-        for open in view.overlapping(request.range) {
+        for open in view.matching(request.range, request.matchers) {
             request.cancel.check()?;
             let place = |labels: LabelsRef<'_>| self.place_in(&head, labels);
             match self.join_block(

@@ -94,6 +94,10 @@ impl World {
             shards: 1 + rng.below(4) as usize,
             retention_ms: RETENTION_MS,
             window_ms: [HOUR / 60, HOUR / 2, 3 * HOUR][rng.below(3) as usize],
+            block_max: BlockMax {
+                series: [5, 40, 1_000][rng.below(3) as usize],
+                bytes: 1 << 30,
+            },
             cut_ms: [HOUR / 4, 2 * HOUR, 5 * HOUR][rng.below(3) as usize],
             log_segment_bytes: 200,
             page_segment_bytes: 400,
