@@ -64,6 +64,9 @@ struct Sim {
     wake: Instant,
     heard: Vec<Heard>,
     kills: usize,
+    /// Whether the store cannot write.
+    is_full: bool,
+    backfills: Vec<(Instant, Instant)>,
 }
 
 fn settings(flaw: Flaw) -> MachineSettings {
@@ -117,6 +120,8 @@ impl Sim {
             wake: now,
             heard: Vec::new(),
             kills: 0,
+            is_full: false,
+            backfills: Vec::new(),
         }
     }
 
@@ -191,6 +196,7 @@ impl Sim {
                     };
                     self.heard.extend(alerts.into_iter().map(heard));
                 }
+                Action::Backfill { start, end } => self.backfills.push((start, end)),
                 action => self.under_way.push(action),
             }
         }
@@ -214,6 +220,10 @@ impl Sim {
                 found: Ok(self.find(rule, instant)),
                 took: Duration::ZERO,
             },
+            Action::Append { of, .. } if self.is_full => {
+                let outcome = Err(Error::unavailable("no room"));
+                Event::Stored { of, outcome }
+            }
             Action::Append { of, batch, .. } => {
                 self.store(&batch);
                 let outcome = Ok(Appended::default());
@@ -375,4 +385,22 @@ fn group_of_a_calm_world_shows_alerts_that_fire_and_resolve() {
     assert!(sim.heard.iter().any(|(_, _, resolved)| resolved.is_some()));
     let is_end = |bits: &u64| is_stale(f64::from_bits(*bits));
     assert!(sim.stored.values().flat_map(BTreeMap::values).any(is_end));
+}
+
+#[test]
+fn group_whose_store_cannot_write_goes_on_and_makes_up_for_it() {
+    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let mut sim = Sim::new(3, Flaw::None).run(at(300), false);
+    let before = sim.machine.last().instant.unwrap();
+    sim.is_full = true;
+    let heard = sim.heard.len();
+    let mut sim = sim.run(at(900), false);
+    let last = sim.machine.last().instant.unwrap();
+    assert_eq!(sim.machine.rules()[0].last_error, "no room");
+    assert!(sim.heard.len() > heard, "alerts are still sent");
+    assert_eq!(sim.backfills, []);
+    sim.is_full = false;
+    let sim = sim.run(at(1000), false);
+    assert_eq!(sim.backfills, [(before.after(INTERVAL), last)]);
+    assert_eq!(sim.machine.rules()[0].last_error, "");
 }
