@@ -7,6 +7,7 @@ mod alerting;
 mod blocks;
 mod command_line;
 mod configs;
+mod deploy;
 mod differences;
 mod disconnect;
 mod disk;
