@@ -19,7 +19,7 @@ use crate::churn::{EXPRESSION, SPAN_MS};
 use crate::dashboard::{self, PANELS, Panel, Span};
 use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
-use firn_mirror::api::{Ask, Client, seconds};
+use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
 use firn_mirror::push::{Outcome, Pace, Progress};
 use std::ffi::OsString;
@@ -386,9 +386,15 @@ impl Measured {
     /// The name of a pod that lives when the load ends.
     fn pod(&self) -> Result<String, String> {
         let running = self.system.start(&self.dir)?;
-        let start = ("start", seconds(self.end_ms - SPAN_MS));
-        let range = [start, ("end", seconds(self.end_ms))];
-        let pod = dashboard::first_pod(&Client::new(&running.url), &range)?;
+        let ask = Ask::Instant {
+            expression: "bottomk(1, group by (pod) (up))".to_owned(),
+            time_ms: self.end_ms,
+        };
+        let answer = Client::new(&running.url)
+            .ask(&ask)
+            .map_err(|e| e.to_string())?;
+        let pod = answer["data"]["result"][0]["metric"]["pod"].as_str();
+        let pod = pod.ok_or_else(|| format!("{ask}: {answer}"))?.to_owned();
         running.stop()?;
         Ok(pod)
     }

@@ -1,5 +1,6 @@
 //! Data folders that are taken, not writable, of another format, full, or damaged.
 
+use crate::harness::http::Http;
 use crate::harness::server::{Server, command, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
 use crate::refusal::Refusal;
@@ -69,15 +70,22 @@ fn data_folder_not_writable_is_refused() {
 
 /// A server that scrapes itself, on a file system of its own with so many megabytes: in a mount
 /// namespace of the process, which needs no rights.
-fn start_on_small_disk(folder: &Path, megabytes: u32) -> Server {
+fn start_on_small_disk(folder: &Path, megabytes: u32, flags: &[&str]) -> Server {
     let script = "mount -t tmpfs -o size=\"$1\" firn \"$2\" && shift 2 && exec \"$@\"";
     let mut mounted = Command::new("unshare");
     mounted.args(["-rm", "sh", "-c", script, "sh"]);
     mounted.arg(format!("{megabytes}m")).arg(folder);
     mounted.arg(firn().get_program());
     mounted.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
-    mounted.arg(folder.join("data"));
+    mounted.arg(folder.join("data")).args(flags);
     Server::from_child(spawn(mounted))
+}
+
+/// A file on the file system that the server alone sees.
+fn filler_of(server: &Server, folder: &Path) -> PathBuf {
+    let root = format!("/proc/{}/root", server.pid().as_raw_nonzero());
+    let inside = folder.strip_prefix("/").unwrap();
+    Path::new(&root).join(inside).join("filler")
 }
 
 /// Writes zeros to `path` until nothing more fits.
@@ -90,16 +98,14 @@ fn fill(path: &Path) {
 #[test]
 fn disk_that_was_full_refuses_writes_meanwhile_and_goes_on_by_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start_on_small_disk(folder.path(), 300);
+    let server = start_on_small_disk(folder.path(), 300, &[]);
     server.wait_ready();
     let http = server.http();
     let kept = Kept::store(&http);
     let health = || http.get("/api/v1/targets").json()["data"]["activeTargets"][0].clone();
     wait_for("the target to be up", || health()["health"] == "up");
 
-    let root = format!("/proc/{}/root", server.pid().as_raw_nonzero());
-    let inside = folder.path().strip_prefix("/").unwrap();
-    let filler = Path::new(&root).join(inside).join("filler");
+    let filler = filler_of(&server, folder.path());
     fill(&filler);
     let push = |n: u64| http.write(&body(&incompressible(kept.time_ms, n)));
     wait_for("a write to be refused", || push(0).status != 204);
@@ -130,6 +136,111 @@ fn disk_that_was_full_refuses_writes_meanwhile_and_goes_on_by_itself() {
             .unwrap()
             >= 20,
         "{again}"
+    );
+}
+
+/// Series of [`minute_of`].
+const HOURLY: i64 = 20;
+
+/// A sample of each of some series, each another one in each minute.
+fn minute_of(time_ms: i64) -> Vec<u8> {
+    let one = |i: i64| {
+        let value = (time_ms / 60_000 * HOURLY + i) as f64;
+        Series::new(
+            &[("__name__", "hourly"), ("id", &i.to_string())],
+            &[(time_ms, value)],
+        )
+    };
+    body(&(0..HOURLY).map(one).collect::<Vec<_>>())
+}
+
+/// Which of the minutes `acked` lacks a sample or has another value.
+fn missing(http: &Http, acked: &[i64]) -> Vec<i64> {
+    let (first, last) = (acked[0], acked[acked.len() - 1]);
+    let found = http.query(&format!("hourly[{}ms]", last - first + 1), last);
+    let mut counts = std::collections::BTreeMap::new();
+    for series in found.as_array().unwrap() {
+        let id: i64 = series["metric"]["id"].as_str().unwrap().parse().unwrap();
+        for pair in series["values"].as_array().unwrap() {
+            let time = (pair[0].as_f64().unwrap() * 1e3).round() as i64;
+            let value: f64 = pair[1].as_str().unwrap().parse().unwrap();
+            assert_eq!(
+                value,
+                (time / 60_000 * HOURLY + id) as f64,
+                "{id} at {time}"
+            );
+            *counts.entry(time).or_insert(0) += 1;
+        }
+    }
+    let is_missing = |time: &&i64| counts.get(*time) != Some(&HOURLY);
+    acked.iter().filter(is_missing).copied().collect()
+}
+
+/// Hours of data time pass, so that blocks are cut, and the disk is full again and again.
+#[test]
+fn disk_that_is_full_across_cuts_costs_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(config.path(), "global: {}\n").unwrap();
+    let flags = ["--config", config.path().to_str().unwrap()];
+    let server = start_on_small_disk(folder.path(), 300, &flags);
+    server.wait_ready();
+    let http = server.http();
+    let filler = filler_of(&server, folder.path());
+    let blocks = || {
+        let text = http.get("/metrics").body;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("firn_storage_blocks "));
+        line.unwrap().parse::<f64>().unwrap()
+    };
+    let mut time = now_ms() / 60_000 * 60_000 - 20 * 3_600_000;
+    let mut acked = Vec::new();
+    let mut refusals = 0;
+    for cycle in 0..4 {
+        // Each time at another place between two cuts.
+        for _ in 0..150 + 20 * cycle {
+            time += 60_000;
+            wait_for("a write to be taken", || {
+                http.write(&minute_of(time)).status == 204
+            });
+            acked.push(time);
+        }
+        fill(&filler);
+        wait_for("a write to be refused", || {
+            time += 60_000;
+            let answer = http.write(&minute_of(time));
+            if answer.status == 204 {
+                acked.push(time);
+                return false;
+            }
+            assert_eq!(answer.status, 503, "{}", answer.body);
+            assert!(answer.body.contains("full"), "{}", answer.body);
+            true
+        });
+        // Some ticks pass, and what is due cannot be done.
+        let end = std::time::Instant::now() + std::time::Duration::from_millis(1_500);
+        while std::time::Instant::now() < end {
+            refusals += u32::from(http.write(&minute_of(time)).status == 503);
+            assert_eq!(missing(&http, &acked), Vec::<i64>::new(), "on a full disk");
+            assert_eq!(http.get("/-/ready").status, 200, "it is a state that ends");
+        }
+        std::fs::remove_file(&filler).unwrap();
+    }
+    assert!(refusals > 0, "no write was refused");
+    wait_for("a write to be taken", || {
+        http.write(&minute_of(time)).status == 204
+    });
+    // A cut that failed is tried again after a minute.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(100);
+    while blocks() < 2.0 {
+        assert!(std::time::Instant::now() < end, "no blocks are cut");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(
+        missing(&http, &acked),
+        Vec::<i64>::new(),
+        "on a disk that was full"
     );
 }
 

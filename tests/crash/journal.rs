@@ -3,10 +3,8 @@
 use crate::harness::http::Http;
 use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// Milliseconds between two requests of a writer. 300 rounds of a few hundred requests stay within
-/// the hour that the head accepts.
-pub const STEP_MS: i64 = 10;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Most findings that are worth reading.
 const FINDINGS_MAX: usize = 20;
@@ -20,32 +18,67 @@ enum Fate {
     Unknown,
 }
 
-/// One writer's journal. Series are numbered; each has at most one sample a request.
+/// One writer's journal. Series are numbered.
 pub struct Journal {
     /// The writer's number, and its label.
     pub writer: usize,
     /// (time, series) -> value and fate.
     samples: BTreeMap<(i64, u64), (f64, Fate)>,
-    /// The time of the next request.
-    pub next_time: i64,
+    clock: DataClock,
+    /// The time of the newest request.
+    last_time: i64,
     round_start: i64,
+}
+
+/// The data time of writers: each request takes the next step of it, so that none is far behind.
+#[derive(Clone)]
+pub struct DataClock {
+    next: Arc<AtomicI64>,
+    step_ms: i64,
+}
+
+impl DataClock {
+    /// A clock whose first step is `first_time`.
+    pub fn new(first_time: i64, step_ms: i64) -> Self {
+        Self {
+            next: Arc::new(AtomicI64::new(first_time)),
+            step_ms,
+        }
+    }
+
+    /// The next time, which no other request has.
+    pub fn tick(&self) -> i64 {
+        self.next.fetch_add(self.step_ms, Ordering::Relaxed)
+    }
+
+    /// The time of the next step.
+    pub fn now(&self) -> i64 {
+        self.next.load(Ordering::Relaxed)
+    }
 }
 
 impl Journal {
     /// Empty journals, one a writer.
-    pub fn for_writers(count: usize, first_time: i64) -> Vec<Journal> {
+    pub fn for_writers(count: usize, clock: &DataClock) -> Vec<Journal> {
         let journal = |writer| Journal {
             writer,
             samples: BTreeMap::new(),
-            next_time: first_time,
-            round_start: first_time,
+            clock: clock.clone(),
+            last_time: clock.now(),
+            round_start: clock.now(),
         };
         (0..count).map(journal).collect()
     }
 
     /// From here on a check that is not full looks at new samples only.
     pub fn start_round(&mut self) {
-        self.round_start = self.next_time;
+        self.round_start = self.clock.now();
+    }
+
+    /// The time of the next request.
+    pub fn tick(&mut self) -> i64 {
+        self.last_time = self.clock.tick();
+        self.last_time
     }
 
     /// Samples that the server acknowledged.
@@ -56,14 +89,12 @@ impl Journal {
             .count()
     }
 
-    /// Notes the samples of the request at `next_time` and moves on.
-    pub fn note(&mut self, samples: &[(u64, f64)], is_acked: bool) {
+    /// Notes the samples of a request, each (time, series) with its value.
+    pub fn note(&mut self, samples: &[((i64, u64), f64)], is_acked: bool) {
         let fate = if is_acked { Fate::Acked } else { Fate::Unknown };
-        for (series, value) in samples {
-            self.samples
-                .insert((self.next_time, *series), (*value, fate));
+        for (key, value) in samples {
+            self.samples.insert(*key, (*value, fate));
         }
-        self.next_time += STEP_MS;
     }
 
     /// Compares what the server holds with the journal; returns what is wrong.
@@ -72,12 +103,15 @@ impl Journal {
             .samples
             .keys()
             .next()
-            .map_or(self.next_time, |(time, _)| *time);
+            .map_or(self.last_time, |(time, _)| *time);
         let start = if is_full { first } else { self.round_start };
+        if self.last_time < start {
+            return Vec::new();
+        }
         // A range selector leaves out its left end.
-        let span_ms = self.next_time - start + 1;
+        let span_ms = self.last_time - start + 1;
         let expr = format!("crash{{writer=\"{}\"}}[{span_ms}ms]", self.writer);
-        let result = http.query(&expr, self.next_time);
+        let result = http.query(&expr, self.last_time);
         let mut findings = Vec::new();
         let mut found = BTreeMap::new();
         for series in result.as_array().into_iter().flatten() {

@@ -6,27 +6,40 @@
 //!
 //! Some rounds kill the server while it starts, or while it stops cleanly, or let it stop. A
 //! request without an answer may be stored or not, but what is stored of it is unaltered. A second
-//! test cuts the log behind the server's back and expects the same checker to notice.
+//! test lets hours of data time pass, with late samples, so that blocks are cut, flushed and merged
+//! meanwhile. A third cuts the log behind the server's back and expects the checker to notice.
 //!
-//! `FIRN_CRASH_ROUNDS` sets the rounds (40), `FIRN_SEED` repeats a run's choices; the moments of
+//! `FIRN_CRASH_ROUNDS` sets the rounds (40 and 30), `FIRN_SEED` repeats a run's choices; the moments of
 //! the kills and the interleaving of the writers are the machine's.
 // A panic is how a test fails, and what it prints is shown when it does.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "../harness/mod.rs"]
+// Each test program uses a part of the harness.
+#[allow(dead_code)]
 mod harness;
 mod journal;
 mod writer;
 
-use harness::server::Server;
-use journal::Journal;
+use harness::server::{Server, firn};
+use journal::{DataClock, Journal};
 use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use writer::{Choices, WRITERS, write_until_dead};
+use writer::{Choices, Load, WRITERS, write_until_dead};
 
 /// Rounds without `FIRN_CRASH_ROUNDS`: about a minute.
 const ROUNDS: u64 = 40;
+
+/// Rounds across cuts without `FIRN_CRASH_ROUNDS`: about a minute.
+const CUT_ROUNDS: u64 = 30;
+
+/// Milliseconds between two requests: 300 rounds of a few thousand requests stay within the hour
+/// that the head accepts.
+const STEP_MS: i64 = 3;
+
+/// The same where hours are to pass: 1,000 requests are four hours.
+const LONG_STEP_MS: i64 = 15_000;
 
 /// Every so many rounds all that was ever acked is checked, not only the last round's.
 const FULL_CHECK_ROUNDS: u64 = 10;
@@ -52,7 +65,8 @@ fn server_killed_at_any_moment_keeps_every_acked_sample() {
     println!("FIRN_SEED={seed} FIRN_CRASH_ROUNDS={rounds}");
     let mut choices = Choices::new(seed);
     let data = tempfile::tempdir().unwrap();
-    let mut journals = Journal::for_writers(WRITERS, first_time());
+    let clock = DataClock::new(first_time(), STEP_MS);
+    let mut journals = Journal::for_writers(WRITERS, &clock);
     for round in 0..rounds {
         match choices.below(10) {
             0 => kill_while_starting(data.path(), &mut choices),
@@ -67,13 +81,100 @@ fn server_killed_at_any_moment_keeps_every_acked_sample() {
         let is_full = round % FULL_CHECK_ROUNDS == 0;
         check(&server, &mut journals, is_full, round);
         let life = Duration::from_millis(20 + choices.below(400));
-        journals = write_until_dead(server, journals, life, round);
+        let load = Load {
+            round,
+            late_ms: None,
+        };
+        journals = write_until_dead(server, journals, life, load);
     }
     let server = Server::start(data.path(), &[]);
     check(&server, &mut journals, true, rounds);
     let acked: usize = journals.iter().map(Journal::acked_count).sum();
     println!("{acked} samples acked and found");
     assert!(acked as u64 > rounds * 100, "the writers hardly wrote");
+}
+
+#[test]
+fn server_killed_at_any_moment_keeps_every_acked_sample_across_cuts_flushes_and_merges() {
+    let rounds = setting("FIRN_CRASH_ROUNDS").unwrap_or(CUT_ROUNDS);
+    let seed = setting("FIRN_SEED").unwrap_or(first_time() as u64);
+    println!("FIRN_SEED={seed} FIRN_CRASH_ROUNDS={rounds}");
+    let mut choices = Choices::new(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    // What the server scrapes of itself would be far ahead of the writers.
+    let config = folder.path().join("nothing.yml");
+    std::fs::write(&config, "global: {}\n").unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--storage.tsdb.retention.time",
+        "1y",
+    ];
+    let first = first_time() - 60 * 24 * 3_600_000;
+    let clock = DataClock::new(first, LONG_STEP_MS);
+    let mut journals = Journal::for_writers(WRITERS, &clock);
+    let mut seen = Blocks::default();
+    for round in 0..rounds {
+        if choices.below(8) == 0 {
+            assert!(
+                Server::start(&data, &flags).stop().success(),
+                "a clean stop"
+            );
+        }
+        let server = Server::start(&data, &flags);
+        seen.look(&data);
+        check(
+            &server,
+            &mut journals,
+            round % FULL_CHECK_ROUNDS == 0,
+            round,
+        );
+        let life = Duration::from_millis(50 + choices.below(1_500));
+        let load = Load {
+            round,
+            late_ms: Some(20 * 60_000),
+        };
+        journals = write_until_dead(server, journals, life, load);
+    }
+    let server = Server::start(&data, &flags);
+    check(&server, &mut journals, true, rounds);
+    seen.look(&data);
+    let acked: usize = journals.iter().map(Journal::acked_count).sum();
+    let hours = (clock.now() - first) / 3_600_000;
+    println!("{acked} samples acked and found over {hours} hours of data time, {seen:?}");
+    assert!(acked as u64 > rounds * 100, "the writers hardly wrote");
+    assert!(hours >= 12, "only {hours} hours passed");
+    assert!(
+        seen.main > 0 && seen.late > 0 && seen.merged > 0,
+        "{seen:?}"
+    );
+}
+
+/// The most blocks of a kind that were seen, so that one knows that there were some.
+#[derive(Debug, Default)]
+struct Blocks {
+    main: usize,
+    late: usize,
+    merged: usize,
+}
+
+impl Blocks {
+    fn look(&mut self, data: &Path) {
+        let listed = firn().args(["tsdb", "list"]).arg(data).output();
+        let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+        let count = |kind: &str, level: &str| {
+            let is_it = |line: &&str| {
+                let mut words = line.split_whitespace().rev();
+                let (of_level, of_kind) = (words.next(), words.next());
+                of_kind == Some(kind) && (level.is_empty() || of_level != Some(level))
+            };
+            listed.lines().filter(is_it).count()
+        };
+        self.main = self.main.max(count("main", ""));
+        self.late = self.late.max(count("late", ""));
+        self.merged = self.merged.max(count("main", "1"));
+    }
 }
 
 fn kill_while_starting(data: &Path, choices: &mut Choices) {
@@ -104,10 +205,14 @@ fn check(server: &Server, journals: &mut [Journal], is_full: bool, round: u64) {
 #[test]
 fn log_cut_behind_the_servers_back_is_noticed_by_the_checker() {
     let data = tempfile::tempdir().unwrap();
-    let journals = Journal::for_writers(1, first_time());
+    let journals = Journal::for_writers(1, &DataClock::new(first_time(), STEP_MS));
     let server = Server::start(data.path(), &[]);
     let life = Duration::from_millis(300);
-    let mut journals = write_until_dead(server, journals, life, 0);
+    let load = Load {
+        round: 0,
+        late_ms: None,
+    };
+    let mut journals = write_until_dead(server, journals, life, load);
     assert!(journals[0].acked_count() > 0);
     cut_newest_segment(data.path());
     let server = Server::start(data.path(), &[]);

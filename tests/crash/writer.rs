@@ -49,16 +49,25 @@ impl Choices {
     }
 }
 
+/// What writers send.
+#[derive(Clone, Copy)]
+pub struct Load {
+    /// The number of the round: each has new series.
+    pub round: u64,
+    /// Each request has a sample so far behind, if any has.
+    pub late_ms: Option<i64>,
+}
+
 /// Lets all writers push, kills the server after `life`, and returns the journals.
 pub fn write_until_dead(
     server: Server,
     journals: Vec<Journal>,
     life: Duration,
-    round: u64,
+    load: Load,
 ) -> Vec<Journal> {
     let start = |journal: Journal| {
         let http = server.http();
-        std::thread::spawn(move || write(journal, &http, round))
+        std::thread::spawn(move || write(journal, &http, load))
     };
     let writers: Vec<_> = journals.into_iter().map(start).collect();
     std::thread::sleep(life);
@@ -69,25 +78,37 @@ pub fn write_until_dead(
         .collect()
 }
 
-fn write(mut journal: Journal, http: &Http, round: u64) -> Journal {
-    let mut choices = Choices::new(journal.next_time as u64 ^ (journal.writer as u64) << 32);
+/// The samples of a request at `time`.
+fn samples(choices: &mut Choices, time: i64, load: Load) -> Vec<((i64, u64), f64)> {
+    let first_new = OLD_SERIES + load.round * NEW_SERIES;
+    let series = (0..OLD_SERIES).chain(first_new..first_new + NEW_SERIES);
+    let mut samples: Vec<_> = series
+        .map(|series| ((time, series), choices.value()))
+        .collect();
+    if let Some(late_ms) = load.late_ms {
+        // A time that no request has.
+        let series = choices.below(OLD_SERIES);
+        samples.push(((time - late_ms - 1, series), choices.value()));
+    }
+    samples
+}
+
+fn write(mut journal: Journal, http: &Http, load: Load) -> Journal {
     let label = journal.writer.to_string();
     loop {
-        let new_series = OLD_SERIES + round * NEW_SERIES..OLD_SERIES + (round + 1) * NEW_SERIES;
-        let samples: Vec<(u64, f64)> = (0..OLD_SERIES)
-            .chain(new_series)
-            .map(|series| (series, choices.value()))
-            .collect();
+        let time = journal.tick();
+        let mut choices = Choices::new(time as u64 ^ (journal.writer as u64) << 32);
+        let samples = samples(&mut choices, time, load);
         let request: Vec<Series> = samples
             .iter()
-            .map(|(series, value)| {
+            .map(|((time, series), value)| {
                 let number = series.to_string();
                 let labels = [
                     ("__name__", "crash"),
                     ("series", &number),
                     ("writer", &label),
                 ];
-                Series::new(&labels, &[(journal.next_time, *value)])
+                Series::new(&labels, &[(*time, *value)])
             })
             .collect();
         let answer = http.write(&body(&request));

@@ -6,6 +6,7 @@
 pub(crate) mod admin;
 pub(crate) mod alertmanagers;
 mod answer;
+pub(crate) mod blocks;
 pub(crate) mod call;
 pub(crate) mod exemplars;
 mod form;

@@ -13,7 +13,7 @@ use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
-use firn_model::stats::StoreStats;
+use firn_model::stats::{BlocksStats, StoreStats};
 use firn_model::store::Select;
 use firn_promql::Features;
 use firn_rules::view::Groups;
@@ -81,6 +81,8 @@ pub struct Backend {
     pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
+    /// The blocks of the store, and the work on them.
+    pub blocks: Provider<BlocksStats>,
     /// Why the store cannot take writes, if its disk fails; a full disk ends by itself and is none.
     pub write_fault: Provider<Option<String>>,
     /// Makes a snapshot, without the head if so asked, and says its name. May block, and is called

@@ -2,7 +2,7 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, alertmanagers, exemplars, import, metadata, operations, origin, page, query,
+    admin, alertmanagers, blocks, exemplars, import, metadata, operations, origin, page, query,
     rule_editor, rules, series, status, targets, write,
 };
 use crate::app::App;
@@ -116,6 +116,10 @@ fn api() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
+        .route(
+            "/status/tsdb/blocks",
+            api_route(GET, Status, blocks::blocks),
+        )
         .route(
             "/admin/tsdb/snapshot",
             admin_route(Operations, admin::snapshot),

@@ -48,7 +48,7 @@ pub use cache::BlockCache;
 pub use columns::{BlockColumn, BlockReader};
 pub use id::{BlockId, NotABlockId};
 pub(crate) use meta::META;
-pub use meta::{BlockMeta, FileMeta};
+pub use meta::{BlockMeta, BlockShard, FileMeta};
 pub use order::block_order;
 pub use reader::Block;
 pub use writer::{BlockWriter, Source};

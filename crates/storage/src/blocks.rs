@@ -15,8 +15,10 @@
 
 mod list;
 pub(crate) mod plan;
+mod rebuilt;
 
-pub(crate) use list::{BlockEntry, BlockKind, BlockList};
+pub(crate) use list::{BlockEntry, BlockKind, BlockList, BlockSet};
+pub(crate) use rebuilt::list_of_folders;
 
 use crate::block::{Block, BlockCache, BlockId};
 use crate::damage::{self, Damage, DamageKind, Damages};
@@ -24,6 +26,8 @@ use crate::error::{StorageError, is_disk_fault};
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::env::Env;
+use firn_model::labels::METRIC_NAME;
+use firn_model::matcher::Matcher;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeSet;
@@ -38,6 +42,19 @@ pub(crate) struct OpenBlock {
     dir: PathBuf,
 }
 
+impl OpenBlock {
+    /// Whether a series of it may match: the metrics of a shard are known.
+    pub(crate) fn may_match(&self, matchers: &[Matcher]) -> bool {
+        let Some(shard) = &self.block.meta().shard else {
+            return true;
+        };
+        let of_metric = matchers.iter().filter(|m| m.name() == METRIC_NAME);
+        of_metric
+            .filter_map(Matcher::literal_set)
+            .all(|names| names.iter().any(|name| shard.may_have(name)))
+    }
+}
+
 /// The blocks at one moment, and what they own. A selection holds one for as long as it reads.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -48,6 +65,16 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// The blocks that may hold samples in `range` of series that match.
+    pub(crate) fn matching<'a>(
+        &'a self,
+        range: TimeRange,
+        matchers: &'a [Matcher],
+    ) -> impl Iterator<Item = &'a Arc<OpenBlock>> {
+        let blocks = self.overlapping(range);
+        blocks.filter(|open| open.may_match(matchers))
+    }
+
     /// The blocks that may hold samples in `range`.
     pub(crate) fn overlapping(&self, range: TimeRange) -> impl Iterator<Item = &Arc<OpenBlock>> {
         let blocks = self.blocks.iter();
@@ -158,6 +185,11 @@ impl Blocks {
     pub(crate) fn list_and_view(&self) -> (BlockList, Arc<View>) {
         let committing = lock(&self.committing);
         (committing.list.clone(), self.view())
+    }
+
+    /// The folder of all blocks.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The folder of a block.
@@ -337,46 +369,6 @@ impl Blocks {
         self.bad.set(bad.count() as i64);
         self.apart.set(committing.apart.len() as i64);
     }
-}
-
-/// The list that the whole blocks in `dir` make, but for those that another one was made of.
-pub(crate) fn list_of_folders(
-    env: &Env,
-    dir: &Path,
-    cache: &Arc<BlockCache>,
-    version: u64,
-) -> Result<BlockList, StorageError> {
-    let mut metas = Vec::new();
-    for id in folders(env, dir)? {
-        if let Ok(block) = Block::open(env, &dir.join(id.to_string()), cache) {
-            metas.push(block.meta().clone());
-        }
-    }
-    let sources = metas
-        .iter()
-        .flat_map(|m| m.sources.iter().filter(|id| **id != m.id));
-    let merged: BTreeSet<BlockId> = sources.copied().collect();
-    metas.retain(|meta| !merged.contains(&meta.id));
-    metas.sort_by_key(|meta| (meta.is_late, meta.id));
-    let mut list = BlockList {
-        version,
-        ..BlockList::default()
-    };
-    for meta in metas {
-        let sequence = list.take_sequence();
-        let kind = if meta.is_late {
-            BlockKind::Late
-        } else {
-            BlockKind::Main
-        };
-        let entry = BlockEntry::of(&meta, kind, sequence);
-        if entry.kind == BlockKind::Main {
-            let made_for = meta.nominal.unwrap_or(meta.range);
-            list.cut = list.cut.max(made_for.max.saturating_add(1));
-        }
-        list.add(entry);
-    }
-    Ok(list)
 }
 
 /// The folders of blocks that are there.

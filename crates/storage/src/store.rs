@@ -12,6 +12,7 @@
 //! is not sealed, but for its segments' grain. The store knows one tenant; it knows nothing of
 //! HTTP, and of wall time only what a caller passes in.
 
+mod block_stats;
 mod files;
 mod stats;
 #[cfg(test)]
@@ -19,8 +20,8 @@ mod tests;
 
 pub use crate::chunk::Duplicates;
 pub use crate::parts::options::{
-    BACKLOG_BYTES_MAX, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing, StoreOptions,
-    SyncMode, WINDOW_MS,
+    BACKLOG_BYTES_MAX, BlockMax, LATENESS_MAX_MS, NewSeriesBudget, RETENTION_MS, Sealing,
+    StoreOptions, SyncMode, WINDOW_MS,
 };
 pub use crate::parts::retention::Retention;
 

@@ -38,11 +38,13 @@ pub struct Parts {
 /// The backend made of these parts.
 pub fn backend(parts: Parts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
+    let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
     let notifier = parts.notifier.clone();
     Backend {
         active: parts.active,
         stats: Arc::new(move |top| figures.stats(top)),
+        blocks: Arc::new(move || blocks.block_stats()),
         write_fault: Arc::new(move || match log.health() {
             LogHealth::Failing(cause) => Some(cause),
             LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),

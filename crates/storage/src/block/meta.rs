@@ -39,6 +39,21 @@ pub struct FileMeta {
     pub crc: u32,
 }
 
+/// One of several blocks that a merge made of the same range, a stretch of the block order each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockShard {
+    /// The name of the first of them.
+    pub set: BlockId,
+    /// Its place among them.
+    pub number: u32,
+    /// Whether it is the last one.
+    pub is_last: bool,
+    /// No metric in it comes before this one.
+    pub first_metric: String,
+    /// None comes behind this one, where it is known.
+    pub last_metric: Option<String>,
+}
+
 /// What a block is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMeta {
@@ -62,6 +77,8 @@ pub struct BlockMeta {
     pub series: u32,
     /// Columns of its pages: a series has one or more.
     pub columns: u64,
+    /// Its place among the blocks of one merge, if there are several.
+    pub shard: Option<BlockShard>,
     /// Its files but for `meta.json`.
     pub files: Vec<FileMeta>,
 }
@@ -104,8 +121,21 @@ struct Firn {
     nominal: bool,
     first_time: TimestampMs,
     last_time: TimestampMs,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shard: Option<ShardText>,
     files: Vec<FileText>,
     crc: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ShardText {
+    set: String,
+    number: u32,
+    last: bool,
+    first_metric: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_metric: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,6 +143,14 @@ struct FileText {
     name: String,
     bytes: u64,
     crc: String,
+}
+
+impl BlockShard {
+    /// Whether a metric may be in the block.
+    pub fn may_have(&self, metric: &[u8]) -> bool {
+        let is_behind = |last: &String| metric > last.as_bytes();
+        self.first_metric.as_bytes() <= metric && !self.last_metric.as_ref().is_some_and(is_behind)
+    }
 }
 
 impl BlockMeta {
@@ -147,6 +185,7 @@ impl BlockMeta {
                 nominal: self.nominal.is_some(),
                 first_time: self.range.min,
                 last_time: self.range.max,
+                shard: self.shard.as_ref().map(ShardText::of),
                 files: self.files.iter().map(FileText::of).collect(),
                 crc: String::new(),
             },
@@ -187,6 +226,28 @@ impl BlockMeta {
             });
         }
         text.into_meta().map_err(|what| damaged(0, what.to_owned()))
+    }
+}
+
+impl ShardText {
+    fn of(shard: &BlockShard) -> Self {
+        Self {
+            set: shard.set.to_string(),
+            number: shard.number,
+            last: shard.is_last,
+            first_metric: shard.first_metric.clone(),
+            last_metric: shard.last_metric.clone(),
+        }
+    }
+
+    fn into_shard(self) -> Result<BlockShard, &'static str> {
+        Ok(BlockShard {
+            set: self.set.parse().map_err(|_| "name that is no ULID")?,
+            number: self.number,
+            is_last: self.last,
+            first_metric: self.first_metric,
+            last_metric: self.last_metric,
+        })
     }
 }
 
@@ -232,6 +293,7 @@ impl Text {
             histograms: self.stats.num_histogram_samples,
             series: self.stats.num_series,
             columns: self.stats.num_chunks,
+            shard: firn.shard.map(ShardText::into_shard).transpose()?,
             files: firn
                 .files
                 .into_iter()
@@ -258,6 +320,7 @@ mod tests {
             histograms: 30,
             series: 12,
             columns: 13,
+            shard: None,
             files: vec![FileMeta {
                 name: "index".to_owned(),
                 bytes: 4_096,
@@ -269,8 +332,23 @@ mod tests {
     #[test]
     fn meta_returns_from_its_text() {
         let path = Path::new("blocks/x/meta.json");
-        for nominal in [None, meta().nominal] {
-            let meta = BlockMeta { nominal, ..meta() };
+        let shard = |last_metric: Option<&str>| BlockShard {
+            set: meta().id,
+            number: 3,
+            is_last: true,
+            first_metric: "a\"\n".to_owned(),
+            last_metric: last_metric.map(str::to_owned),
+        };
+        for (nominal, shard) in [
+            (None, None),
+            (meta().nominal, Some(shard(None))),
+            (meta().nominal, Some(shard(Some("\u{e9}")))),
+        ] {
+            let meta = BlockMeta {
+                nominal,
+                shard,
+                ..meta()
+            };
             let bytes = meta.encode();
             assert_eq!(BlockMeta::decode(&bytes, path).unwrap(), meta);
             let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -278,6 +356,29 @@ mod tests {
             assert_eq!(value["maxTime"], max);
             assert_eq!(value["stats"]["numFloatSamples"], 970);
         }
+    }
+
+    #[test]
+    fn shard_may_have_the_metrics_between_its_bounds() {
+        let mut shard = BlockShard {
+            set: meta().id,
+            number: 0,
+            is_last: false,
+            first_metric: "b".to_owned(),
+            last_metric: Some("dd".to_owned()),
+        };
+        for (metric, may) in [
+            ("a", false),
+            ("b", true),
+            ("c", true),
+            ("dd", true),
+            ("dda", false),
+        ] {
+            assert_eq!(shard.may_have(metric.as_bytes()), may, "{metric}");
+        }
+        assert!(!shard.may_have(b""));
+        (shard.first_metric, shard.last_metric) = (String::new(), None);
+        assert!(shard.may_have(b"") && shard.may_have(&[0xff]));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::data_page::DataPageBuilder;
 use super::exemplars::Thinning;
 use super::id::BlockId;
 use super::layout::{Footer, INDEX};
-use super::meta::{BlockMeta, META};
+use super::meta::{BlockMeta, BlockShard, META};
 use super::order::{block_order, family, label_hash};
 use super::pages::PageEntry;
 use super::times::TimesWriter;
@@ -32,7 +32,7 @@ use crate::page::mixed;
 use dictionary::Dictionary;
 use firn_model::env::Env;
 use firn_model::exemplar::TimedExemplar;
-use firn_model::labels::LabelsRef;
+use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::sample::TimeRange;
 use index::IndexWriter;
 use output::Output;
@@ -87,6 +87,7 @@ pub struct BlockWriter {
     part: u32,
     waiting: Columns,
     last: Vec<u8>,
+    first_metric: Vec<u8>,
     range: Option<TimeRange>,
     samples: u64,
     histograms: u64,
@@ -125,6 +126,7 @@ impl BlockWriter {
             part: 0,
             waiting: Columns::default(),
             last: Vec::new(),
+            first_metric: Vec::new(),
             range: None,
             samples: 0,
             histograms: 0,
@@ -142,6 +144,10 @@ impl BlockWriter {
         let is_first = self.index.series_count() == 0;
         let is_in_order = is_first || block_order(last, labels) == Ordering::Less;
         assert!(is_in_order, "series are pushed in the order of the block");
+        if is_first {
+            let metric = labels.get(METRIC_NAME);
+            self.first_metric.extend_from_slice(metric);
+        }
         self.last.clear();
         self.last.extend_from_slice(labels.as_bytes());
         let series = self.index.series_count();
@@ -210,7 +216,31 @@ impl BlockWriter {
     }
 
     /// Ends the block: all its files are durable, and their names too. There is a series at least.
-    pub fn finish(mut self) -> Result<BlockMeta, StorageError> {
+    pub fn finish(self) -> Result<BlockMeta, StorageError> {
+        self.finish_as(None)
+    }
+
+    /// Ends the block, which is one of several: where it stands among them, and whether it is the
+    /// last one. `set` is the name of the first.
+    pub fn finish_shard(
+        self,
+        set: BlockId,
+        number: u32,
+        is_last: bool,
+    ) -> Result<BlockMeta, StorageError> {
+        let metric = LabelsRef::from_canonical(&self.last).get(METRIC_NAME);
+        let shard = BlockShard {
+            set,
+            number,
+            is_last,
+            // What is no text is left out, which leaves bounds that are wider.
+            first_metric: first_text(&self.first_metric).to_owned(),
+            last_metric: std::str::from_utf8(metric).ok().map(str::to_owned),
+        };
+        self.finish_as(Some(shard))
+    }
+
+    fn finish_as(mut self, shard: Option<BlockShard>) -> Result<BlockMeta, StorageError> {
         self.end_series()?;
         let range = self.range.expect("a block has a sample");
         self.end_page()?;
@@ -241,6 +271,7 @@ impl BlockWriter {
             histograms: self.histograms,
             series,
             columns: self.columns,
+            shard,
             files: self.files,
         };
         let mut output = Output::create(&*self.env.disk, self.dir.join(META))?;
@@ -356,6 +387,11 @@ impl BlockWriter {
             range,
         })
     }
+}
+
+/// What of `bytes` is text, up to the first byte that is none.
+fn first_text(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
 /// Where the part ends that begins with a sample.

@@ -46,7 +46,7 @@ pub(crate) struct BlockEntry {
     /// Whether it is in quarantine: it did not open, is left as it is where it is, and not read.
     pub(crate) is_bad: bool,
     /// Its place in the order of arrival: of two late samples at one time that of the lower number
-    /// came first.
+    /// came first. Blocks of one [`BlockSet`] share it.
     pub(crate) sequence: u64,
     /// How often its samples were merged.
     pub(crate) level: u32,
@@ -256,6 +256,56 @@ impl BlockEntry {
             series: series.parse().ok()?,
             samples: samples.parse().ok()?,
         })
+    }
+}
+
+/// Blocks of one merge, a stretch of the block order each, or one block alone: they share their
+/// sequence number, are merged together and leave the retention together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockSet<'a>(&'a [BlockEntry]);
+
+impl<'a> BlockSet<'a> {
+    /// The sets of blocks in the order of [`BlockList::blocks`].
+    pub(crate) fn all(blocks: &'a [BlockEntry]) -> impl Iterator<Item = Self> {
+        blocks
+            .chunk_by(|a, b| (a.kind, a.sequence) == (b.kind, b.sequence))
+            .map(BlockSet)
+    }
+
+    /// Its blocks, one at least.
+    pub(crate) fn blocks(&self) -> &'a [BlockEntry] {
+        self.0
+    }
+
+    pub(crate) fn kind(&self) -> BlockKind {
+        self.0[0].kind
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.0[0].sequence
+    }
+
+    /// Whether one of them is damaged.
+    pub(crate) fn is_bad(&self) -> bool {
+        self.0.iter().any(|block| block.is_bad)
+    }
+
+    /// From the oldest sample of all to the newest.
+    pub(crate) fn range(&self) -> TimeRange {
+        let min = self.0.iter().map(|block| block.range.min).min();
+        let max = self.0.iter().map(|block| block.range.max).max();
+        TimeRange::new(min.unwrap_or(i64::MAX), max.unwrap_or(i64::MIN))
+    }
+
+    /// Bytes of all.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.0.iter().map(|block| block.bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// How often their samples were merged.
+    pub(crate) fn level(&self) -> u32 {
+        self.0.iter().map(|block| block.level).max().unwrap_or(0)
     }
 }
 

@@ -6,11 +6,12 @@
 //! a window with late blocks beside its main one           -> one main block, once that pays
 //! ```
 //!
-//! Invariants: main blocks stay apart. A merge leaves out no late block that came before one that
+//! The shards of one merge count as one block: they go on together, and are no reason to merge.
+//! Invariants: main blocks stay apart, by time or, shards, by labels. A merge leaves out no late block that came before one that
 //! it takes and that overlaps it, so that what came first stays first. Nothing is merged that lies
 //! behind the cut: its main block is not there yet.
 
-use super::list::{BlockEntry, BlockKind, BlockList};
+use super::list::{BlockEntry, BlockKind, BlockList, BlockSet};
 use crate::block::BlockId;
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -34,14 +35,18 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// The name of the result: a function of the names of its inputs.
-    pub(crate) fn id(&self) -> BlockId {
+    /// The name of the result with this number: a function of the names of its inputs.
+    pub(crate) fn id(&self, shard: u32) -> BlockId {
         let mut sum: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+        // FNV-1a, 128 bits: names are no secret and collide with nothing else.
+        let mut add = |byte: u8| {
+            sum = (sum ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        };
         for input in &self.inputs {
-            for byte in input.id.to_string().bytes() {
-                // FNV-1a, 128 bits: names are no secret and collide with nothing else.
-                sum = (sum ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
-            }
+            input.id.to_string().bytes().for_each(&mut add);
+        }
+        if shard > 0 {
+            shard.to_le_bytes().into_iter().for_each(add);
         }
         BlockId::new(self.range.max.saturating_add(1), sum >> 48)
     }
@@ -65,16 +70,19 @@ pub(crate) fn next(list: &BlockList, window_min: i64, window_max: i64) -> Option
 
 /// The merge that is due in windows of this length.
 fn next_of(list: &BlockList, window: i64, is_top: bool) -> Option<Merge> {
-    let starts = list.blocks.iter().filter(|block| !block.is_bad);
+    let sound: Vec<BlockSet<'_>> = BlockSet::all(&list.blocks)
+        .filter(|set| !set.is_bad())
+        .collect();
+    let starts = sound.iter();
     let mut starts: Vec<TimestampMs> = starts
-        .filter_map(|block| window_of(block.range, window))
+        .filter_map(|set| window_of(set.range(), window))
         .collect();
     starts.sort_unstable();
     starts.dedup();
     let ends_before_cut = |start: &TimestampMs| start.saturating_add(window) <= list.cut;
     let closed = starts.into_iter().filter(ends_before_cut);
     closed
-        .filter_map(|start| merge_of(list, start, window, is_top))
+        .filter_map(|start| merge_of(&sound, start, window, is_top))
         .next()
 }
 
@@ -84,30 +92,37 @@ fn window_of(range: TimeRange, window: i64) -> Option<TimestampMs> {
     (number == range.max.div_euclid(window)).then(|| number.saturating_mul(window))
 }
 
-fn merge_of(list: &BlockList, start: TimestampMs, window: i64, is_top: bool) -> Option<Merge> {
+fn merge_of(
+    sound: &[BlockSet<'_>],
+    start: TimestampMs,
+    window: i64,
+    is_top: bool,
+) -> Option<Merge> {
     let range = TimeRange::new(start, start.saturating_add(window - 1));
-    let is_inside =
-        |block: &&BlockEntry| range.min <= block.range.min && block.range.max <= range.max;
-    let sound = list.blocks.iter().filter(|block| !block.is_bad);
-    let inside: Vec<&BlockEntry> = sound.clone().filter(is_inside).collect();
-    // What came before a late block that is larger than the window is merged only with it.
-    let beyond = sound.filter(|block| block.range.overlaps(&range) && !is_inside(block));
-    let late_beyond = beyond.filter(|block| block.kind == BlockKind::Late);
-    let first_beyond = late_beyond.map(|block| block.sequence).min();
-    let is_taken = |block: &&&BlockEntry| {
-        block.kind == BlockKind::Main || first_beyond.is_none_or(|first| block.sequence < first)
+    let is_inside = |set: &BlockSet<'_>| {
+        let own = set.range();
+        range.min <= own.min && own.max <= range.max
     };
-    let inputs: Vec<BlockEntry> = inside
-        .iter()
-        .filter(is_taken)
-        .map(|b| (*b).clone())
-        .collect();
-    let (main, late): (Vec<_>, Vec<_>) = inputs.iter().partition(|b| b.kind == BlockKind::Main);
-    let bytes = |blocks: &[&BlockEntry]| blocks.iter().map(|block| block.bytes).sum::<u64>();
+    let (inside, others): (Vec<BlockSet<'_>>, Vec<_>) =
+        sound.iter().partition(|set| is_inside(set));
+    // What came before a late block that is larger than the window is merged only with it.
+    let beyond = others.iter().filter(|set| set.range().overlaps(&range));
+    let late_beyond = beyond.filter(|set| set.kind() == BlockKind::Late);
+    let first_beyond = late_beyond.map(BlockSet::sequence).min();
+    let is_taken = |set: &&BlockSet<'_>| {
+        set.kind() == BlockKind::Main || first_beyond.is_none_or(|first| set.sequence() < first)
+    };
+    let taken: Vec<BlockSet<'_>> = inside.iter().filter(is_taken).copied().collect();
+    let (main, late): (Vec<BlockSet<'_>>, Vec<_>) =
+        taken.iter().partition(|set| set.kind() == BlockKind::Main);
+    let bytes = |sets: &[BlockSet<'_>]| {
+        let bytes = sets.iter().map(BlockSet::bytes);
+        bytes.fold(0, u64::saturating_add)
+    };
     let late_pays = !late.is_empty()
         && (late.len() >= LATE_MAX || bytes(&late).saturating_mul(4) >= bytes(&main))
         && (is_top || !main.is_empty());
-    let is_due = inputs.len() > 1 && (main.len() > 1 || late_pays);
+    let is_due = taken.len() > 1 && (main.len() > 1 || late_pays);
     if !is_due {
         return None;
     }
@@ -116,13 +131,13 @@ fn merge_of(list: &BlockList, start: TimestampMs, window: i64, is_top: bool) -> 
     } else {
         BlockKind::Main
     };
-    let of_kind = inputs.iter().filter(|block| block.kind == kind);
+    let of_kind = taken.iter().filter(|set| set.kind() == kind);
     Some(Merge {
         range,
         kind,
-        sequence: of_kind.map(|block| block.sequence).min()?,
-        level: inputs.iter().map(|block| block.level).max()? + 1,
-        inputs,
+        sequence: of_kind.map(BlockSet::sequence).min()?,
+        level: taken.iter().map(BlockSet::level).max()? + 1,
+        inputs: taken.iter().flat_map(BlockSet::blocks).cloned().collect(),
     })
 }
 
@@ -235,7 +250,46 @@ mod tests {
         let list = list(4, &[(Main, 5, 0, 2, 1), (Late, 2, 0, 1, 25)]);
         let merge = next(&list, 2 * HOUR, 32 * HOUR).unwrap();
         assert_eq!((merge.kind, merge.sequence, merge.level), (Main, 5, 2));
-        assert_eq!(merge.id(), merge.id());
-        assert_ne!(merge.id(), merge.inputs[0].id);
+        assert_eq!(merge.id(0), merge.id(0));
+        assert_ne!(merge.id(0), merge.inputs[0].id);
+        assert_ne!(merge.id(0), merge.id(1));
+    }
+
+    /// Shards, each as (sequence, first hour, hour behind its last).
+    fn shards(cut: i64, blocks: &[(u64, i64, i64)]) -> BlockList {
+        let main = |(sequence, from, to): &(u64, i64, i64)| (Main, *sequence, *from, *to, 9);
+        let mut list = list(cut, &blocks.iter().map(main).collect::<Vec<_>>());
+        for (number, block) in (1..).zip(&mut list.blocks) {
+            block.id = BlockId::new(number, 0);
+        }
+        list
+    }
+
+    #[test]
+    fn shards_of_one_merge_are_merged_with_others_and_not_with_each_other() {
+        check(&shards(8, &[(1, 0, 8), (1, 0, 8), (1, 0, 8)]), None);
+        // A shard of series that lived for an hour is still one of its set.
+        check(&shards(8, &[(1, 0, 8), (1, 0, 1)]), None);
+        let with_late = {
+            let mut list = shards(8, &[(1, 0, 8), (1, 0, 1)]);
+            list.blocks[0].bytes = 40;
+            list.add(BlockEntry {
+                kind: Late,
+                sequence: 2,
+                range: TimeRange::new(0, HOUR / 2),
+                bytes: 12,
+                ..list.blocks[1].clone()
+            });
+            list
+        };
+        // A quarter of both, and in the window of both.
+        check(&with_late, None);
+        check(
+            &shards(32, &[(1, 0, 8), (1, 0, 1), (2, 8, 16), (2, 8, 16)]),
+            Some((&[1, 1, 2, 2], (0, 32))),
+        );
+        let mut bad = shards(32, &[(1, 0, 8), (1, 0, 1), (2, 8, 16), (3, 16, 24)]);
+        bad.blocks[1].is_bad = true;
+        check(&bad, Some((&[2, 3], (0, 32))));
     }
 }

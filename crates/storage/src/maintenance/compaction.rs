@@ -14,6 +14,7 @@ mod merging;
 pub(super) mod progress;
 
 use super::Maintenance;
+use crate::block::BlockMeta;
 use crate::blocks::plan::{self, Merge};
 use crate::blocks::{BlockEntry, BlockList, remove_folder};
 use crate::damage::{self, DamageKind};
@@ -79,6 +80,7 @@ impl Maintenance {
             Ok(merging) => under_way.merging = merging,
             Err(e) => {
                 self.metrics.compaction_failures.inc();
+                self.metrics.merging.stop();
                 tracing::error!(error = %e, "compact blocks");
                 under_way.not_before = now.saturating_add(PAUSE);
             }
@@ -97,8 +99,12 @@ impl Maintenance {
         };
         let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
         self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
-        match Merging::new(&self.env, &self.blocks, merge, self.options.duplicates) {
-            Ok(merging) => self.go_on(merging),
+        match Merging::new(&self.env, &self.blocks, merge, &self.options) {
+            Ok(merging) => {
+                let clock = &*self.env.clock;
+                self.metrics.merging.begin(clock, merging.series());
+                self.go_on(merging)
+            }
             Err(failure) => self.leave_bad_input(failure).map(|()| None),
         }
     }
@@ -110,10 +116,16 @@ impl Maintenance {
             Ok(false) => {
                 let left = merging.samples_in.saturating_sub(merging.samples_done);
                 self.metrics.compaction_left.set(left as i64);
+                let (series, bytes) = (merging.series_done(), merging.written_bytes());
+                self.metrics.merging.go_on(series, bytes);
                 Ok(Some(merging))
             }
-            Ok(true) => self.end_merge(merging).map(|()| None),
+            Ok(true) => {
+                self.end_merge(merging)?;
+                Ok(None)
+            }
             Err(failure) => {
+                self.metrics.merging.stop();
                 merging.abandon();
                 self.leave_bad_input(failure).map(|()| None)
             }
@@ -122,32 +134,31 @@ impl Maintenance {
 
     /// Puts the result in the place of its inputs.
     fn end_merge(&self, merging: Merging) -> Result<(), StorageError> {
-        let (merge, meta) = merging.finish()?;
+        let (merge, metas) = merging.finish()?;
         failpoints::turn();
         let mut is_replaced = false;
-        self.blocks.commit(|list| {
-            is_replaced = replace(
-                list,
-                &merge,
-                BlockEntry::of(&meta, merge.kind, merge.sequence),
-            );
-        })?;
-        self.metrics.block_bytes_written.add(meta.file_bytes());
+        self.blocks
+            .commit(|list| is_replaced = replace(list, &merge, &metas))?;
+        let bytes = metas.iter().map(BlockMeta::file_bytes).sum();
+        self.metrics.block_bytes_written.add(bytes);
+        self.metrics.merging.end(&*self.env.clock, bytes);
         if is_replaced {
             self.metrics.compactions.inc();
             tracing::info!(
-                block = %meta.id,
+                block = %merge.id(0),
+                blocks = metas.len(),
                 inputs = merge.inputs.len(),
-                level = meta.level,
-                series = meta.series,
-                samples = meta.samples,
-                bytes = meta.file_bytes(),
+                level = merge.level,
+                series = metas.iter().map(|meta| u64::from(meta.series)).sum::<u64>(),
+                samples = metas.iter().map(|meta| meta.samples).sum::<u64>(),
+                bytes,
                 "compacted blocks"
             );
             return Ok(());
         }
         // An input left the retention meanwhile.
-        remove_folder(&self.env, &self.blocks.dir_of(meta.id))
+        let mut folders = metas.iter().map(|meta| self.blocks.dir_of(meta.id));
+        folders.try_for_each(|folder| remove_folder(&self.env, &folder))
     }
 
     /// A merge failed: a block whose bytes are damaged is named, and merges go on without it.
@@ -173,16 +184,16 @@ impl Maintenance {
     }
 }
 
-/// Puts `result` in the place of the inputs of `merge`, unless one of them is gone.
-fn replace(list: &mut BlockList, merge: &Merge, result: BlockEntry) -> bool {
+/// Puts blocks of `metas` in the place of the inputs of `merge`, unless one of them is gone.
+fn replace(list: &mut BlockList, merge: &Merge, metas: &[BlockMeta]) -> bool {
     let is_input = |entry: &BlockEntry| merge.inputs.iter().any(|input| input.id == entry.id);
     let found = list.blocks.iter().filter(|entry| is_input(entry)).count();
     if found < merge.inputs.len() {
         return false;
     }
     list.blocks.retain(|entry| !is_input(entry));
-    if result.samples > 0 {
-        list.add(result);
+    for meta in metas.iter().filter(|meta| meta.samples > 0) {
+        list.add(BlockEntry::of(meta, merge.kind, merge.sequence));
     }
     true
 }

@@ -12,7 +12,7 @@
 use super::Maintenance;
 use super::state::State;
 use crate::block::BlockId;
-use crate::blocks::BlockEntry;
+use crate::blocks::{BlockEntry, BlockSet};
 use crate::sync::atomic::Ordering;
 use firn_model::sample::TimestampMs;
 use std::cmp::Reverse;
@@ -24,7 +24,8 @@ impl Maintenance {
     pub(super) fn drop_old_blocks(&self) {
         let cutoff = self.cutoff();
         let list = self.blocks.list();
-        let old = list.blocks.iter().filter(|block| block.range.max < cutoff);
+        let old = BlockSet::all(&list.blocks).filter(|set| set.range().max < cutoff);
+        let old = old.flat_map(|set| set.blocks());
         let old: BTreeSet<BlockId> = old.map(|block| block.id).collect();
         if self.forget_blocks(&old) {
             self.retaining.by_time.inc();
@@ -124,15 +125,19 @@ impl Maintenance {
 /// The blocks beyond `bytes`, counted from the newest one: the one that does not fit any more, and
 /// all that are older, as upstream.
 fn beyond(blocks: &[BlockEntry], bytes: u64) -> BTreeSet<BlockId> {
-    let mut newest_first: Vec<&BlockEntry> = blocks.iter().collect();
-    newest_first.sort_by_key(|block| (Reverse::<TimestampMs>(block.range.max), block.id));
+    let mut newest_first: Vec<BlockSet<'_>> = BlockSet::all(blocks).collect();
+    newest_first.sort_by_key(|set| {
+        let newest: TimestampMs = set.range().max;
+        (Reverse(newest), set.blocks()[0].id)
+    });
     let mut total: u64 = 0;
-    let kept = newest_first.iter().take_while(|block| {
-        total = total.saturating_add(block.bytes);
+    let kept = newest_first.iter().take_while(|set| {
+        total = total.saturating_add(set.bytes());
         total <= bytes
     });
     let kept = kept.count();
-    newest_first[kept..].iter().map(|block| block.id).collect()
+    let gone = newest_first[kept..].iter().flat_map(BlockSet::blocks);
+    gone.map(|block| block.id).collect()
 }
 
 #[cfg(test)]

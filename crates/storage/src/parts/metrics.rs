@@ -1,6 +1,7 @@
 //! The metrics of the store.
 
 use super::Parts;
+use super::block_work::{self, BlockWork};
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
@@ -46,6 +47,9 @@ pub(crate) struct StoreMetrics {
     pub(crate) compactions: Counter,
     pub(crate) compaction_failures: Counter,
     pub(crate) compaction_left: Gauge,
+    /// How far the cut and the merge under way are.
+    pub(crate) cutting: BlockWork,
+    pub(crate) merging: BlockWork,
     /// Page segments there are, and ones that left the retention.
     pub(crate) page_segments: Gauge,
     pub(crate) removed_segments: Counter,
@@ -344,6 +348,7 @@ impl Parts {
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
         }
+        block_work::collect(&m.cutting, &m.merging, sink);
     }
 
     fn collect_lookups(&self, sink: &mut dyn Sink) {

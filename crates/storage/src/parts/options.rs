@@ -90,6 +90,25 @@ impl NewSeriesBudget {
     };
 }
 
+/// How large a block becomes by a merge. What is more goes into a further one, which begins where
+/// that ends in the order of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMax {
+    /// Its series.
+    pub series: u32,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl BlockMax {
+    /// Eight million series: terms and lists wait in memory while a block is written, some ten
+    /// bytes a series. 32 GiB: 64 files of pages, each of which is open while the block is.
+    pub const DEFAULT: Self = Self {
+        series: 8 << 20,
+        bytes: 32 << 30,
+    };
+}
+
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -133,6 +152,8 @@ pub struct StoreOptions {
     pub window_ms: i64,
     /// The data time that a cut moves into a block, and of the smallest window of compaction.
     pub cut_ms: i64,
+    /// How large a block becomes by a merge.
+    pub block_max: BlockMax,
     /// Whether the windows of neighbouring series end at different times, so that the work is
     /// spread. Off only to show what that is worth.
     pub is_jittered: bool,
@@ -174,6 +195,7 @@ impl StoreOptions {
             new_series: NewSeriesBudget::NONE,
             window_ms: WINDOW_MS,
             cut_ms: CUT_MS,
+            block_max: BlockMax::DEFAULT,
             is_jittered: true,
             sealing: Sealing::default(),
             tick_ms: TICK_MS,

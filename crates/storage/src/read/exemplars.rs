@@ -128,7 +128,7 @@ impl Reader {
     ) -> Result<(), Error> {
         let mut memory = request.budget.hold();
         let mut matching = Vec::new();
-        for matchers in request.sets {
+        for matchers in request.sets.iter().filter(|set| open.may_match(set)) {
             match open.block.lookup(matchers, request.cancel, &mut memory) {
                 Ok(ordinals) => matching.extend(ordinals),
                 Err(e) if e.kind == ErrorKind::Corrupt => {

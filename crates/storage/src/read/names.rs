@@ -58,7 +58,7 @@ impl Reader {
         };
         // What left the index meanwhile is in a block that this view has.
         let view = self.blocks.view();
-        let mut blocks = view.overlapping(request.range).peekable();
+        let mut blocks = view.matching(request.range, request.matchers).peekable();
         if blocks.peek().is_none() {
             return Ok(of_index);
         }

@@ -20,6 +20,7 @@ mod snapshot;
 mod stuck_groups;
 mod threads;
 mod unread;
+mod upgrade;
 
 use super::*;
 use crate::sync::atomic::Ordering;

@@ -1,19 +1,22 @@
-//! One merge: series by series, in block order, from all inputs at once.
+//! One merge: series by series, in block order, from all inputs at once, into one block or, where
+//! that would be too large, into several that follow each other in block order.
 
 use crate::block::{
     Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, Source, block_order,
 };
 use crate::blocks::plan::Merge;
-use crate::blocks::{BlockEntry, BlockKind, Blocks};
+use crate::blocks::{BlockEntry, BlockKind, Blocks, remove_folder};
 use crate::chunk::Columns;
 use crate::chunk::Duplicates;
 use crate::error::StorageError;
+use crate::parts::options::{BlockMax, StoreOptions};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::TimeRange;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Series whose labels are read together.
@@ -39,9 +42,16 @@ struct Input {
 
 /// A merge under way.
 pub(super) struct Merging {
+    env: Env,
+    /// The folder of blocks.
+    dir: PathBuf,
     merge: Merge,
     inputs: Vec<Input>,
+    /// The block that is written, and those that were: the shards before.
     writer: BlockWriter,
+    written: Vec<BlockMeta>,
+    source: Source,
+    block_max: BlockMax,
     duplicates: Duplicates,
     columns: Columns,
     exemplars: SeriesExemplars,
@@ -72,7 +82,7 @@ impl Merging {
         env: &Env,
         blocks: &Blocks,
         merge: Merge,
-        duplicates: Duplicates,
+        options: &StoreOptions,
     ) -> Result<Self, Failure> {
         // Of its own, so that what queries read stays in theirs.
         let cache = Arc::new(BlockCache::new(CACHE_BYTES));
@@ -93,24 +103,28 @@ impl Merging {
             .collect();
         sources.sort_unstable();
         sources.dedup();
-        let id = merge.id();
         let source = Source {
-            id,
+            id: merge.id(0),
             is_late: merge.kind == BlockKind::Late,
             level: merge.level,
             sources,
             range: Some(merge.range),
         };
-        let created = BlockWriter::create(env, &blocks.dir_of(id), source);
+        let created = BlockWriter::create(env, &blocks.dir_of(source.id), source.clone());
         let mut writer = created.map_err(|error| Failure { error, input: None })?;
-        writer.expect_exemplars(inputs.iter().map(|i| i.block.exemplar_count()).sum());
+        writer.expect_exemplars(exemplars_of(&inputs));
         Ok(Self {
+            env: env.clone(),
+            dir: blocks.dir().to_path_buf(),
             samples_in: merge.inputs.iter().map(|block| block.samples).sum(),
             samples_done: 0,
             merge,
             inputs,
             writer,
-            duplicates,
+            written: Vec::new(),
+            source,
+            block_max: options.block_max,
+            duplicates: options.duplicates,
             columns: Columns::default(),
             exemplars: SeriesExemplars::default(),
         })
@@ -118,6 +132,23 @@ impl Merging {
 }
 
 impl Merging {
+    /// Series of all inputs, those of several counted for each.
+    pub(super) fn series(&self) -> u64 {
+        let inputs = self.inputs.iter();
+        inputs.map(|i| u64::from(i.block.series_count())).sum()
+    }
+
+    /// Those that were merged.
+    pub(super) fn series_done(&self) -> u64 {
+        self.inputs.iter().map(|input| u64::from(input.next)).sum()
+    }
+
+    /// Bytes of all its blocks so far.
+    pub(super) fn written_bytes(&self) -> u64 {
+        let written: u64 = self.written.iter().map(BlockMeta::file_bytes).sum();
+        written + self.writer.written_bytes()
+    }
+
     /// Merges series until so many samples were read; whether that was all.
     pub(super) fn advance(&mut self, samples: u64) -> Result<bool, Failure> {
         let enough = self.samples_done.saturating_add(samples);
@@ -180,22 +211,62 @@ impl Merging {
             input.labels.pop_front();
             input.next += 1;
         }
-        let pushed = self.writer.push(labels, columns);
-        let exemplars = self.exemplars.iter().map(|(_, exemplar)| exemplar);
-        let pushed = pushed.and_then(|()| self.writer.push_exemplars(exemplars));
-        self.exemplars.clear();
-        pushed.map_err(|error| Failure { error, input: None })
+        self.push(labels)
+            .map_err(|error| Failure { error, input: None })
     }
 
-    /// Ends the merge: what it was, and the block, which is synced.
-    pub(super) fn finish(self) -> Result<(Merge, BlockMeta), StorageError> {
-        Ok((self.merge, self.writer.finish()?))
+    /// Writes the series that was merged.
+    fn push(&mut self, labels: LabelsRef<'_>) -> Result<(), StorageError> {
+        let is_full = self.writer.series_count() >= self.block_max.series
+            || self.writer.written_bytes() >= self.block_max.bytes;
+        if is_full && self.writer.series_count() > 0 {
+            self.begin_shard()?;
+        }
+        self.writer.push(labels, &self.columns)?;
+        let exemplars = self.exemplars.iter().map(|(_, exemplar)| exemplar);
+        self.writer.push_exemplars(exemplars)?;
+        self.exemplars.clear();
+        Ok(())
+    }
+
+    /// Ends the block under way, and begins the one for the series that follow.
+    fn begin_shard(&mut self) -> Result<(), StorageError> {
+        let number = self.written.len() as u32;
+        let source = Source {
+            id: self.merge.id(number + 1),
+            ..self.source.clone()
+        };
+        let dir = self.dir.join(source.id.to_string());
+        let mut next = BlockWriter::create(&self.env, &dir, source)?;
+        next.expect_exemplars(exemplars_of(&self.inputs));
+        let full = std::mem::replace(&mut self.writer, next);
+        let set = self.source.id;
+        self.written.push(full.finish_shard(set, number, false)?);
+        Ok(())
+    }
+
+    /// Ends the merge: what it was, and its blocks, which are synced.
+    pub(super) fn finish(mut self) -> Result<(Merge, Vec<BlockMeta>), StorageError> {
+        let number = self.written.len() as u32;
+        self.written.push(match number {
+            0 => self.writer.finish()?,
+            _ => self.writer.finish_shard(self.source.id, number, true)?,
+        });
+        Ok((self.merge, self.written))
     }
 
     /// Removes what was written.
     pub(super) fn abandon(self) {
         let _ = self.writer.abandon();
+        for shard in self.written {
+            let _ = remove_folder(&self.env, &self.dir.join(shard.id.to_string()));
+        }
     }
+}
+
+fn exemplars_of(inputs: &[Input]) -> u64 {
+    let counts = inputs.iter().map(|input| input.block.exemplar_count());
+    counts.sum()
 }
 
 impl Failure {

@@ -2,6 +2,7 @@
 //! back.
 
 use super::*;
+use firn_model::stats::{BlockStats, BlocksStats};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -16,17 +17,30 @@ struct Churn {
     store: Option<Arc<Store>>,
     model: Model,
     now: i64,
+    options: StoreOptions,
 }
 
 impl Churn {
     fn new(seed: u64) -> Self {
+        Self::with(seed, options())
+    }
+
+    fn with(seed: u64, options: StoreOptions) -> Self {
         let sim = sim::env(seed);
         Self {
-            store: Some(open(&sim, options())),
+            store: Some(open(&sim, options.clone())),
             sim,
             model: Model::new(),
             now: 0,
+            options,
         }
+    }
+
+    /// One whose merges give blocks of so many series.
+    fn of_shards(seed: u64, series: u32) -> Self {
+        let mut options = options();
+        options.block_max.series = series;
+        Self::with(seed, options)
     }
 
     /// Sends for so many hours, with a tick a minute.
@@ -49,7 +63,7 @@ impl Churn {
 
     fn reopen(&mut self) {
         self.store = None;
-        self.store = Some(open(&self.sim, options()));
+        self.store = Some(open(&self.sim, self.options.clone()));
     }
 
     fn store(&self) -> &Arc<Store> {
@@ -326,4 +340,106 @@ fn block_in_quarantine_leaves_the_disk_with_the_retention() {
         "its folder is there"
     );
     assert_eq!(churn.store().parts.blocks.bad.get(), 0);
+}
+
+#[test]
+fn merge_of_more_series_than_a_block_takes_gives_several_and_stays() {
+    let mut churn = Churn::of_shards(5, 4);
+    churn.send(18);
+    churn.check_all();
+    // Nine series in each of the first two windows: eight that live for an hour, and the steady one.
+    assert_eq!(churn.blocks().len(), 6, "{:?}", churn.blocks());
+    let version = churn.store().parts.blocks.list().version;
+    for _ in 0..20 {
+        churn.store().tick();
+    }
+    assert_eq!(churn.store().parts.blocks.list().version, version);
+    churn.send(18);
+    churn.check_all();
+    let list = churn.store().parts.blocks.list();
+    let levels: Vec<u32> = list.blocks.iter().map(|block| block.level).collect();
+    // 33 series of 32 hours in blocks of four, and the next two hours.
+    assert_eq!(levels, [3, 3, 3, 3, 3, 3, 3, 3, 3, 1]);
+    churn.store().close().unwrap();
+    churn.reopen();
+    churn.check_all();
+}
+
+#[test]
+fn blocks_are_listed_with_what_they_are_and_how_far_the_work_is() {
+    let mut churn = Churn::of_shards(8, 4);
+    assert_eq!(churn.store().block_stats(), BlocksStats::default());
+    churn.send(13);
+    let stats = churn.store().block_stats();
+    let hours = |block: &BlockStats| (block.range.min / HOUR, (block.range.max + 1) / HOUR);
+    let found: Vec<_> = stats
+        .blocks
+        .iter()
+        .map(|b| (hours(b), b.level, b.shard))
+        .collect();
+    let (merged, cut) = ((0, 8), ((8, 10), 1, None));
+    let expected = [
+        (merged, 2, Some(0)),
+        (merged, 2, Some(1)),
+        (merged, 2, Some(2)),
+        cut,
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(stats.cut_time, Some(10 * HOUR));
+    let samples: u64 = stats.blocks.iter().map(|block| block.samples).sum();
+    assert_eq!(samples, 2 * 10 * 60);
+    // Four blocks of three series each were merged. A cut looks at all series of its pages, of
+    // which one has samples behind its end only.
+    for (work, series) in [(stats.cut, 4), (stats.compaction, 12)] {
+        assert!(!work.is_running && work.written_bytes > 0, "{work:?}");
+        assert_eq!((work.series, work.series_done), (series, series));
+    }
+}
+
+#[test]
+fn shards_without_a_manifest_are_one_set_again() {
+    let mut churn = Churn::of_shards(6, 4);
+    churn.send(19);
+    let before = churn.store().parts.blocks.list();
+    let levels: Vec<u32> = before.blocks.iter().map(|block| block.level).collect();
+    assert_eq!(levels, [2; 6]);
+    churn.store = None;
+    let manifest = format!("/data/blocks/MANIFEST-{}", before.version);
+    churn.sim.disk.lose(Path::new(&manifest));
+    churn.reopen();
+    let ids = |list: &crate::blocks::BlockList| -> Vec<_> {
+        let sets = crate::blocks::BlockSet::all(&list.blocks);
+        sets.map(|set| set.blocks().iter().map(|b| b.id).collect::<Vec<_>>())
+            .collect()
+    };
+    churn.check_all();
+    churn.send(1);
+    // The next two hours may be cut meanwhile; the sets are what they were.
+    let after = ids(&churn.store().parts.blocks.list());
+    assert_eq!(after[..2], ids(&before));
+}
+
+#[test]
+fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
+    let mut churn = Churn::of_shards(7, 3);
+    churn.send(11);
+    let view = churn.store().parts.blocks.view();
+    let touched = |op, name: &str| {
+        let matcher = Matcher::new("__name__", op, name.as_bytes()).unwrap();
+        view.matching(TimeRange::ALL, &[matcher]).count()
+    };
+    assert_eq!(view.blocks.len(), 3);
+    // short0 to short2, short3 to short5, short6 to steady.
+    for (op, name, count) in [
+        (MatchOp::Equal, "short0", 1),
+        (MatchOp::Equal, "short4", 1),
+        (MatchOp::Equal, "steady", 1),
+        (MatchOp::Equal, "zz", 0),
+        (MatchOp::Equal, "", 0),
+        (MatchOp::Regex, "short1|short7", 2),
+        (MatchOp::Regex, "short.*", 3),
+        (MatchOp::NotEqual, "short0", 3),
+    ] {
+        assert_eq!(touched(op, name), count, "{name}");
+    }
 }

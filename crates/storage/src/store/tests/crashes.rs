@@ -96,6 +96,10 @@ impl History {
         if !rng.one_in(4) {
             options.cut_ms = SCRAPE_MS * (2 + rng.below(60) as i64);
         }
+        if rng.one_in(2) {
+            // Merges end in several blocks.
+            options.block_max.series = 1 + rng.below(30) as u32;
+        }
         options.is_jittered = !rng.one_in(4);
         options.lateness_max_ms = SCRAPE_MS * (1 + rng.below(200) as i64);
         if rng.one_in(3) {

@@ -1,0 +1,179 @@
+//! The list of blocks made of their folders, where no manifest says what counts.
+//!
+//! A merge that did not end may have left some of its shards, and one that did its inputs: what was
+//! merged counts as a whole or not at all. Invariant: no sample counts in two main blocks.
+
+use super::folders;
+use super::list::{BlockEntry, BlockKind, BlockList};
+use crate::block::{Block, BlockCache, BlockId, BlockMeta, BlockShard};
+use crate::error::StorageError;
+use firn_model::env::Env;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The list that the whole blocks in `dir` make, but for those that another one was made of.
+pub(crate) fn list_of_folders(
+    env: &Env,
+    dir: &Path,
+    cache: &Arc<BlockCache>,
+    version: u64,
+) -> Result<BlockList, StorageError> {
+    let mut metas = Vec::new();
+    for id in folders(env, dir)? {
+        if let Ok(block) = Block::open(env, &dir.join(id.to_string()), cache) {
+            metas.push(block.meta().clone());
+        }
+    }
+    drop_replaced(&mut metas);
+    metas.sort_by_key(|meta| (meta.is_late, set_of(meta)));
+    let mut list = BlockList {
+        version,
+        ..BlockList::default()
+    };
+    let mut newest = None;
+    for meta in metas {
+        let set = Some(set_of(&meta).0);
+        if newest != set {
+            list.take_sequence();
+            newest = set;
+        }
+        let sequence = list.next_sequence - 1;
+        let kind = if meta.is_late {
+            BlockKind::Late
+        } else {
+            BlockKind::Main
+        };
+        let entry = BlockEntry::of(&meta, kind, sequence);
+        if entry.kind == BlockKind::Main {
+            let made_for = meta.nominal.unwrap_or(meta.range);
+            list.cut = list.cut.max(made_for.max.saturating_add(1));
+        }
+        list.add(entry);
+    }
+    Ok(list)
+}
+
+/// The name of the set that a block belongs to, and its place there.
+fn set_of(meta: &BlockMeta) -> (BlockId, u32) {
+    let shard = meta.shard.as_ref();
+    shard.map_or((meta.id, 0), |shard| (shard.set, shard.number))
+}
+
+/// Leaves out what another block was made of, and shards of a merge that did not end while something
+/// of what it merged is there.
+fn drop_replaced(metas: &mut Vec<BlockMeta>) {
+    let is_whole = |meta: &BlockMeta| {
+        let of_set = metas
+            .iter()
+            .filter(|other| set_of(other).0 == set_of(meta).0);
+        let shards: Vec<&BlockShard> = of_set.filter_map(|other| other.shard.as_ref()).collect();
+        let last = shards.iter().find(|shard| shard.is_last);
+        meta.shard.is_none() || last.is_some_and(|last| shards.len() == last.number as usize + 1)
+    };
+    let (whole, part): (Vec<&BlockMeta>, Vec<&BlockMeta>) =
+        metas.iter().partition(|meta| is_whole(meta));
+    let has_all =
+        |one: &BlockMeta, of: &BlockMeta| of.sources.iter().all(|id| one.sources.contains(id));
+    let has_any =
+        |one: &BlockMeta, of: &BlockMeta| of.sources.iter().any(|id| one.sources.contains(id));
+    let merged = metas.iter().filter(|meta| {
+        let mut larger = whole.iter().filter(|other| other.level > meta.level);
+        larger.any(|other| has_all(other, meta))
+    });
+    let begun = part.iter().copied().filter(|meta| {
+        let mut others = whole
+            .iter()
+            .filter(|other| set_of(other).0 != set_of(meta).0);
+        others.any(|other| has_any(other, meta))
+    });
+    let gone: BTreeSet<BlockId> = merged.chain(begun).map(|meta| meta.id).collect();
+    metas.retain(|meta| !gone.contains(&meta.id));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::sample::TimeRange;
+
+    fn id(number: i64) -> BlockId {
+        BlockId::new(number, 0)
+    }
+
+    /// A block of this level that was made of these.
+    fn block(number: i64, level: u32, sources: &[i64]) -> BlockMeta {
+        BlockMeta {
+            id: id(number),
+            is_late: false,
+            level,
+            sources: sources.iter().map(|source| id(*source)).collect(),
+            range: TimeRange::new(0, 1),
+            nominal: None,
+            samples: 1,
+            histograms: 0,
+            series: 1,
+            columns: 1,
+            shard: None,
+            files: Vec::new(),
+        }
+    }
+
+    /// The same as a shard of the set with the name of its first one.
+    fn shard((set, number, is_last): (i64, u32, bool), block: BlockMeta) -> BlockMeta {
+        let shard = BlockShard {
+            set: id(set),
+            number,
+            is_last,
+            first_metric: String::new(),
+            last_metric: None,
+        };
+        BlockMeta {
+            shard: Some(shard),
+            ..block
+        }
+    }
+
+    #[track_caller]
+    fn check(mut metas: Vec<BlockMeta>, kept: &[i64]) {
+        drop_replaced(&mut metas);
+        let found: Vec<i64> = metas.iter().map(|meta| meta.id.time_ms()).collect();
+        assert_eq!(found, kept);
+    }
+
+    #[test]
+    fn blocks_that_others_were_made_of_do_not_count() {
+        check(vec![block(1, 1, &[1]), block(2, 1, &[2])], &[1, 2]);
+        check(vec![block(1, 1, &[1]), block(7, 2, &[1, 2])], &[7]);
+        let merged_twice = [
+            block(1, 1, &[1]),
+            block(3, 1, &[3]),
+            block(7, 2, &[1, 2]),
+            block(9, 3, &[1, 2, 4]),
+        ];
+        check(merged_twice.to_vec(), &[3, 9]);
+    }
+
+    #[test]
+    fn shards_count_if_all_are_there_or_nothing_else_has_their_samples() {
+        let inputs = [block(1, 1, &[1]), block(2, 1, &[2])];
+        let (first, second) = ((7, 0, false), (7, 1, true));
+        let (first, second) = (
+            shard(first, block(7, 2, &[1, 2])),
+            shard(second, block(8, 2, &[1, 2])),
+        );
+        let with = |shards: &[&BlockMeta], inputs: &[BlockMeta]| {
+            let shards = shards.iter().map(|shard| (*shard).clone());
+            shards.chain(inputs.iter().cloned()).collect::<Vec<_>>()
+        };
+        check(with(&[&first, &second], &inputs), &[7, 8]);
+        check(with(&[&first], &inputs), &[1, 2]);
+        check(with(&[&second], &inputs), &[1, 2]);
+        check(with(&[&second], &inputs[..1]), &[1]);
+        // The other one is damaged: what is left is better than nothing.
+        check(with(&[&second], &[]), &[8]);
+        let larger = block(9, 3, &[1, 2, 3]);
+        let larger = std::slice::from_ref(&larger);
+        check(with(&[&first, &second], larger), &[9]);
+        check(with(&[&first], larger), &[9]);
+    }
+}
