@@ -56,7 +56,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
-        QueryRange, Series, Status, Targets, Write,
+        QueryRange, Series, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -105,6 +105,16 @@ fn api() -> Router<App> {
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
         .merge(rule_routes())
+        .merge(status_routes())
+        .route(
+            "/admin/tsdb/snapshot",
+            admin_route(Operations, admin::snapshot),
+        )
+}
+
+fn status_routes() -> Router<App> {
+    use Endpoint::Status;
+    Router::new()
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -119,10 +129,6 @@ fn api() -> Router<App> {
         .route(
             "/status/tsdb/blocks",
             api_route(GET, Status, blocks::blocks),
-        )
-        .route(
-            "/admin/tsdb/snapshot",
-            admin_route(Operations, admin::snapshot),
         )
 }
 
