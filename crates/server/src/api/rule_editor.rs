@@ -56,6 +56,8 @@ async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
         Err(state) => return Ok(Outcome::NotReady(not_ready(state))),
     };
     let (mut head, body) = request.into_parts();
+    // Rules are the server's and no tenant's, but a tenant must be named where that is asked for.
+    app.tenant(&head.headers)?;
     let names = Path::<HashMap<String, String>>::from_request_parts(&mut head, &()).await;
     let mut names = names.map_or_else(|_| HashMap::new(), |Path(names)| names);
     let (namespace, group) = (names.remove("namespace"), names.remove("group"));
