@@ -116,16 +116,6 @@ fn status_routes() -> Router<App> {
     use Endpoint::Status;
     Router::new()
         .route(
-            "/admin/tsdb/snapshot",
-            admin_route(Operations, admin::snapshot),
-        )
-        .merge(status_routes())
-}
-
-fn status_routes() -> Router<App> {
-    use Endpoint::Status;
-    Router::new()
-        .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
         )
