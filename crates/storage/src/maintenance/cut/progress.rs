@@ -49,8 +49,8 @@ pub(super) struct Writing {
 
 impl Writing {
     /// The times of the exemplars that go into it. An exemplar comes before the sample that it is
-    /// attached to, by a scrape interval at most: that sample may be the first one of its series, and
-    /// in the block behind.
+    /// attached to, by a scrape interval at most: that sample may be the first one of its series,
+    /// and in the block behind.
     pub(super) fn exemplar_range(&self) -> TimeRange {
         let first = self.range.min.saturating_sub(EXEMPLARS_BEFORE_MS);
         TimeRange::new(first, self.range.max)
