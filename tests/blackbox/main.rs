@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod active;
+mod alerting;
 mod blocks;
 mod command_line;
 mod configs;
+mod deploy;
 mod differences;
 mod disconnect;
 mod disk;
@@ -22,6 +24,7 @@ mod refusal;
 mod refused_samples;
 mod resources;
 mod retention;
+mod rules;
 mod scrape;
 mod snapshot;
 mod tsdb;

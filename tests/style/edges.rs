@@ -6,24 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("wire", &["model"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
     ("ingest", &["model", "wire"]),
     ("mirror", &["model", "wire", "promql"]),
-    ("server", &["model", "wire", "promql", "ingest"]),
+    ("rules", &["model", "promql"]),
+    ("server", &["model", "wire", "promql", "ingest", "rules"]),
     (
         "firn",
         &[
-            "model", "wire", "storage", "promql", "ingest", "mirror", "server",
+            "model", "wire", "storage", "promql", "ingest", "mirror", "rules", "server",
         ],
     ),
 ];
 
 /// Crates in which nothing is asynchronous.
-const SYNC: [&str; 4] = ["model", "wire", "storage", "promql"];
+const SYNC: [&str; 5] = ["model", "wire", "storage", "promql", "rules"];
 
 /// What would bring a runtime or sockets to a synchronous crate.
 const RUNTIMES: [&str; 8] = [

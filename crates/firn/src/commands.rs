@@ -8,8 +8,10 @@
 mod arguments;
 mod check;
 mod completions;
+mod head;
 mod man;
 mod query;
+mod rules;
 mod script;
 mod tsdb;
 

@@ -9,20 +9,24 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod backend;
 mod damages;
 mod listen;
+mod notify;
 mod parts;
+mod rule_folder;
+mod rules;
 mod running;
 mod scraping;
 mod signals;
+mod store_settings;
 
 use crate::console;
-use crate::file_time;
 use crate::process::descriptors::Descriptors;
 use crate::process::pressure::Pressure;
 use crate::process::{logs, memory, metrics};
 use crate::settings::Settings;
-use crate::settings::config::{self, Config, ConfigError, JobFeatures, WalSync};
+use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
@@ -32,41 +36,28 @@ use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::error::Error;
-use firn_model::log::LogHealth;
 use firn_model::shares::Shares;
 use firn_server::ActiveQueries;
 use firn_server::App;
-use firn_server::parts::{Backend, Provider};
-use firn_storage::store::{self, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
-use firn_wire::remote_write::KEY_FORMAT;
+use firn_server::parts::Provider;
+use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
+use rules::{RuleFlags, Rules, Surroundings};
 use running::Running;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use store_settings::{keeps_exemplars, late_window_ms, store_options};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tracing::{Level, info, warn};
 
 /// How often the store is asked to start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
-
-/// The feature without which exemplars are not kept.
-const EXEMPLAR_STORAGE: &str = "exemplar-storage";
-
-/// Memory that a series takes with its labels, its place in the index and its open chunk: a quarter
-/// more than one with eleven labels and eighty samples. When the share of the head is full, new
-/// series are refused and the old ones go on.
-const SERIES_BYTES: usize = 512;
-
-/// The log goes by segments: so many fit in its backlog.
-const BACKLOG_SEGMENTS: usize = 8;
-
-/// The least segment of the log: smaller ones cost a sync and a file each for little.
-const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Why the server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +121,7 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
         return Err(ServeError::WebConfig);
     }
     let config = match &settings.config_file {
-        Some(file) => config::load(file, JobFeatures::of_names(&settings.features))?,
+        Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
         None => Config::built_in(),
     };
     logs::start(
@@ -176,6 +167,10 @@ struct Node {
     retention: Provider<Retention>,
     keeps_exemplars: bool,
     queries_max: usize,
+    rule_flags: RuleFlags,
+    notifier_flags: NotifierFlags,
+    /// `--web.external-url`
+    external_url: String,
     descriptors: Descriptors,
     running: Arc<Running>,
     app: App,
@@ -240,6 +235,9 @@ impl Node {
             retention,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
+            rule_flags: RuleFlags::of(settings),
+            notifier_flags: NotifierFlags::of(settings),
+            external_url: settings.external_url.clone(),
             descriptors,
             running,
             app,
@@ -264,24 +262,37 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         ));
+        let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
             self.env.clock.clone(),
             &self.memory,
-            Places::new(self.descriptors.fetches),
+            places.clone(),
             config::read_groups,
         ));
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        let backend = backend(&self.env, &store, &pipeline, &scraping, active);
-        self.app.open(backend);
+        let notifier = Arc::new(self.notifier(places));
+        let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
+        self.app.open(backend::backend(backend::Parts {
+            env: self.env.clone(),
+            store: store.clone(),
+            pipeline: pipeline.clone(),
+            scraping: scraping.clone(),
+            rules: rules.clone(),
+            notifier: notifier.clone(),
+            running: self.running.clone(),
+            active,
+        }));
         info!("ready");
+        rules.apply(&self.running.config()).await;
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
-        self.serve(&store, &pipeline, &scraping).await?;
+        self.serve(&store, &pipeline, &scraping, &rules, &notifier)
+            .await?;
         info!("stop");
         let Self {
             servers,
@@ -290,6 +301,8 @@ impl Node {
         } = self;
         let close = async {
             scraping.stop().await;
+            rules.stop().await;
+            notifier.stop().await;
             servers.stop().await;
             pipeline.finish();
             spawn_blocking(move || store.close()).await
@@ -312,12 +325,43 @@ impl Node {
         Ok(opened.await?)
     }
 
+    /// What sends alerts where the configuration says.
+    fn notifier(&self, places: Places) -> Notifier {
+        let notifier = Notifier::new(NotifierSettings {
+            flags: self.notifier_flags,
+            external_url: self.outside_url(),
+            places,
+        });
+        let config = self.running.config();
+        notifier.apply(&config.alerting, &config.external_labels);
+        notifier
+    }
+
+    fn outside_url(&self) -> String {
+        rules::external_url(&self.external_url, self.servers.first_port)
+    }
+
+    /// The rules, of which none runs yet: they ask the server, which must be ready first.
+    async fn open_rules(&self, pipeline: &Arc<Pipeline>, notifier: &Arc<Notifier>) -> Rules {
+        let notifier = notifier.clone();
+        let around = Surroundings {
+            app: self.app.clone(),
+            pipeline: pipeline.clone(),
+            env: self.env.clone(),
+            notify: Arc::new(move |expression, alerts| notifier.send(&alerts, expression)),
+            external_url: self.outside_url(),
+        };
+        Rules::open(around, self.rule_flags, &self.options.dir).await
+    }
+
     /// Keeps the clockwork going until a signal or a request ends the process.
     async fn serve(
         &mut self,
         store: &Arc<Store>,
         pipeline: &Pipeline,
         scraping: &Scraping,
+        rules: &Arc<Rules>,
+        notifier: &Notifier,
     ) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -328,6 +372,7 @@ impl Node {
                 _ = tick.tick() => {
                     store.tick();
                     pipeline.tick();
+                    rules.tick();
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
                     spawn_blocking(move || pressure.look());
@@ -342,6 +387,10 @@ impl Node {
                     }
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
+                    notifier.apply(&config.alerting, &config.external_labels);
+                    let rules = rules.clone();
+                    // Groups that change end their evaluation first.
+                    tokio::spawn(async move { rules.apply(&config).await });
                 }
                 wish = self.signals.next() => match wish {
                     Wish::Stop => return Ok(()),
@@ -397,100 +446,8 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
     Ok(all)
 }
 
-fn store_options(
-    settings: &Settings,
-    config: &Config,
-    retention: store::Retention,
-    shares: &Shares,
-) -> StoreOptions {
-    let defaults = StoreOptions::new(&settings.data_dir);
-    StoreOptions {
-        key_format: KEY_FORMAT,
-        sync: match config.wal_sync {
-            WalSync::Always => SyncMode::Always,
-            WalSync::Interval => SyncMode::Interval,
-            WalSync::None => SyncMode::None,
-        },
-        retention_ms: retention.time_ms,
-        retention_bytes: retention.bytes,
-        retention_percent: retention.percent,
-        late_window_ms: late_window_ms(config),
-        duplicates: config.duplicates,
-        series_max: shares.head / SERIES_BYTES,
-        head_bytes_max: shares.head,
-        memory_max: shares.limit,
-        new_series: NewSeriesBudget {
-            all: config.new_series.all.unwrap_or(usize::MAX),
-            of_job: config.new_series.of_job.unwrap_or(usize::MAX),
-        },
-        exemplars_max: match keeps_exemplars(settings) {
-            true => config.exemplars_max,
-            false => 0,
-        },
-        // In the head what is not sealed takes about as many bytes as in the log: from half of the
-        // backlog on everything is sealed at once, which is when the share of the head is full.
-        backlog_bytes_max: defaults.backlog_bytes_max.min(2 * shares.head as u64),
-        log_segment_bytes: log_segment_bytes(defaults.log_segment_bytes, shares.head),
-        page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
-        is_jittered: config.is_sealing_jittered,
-        sealing: match config.seals_in_background {
-            true => Sealing::Background,
-            false => Sealing::WithWrites,
-        },
-        ..defaults
-    }
-}
-
-/// Bytes of a segment of the log where `head` bytes may wait to be sealed: the usual ones, or as
-/// many as let some segments be closed, and removed, before the backlog is full.
-fn log_segment_bytes(usual: u64, head: usize) -> u64 {
-    let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
-    usual.min(fitting as u64)
-}
-
-/// How far behind the newest sample late ones are taken.
-fn late_window_ms(config: &Config) -> i64 {
-    i64::try_from(config.late_window.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Whether exemplars are kept, as far as the command line says.
-fn keeps_exemplars(settings: &Settings) -> bool {
-    settings
-        .features
-        .iter()
-        .any(|name| name == EXEMPLAR_STORAGE)
-}
-
 async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, ServeError> {
     spawn_blocking(move || Store::open(env, options))
         .await?
         .map_err(ServeError::Open)
-}
-
-fn backend(
-    env: &Env,
-    store: &Arc<Store>,
-    pipeline: &Arc<Pipeline>,
-    scraping: &Arc<Scraping>,
-    active: ActiveQueries,
-) -> Backend {
-    let (figures, log) = (store.clone(), store.clone());
-    let (env, kept) = (env.clone(), store.clone());
-    Backend {
-        store: store.clone(),
-        pipeline: pipeline.clone(),
-        scraping: scraping.clone(),
-        active,
-        stats: Arc::new(move |top| figures.stats(top)),
-        write_fault: Arc::new(move || match log.health() {
-            LogHealth::Failing(cause) => Some(cause),
-            LogHealth::Poisoned(cause) => Some(format!("{cause}; restart Firn")),
-            LogHealth::Sound | LogHealth::NoRoom(_) => None,
-        }),
-        snapshot: Arc::new(move |skips_head| {
-            let name = file_time::snapshot_name(&env);
-            kept.snapshot(&name, skips_head).map(|()| name)
-        }),
-        collectors: vec![store.clone(), scraping.clone()],
-    }
 }

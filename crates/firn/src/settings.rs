@@ -59,6 +59,20 @@ pub struct Settings {
     pub query_concurrency: usize,
     /// Samples that one query may hold at one time.
     pub query_samples_max: u64,
+    /// Longest outage after which alerts go on.
+    pub alert_outage_tolerance: Duration,
+    /// Shortest time from a start to a restored alert.
+    pub alert_grace_period: Duration,
+    /// Shortest time before an alert is sent again.
+    pub alert_resend_delay: Duration,
+    /// Rules that are evaluated beside others of their group.
+    pub rule_evaluations_max: usize,
+    /// Alerts that may wait for each Alertmanager.
+    pub notifications_queued_max: usize,
+    /// Alerts of one request to an Alertmanager.
+    pub notifications_batch_max: usize,
+    /// Whether alerts that wait are sent before the process ends.
+    pub drains_notifications: bool,
     /// Names of features switched on, split at commas.
     pub features: Vec<String>,
     /// The least severe level that is logged.

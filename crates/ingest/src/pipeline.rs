@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape: a batch of its own (room) -----------------------+-> store (bounds) -> ticket
+//! a scrape, a rule: a batch of its own (room) ---------------+-> store (bounds) -> ticket
 //! an import: admit (room) -> a batch for each piece (room) --+
 //! others:   `Append` of the pipeline (room) -----------------'    -> counted, logged
 //! ```
@@ -246,6 +246,24 @@ impl Pipeline {
         drop(self.append_made(tenant, None, &mut batch, self.bounds_of(None)));
     }
 
+    /// Hands over what a rule of the group `group` made: in one piece, visible and durable when the
+    /// ticket says so. What it made for times that are gone (`is_past`) may be of any age. Computes
+    /// on the calling thread, and may wait for the store.
+    pub fn append_of_rule(
+        &self,
+        tenant: &TenantId,
+        group: &str,
+        is_past: bool,
+        mut batch: &Batch,
+    ) -> Ticket {
+        let sender = Sender::Rules(group.into());
+        let mut bounds = self.bounds_of(Some(&sender));
+        if is_past {
+            bounds.late = TakeLate::OfAnyAge;
+        }
+        self.append_made(tenant, Some(sender), &mut batch, bounds)
+    }
+
     /// Hands over a batch that this process made. It is there already, so its room cannot be
     /// refused: it is counted until the batch is durable, and requests wait for it.
     fn append_made(
@@ -301,7 +319,7 @@ impl Pipeline {
             // As upstream: markers of a scrape, and samples made up for a start, are never late.
             late: match sender {
                 Some(Sender::Push { .. }) => TakeLate::All,
-                Some(Sender::Job(_)) => TakeLate::AllButStale,
+                Some(Sender::Job(_) | Sender::Rules(_)) => TakeLate::AllButStale,
                 None => TakeLate::Nothing,
             },
             ..AppendBounds::until(self.time_max())

@@ -6,9 +6,9 @@
 //!       none for a minute --> forgotten: the next one is a first one
 //! ```
 //!
-//! A kind is a reason and a sender: the job of a scrape, the tenant and address of a
-//! push. Each has a line a minute at most, whatever comes, with all counts since the line before
-//! and one example.
+//! A kind is a reason and a sender: the job of a scrape, the group of a rule, the tenant and
+//! address of a push. Each has a line a minute at most, whatever comes, with all counts since the
+//! line before and one example.
 //!
 //! Invariant: no refused sample is left out of the counts, and memory is bounded: what is beyond
 //! [`KINDS_MAX`] is told by reason alone.
@@ -38,6 +38,8 @@ const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 pub enum Sender {
     /// Scrapes of the job with this name.
     Job(Arc<str>),
+    /// Rules of the group with this name.
+    Rules(Arc<str>),
     /// Pushes.
     Push {
         /// Whose samples they are.
@@ -211,9 +213,10 @@ impl Line {
     }
 
     fn write(&self) {
-        let (mut job, mut tenant, mut from) = (None, None, None);
+        let (mut job, mut rule_group, mut tenant, mut from) = (None, None, None, None);
         match &self.sender {
             Some(Sender::Job(name)) => job = Some(&**name),
+            Some(Sender::Rules(group)) => rule_group = Some(&**group),
             Some(Sender::Push {
                 tenant: owner,
                 address,
@@ -226,6 +229,7 @@ impl Line {
         warn!(
             reason = self.reason.as_str(),
             job,
+            rule_group,
             tenant,
             from,
             others = self.sender.is_none().then_some(true),

@@ -18,6 +18,7 @@ pub use action::Action;
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder};
+use firn_model::names::NameScheme;
 use firn_model::regex::{CaptureRegex, Regex};
 use md5::{Digest, Md5};
 
@@ -29,38 +30,6 @@ const REGEX: &str = "(.*)";
 
 /// The template of a rule that has none.
 const REPLACEMENT: &str = "$1";
-
-/// Which names labels and metrics may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NameScheme {
-    /// Letters, digits and underscores, not starting with a digit.
-    Legacy,
-    /// Any text.
-    #[default]
-    Utf8,
-}
-
-impl NameScheme {
-    /// Whether a label may have this name.
-    pub fn allows_label(self, name: &str) -> bool {
-        match self {
-            NameScheme::Utf8 => !name.is_empty(),
-            NameScheme::Legacy => {
-                let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-                name.bytes().all(is_word)
-                    && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
-            }
-        }
-    }
-
-    /// Whether a metric may have this name.
-    pub fn allows_metric(self, name: &str) -> bool {
-        match self {
-            NameScheme::Utf8 => !name.is_empty(),
-            NameScheme::Legacy => self.allows_label(&name.replace(':', "_")),
-        }
-    }
-}
 
 /// A rule as it is written. `None` is what the config does not mention.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

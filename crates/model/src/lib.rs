@@ -9,7 +9,8 @@
 //!
 //! Invariants: labels are sorted by name, names are unique and values non-empty; timestamps are
 //! milliseconds since the Unix epoch; a staleness marker is one NaN bit pattern. Nothing here
-//! knows HTTP, JSON, PromQL or a file format, and nothing is `Serialize`.
+//! knows HTTP, JSON, PromQL or a stored format, and nothing is `Serialize`. Trees of YAML with the
+//! places of their parts ([`yaml`]) are here because configs and rule files are both made of them.
 
 pub mod batch;
 pub mod budget;
@@ -19,6 +20,7 @@ pub mod damage;
 pub mod env;
 pub mod error;
 pub mod exemplar;
+pub mod go_float;
 pub mod histogram;
 pub mod label_code;
 pub mod labels;
@@ -27,6 +29,7 @@ pub mod losses;
 pub mod matcher;
 pub mod metadata;
 pub mod metrics;
+pub mod names;
 pub mod order;
 pub mod quote;
 pub mod regex;
@@ -40,3 +43,4 @@ pub mod sync;
 pub mod tenant;
 pub mod units;
 pub mod value_set;
+pub mod yaml;

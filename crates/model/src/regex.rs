@@ -24,6 +24,7 @@ mod parser;
 mod pike;
 mod plain;
 mod program;
+mod search;
 mod stepper;
 mod strategy;
 mod template;
@@ -33,6 +34,7 @@ mod tree;
 mod unicode;
 mod walker;
 
+pub use search::SearchRegex;
 pub use stepper::{State, Stepper};
 
 use crate::budget::{Budget, Reservation};

@@ -110,6 +110,36 @@ pub fn format_duration(duration: Duration) -> String {
     out
 }
 
+/// Prints a span of nanoseconds as Go's `time.Duration` does: `1h0m0s`, `1.5s`, `-2ms`.
+pub fn format_go_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    let fraction = |unit: u64| {
+        let (whole, rest) = (nanos / unit, nanos % unit);
+        let width = unit.ilog10() as usize;
+        let digits = format!("{rest:0width$}");
+        match digits.trim_end_matches('0') {
+            "" => whole.to_string(),
+            digits => format!("{whole}.{digits}"),
+        }
+    };
+    match nanos {
+        0 => "0s".into(),
+        1..1_000 => format!("{sign}{nanos}ns"),
+        1_000..1_000_000 => format!("{sign}{}µs", fraction(1_000)),
+        1_000_000..1_000_000_000 => format!("{sign}{}ms", fraction(1_000_000)),
+        _ => {
+            let minutes = nanos / 60_000_000_000;
+            let seconds = (nanos % 60_000_000_000) as f64 / 1e9;
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{sign}{seconds}s"),
+                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    }
+}
+
 /// Reads `512MB`, `1.5GiB`, `1GB512MB`, `0`.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let malformed = || UnitError::Size(text.to_owned());
@@ -210,6 +240,23 @@ mod tests {
         ];
         for (text, message) in bad {
             assert_eq!(parse_duration(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn format_go_duration_reads_as_go_writes_it() {
+        for (nanos, want) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_500, "1.5µs"),
+            (-2_000_000, "-2ms"),
+            (2_050_000, "2.05ms"),
+            (1_500_000_000, "1.5s"),
+            (60_000_000_000, "1m0s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (90_061_250_000_000, "25h1m1.25s"),
+        ] {
+            assert_eq!(format_go_duration(nanos), want);
         }
     }
 

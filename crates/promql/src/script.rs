@@ -23,6 +23,7 @@ mod command;
 mod compare;
 mod expectation;
 mod histogram;
+mod input;
 mod report;
 mod sequence;
 #[cfg(test)]
@@ -37,6 +38,8 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 use firn_model::store::Select;
+pub use histogram::{shown_histogram, test_expression};
+pub use input::Input;
 pub use report::{Failure, FileReport, ScriptReport};
 pub use sequence::StartTimes;
 use sequence::{LoadSample, SampleValue};

@@ -10,7 +10,7 @@
 use crate::admission::active::ActiveQueries;
 use crate::admission::budgets::Budgets;
 use crate::admission::limits::Limits;
-use crate::admission::queries::Queries;
+use crate::admission::queries::{Queries, Unfinished};
 use crate::admission::question::Question;
 use crate::http::failure::{Cause, Failure};
 use crate::metrics::ServerMetrics;
@@ -167,5 +167,16 @@ impl State {
         let active = self.backend.get().map(|backend| backend.active.clone());
         let active = active.unwrap_or_else(ActiveQueries::none);
         self.queries.run(active, question, deadline, job).await?
+    }
+
+    /// Like [`State::compute`], for what is no request: an error says why there is no outcome.
+    pub(crate) async fn run_queued<T: Send + 'static>(
+        &self,
+        active: ActiveQueries,
+        question: Question,
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> T + Send + 'static,
+    ) -> Result<T, Unfinished> {
+        self.queries.run(active, question, deadline, job).await
     }
 }

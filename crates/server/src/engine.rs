@@ -18,6 +18,17 @@ pub trait Engine: Send + Sync {
         options: &Options,
     ) -> Result<QueryResult, QueryError>;
 
+    /// Evaluates an expression that was parsed before.
+    fn query_expr(
+        &self,
+        context: &Context<'_>,
+        expr: &Expr,
+        time: EvalTime,
+        options: &Options,
+    ) -> Result<QueryResult, QueryError> {
+        firn_promql::query_expr(context, expr, time, options)
+    }
+
     /// The matchers of a series selector, as in `match[]`. Here and below what is made is added to
     /// `memory`.
     fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError>;

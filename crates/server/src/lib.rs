@@ -5,6 +5,7 @@
 //! admission   limits, budgets, the queue of queries             uses json
 //! http        connections, request bodies, answers, errors      uses json, admission
 //! app, parts  the state that all requests share                 use json, admission, http
+//! rules       queries of rules                                  uses app, admission
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
 //!
@@ -32,6 +33,7 @@ mod json;
 mod metrics;
 pub mod parts;
 mod routes;
+pub mod rules;
 
 use http::connection::Site;
 

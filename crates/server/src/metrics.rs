@@ -17,6 +17,7 @@ pub(crate) enum Endpoint {
     Import,
     Status,
     Targets,
+    Rules,
     FormatQuery,
     ParseQuery,
     Metrics,
@@ -26,7 +27,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 16] = [
+    pub(crate) const ALL: [Endpoint; 17] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -37,6 +38,7 @@ impl Endpoint {
         Endpoint::Import,
         Endpoint::Status,
         Endpoint::Targets,
+        Endpoint::Rules,
         Endpoint::FormatQuery,
         Endpoint::ParseQuery,
         Endpoint::Metrics,
@@ -57,6 +59,7 @@ impl Endpoint {
             Endpoint::Import => "import",
             Endpoint::Status => "status",
             Endpoint::Targets => "targets",
+            Endpoint::Rules => "rules",
             Endpoint::FormatQuery => "format_query",
             Endpoint::ParseQuery => "parse_query",
             Endpoint::Metrics => "metrics",

@@ -6,15 +6,17 @@
 use crate::admission::active::ActiveQueries;
 use crate::admission::limits::Limits;
 use firn_ingest::Pipeline;
+use firn_ingest::alertmanagers::Alertmanagers;
 use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
-use firn_model::stats::StoreStats;
+use firn_model::stats::{BlocksStats, StoreStats};
 use firn_model::store::Select;
 use firn_promql::Features;
+use firn_rules::view::Groups;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,10 +71,18 @@ pub struct Backend {
     pub pipeline: Arc<Pipeline>,
     /// What is scraped, and how it is.
     pub scraping: Arc<Scraping>,
+    /// The groups of rules.
+    pub rules: Arc<dyn Groups>,
+    /// Where alerts are sent.
+    pub alertmanagers: Provider<Alertmanagers>,
+    /// Edits rules.
+    pub rule_editor: Arc<dyn RuleEditor>,
     /// What runs, for the log of the next start.
     pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
+    /// The blocks of the store, and the work on them.
+    pub blocks: Provider<BlocksStats>,
     /// Why the store cannot take writes, if its disk fails; a full disk ends by itself and is none.
     pub write_fault: Provider<Option<String>>,
     /// Makes a snapshot, without the head if so asked, and says its name. May block, and is called
@@ -80,6 +90,23 @@ pub struct Backend {
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
+}
+
+/// Rules that are edited over HTTP, by namespace and group. All calls may block and are made off
+/// the async threads. Fails with [`firn_model::error::ErrorKind::NotFound`] for what is not there,
+/// editing itself included, and with [`firn_model::error::ErrorKind::Invalid`] for bad rules.
+pub trait RuleEditor: Send + Sync {
+    /// Namespaces with their groups as YAML: all of them, or one.
+    fn list(&self, namespace: Option<&str>) -> Result<String, Error>;
+
+    /// A group as YAML.
+    fn group(&self, namespace: &str, group: &str) -> Result<String, Error>;
+
+    /// Stores the group in `body`, which replaces the one of its name.
+    fn put(&self, namespace: &str, body: &str) -> Result<(), Error>;
+
+    /// Removes a group, or the whole namespace.
+    fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error>;
 }
 
 /// How queries are evaluated.

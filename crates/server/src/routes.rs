@@ -2,8 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, exemplars, import, metadata, operations, origin, page, query, series, status, targets,
-    write,
+    admin, alertmanagers, blocks, exemplars, import, metadata, operations, origin, page, query,
+    rule_editor, rules, series, status, targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -27,6 +27,8 @@ const POST_PUT: MethodFilter = MethodFilter::POST.or(MethodFilter::PUT);
 pub fn router(app: App) -> Router {
     let all = Router::new()
         .nest("/api/v1", api())
+        .nest("/config/v1/rules", rule_editor_routes())
+        .nest("/prometheus", mimir_routes())
         .merge(operations_routes())
         .merge(page_routes());
     let prefix = app.parts.web.route_prefix.clone();
@@ -54,7 +56,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
-        QueryRange, Series, Status, Targets, Write,
+        QueryRange, Series, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -102,6 +104,17 @@ fn api() -> Router<App> {
             api_route(GET, Targets, targets::relabel_steps),
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
+        .merge(rule_routes())
+        .merge(status_routes())
+        .route(
+            "/admin/tsdb/snapshot",
+            admin_route(Operations, admin::snapshot),
+        )
+}
+
+fn status_routes() -> Router<App> {
+    use Endpoint::Status;
+    Router::new()
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -114,9 +127,40 @@ fn api() -> Router<App> {
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
         .route(
-            "/admin/tsdb/snapshot",
-            admin_route(Operations, admin::snapshot),
+            "/status/tsdb/blocks",
+            api_route(GET, Status, blocks::blocks),
         )
+}
+
+fn rule_routes() -> Router<App> {
+    use Endpoint::Rules;
+    let backfills = api_route(GET, Rules, rules::backfills);
+    // The same path answers the question of a browser once.
+    let backfill = changing_route(Rules, rules::backfill);
+    Router::new()
+        .route("/rules", api_route(GET, Rules, rules::rules))
+        .route("/alerts", api_route(GET, Rules, rules::alerts))
+        .route("/rules/backfill", backfills.merge(backfill))
+        .route(
+            "/alertmanagers",
+            api_route(GET, Rules, alertmanagers::alertmanagers),
+        )
+}
+
+/// What Mimir has under its prefix for Prometheus's API, where its tools look.
+fn mimir_routes() -> Router<App> {
+    Router::new()
+        .nest("/api/v1", api())
+        .nest("/config/v1/rules", rule_editor_routes())
+}
+
+fn rule_editor_routes() -> Router<App> {
+    let route = |filter| plain_route(filter, Endpoint::Rules, rule_editor::rules);
+    let delete = MethodFilter::DELETE;
+    Router::new()
+        .route("/", route(GET))
+        .route("/{namespace}", route(GET.or(MethodFilter::POST).or(delete)))
+        .route("/{namespace}/{group}", route(GET.or(delete)))
 }
 
 fn operations_routes() -> Router<App> {
@@ -198,6 +242,24 @@ where
         Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
     };
     on(POST_PUT, work).options(options)
+}
+
+/// A route of the JSON API that changes state: not for pages of other sites.
+fn changing_route<H, F>(endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    on(
+        MethodFilter::POST,
+        async move |State(app): State<App>, request: Request| match origin::check_same(
+            &app.parts.web,
+            request.headers(),
+        ) {
+            Ok(()) => call::answer(app, endpoint, request, handler).await,
+            Err(failure) => measure(&app, endpoint, async { failure.into_json() }).await,
+        },
+    )
 }
 
 /// A route whose handler makes the whole response.

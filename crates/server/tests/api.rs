@@ -425,6 +425,22 @@ async fn status_documents_have_upstreams_fields() {
         r#""seriesCountByLabelValuePair":[]}}"#
     );
     assert_eq!(tsdb.body, want);
+    let blocks = send(&fixture, get("/api/v1/status/tsdb/blocks")).await;
+    let want = concat!(
+        r#"{"status":"success","data":{"blocks":[{"ulid":"01K9XFT7G0000000000000002D","#,
+        r#""minTime":0,"maxTime":7200000,"stats":{"numSamples":10,"numFloatSamples":7,"#,
+        r#""numHistogramSamples":3,"numSeries":2,"numChunks":2},"compaction":{"level":1,"#,
+        r#""sources":["01K9XFT7G0000000000000002D"]},"version":1,"firn":{"bytes":4096,"#,
+        r#""late":false,"bad":false,"firstTime":5,"lastTime":7185000,"numExemplars":4}},"#,
+        r#"{"ulid":"01K9XFT7G0000000000000003D","minTime":0,"maxTime":7200000,"stats":{"#,
+        r#""numSamples":10,"numFloatSamples":10,"numSeries":2,"numChunks":2},"compaction":{"#,
+        r#""level":2},"version":1,"firn":{"bytes":4096,"late":true,"bad":true,"firstTime":5,"#,
+        r#""lastTime":7185000,"numExemplars":4,"shard":1}}],"firn":{"cutTime":7200000,"cut":{"#,
+        r#""running":false,"series":0,"seriesDone":0,"writtenBytes":0,"#,
+        r#""lastDurationSeconds":1.5},"compaction":{"running":true,"series":9,"seriesDone":4,"#,
+        r#""writtenBytes":77,"lastDurationSeconds":0.0}}}}"#
+    );
+    assert_eq!(blocks.body, want);
     let runtime = send(&fixture, get("/api/v1/status/runtimeinfo")).await;
     let start = r#"{"status":"success","data":{"startTime":"1970-01-01T00:00:01Z","CWD":"/data","#;
     assert!(runtime.body.starts_with(start), "{}", runtime.body);

@@ -4,6 +4,7 @@
 //! Each of them holds the parts and adds what it alone needs. Invariant: nothing here starts work
 //! or waits for more than one lock.
 
+pub(crate) mod block_work;
 mod late;
 pub(crate) mod metrics;
 pub(crate) mod options;

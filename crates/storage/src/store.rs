@@ -12,6 +12,7 @@
 //! is not sealed, but for its segments' grain. The store knows one tenant; it knows nothing of
 //! HTTP, and of wall time only what a caller passes in.
 
+mod block_stats;
 mod files;
 mod stats;
 #[cfg(test)]

@@ -1,11 +1,14 @@
-//! `firn check config FILE...`: says what is wrong with configs before a server has to.
+//! `firn check config FILE...`: says what is wrong with configs before a server has to. Their rule
+//! files are checked too; `firn check rules` is in [`super::rules`].
 //!
 //! Texts and exit codes are promtool's: 0 if all files are valid, 1 if one is not.
 
 use super::arguments::{files, paths};
+use super::rules::check::{self as rules, Check};
 use crate::console;
 use crate::settings::config;
 use clap::{ArgMatches, Command};
+use firn_rules::file::ReadOptions;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,10 +22,14 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config)
+        .subcommand(rules::command())
 }
 
 /// Runs `firn check`.
 pub fn run(matches: &ArgMatches) -> ExitCode {
+    if let Some(("rules", matches)) = matches.subcommand() {
+        return rules::run(matches);
+    }
     let mut has_failed = false;
     for file in paths(matches) {
         has_failed |= !check_config(&file);
@@ -32,23 +39,41 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 
 fn check_config(file: &Path) -> bool {
     console::out(&format!("Checking {}\n", file.display()));
-    let is_valid = match config::load(file, config::JobFeatures::default()) {
+    let features = config::JobFeatures::of_names(&[]);
+    match config::load(file, features) {
         Ok(config) => {
+            if let Some(missing) = config.rule_files_missing.first() {
+                console::err(&format!(
+                    "  FAILED: {missing:?} does not point to an existing file"
+                ));
+                console::out("\n");
+                return false;
+            }
+            let count = config.rule_files.len();
+            if count > 0 {
+                console::out(&format!("  SUCCESS: {count} rule files found\n"));
+            }
             for key in &config.ignored {
                 let why = config::why_ignored(key).map_or(String::new(), |why| format!(": {why}"));
                 console::out(&format!("  WARNING: {key} has no effect in Firn{why}\n"));
             }
             let file = file.display();
             console::out(&format!(
-                " SUCCESS: {file} is valid prometheus config file syntax\n"
+                " SUCCESS: {file} is valid prometheus config file syntax\n\n"
             ));
-            true
+            let options = ReadOptions {
+                ignores_unknown: false,
+                names: config.names,
+                features: features.language,
+            };
+            !Check::of_config(options)
+                .files(&config.rule_files)
+                .has_errors
         }
         Err(e) => {
             console::err(&format!("  FAILED: {e}"));
+            console::out("\n");
             false
         }
-    };
-    console::out("\n");
-    is_valid
+    }
 }

@@ -7,13 +7,13 @@ use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
 use crate::process::profile::ProcessProfiler;
 use crate::settings::Settings;
+use crate::settings::config::JobFeatures;
 use crate::settings::flags::CommandLine;
 use crate::settings::retention::Retention;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::Shares;
-use firn_promql::Features;
 use firn_server::Limits;
 use firn_server::engine::Promql;
 use firn_server::parts::{
@@ -71,6 +71,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         quit,
     } = sources;
     let settings = &line.settings;
+    warn_of_features(&settings.features);
     let config = running.config();
     let interval = running.clone();
     let series = running.clone();
@@ -80,7 +81,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         engine: Arc::new(Promql),
         query: QuerySettings {
-            features: language_features(&settings.features),
+            features: JobFeatures::of_names(&settings.features).language,
             lookback_ms: settings.lookback.as_millis() as i64,
             samples_max: settings.query_samples_max,
             series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
@@ -122,22 +123,18 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
     }
 }
 
-/// The language switches among the features; the others are named in a warning.
-fn language_features(names: &[String]) -> Features {
-    let mut features = Features {
-        duration_expressions: true,
-        ..Features::default()
-    };
+/// Names the features that change nothing.
+fn warn_of_features(names: &[String]) {
     for name in names {
         match name.as_str() {
-            "promql-experimental-functions" => features.experimental_functions = true,
-            "promql-extended-range-selectors" => features.extended_range_selectors = true,
-            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
-            "promql-delayed-name-removal" => features.delayed_name_removal = true,
-            "use-start-timestamps" => features.use_start_timestamps = true,
-            "type-and-unit-labels" => features.type_and_unit_labels = true,
-            // Those of the store and of scraping.
-            "exemplar-storage"
+            // Those of the language, of the store and of scraping.
+            "promql-experimental-functions"
+            | "promql-extended-range-selectors"
+            | "promql-binop-fill-modifiers"
+            | "promql-delayed-name-removal"
+            | "use-start-timestamps"
+            | "type-and-unit-labels"
+            | "exemplar-storage"
             | "extra-scrape-metrics"
             | "created-timestamp-zero-ingestion"
             | "st-storage" => {}
@@ -145,10 +142,12 @@ fn language_features(names: &[String]) -> Features {
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
                 info!(feature = name, "feature is a no-op, as in Prometheus");
             }
+            "concurrent-rule-eval" => {
+                info!(feature = name, "feature is a no-op: it is always on");
+            }
             name => warn!(feature = name, "feature has no effect in Firn"),
         }
     }
-    features
 }
 
 fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {

@@ -59,6 +59,11 @@ impl Running {
         self.config.subscribe()
     }
 
+    /// The features of the command line.
+    pub fn features(&self) -> JobFeatures {
+        self.features
+    }
+
     /// Whether no file was given.
     pub fn is_built_in(&self) -> bool {
         self.file.is_none()
@@ -80,7 +85,7 @@ impl Running {
             .reloading
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match config::load(file, self.features) {
+        match config::load_with_rules(file, self.features) {
             Ok(config) => {
                 self.take_over(config);
                 Ok(())

@@ -1,37 +1,41 @@
 //! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
 //!
-//! Reading has three steps: text to tree ([`yaml`]), tree held to the tables of known keys
-//! ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a malformed
-//! value is an error with file, line and column; a known key without effect is listed in
+//! Reading has three steps: text to tree ([`firn_model::yaml`]), tree held to the tables of known
+//! keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a
+//! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod alerting;
 mod discovery;
 mod features;
 mod global;
 mod http;
 mod jobs;
 mod keys;
-mod print;
 mod read;
+mod rule_files;
 mod rules;
 mod schema;
 mod sources;
-mod yaml;
 
+pub use alerting::AlertingSettings;
 pub use features::JobFeatures;
+pub use rule_files::RuleTimes;
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
+use firn_model::names::NameScheme;
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::{self, Node, YamlError};
+use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
-use schema::{Findings, parse_bool, walk};
+use schema::{Findings, Key, Shape, parse_bool, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use yaml::{Node, YamlError};
 
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
@@ -103,10 +107,26 @@ pub struct Config {
     pub seals_in_background: bool,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
+    /// `global.metric_name_validation_scheme`
+    pub names: NameScheme,
+    /// `global.rule_query_offset`
+    pub rule_query_offset: Duration,
+    /// How missed evaluations of rules are made up for.
+    pub rules: RuleTimes,
+    /// `firn.rules.folder`: whose rules HTTP edits.
+    pub rule_folder: Option<PathBuf>,
+    /// The files that `rule_files` name, and those in the folder.
+    pub rule_files: Vec<PathBuf>,
+    /// Those that it names and that are not there.
+    pub rule_files_missing: Vec<String>,
+    /// The groups in them, if they were read.
+    pub rule_groups: Vec<Arc<Group>>,
     /// What is scraped, the jobs of `scrape_config_files` included.
     pub jobs: Vec<Arc<JobSettings>>,
     /// `global.external_labels`, variables of the environment put in.
     pub external_labels: Labels,
+    /// `alerting`
+    pub alerting: AlertingSettings,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -124,6 +144,9 @@ pub enum ConfigError {
         /// Why.
         error: std::io::Error,
     },
+    /// Rule files say what they cannot: a line for each mistake.
+    #[error("{0}")]
+    Rules(String),
     /// The file says what a config cannot.
     #[error("{file}:{error}")]
     Content {
@@ -134,7 +157,7 @@ pub enum ConfigError {
     },
 }
 
-/// Reads and checks a config file.
+/// Reads and checks a config file. Its rule files are found, and not read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let file = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
@@ -151,6 +174,13 @@ pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
     }
+    Ok(config)
+}
+
+/// Like [`load`], and reads the rule files too.
+pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
+    let mut config = load(path, features)?;
+    rule_files::load_rules(&mut config, features)?;
     Ok(config)
 }
 
@@ -215,8 +245,16 @@ impl Default for Config {
             is_sealing_jittered: true,
             seals_in_background: true,
             is_multitenant: false,
+            names: NameScheme::default(),
+            rule_query_offset: Duration::ZERO,
+            rules: RuleTimes::default(),
+            rule_folder: None,
+            rule_files: Vec::new(),
+            rule_files_missing: Vec::new(),
+            rule_groups: Vec::new(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
+            alerting: AlertingSettings::default(),
             ignored: Vec::new(),
             text: String::new(),
         }
@@ -294,8 +332,9 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     let global = Global::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
-        text: print::print(&shown),
+        text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
+        alerting: alerting::alerting(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
@@ -304,6 +343,8 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     {
         config.evaluation_interval = interval;
     }
+    config.names = global.names;
+    rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
     Ok(Parsed {
@@ -331,10 +372,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "global.external_labels" => Some(
-            "they are for what leaves a server (remote write and read, federation, alerts), which \
-             Firn does not do yet; here they only choose when targets are scraped",
-        ),
+        "alerting.alertmanagers.sigv4" => Some("requests are sent unsigned"),
         _ => None,
     }
 }
@@ -343,12 +381,21 @@ pub fn why_ignored(key: &str) -> Option<&'static str> {
 pub fn documentation() -> String {
     let mut out = String::from("| Key | Default | What it does |\n|---|---|---|\n");
     for key in keys::FIRN {
-        out += &format!(
-            "| `firn.{}` | `{}` | {} |\n",
-            key.name, key.default, key.help
-        );
+        out += &documentation_of("firn", key);
     }
     out
+}
+
+/// The line of a key, or those of the keys in a section.
+fn documentation_of(path: &str, key: &Key) -> String {
+    let path = format!("{path}.{}", key.name);
+    match key.shape {
+        Shape::Section(groups) => {
+            let keys = groups.iter().copied().flatten();
+            keys.map(|key| documentation_of(&path, key)).collect()
+        }
+        _ => format!("| `{path}` | `{}` | {} |\n", key.default, key.help),
+    }
 }
 
 fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {

@@ -2,9 +2,10 @@
 
 use super::settings::{JobSettings, ScrapeLimits};
 use super::target::Target;
-use crate::relabel::{self, NameScheme};
+use crate::relabel;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
+use firn_model::names::NameScheme;
 use firn_wire::WireLimits;
 use firn_wire::exposition::LabelPairs;
 use std::sync::Arc;

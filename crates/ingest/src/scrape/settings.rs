@@ -4,7 +4,8 @@
 
 use crate::client::HttpSettings;
 use crate::discovery::{DiscoverySettings, Group};
-use crate::relabel::{NameScheme, Rule};
+use crate::relabel::Rule;
+use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -13,12 +13,21 @@ pub(super) struct TooLarge;
 
 /// An automaton that answers only whether a value matches.
 pub(super) fn without_captures(tree: &Node) -> Result<Regex, TooLarge> {
-    build(tree, false)
+    build(&translate(tree, false), false)
 }
 
 /// An automaton that also tells what the groups matched.
 pub(super) fn with_captures(tree: &Node) -> Result<Regex, TooLarge> {
-    build(tree, true)
+    build(&translate(tree, true), true)
+}
+
+/// An automaton for matches anywhere in a value, that tells what the groups matched.
+pub(super) fn anywhere(tree: &Node) -> Result<Regex, TooLarge> {
+    let translation = Translation {
+        captures: true,
+        has_word_look: tree.has_word_look(),
+    };
+    build(&translation.node(tree), true)
 }
 
 /// What must match from the first byte to the last, groups dissolved.
@@ -45,7 +54,7 @@ fn translate(tree: &Node, captures: bool) -> Hir {
     ])
 }
 
-fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
+fn build(hir: &Hir, captures: bool) -> Result<Regex, TooLarge> {
     let config = Config::new()
         .utf8_empty(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
@@ -56,7 +65,7 @@ fn build(tree: &Node, captures: bool) -> Result<Regex, TooLarge> {
         });
     Regex::builder()
         .configure(config)
-        .build_from_hir(&translate(tree, captures))
+        .build_from_hir(hir)
         .map_err(|_| TooLarge)
 }
 

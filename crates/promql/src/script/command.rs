@@ -105,7 +105,7 @@ fn read_command(head: &str, line: usize, body: &[&str]) -> Result<Command, Strin
     }
 }
 
-fn read_load(head: &str, line: usize, body: &[&str]) -> Result<Load, String> {
+pub(super) fn read_load(head: &str, line: usize, body: &[&str]) -> Result<Load, String> {
     let (word, step) = head.split_once([' ', '\t']).ok_or("load needs a step")?;
     let with_custom_buckets = match word {
         "load" => false,

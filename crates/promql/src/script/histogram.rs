@@ -4,9 +4,10 @@
 //! something.
 
 use super::almost::almost_equal;
+use crate::go_format::format_g;
 use crate::histogram::FloatHistogram;
 use crate::number::parse_signed;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
 /// A histogram and whether the script says something about counter resets.
 #[derive(Clone, Debug, PartialEq)]
@@ -210,4 +211,55 @@ pub(super) fn describe(histogram: &Histogram) -> String {
         }
     }
     format!("{out} counter_reset_hint:{:?}}}}}", histogram.reset_hint)
+}
+
+/// A histogram as upstream prints it: its numbers, and the buckets that hold something.
+pub fn shown_histogram(histogram: &Histogram) -> String {
+    FloatHistogram::from(histogram).to_string()
+}
+
+/// A histogram as upstream's tests of rules write it: what is zero or unknown is left out.
+pub fn test_expression(histogram: &Histogram) -> String {
+    let parts = FloatHistogram::from(histogram);
+    let number = |value| format_g(value, None);
+    let list = |values: &[f64]| {
+        let values: Vec<String> = values.iter().map(|v| number(*v)).collect();
+        format!("[{}]", values.join(" "))
+    };
+    let mut out = Vec::new();
+    if histogram.schema != 0 {
+        out.push(format!("schema:{}", histogram.schema));
+    }
+    let numbers = [
+        ("count", parts.count),
+        ("sum", histogram.sum),
+        ("z_bucket", parts.zero_count),
+        ("z_bucket_w", histogram.zero_threshold),
+    ];
+    let numbers = numbers.into_iter().filter(|(_, value)| *value != 0.0);
+    out.extend(numbers.map(|(key, value)| format!("{key}:{}", number(value))));
+    if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
+        out.push(format!("custom_values:{}", list(&histogram.custom_values)));
+    }
+    match histogram.reset_hint {
+        ResetHint::Unknown => {}
+        ResetHint::Reset => out.push("counter_reset_hint:reset".into()),
+        ResetHint::NotReset => out.push("counter_reset_hint:not_reset".into()),
+        ResetHint::Gauge => out.push("counter_reset_hint:gauge".into()),
+    }
+    let keys = [("offset", "buckets"), ("n_offset", "n_buckets")];
+    for ((offset, buckets), populated) in keys.into_iter().zip(parts.populated()) {
+        let (Some((first, _)), Some((last, _))) = (populated.first(), populated.last()) else {
+            continue;
+        };
+        if *first != 0 {
+            out.push(format!("{offset}:{first}"));
+        }
+        let mut counts = vec![0.0; last.abs_diff(*first) as usize + 1];
+        for (index, count) in &populated {
+            counts[index.abs_diff(*first) as usize] = *count;
+        }
+        out.push(format!("{buckets}:{}", list(&counts)));
+    }
+    format!("{{{{{}}}}}", out.join(" "))
 }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A client is a tenant; without tenants it is the address that the connection comes from (of IPv6
-//! the first 64 bits, which one client has for itself). Clients behind one proxy are one.
+//! the first 64 bits, which one client has for itself). Clients behind one proxy are one, and so
+//! are all rules.
 //!
 //! Invariants: a place has one holder at most; no query waits while a place is free; a client with
 //! one query waits for one query of each other client at most, however many those have waiting.
@@ -25,6 +26,8 @@ use tokio::sync::oneshot;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
     Tenant(TenantId),
+    /// All rules together.
+    Rules,
     /// `None` where there is no socket.
     Address(Option<IpAddr>),
 }

@@ -110,16 +110,9 @@ impl Form {
     /// A boolean in the forms that Go reads; false if it is not stated.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
         match self.get(name) {
-            "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-            "" | "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-            text => {
-                let quoted = quote(text.as_bytes());
-                let why = format!("strconv.ParseBool: parsing {quoted}: invalid syntax");
-                Err(Failure::parameter(
-                    name,
-                    format!("unable to parse boolean: {why}"),
-                ))
-            }
+            "" => Ok(false),
+            text => parse_bool(text)
+                .map_err(|why| Failure::parameter(name, format!("unable to parse boolean: {why}"))),
         }
     }
 
@@ -145,6 +138,20 @@ impl Form {
 
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
     text.split('&').filter(|pair| !pair.is_empty())
+}
+
+/// Reads a boolean; errors read as those of Go's `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        text => {
+            let quoted = quote(text.as_bytes());
+            Err(format!(
+                "strconv.ParseBool: parsing {quoted}: invalid syntax"
+            ))
+        }
+    }
 }
 
 /// Reads an integer; errors read as those of Go's `strconv.Atoi`.

@@ -86,7 +86,16 @@ fn parse_rfc3339(text: &str) -> Option<TimestampMs> {
 pub(crate) fn format_rfc3339(time: TimestampMs) -> String {
     const FIRST: TimestampMs = -62_167_219_200_000;
     const LAST: TimestampMs = 253_402_300_799_999;
-    let nanos = i128::from(time.clamp(FIRST, LAST)) * 1_000_000;
+    format_nanos(i128::from(time.clamp(FIRST, LAST)) * 1_000_000)
+}
+
+/// Like [`format_rfc3339`], for nanoseconds since the epoch.
+pub(crate) fn format_rfc3339_nanos(nanos: i64) -> String {
+    format_nanos(nanos.into())
+}
+
+/// Nanoseconds of the years 0 to 9999 as text.
+fn format_nanos(nanos: i128) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanos);
     let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
     text.expect("the years 0 to 9999 have four digits")

@@ -22,7 +22,7 @@ use firn_model::matcher::Matcher;
 use firn_model::metrics::{Collect, Sink, Value as Metric};
 use firn_model::sample::TimeRange;
 use firn_model::shares::Shares;
-use firn_model::stats::{Stat, StoreStats};
+use firn_model::stats::{BlockStats, BlockWorkStats, BlocksStats, Stat, StoreStats};
 use firn_model::store::{
     Append, AppendBounds, Appended, ExemplarRequest, Rejected, Rejection, Select, SelectRequest,
     Selection, Ticket,
@@ -36,7 +36,7 @@ use firn_server::ActiveQueries;
 use firn_server::Limits;
 use firn_server::engine::Engine;
 use firn_server::parts::{
-    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
+    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuleEditor, RuntimeInfo, WebSettings,
 };
 use firn_server::{App, router};
 use firn_storage::store::Store;
@@ -366,9 +366,10 @@ impl Fixture {
 
     /// Ends the replay of a store.
     pub fn open_with(&self, store: Arc<Store>) {
-        let stats_of = store.clone();
+        let (stats_of, blocks_of) = (store.clone(), store.clone());
         self.app.open(Backend {
             stats: Arc::new(move |top| stats_of.stats(top)),
+            blocks: Arc::new(move || blocks_of.block_stats()),
             store,
             ..backend(self.log.clone())
         });
@@ -416,14 +417,63 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             no_yaml,
         )),
         pipeline,
+        rules: Arc::new(()),
+        alertmanagers: Arc::new(Default::default),
+        rule_editor: Arc::new(NoRules),
         active: ActiveQueries::none(),
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
+        blocks: Arc::new(blocks_stats),
         snapshot: Arc::new(|skips_head| match skips_head {
             false => Ok("20060102T150405Z-0123456789abcdef".to_owned()),
             true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
         }),
         collectors: vec![Arc::new(FakeMetrics)],
+    }
+}
+
+/// A block as a cut makes it, a shard of late samples, and a merge under way.
+fn blocks_stats() -> BlocksStats {
+    let cut = BlockStats {
+        id: "01K9XFT7G0000000000000002D".to_owned(),
+        range: TimeRange::new(0, 7_199_999),
+        sample_range: TimeRange::new(5, 7_185_000),
+        samples: 10,
+        histograms: 3,
+        series: 2,
+        columns: 2,
+        exemplars: 4,
+        level: 1,
+        sources: vec!["01K9XFT7G0000000000000002D".to_owned()],
+        bytes: 4_096,
+        is_late: false,
+        is_bad: false,
+        shard: None,
+    };
+    let late = BlockStats {
+        id: "01K9XFT7G0000000000000003D".to_owned(),
+        histograms: 0,
+        level: 2,
+        sources: Vec::new(),
+        is_late: true,
+        is_bad: true,
+        shard: Some(1),
+        ..cut.clone()
+    };
+    BlocksStats {
+        blocks: vec![cut, late],
+        cut_time: Some(7_200_000),
+        cut: BlockWorkStats {
+            last_ms: 1_500,
+            ..BlockWorkStats::default()
+        },
+        compaction: BlockWorkStats {
+            is_running: true,
+            series: 9,
+            series_done: 4,
+            written_bytes: 77,
+            last_ms: 0,
+        },
     }
 }
 
@@ -532,4 +582,25 @@ pub fn get(path: &str) -> Request<Body> {
 pub fn post(path: &str, form: &'static str) -> Request<Body> {
     let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
     request.body(Body::from(form)).unwrap()
+}
+
+/// Edits nothing.
+struct NoRules;
+
+impl RuleEditor for NoRules {
+    fn list(&self, _: Option<&str>) -> Result<String, Error> {
+        Err(Error::new(ErrorKind::NotFound, "no rule groups found"))
+    }
+
+    fn group(&self, _: &str, _: &str) -> Result<String, Error> {
+        Err(Error::new(ErrorKind::NotFound, "group does not exist"))
+    }
+
+    fn put(&self, _: &str, _: &str) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Internal, "rules are not stored"))
+    }
+
+    fn remove(&self, _: &str, _: Option<&str>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::NotFound, "group does not exist"))
+    }
 }

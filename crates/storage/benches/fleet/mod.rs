@@ -69,7 +69,7 @@ fn labels(pod: usize, i: usize) -> Labels {
 }
 
 /// About half of the series stand still, as in real fleets.
-fn value(member: &Member, series: usize, round: usize) -> f64 {
+pub fn value(member: &Member, series: usize, round: usize) -> f64 {
     let n = (series * 7_919 + round) as u64;
     match member.kind {
         0..10 => (series % 100) as f64,

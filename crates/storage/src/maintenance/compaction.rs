@@ -80,6 +80,7 @@ impl Maintenance {
             Ok(merging) => under_way.merging = merging,
             Err(e) => {
                 self.metrics.compaction_failures.inc();
+                self.metrics.merging.stop();
                 tracing::error!(error = %e, "compact blocks");
                 under_way.not_before = now.saturating_add(PAUSE);
             }
@@ -99,7 +100,11 @@ impl Maintenance {
         let bytes = merge.inputs.iter().map(|block| block.bytes).sum::<u64>();
         self.look_for_room(bytes.saturating_add(self.reserve_bytes(false)))?;
         match Merging::new(&self.env, &self.blocks, merge, &self.options) {
-            Ok(merging) => self.go_on(merging),
+            Ok(merging) => {
+                let clock = &*self.env.clock;
+                self.metrics.merging.begin(clock, merging.series());
+                self.go_on(merging)
+            }
             Err(failure) => self.leave_bad_input(failure).map(|()| None),
         }
     }
@@ -111,10 +116,16 @@ impl Maintenance {
             Ok(false) => {
                 let left = merging.samples_in.saturating_sub(merging.samples_done);
                 self.metrics.compaction_left.set(left as i64);
+                let (series, bytes) = (merging.series_done(), merging.written_bytes());
+                self.metrics.merging.go_on(series, bytes);
                 Ok(Some(merging))
             }
-            Ok(true) => self.end_merge(merging).map(|()| None),
+            Ok(true) => {
+                self.end_merge(merging)?;
+                Ok(None)
+            }
             Err(failure) => {
+                self.metrics.merging.stop();
                 merging.abandon();
                 self.leave_bad_input(failure).map(|()| None)
             }
@@ -130,6 +141,7 @@ impl Maintenance {
             .commit(|list| is_replaced = replace(list, &merge, &metas))?;
         let bytes = metas.iter().map(BlockMeta::file_bytes).sum();
         self.metrics.block_bytes_written.add(bytes);
+        self.metrics.merging.end(&*self.env.clock, bytes);
         if is_replaced {
             self.metrics.compactions.inc();
             tracing::info!(

@@ -20,7 +20,7 @@ pub(super) mod progress;
 use super::Maintenance;
 use super::coverage::Due;
 use super::state::State;
-use crate::block::{BlockId, BlockWriter, Source};
+use crate::block::{BlockId, BlockMeta, BlockWriter, Source};
 use crate::blocks::{BlockEntry, BlockKind};
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
@@ -53,6 +53,7 @@ impl Maintenance {
             if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
                 let _ = writing.writer.abandon();
             }
+            self.metrics.cutting.stop();
             state.cut.not_before = now.saturating_add(PAUSE);
         }
     }
@@ -73,7 +74,10 @@ impl Maintenance {
                 }
             }
             Step::Writing(writing) => {
-                if !self.write_partition(writing)? {
+                let is_done = self.write_partition(writing)?;
+                let (series, bytes) = (writing.series_done, writing.writer.written_bytes());
+                self.metrics.cutting.go_on(series, bytes);
+                if !is_done {
                     return Ok(());
                 }
                 failpoints::turn();
@@ -182,6 +186,8 @@ impl Maintenance {
         };
         let mut writer = BlockWriter::create(&self.env, &self.blocks.dir_of(id), source)?;
         writer.expect_exemplars(self.exemplars.len() as u64);
+        let clock = &*self.env.clock;
+        self.metrics.cutting.begin(clock, order.len() as u64);
         Ok(Step::Writing(Box::new(Writing {
             end,
             range,
@@ -189,6 +195,7 @@ impl Maintenance {
             writer,
             samples_each: samples / order.len().max(1) + 1,
             samples_at_once: pass::samples_at_once(samples),
+            series_done: 0,
             order,
             pages,
         })))
@@ -218,6 +225,8 @@ impl Maintenance {
             }
         })?;
         self.metrics.cuts.inc();
+        let bytes = meta.as_ref().map_or(0, BlockMeta::file_bytes);
+        self.metrics.cutting.end(&*self.env.clock, bytes);
         if let Some(meta) = meta {
             self.metrics.block_bytes_written.add(meta.file_bytes());
             tracing::info!(

@@ -1,6 +1,7 @@
 //! The metrics of the store.
 
 use super::Parts;
+use super::block_work::{self, BlockWork};
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
@@ -46,6 +47,9 @@ pub(crate) struct StoreMetrics {
     pub(crate) compactions: Counter,
     pub(crate) compaction_failures: Counter,
     pub(crate) compaction_left: Gauge,
+    /// How far the cut and the merge under way are.
+    pub(crate) cutting: BlockWork,
+    pub(crate) merging: BlockWork,
     /// Page segments there are, and ones that left the retention.
     pub(crate) page_segments: Gauge,
     pub(crate) removed_segments: Counter,
@@ -126,6 +130,7 @@ impl Collect for Parts {
         self.collect_sealing(sink);
         self.collect_pages(sink);
         self.collect_blocks(sink);
+        block_work::collect(&self.metrics.cutting, &self.metrics.merging, sink);
         self.collect_retention(sink);
         self.collect_lookups(sink);
         self.collect_memory(sink);

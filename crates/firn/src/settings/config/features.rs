@@ -1,8 +1,9 @@
 //! Features of the command line that change what a config means.
 
 use firn_ingest::scrape::StartTimes;
+use firn_promql::Features;
 
-/// What features change about every job.
+/// What features change about every job, and about expressions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFeatures {
     /// `extra-scrape-metrics`: the default of `extra_scrape_metrics`.
@@ -11,6 +12,8 @@ pub struct JobFeatures {
     pub start_times: StartTimes,
     /// `type-and-unit-labels`
     pub type_and_unit_labels: bool,
+    /// Switches of the language.
+    pub language: Features,
 }
 
 impl JobFeatures {
@@ -24,6 +27,15 @@ impl JobFeatures {
                 make_zeros: has("created-timestamp-zero-ingestion"),
             },
             type_and_unit_labels: has("type-and-unit-labels"),
+            language: Features {
+                duration_expressions: true,
+                experimental_functions: has("promql-experimental-functions"),
+                extended_range_selectors: has("promql-extended-range-selectors"),
+                binop_fill_modifiers: has("promql-binop-fill-modifiers"),
+                delayed_name_removal: has("promql-delayed-name-removal"),
+                use_start_timestamps: has("use-start-timestamps"),
+                type_and_unit_labels: has("type-and-unit-labels"),
+            },
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::features::JobFeatures;
 use super::read;
-use super::yaml::{Node, YamlError};
-use firn_ingest::relabel::NameScheme;
 use firn_ingest::scrape::{ScrapeLimits, StartTimes};
 use firn_model::labels::Labels;
+use firn_model::names::NameScheme;
+use firn_model::yaml::{Node, YamlError};
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -4,11 +4,11 @@
 //! the folder of the config.
 
 use super::read::{entries, flag, path, string, text, texts};
-use super::yaml::{Node, YamlError};
 use firn_ingest::client::{
     Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret, TlsSettings,
     TlsVersion,
 };
+use firn_model::yaml::{Node, YamlError};
 use std::collections::BTreeMap;
 use std::path::Path;
 

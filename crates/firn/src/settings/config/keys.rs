@@ -21,8 +21,8 @@ pub const CONFIG: Shape = Section(&[TOP]);
 const TOP: &[Key] = &[
     key("global", Section(&[GLOBAL])),
     key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
-    key("alerting", Section(&[ALERTING])).ignored(),
-    key("rule_files", TEXTS).ignored(),
+    key("alerting", Section(&[ALERTING])),
+    key("rule_files", TEXTS),
     key("scrape_config_files", TEXTS),
     JOBS,
     key("storage", Section(&[STORAGE])),
@@ -104,9 +104,30 @@ pub const FIRN: &[Key] = &[
         "Whether pages are made and written apart from the writes. There to show what that is \
          worth: without it a write that finds a window full waits for its pages.",
     ),
+    key("rules", Section(&[RULES])),
     key("multitenancy", Bool).explained(
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
+    ),
+];
+
+const RULES: &[Key] = &[
+    key("catch_up", Duration).explained(
+        "1h",
+        "How far back evaluations of rules are made up for that were missed (a restart, overload), \
+         at the instants at which they were due, from what is stored then. What is missed longer \
+         ago stays missed. `0s` makes up for nothing, as Prometheus. Takes effect with a reload.",
+    ),
+    key("catch_up_delay", Duration).explained(
+        "0s",
+        "How long after a start that begins, so that senders can first deliver what they hold. \
+         Takes effect with a reload.",
+    ),
+    key("folder", Text).explained(
+        "",
+        "A folder of rule files that `/config/v1/rules` edits, as Mimir's ruler: for `mimirtool \
+         rules` and Grafana. Its rules are evaluated as those of `rule_files`. Without it there is \
+         no editing. Takes effect with a reload.",
     ),
 ];
 
@@ -117,10 +138,10 @@ const GLOBAL: &[Key] = &[
     key("scrape_timeout", Duration),
     key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
     key("evaluation_interval", Duration),
-    key("rule_query_offset", Duration).ignored(),
+    key("rule_query_offset", Duration),
     key("query_log_file", Text).ignored(),
     key("scrape_failure_log_file", Text),
-    key("external_labels", Map(&Text)).ignored(),
+    key("external_labels", Map(&Text)),
     key("body_size_limit", Size),
     key("sample_limit", Integer),
     key("target_limit", Integer),
@@ -253,11 +274,11 @@ const ALERTING: &[Key] = &[
 ];
 
 const ALERTMANAGER: &[Key] = &[
-    key("sigv4", Section(&[SIGV4])),
+    key("sigv4", Section(&[SIGV4])).ignored(),
     key("scheme", SCHEME),
     key("path_prefix", Text),
     key("timeout", Duration),
-    key("api_version", Choice(&["v1", "v2"])),
+    key("api_version", Choice(&["v2"])),
     key("relabel_configs", RELABEL_RULES),
     key("alert_relabel_configs", RELABEL_RULES),
 ];

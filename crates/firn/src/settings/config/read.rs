@@ -3,8 +3,8 @@
 //! `None` is a key that is missing or null. Zero durations are unset, as upstream.
 
 use super::schema::parse_bool;
-use super::yaml::{Entry, Node, Value, YamlError};
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::{Entry, Node, Value, YamlError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

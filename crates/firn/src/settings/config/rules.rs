@@ -1,8 +1,9 @@
 //! Relabelling rules of a config.
 
 use super::read;
-use super::yaml::{Node, YamlError};
-use firn_ingest::relabel::{Action, NameScheme, Rule, RuleSettings};
+use firn_ingest::relabel::{Action, Rule, RuleSettings};
+use firn_model::names::NameScheme;
+use firn_model::yaml::{Node, YamlError};
 
 /// The rules under `key`, checked and compiled.
 pub fn rules(job: &Node, key: &str, names: NameScheme) -> Result<Vec<Rule>, YamlError> {

@@ -5,8 +5,8 @@
 //! does not act on, and blots out secrets, in one pass. The tables themselves are in
 //! [`super::keys`] and [`super::discovery`].
 
-use super::yaml::{Node, Value, YamlError};
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::{Node, Value, YamlError};
 
 /// What a secret is replaced with, as in Prometheus.
 pub const SECRET: &str = "<secret>";

@@ -2,8 +2,8 @@
 
 use super::http::http;
 use super::read;
-use super::yaml::{self, Node, YamlError};
 use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_model::yaml::{self, Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
 

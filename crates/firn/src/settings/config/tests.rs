@@ -3,7 +3,8 @@
 use super::*;
 use firn_ingest::client::{Auth, Secret};
 use firn_ingest::discovery::{DiscoverySettings, Group};
-use firn_ingest::relabel::{Action, NameScheme};
+use firn_ingest::relabel::Action;
+use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 
 /// The config in `text`, as if it lay in `/etc`.
@@ -100,9 +101,6 @@ fn config_of_the_field_loads() {
     assert_eq!(
         config.ignored,
         [
-            "global.external_labels",
-            "rule_files",
-            "alerting",
             "scrape_configs.kubernetes_sd_configs",
             "scrape_configs.consul_sd_configs",
             "remote_write",
@@ -527,7 +525,7 @@ fn features_change_what_jobs_inherit_and_not_what_is_written() {
         parsed.config.jobs[0].clone()
     };
     let none = names(&["promql-experimental-functions"]);
-    assert_eq!(none, JobFeatures::default());
+    assert!(none.language.experimental_functions && none.language.duration_expressions);
     let plain = job("", none);
     assert!(!plain.extra_metrics && !plain.start_times.are_read());
     assert_eq!(plain.protocols, ScrapeProtocol::DEFAULT);

@@ -132,6 +132,23 @@ impl Merging {
 }
 
 impl Merging {
+    /// Series of all inputs, those of several counted for each.
+    pub(super) fn series(&self) -> u64 {
+        let inputs = self.inputs.iter();
+        inputs.map(|i| u64::from(i.block.series_count())).sum()
+    }
+
+    /// Those that were merged.
+    pub(super) fn series_done(&self) -> u64 {
+        self.inputs.iter().map(|input| u64::from(input.next)).sum()
+    }
+
+    /// Bytes of all its blocks so far.
+    pub(super) fn written_bytes(&self) -> u64 {
+        let written: u64 = self.written.iter().map(BlockMeta::file_bytes).sum();
+        written + self.writer.written_bytes()
+    }
+
     /// Merges series until so many samples were read; whether that was all.
     pub(super) fn advance(&mut self, samples: u64) -> Result<bool, Failure> {
         let enough = self.samples_done.saturating_add(samples);

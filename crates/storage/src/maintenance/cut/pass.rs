@@ -55,6 +55,7 @@ impl Maintenance {
             let of_series = exemplars.iter().map(|(_, exemplar)| exemplar);
             writing.writer.push_exemplars(of_series)?;
         }
+        writing.series_done += series.len() as u64;
         Ok(writing.order.is_done())
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Writing {
     pub(super) samples_each: usize,
     /// Samples decoded at a time.
     pub(super) samples_at_once: usize,
+    /// Series that were come to.
+    pub(super) series_done: u64,
 }
 
 impl Writing {

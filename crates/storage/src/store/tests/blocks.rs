@@ -2,6 +2,7 @@
 //! back.
 
 use super::*;
+use firn_model::stats::{BlockStats, BlocksStats};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -362,6 +363,37 @@ fn merge_of_more_series_than_a_block_takes_gives_several_and_stays() {
     churn.store().close().unwrap();
     churn.reopen();
     churn.check_all();
+}
+
+#[test]
+fn blocks_are_listed_with_what_they_are_and_how_far_the_work_is() {
+    let mut churn = Churn::of_shards(8, 4);
+    assert_eq!(churn.store().block_stats(), BlocksStats::default());
+    churn.send(13);
+    let stats = churn.store().block_stats();
+    let hours = |block: &BlockStats| (block.range.min / HOUR, (block.range.max + 1) / HOUR);
+    let found: Vec<_> = stats
+        .blocks
+        .iter()
+        .map(|b| (hours(b), b.level, b.shard))
+        .collect();
+    let (merged, cut) = ((0, 8), ((8, 10), 1, None));
+    let expected = [
+        (merged, 2, Some(0)),
+        (merged, 2, Some(1)),
+        (merged, 2, Some(2)),
+        cut,
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(stats.cut_time, Some(10 * HOUR));
+    let samples: u64 = stats.blocks.iter().map(|block| block.samples).sum();
+    assert_eq!(samples, 2 * 10 * 60);
+    // Four blocks of three series each were merged. A cut looks at all series of its pages, of
+    // which one has samples behind its end only.
+    for (work, series) in [(stats.cut, 4), (stats.compaction, 12)] {
+        assert!(!work.is_running && work.written_bytes > 0, "{work:?}");
+        assert_eq!((work.series, work.series_done), (series, series));
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! A tree back to YAML, for `/api/v1/status/config`: block style, comments and anchors gone.
+//! A tree back to YAML: block style, comments and anchors gone.
 //!
 //! Invariant: reading what is printed gives the same tree, places aside.
 
-use super::yaml::{Node, Value};
+use super::{Node, Value};
 use std::fmt::Write;
 
 /// The tree as YAML text.

@@ -2,10 +2,14 @@
 //!
 //! Reads the first document of a text, as Prometheus does: anchors, aliases and merge keys (`<<`)
 //! are resolved, a key that is set twice is an error. Scalars stay text; what they mean is the
-//! schema's business.
+//! schema's business. [`print`] writes a tree as text again.
 //!
 //! Invariant: a tree has at most [`NODES_MAX`] nodes and [`DEPTH_MAX`] levels, whatever aliases
 //! say.
+
+mod print;
+
+pub use print::print;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use std::collections::HashMap;
@@ -344,17 +348,17 @@ impl Builder {
 mod tests {
     use super::*;
 
-    /// Prints a tree with places left out: `{a: 1, b: [x, "y"]}`.
-    fn print(node: &Node) -> String {
+    /// Shows a tree with places left out: `{a: 1, b: [x, "y"]}`.
+    fn shown(node: &Node) -> String {
         match &node.value {
             Value::Scalar { text, plain: true } => text.clone(),
             Value::Scalar { text, plain: false } => format!("{text:?}"),
             Value::List(items) => {
-                let items: Vec<_> = items.iter().map(print).collect();
+                let items: Vec<_> = items.iter().map(shown).collect();
                 format!("[{}]", items.join(", "))
             }
             Value::Map(entries) => {
-                let entry = |e: &Entry| format!("{}: {}", e.key, print(&e.node));
+                let entry = |e: &Entry| format!("{}: {}", e.key, shown(&e.node));
                 let entries: Vec<_> = entries.iter().map(entry).collect();
                 format!("{{{}}}", entries.join(", "))
             }
@@ -364,7 +368,7 @@ mod tests {
     fn check(text: &str, want: &str) {
         let got = match parse(text) {
             Ok(None) => "nothing".into(),
-            Ok(Some(node)) => print(&node),
+            Ok(Some(node)) => shown(&node),
             Err(e) => format!("error {e}"),
         };
         assert_eq!(got, want, "{text}");

@@ -1,0 +1,110 @@
+//! `firn check rules` and `firn test rules`: promtool's formats, output and exit codes.
+
+pub(super) mod check;
+mod diff;
+mod expect;
+mod junit;
+mod run;
+mod suite;
+pub(super) mod test;
+
+use super::arguments::texts;
+use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use firn_model::names::NameScheme;
+use firn_promql::Features;
+use firn_rules::file::{ReadOptions, RuleFile, parse};
+use std::path::{Path, PathBuf};
+
+/// The exit code of a file with mistakes, or of a test that fails.
+const FAILED: u8 = 1;
+
+/// The id of the argument with the files.
+const FILES: &str = "files";
+
+/// Files, if `is_required` one at least.
+fn files(is_required: bool, help: &'static str) -> Arg {
+    Arg::new(FILES)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .num_args(0..)
+        .required(is_required)
+        .help(help)
+}
+
+/// A switch.
+fn switch(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
+}
+
+/// Arguments that both commands have.
+fn shared_arguments() -> [Arg; 2] {
+    [
+        switch(
+            "ignore-unknown-fields",
+            "Pass over keys that rule files do not have",
+        ),
+        Arg::new("enable-feature")
+            .long("enable-feature")
+            .value_name("NAMES")
+            .action(ArgAction::Append)
+            .help("Language features to switch on, separated by commas"),
+    ]
+}
+
+/// The files named on the command line. A file that is not there ends the command, as promtool has
+/// it.
+fn existing_files(matches: &ArgMatches) -> Result<Vec<PathBuf>, u8> {
+    let files = matches.get_many::<PathBuf>(FILES);
+    let files: Vec<PathBuf> = files.into_iter().flatten().cloned().collect();
+    match files.iter().find(|file| !file.exists()) {
+        None => Ok(files),
+        Some(missing) => {
+            let missing = missing.display();
+            console::err(&format!(
+                "firn: error: path '{missing}' does not exist, try --help"
+            ));
+            Err(FAILED)
+        }
+    }
+}
+
+/// The switches of the language that are asked for; others are named in a warning.
+fn features(matches: &ArgMatches) -> Features {
+    let mut features = Features {
+        duration_expressions: true,
+        ..Features::default()
+    };
+    let named = texts(matches, "enable-feature");
+    for name in named.iter().flat_map(|names| names.split(',')) {
+        match name {
+            "promql-experimental-functions" => features.experimental_functions = true,
+            "promql-delayed-name-removal" => features.delayed_name_removal = true,
+            "promql-extended-range-selectors" => features.extended_range_selectors = true,
+            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
+            "promql-duration-expr" | "" => {}
+            name => console::out(&format!(
+                "  WARNING: Unknown feature passed to --enable-feature: {name}"
+            )),
+        }
+    }
+    features
+}
+
+/// How rule files are read.
+fn read_options(matches: &ArgMatches) -> ReadOptions {
+    ReadOptions {
+        ignores_unknown: matches.get_flag("ignore-unknown-fields"),
+        names: NameScheme::Utf8,
+        features: features(matches),
+    }
+}
+
+/// Reads a rule file; the errors name it.
+fn read_rules(file: &Path, options: ReadOptions) -> Result<RuleFile, Vec<String>> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|e| vec![format!("{name}: open {name}: {e}")])?;
+    let wrong = |errors: Vec<_>| errors.iter().map(|e| format!("{name}: {e}")).collect();
+    parse(&text, options).map_err(wrong)
+}

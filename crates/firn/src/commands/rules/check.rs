@@ -1,0 +1,170 @@
+//! `firn check rules [FILE...]`: says what is wrong with rule files, or with one that comes over
+//! standard input. Exit codes: 0, 1 for mistakes, 3 for lint with `--lint-fatal`.
+
+use super::{FAILED, existing_files, files, read_options, read_rules, shared_arguments, switch};
+use crate::console;
+use clap::{Arg, ArgMatches, Command};
+use firn_rules::file::{ReadOptions, RuleFile, duplicates, parse};
+use std::fmt::Write;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The exit code of files that only lint has something to say of.
+const LINT_FAILED: u8 = 3;
+
+/// What `firn check rules` understands.
+pub(in crate::commands) fn command() -> Command {
+    let lint = Arg::new("lint")
+        .long("lint")
+        .value_name("CHECKS")
+        .default_value("duplicate-rules")
+        .help("What to check beyond mistakes: all, duplicate-rules or none");
+    Command::new("rules")
+        .about("Check rule files as promtool does")
+        .arg(lint)
+        .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
+        .args(shared_arguments())
+        .arg(files(false, "Rule files; none reads standard input"))
+}
+
+/// How a check goes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Check {
+    options: ReadOptions,
+    finds_duplicates: bool,
+}
+
+/// What became of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::commands) struct Outcome {
+    /// Whether anything is wrong.
+    pub(in crate::commands) has_failed: bool,
+    /// Whether something is wrong that is not lint's business alone.
+    pub(in crate::commands) has_errors: bool,
+}
+
+/// Runs `firn check rules`.
+pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
+    let files = match existing_files(matches) {
+        Ok(files) => files,
+        Err(code) => return ExitCode::from(code),
+    };
+    let check = Check {
+        options: read_options(matches),
+        finds_duplicates: finds_duplicates(matches.get_one::<String>("lint")),
+    };
+    let outcome = match files.is_empty() {
+        true => check.standard_input(),
+        false => check.files(&files),
+    };
+    ExitCode::from(match (outcome.has_failed, outcome.has_errors) {
+        (true, true) => FAILED,
+        (true, false) if matches.get_flag("lint-fatal") => LINT_FAILED,
+        _ => 0,
+    })
+}
+
+fn finds_duplicates(lint: Option<&String>) -> bool {
+    let mut finds = false;
+    let names = lint.map_or("", String::as_str);
+    for name in names.split(',').filter(|_| !names.is_empty()) {
+        match name {
+            "all" | "duplicate-rules" => finds = true,
+            "none" => {}
+            name => console::out(&format!("WARNING: unknown lint option: {name:?}\n")),
+        }
+    }
+    finds
+}
+
+impl Check {
+    /// The check that `check config` makes of the rule files of a config.
+    pub(in crate::commands) fn of_config(options: ReadOptions) -> Self {
+        Self {
+            options,
+            finds_duplicates: true,
+        }
+    }
+
+    fn standard_input(self) -> Outcome {
+        console::out("Checking standard input\n");
+        let mut text = String::new();
+        if let Err(e) = std::io::stdin().read_to_string(&mut text) {
+            console::err(&format!("  FAILED: {e}"));
+            return Outcome {
+                has_failed: true,
+                has_errors: true,
+            };
+        }
+        let read = parse(&text, self.options);
+        let read = read.map_err(|errors| errors.iter().map(ToString::to_string).collect());
+        self.judge(read)
+    }
+
+    /// Checks one file after the other.
+    pub(in crate::commands) fn files(self, files: &[PathBuf]) -> Outcome {
+        let mut all = Outcome::default();
+        for file in files {
+            let outcome = self.file(file);
+            all.has_failed |= outcome.has_failed;
+            all.has_errors |= outcome.has_errors;
+        }
+        all
+    }
+
+    fn file(self, file: &Path) -> Outcome {
+        console::out(&format!("Checking {}\n", file.display()));
+        self.judge(read_rules(file, self.options))
+    }
+
+    fn judge(self, read: Result<RuleFile, Vec<String>>) -> Outcome {
+        let rules = match read {
+            Ok(rules) => rules,
+            Err(errors) => {
+                console::err("  FAILED:");
+                errors.iter().for_each(|e| console::err(e));
+                return Outcome {
+                    has_failed: true,
+                    has_errors: true,
+                };
+            }
+        };
+        let lint = match self.finds_duplicates {
+            true => lint_of_duplicates(&rules),
+            false => None,
+        };
+        let has_failed = lint.is_some();
+        match lint {
+            Some(lint) => {
+                console::err("  FAILED:");
+                console::err(&lint);
+            }
+            None => {
+                let count: usize = rules.groups.iter().map(|group| group.rules.len()).sum();
+                console::out(&format!("  SUCCESS: {count} rules found\n"));
+            }
+        }
+        console::out("\n");
+        Outcome {
+            has_failed,
+            has_errors: false,
+        }
+    }
+}
+
+/// What lint says of rules that make the same.
+fn lint_of_duplicates(rules: &RuleFile) -> Option<String> {
+    let found = duplicates(rules);
+    if found.is_empty() {
+        return None;
+    }
+    let mut text = format!("lint error {} duplicate rule(s) found.\n", found.len());
+    for duplicate in found {
+        let _ = write!(text, "Metric: {}\nLabel(s):\n", duplicate.metric);
+        for (name, value) in &duplicate.labels {
+            let _ = writeln!(text, "\t{name}: {value}");
+        }
+    }
+    Some(text + "Might cause inconsistency while recording expressions")
+}

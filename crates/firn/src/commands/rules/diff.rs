@@ -1,0 +1,170 @@
+//! Two documents of JSON as one text in which differences are coloured, as promtool shows them.
+//!
+//! ```text
+//! "a": yellow("x" => "y"), red("only": "in the first"), green("only": "in the second")
+//! ```
+
+use serde_json::Value;
+
+const ADDED: &str = "\u{1b}[0;32m";
+const REMOVED: &str = "\u{1b}[0;31m";
+const CHANGED: &str = "\u{1b}[0;33m";
+const END: &str = "\u{1b}[0m";
+const INDENT: &str = "    ";
+
+/// The two as one text; `None` if they are equal.
+pub(super) fn compare(before: &Value, after: &Value) -> Option<String> {
+    if before == after {
+        return None;
+    }
+    let mut writer = Writer::default();
+    writer.both(before, after);
+    writer.colour(None);
+    Some(writer.out)
+}
+
+#[derive(Default)]
+struct Writer {
+    out: String,
+    level: usize,
+    colour: Option<&'static str>,
+}
+
+/// A member of an array, or of an object behind its key.
+enum Item<'v> {
+    Both(&'v Value, &'v Value),
+    Removed(&'v Value),
+    Added(&'v Value),
+}
+
+impl Writer {
+    /// What follows is in this colour.
+    fn colour(&mut self, colour: Option<&'static str>) {
+        if self.colour == colour {
+            return;
+        }
+        if self.colour.is_some() {
+            self.out.push_str(END);
+        }
+        self.out.push_str(colour.unwrap_or_default());
+        self.colour = colour;
+    }
+
+    /// A new line; colours do not reach over its end.
+    fn line(&mut self, before: &str) {
+        self.out.push_str(before);
+        if self.colour.is_some() {
+            self.out.push_str(END);
+        }
+        self.out.push('\n');
+        self.out.push_str(&INDENT.repeat(self.level));
+        self.out.push_str(self.colour.unwrap_or_default());
+    }
+
+    fn both(&mut self, before: &Value, after: &Value) {
+        match (before, after) {
+            (Value::Array(a), Value::Array(b)) => {
+                let items = (0..a.len().max(b.len())).filter_map(|i| {
+                    let item = item(a.get(i), b.get(i))?;
+                    Some((None, item))
+                });
+                self.items(['[', ']'], items.collect());
+            }
+            (Value::Object(a), Value::Object(b)) => {
+                let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+                keys.sort();
+                keys.dedup();
+                let items = keys.into_iter().filter_map(|key| {
+                    let item = item(a.get(key), b.get(key))?;
+                    Some((Some(key.as_str()), item))
+                });
+                self.items(['{', '}'], items.collect());
+            }
+            (a, b) if a == b => {
+                self.colour(None);
+                self.value(a);
+            }
+            (a, b) => {
+                self.colour(Some(CHANGED));
+                self.value(a);
+                self.out.push_str(" => ");
+                self.value(b);
+            }
+        }
+    }
+
+    fn items(&mut self, [open, close]: [char; 2], items: Vec<(Option<&str>, Item<'_>)>) {
+        self.colour(None);
+        self.out.push(open);
+        if !items.is_empty() {
+            self.level += 1;
+            self.line("");
+            let last = items.len() - 1;
+            for (i, (key, item)) in items.into_iter().enumerate() {
+                self.colour(match item {
+                    Item::Both(..) => None,
+                    Item::Removed(_) => Some(REMOVED),
+                    Item::Added(_) => Some(ADDED),
+                });
+                if let Some(key) = key {
+                    self.out.push_str(&format!("{}: ", Value::from(key)));
+                }
+                match item {
+                    Item::Both(a, b) => self.both(a, b),
+                    Item::Removed(value) | Item::Added(value) => self.value(value),
+                }
+                self.colour(None);
+                if i < last {
+                    self.line(",");
+                }
+            }
+            self.level -= 1;
+            self.line("");
+        }
+        self.out.push(close);
+    }
+
+    /// A value in the colour that holds.
+    fn value(&mut self, value: &Value) {
+        let (marks, members): (_, Vec<(Option<&String>, &Value)>) = match value {
+            Value::Array(items) => (['[', ']'], items.iter().map(|v| (None, v)).collect()),
+            Value::Object(items) => {
+                let mut members: Vec<_> = items.iter().map(|(k, v)| (Some(k), v)).collect();
+                members.sort_by_key(|(key, _)| *key);
+                (['{', '}'], members)
+            }
+            scalar => {
+                self.out.push_str(&scalar.to_string());
+                return;
+            }
+        };
+        self.out.push(marks[0]);
+        if !members.is_empty() {
+            self.level += 1;
+            self.line("");
+            let last = members.len() - 1;
+            for (i, (key, value)) in members.into_iter().enumerate() {
+                if let Some(key) = key {
+                    self.out
+                        .push_str(&format!("{}: ", Value::from(key.as_str())));
+                }
+                self.value(value);
+                if i < last {
+                    self.line(",");
+                }
+            }
+            self.level -= 1;
+            self.line("");
+        }
+        self.out.push(marks[1]);
+    }
+}
+
+fn item<'v>(before: Option<&'v Value>, after: Option<&'v Value>) -> Option<Item<'v>> {
+    match (before, after) {
+        (Some(a), Some(b)) => Some(Item::Both(a, b)),
+        (Some(a), None) => Some(Item::Removed(a)),
+        (None, Some(b)) => Some(Item::Added(b)),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,242 @@
+//! What tests expect against what was found, and the texts of differences, which are promtool's.
+
+use super::diff;
+use super::suite::{AlertTest, ExprTest};
+use firn_model::go_float::scientific;
+use firn_model::labels::Labels;
+use firn_model::quote::quote;
+use firn_model::units::format_duration;
+use firn_promql::script::{read_series, shown_histogram, test_expression};
+use firn_promql::value::{MatrixSeries, PointValue, QueryError, QueryResult, Value, VectorElement};
+use firn_rules::alert::{ALERT_NAME, Annotations};
+use std::fmt::Write;
+
+/// What is compared of an alert.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AlertLabels {
+    pub(super) labels: Labels,
+    pub(super) annotations: Annotations,
+}
+
+/// Compares the alerts of a name that fire with those that are expected to.
+pub(super) fn check_alerts(
+    test_name: &str,
+    test: &AlertTest,
+    mut found: Vec<AlertLabels>,
+    shows_diff: bool,
+) -> Option<String> {
+    let expected = test.expected.iter().map(|alert| {
+        let name = (ALERT_NAME.to_owned(), test.name.clone());
+        AlertLabels {
+            labels: Labels::from_pairs(alert.labels.iter().cloned().chain([name])),
+            annotations: alert.annotations.clone(),
+        }
+    });
+    let mut expected: Vec<AlertLabels> = expected.collect();
+    for alerts in [&mut expected, &mut found] {
+        alerts.sort_by(|a, b| {
+            let labels = a.labels.cmp(&b.labels);
+            labels.then_with(|| a.annotations.cmp(&b.annotations))
+        });
+    }
+    if expected == found {
+        return None;
+    }
+    let of_test = match test_name {
+        "" => String::new(),
+        name => format!("    name: {name},\n"),
+    };
+    let (name, time) = (&test.name, format_duration(test.eval_time));
+    let head = format!("{of_test}    alertname: {name}, time: {time}, \n");
+    const INDENT: &str = "            ";
+    if shows_diff {
+        let diff = diff::compare(&json(&expected), &json(&found))?;
+        return Some(format!("{head}        diff: {}", indented(&diff, INDENT)));
+    }
+    Some(format!(
+        "{head}        exp:{}, \n        got:{}",
+        indented(&shown_alerts(&expected), INDENT),
+        indented(&shown_alerts(&found), INDENT)
+    ))
+}
+
+/// Alerts as JSON; none are shown as one without anything.
+fn json(alerts: &[AlertLabels]) -> serde_json::Value {
+    let nothing = AlertLabels {
+        labels: Labels::empty(),
+        annotations: Vec::new(),
+    };
+    let alerts = match alerts {
+        [] => std::slice::from_ref(&nothing),
+        alerts => alerts,
+    };
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let object = |alert: &AlertLabels| {
+        let labels = alert.labels.iter();
+        let labels: serde_json::Map<_, _> = labels
+            .map(|(name, value)| (name.to_owned(), text(value).into()))
+            .collect();
+        let annotations = alert.annotations.iter().cloned();
+        let annotations: serde_json::Map<_, _> = annotations
+            .map(|(name, text)| (name, text.into()))
+            .collect();
+        serde_json::json!({ "Labels": labels, "Annotations": annotations })
+    };
+    alerts.iter().map(object).collect()
+}
+
+/// `text` with `indent` before all lines but the first.
+fn indented(text: &str, indent: &str) -> String {
+    text.replace('\n', &format!("\n{indent}"))
+}
+
+fn shown_alerts(alerts: &[AlertLabels]) -> String {
+    if alerts.is_empty() {
+        return "[]".into();
+    }
+    let shown = alerts.iter().enumerate().map(|(i, alert)| {
+        let text = format!(
+            "\nLabels:{}\nAnnotations:{}",
+            alert.labels,
+            shown_annotations(&alert.annotations)
+        );
+        format!("{i}:{}", indented(&text, "  "))
+    });
+    let shown: Vec<String> = shown.collect();
+    format!("[\n{}\n]", shown.join(",\n"))
+}
+
+/// Annotations as upstream prints a label set.
+fn shown_annotations(annotations: &Annotations) -> String {
+    let shown = annotations.iter();
+    let shown: Vec<String> = shown
+        .map(|(name, text)| format!("{name}={}", quote(text.as_bytes())))
+        .collect();
+    format!("{{{}}}", shown.join(", "))
+}
+
+/// A sample as it is compared.
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    labels: Labels,
+    value: f64,
+    histogram: String,
+}
+
+impl Sample {
+    fn shown(&self) -> String {
+        match self.histogram.as_str() {
+            "" => format!(
+                "{} {}",
+                self.labels,
+                scientific(self.value).replace('e', "E")
+            ),
+            histogram => format!("{} {histogram}", self.labels),
+        }
+    }
+
+    fn equals(&self, other: &Self, is_fuzzy: bool) -> bool {
+        let (a, b) = (self.value, other.value);
+        let is_near = is_fuzzy && (a.next_down() == b || a.next_up() == b);
+        self.labels == other.labels && self.histogram == other.histogram && (a == b || is_near)
+    }
+}
+
+/// Compares what an expression gives with what it is expected to.
+pub(super) fn check_expr(
+    test: &ExprTest,
+    found: Result<QueryResult, QueryError>,
+    is_fuzzy: bool,
+) -> Option<String> {
+    let (expr, time) = (quote(test.expr.as_bytes()), format_duration(test.eval_time));
+    let failed =
+        |why: &dyn std::fmt::Display| Some(format!("    expr: {expr}, time: {time}, err: {why}"));
+    let vector = match found.map(|result| result.value) {
+        Ok(Value::Vector(vector)) => vector,
+        Ok(Value::Scalar(time, value)) => vec![VectorElement {
+            labels: Labels::empty(),
+            time,
+            value: PointValue::Float(value),
+        }],
+        Ok(_) => return failed(&"rule result is not a vector or scalar"),
+        Err(e) => return failed(&e),
+    };
+    let mut found: Vec<Sample> = vector.into_iter().map(found_sample).collect();
+    let expected = test.expected.iter().map(|sample| {
+        let read = expected_sample(&sample.labels, sample.value, &sample.histogram);
+        read.map_err(|e| format!("labels {}: {e}", quote(sample.labels.as_bytes())))
+    });
+    let mut expected: Vec<Sample> = match expected.collect() {
+        Ok(expected) => expected,
+        Err::<_, String>(e) => return failed(&e),
+    };
+    for samples in [&mut expected, &mut found] {
+        samples.sort_by(|a, b| a.labels.cmp(&b.labels));
+    }
+    let mut pairs = expected.iter().zip(&found);
+    if expected.len() == found.len() && pairs.all(|(a, b)| a.equals(b, is_fuzzy)) {
+        return None;
+    }
+    Some(format!(
+        "    expr: {expr}, time: {time},\n        exp: {}\n        got: {}",
+        shown_samples(&expected),
+        shown_samples(&found)
+    ))
+}
+
+fn found_sample(element: VectorElement) -> Sample {
+    let (value, histogram) = match element.value {
+        PointValue::Float(value) => (value, String::new()),
+        PointValue::Histogram(histogram) => (0.0, test_expression(&histogram)),
+    };
+    Sample {
+        labels: element.labels,
+        value,
+        histogram,
+    }
+}
+
+fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Sample, String> {
+    let (labels, _) = read_series(labels.trim())?;
+    let histogram = match histogram {
+        "" => String::new(),
+        text => {
+            let (_, values) = read_series(&format!("{{}} {text}"))?;
+            match &values[..] {
+                [Some(PointValue::Histogram(histogram))] => test_expression(histogram),
+                [_] => return Err(format!("expected histogram, got {text}")),
+                values => return Err(format!("expected 1 value, got {}", values.len())),
+            }
+        }
+    };
+    Ok(Sample {
+        labels,
+        value,
+        histogram,
+    })
+}
+
+fn shown_samples(samples: &[Sample]) -> String {
+    if samples.is_empty() {
+        return "nil".into();
+    }
+    let shown: Vec<String> = samples.iter().map(Sample::shown).collect();
+    shown.join(", ")
+}
+
+/// All samples of a matrix, a line each.
+pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
+    let mut out = String::new();
+    for series in matrix {
+        let _ = writeln!(out, "{} =>", series.labels);
+        let floats = series.floats.iter().map(|(t, v)| (*t, v.to_string()));
+        let histograms = series.histograms.iter();
+        let histograms = histograms.map(|(t, h)| (*t, shown_histogram(h)));
+        let mut points: Vec<(i64, String)> = floats.chain(histograms).collect();
+        points.sort_by_key(|(time, _)| *time);
+        for (time, value) in points {
+            let _ = writeln!(out, "{value} @[{time}]");
+        }
+    }
+    out.trim_end().to_owned()
+}

@@ -1,0 +1,365 @@
+//! Rules as they run: the groups of the config in force, each on a task of its own.
+//!
+//! ```text
+//! config -> groups: those that did not change go on, the others are started, changed, ended
+//! task of a group: firn_rules::machine says what to do; queries, appends, sends are done here
+//! tick -> what groups keep over the end of the process is synced
+//! ```
+//!
+//! Invariant: one configuration is taken over at a time, in order; a group whose file changed ends
+//! its evaluation first.
+
+mod backfill;
+mod metrics;
+mod runner;
+
+use crate::settings::Settings;
+use crate::settings::config::Config;
+use backfill::Backfills;
+use firn_ingest::Pipeline;
+use firn_model::env::Env;
+use firn_model::sync::lock;
+use firn_model::tenant::TenantId;
+use firn_rules::alert::Alert;
+use firn_rules::alerts::RestoreSettings;
+use firn_rules::group::Group;
+use firn_rules::instant::Instant;
+use firn_rules::journal::Journal;
+use firn_rules::machine::{Machine, MachineSettings};
+use firn_rules::rule::Outside;
+use firn_rules::schedule::CatchUp;
+use firn_rules::view::{BackfillRequest, BackfillView, GroupView, Groups};
+use firn_server::App;
+use metrics::RuleMetrics;
+use runner::Runner;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+/// The folder in the data folder.
+const FOLDER: &str = "rules";
+
+/// How long evaluations under way may take to end when the server stops; what does not end is made
+/// up for at the next start.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// The series of a group that is gone end after so many of its intervals: its rules may have moved
+/// to another group.
+const INTERVALS_BEFORE_END: u32 = 2;
+
+/// Takes alerts that are due to be sent, with the expression of their rule. Must not block.
+pub type Notify = Arc<dyn Fn(&str, Vec<Alert>) + Send + Sync>;
+
+/// What flags say of rules.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleFlags {
+    /// How alerts go on after a stop.
+    pub restore: RestoreSettings,
+    /// `--rules.alert.resend-delay`
+    pub resend_delay: Duration,
+    /// `--rules.max-concurrent-evals`
+    pub evaluations_max: usize,
+    /// Queries that may be evaluated at one time.
+    pub queries_max: usize,
+}
+
+impl RuleFlags {
+    /// Those of a command line.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            restore: RestoreSettings {
+                outage_tolerance: settings.alert_outage_tolerance,
+                grace_period: settings.alert_grace_period,
+            },
+            resend_delay: settings.alert_resend_delay,
+            evaluations_max: settings.rule_evaluations_max,
+            queries_max: settings.query_concurrency,
+        }
+    }
+}
+
+/// The URL under which users reach a server that listens on `port`, without a slash at its end:
+/// the one of the command line, or the machine's.
+pub fn external_url(flag: &str, port: u16) -> String {
+    if !flag.is_empty() {
+        return flag.trim_end_matches('/').to_owned();
+    }
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("http://{}:{port}", hostname.trim())
+}
+
+/// What groups need of the server.
+pub struct Surroundings {
+    /// Answers queries.
+    pub app: App,
+    /// Takes samples.
+    pub pipeline: Arc<Pipeline>,
+    /// Time and files.
+    pub env: Env,
+    /// Takes alerts.
+    pub notify: Notify,
+    /// The URL under which users reach the server.
+    pub external_url: String,
+}
+
+/// What all groups share.
+struct Shared {
+    around: Surroundings,
+    flags: RuleFlags,
+    tenant: TenantId,
+    /// What groups keep over the end of the process; `None` if it cannot be kept.
+    journal: Option<Arc<Mutex<Journal>>>,
+    /// Evaluations of rules beside another one of their group.
+    extra: Semaphore,
+    /// Evaluations that may stand in the queue of queries.
+    turns: Semaphore,
+    outside: Mutex<Arc<Outside>>,
+    metrics: RuleMetrics,
+    backfills: Backfills,
+}
+
+impl Shared {
+    fn now(&self) -> Instant {
+        Instant::from_ms(self.around.env.clock.now_ms())
+    }
+
+    fn outside(&self) -> Arc<Outside> {
+        lock(&self.outside).clone()
+    }
+}
+
+/// The groups of rules that run.
+pub struct Rules {
+    shared: Arc<Shared>,
+    running: Mutex<BTreeMap<String, Runner>>,
+    /// Those of the configuration in force.
+    settings: Mutex<Option<MachineSettings>>,
+    /// Held while a configuration is taken over; whether one was.
+    applying: tokio::sync::Mutex<bool>,
+}
+
+impl Rules {
+    /// Groups that keep their state in `data_dir`; none runs before [`Rules::apply`].
+    pub async fn open(around: Surroundings, flags: RuleFlags, data_dir: &Path) -> Self {
+        let (disk, dir) = (around.env.disk.clone(), data_dir.join(FOLDER));
+        let shown = dir.display().to_string();
+        let opened = spawn_blocking(move || Journal::open(disk, &dir)).await;
+        let journal = match opened {
+            Ok(Ok(journal)) => Some(Arc::new(Mutex::new(journal))),
+            Ok(Err(e)) => {
+                warn!(error = %e, dir = shown, "the state of rules is not kept over restarts");
+                None
+            }
+            Err(_) => None,
+        };
+        let shared = Shared {
+            tenant: TenantId::anonymous(),
+            journal,
+            extra: Semaphore::new(flags.evaluations_max),
+            turns: Semaphore::new(flags.queries_max.max(1)),
+            outside: Mutex::default(),
+            metrics: RuleMetrics::default(),
+            backfills: Backfills::default(),
+            around,
+            flags,
+        };
+        Self {
+            shared: Arc::new(shared),
+            running: Mutex::default(),
+            settings: Mutex::default(),
+            applying: tokio::sync::Mutex::new(false),
+        }
+    }
+
+    /// Takes over the groups of `config`.
+    pub async fn apply(&self, config: &Config) {
+        let mut was_applied = self.applying.lock().await;
+        let is_first = !std::mem::replace(&mut *was_applied, true);
+        *lock(&self.shared.outside) = Arc::new(Outside {
+            external_labels: config.external_labels.clone(),
+            external_url: self.shared.around.external_url.clone(),
+            path_prefix: path_of(&self.shared.around.external_url).to_owned(),
+        });
+        let settings = self.settings(config);
+        *lock(&self.settings) = Some(settings);
+        for group in &config.rule_groups {
+            let known = lock(&self.running).remove(&group.key());
+            let runner = match known {
+                Some(runner) if runner.group() == group => {
+                    runner.set_settings(settings);
+                    runner
+                }
+                Some(runner) => {
+                    let machine = runner.stop().await;
+                    let now = self.shared.now();
+                    let changed = lock(&machine).changed(group.clone(), settings, now);
+                    Runner::start(self.shared.clone(), changed)
+                }
+                None => {
+                    let machine = self.machine(group.clone(), settings, is_first).await;
+                    Runner::start(self.shared.clone(), machine)
+                }
+            };
+            lock(&self.running).insert(group.key(), runner);
+        }
+        let keys: HashSet<String> = config.rule_groups.iter().map(|g| g.key()).collect();
+        let gone: Vec<Runner> = {
+            let mut running = lock(&self.running);
+            let gone = running.extract_if(.., |key, _| !keys.contains(key));
+            gone.map(|(_, runner)| runner).collect()
+        };
+        for runner in gone {
+            self.end(runner).await;
+        }
+        self.forget_gone().await;
+        let count = config.rule_groups.len();
+        if count > 0 || !is_first {
+            info!(groups = count, "rules taken over");
+        }
+    }
+
+    fn settings(&self, config: &Config) -> MachineSettings {
+        let flags = &self.shared.flags;
+        MachineSettings {
+            catch_up: CatchUp {
+                span: config.rules.catch_up,
+                delay: config.rules.catch_up_delay,
+            },
+            restore: flags.restore,
+            resend_delay: flags.resend_delay,
+            query_offset: config.rule_query_offset,
+            rules_at_once: 1 + flags.evaluations_max,
+        }
+    }
+
+    /// A group that begins; with the process, if it `is_first`.
+    async fn machine(
+        &self,
+        group: Arc<Group>,
+        settings: MachineSettings,
+        is_first: bool,
+    ) -> Machine {
+        let now = self.shared.now();
+        if !is_first {
+            return Machine::added(group, settings, now);
+        }
+        let saved = match &self.shared.journal {
+            None => None,
+            Some(journal) => lock(journal).find(&group.file, &group.name),
+        };
+        Machine::start(group, settings, saved, now)
+    }
+
+    /// Ends a group that is in no file any more.
+    async fn end(&self, runner: Runner) {
+        let now = self.shared.now();
+        let machine = runner.stop().await;
+        let shared = self.shared.clone();
+        let (batch, group) = {
+            let machine = lock(&machine);
+            (machine.end(now), machine.group().clone())
+        };
+        tokio::spawn(async move {
+            tokio::time::sleep(group.interval * INTERVALS_BEFORE_END).await;
+            if let Err(e) = runner::append(&shared, &group, false, batch).await {
+                warn!(
+                    group = group.name,
+                    error = %e,
+                    "end series of rules that are gone"
+                );
+            }
+        });
+    }
+
+    /// Drops what is kept of groups that do not run.
+    async fn forget_gone(&self) {
+        let Some(journal) = self.shared.journal.clone() else {
+            return;
+        };
+        let keys: Vec<String> = lock(&self.running).keys().cloned().collect();
+        let forget = move || lock(&journal).retain(|key| keys.iter().any(|k| k == key));
+        report(spawn_blocking(forget).await);
+    }
+
+    /// Syncs what groups keep; the caller must call it about once a second.
+    pub fn tick(&self) {
+        if let Some(journal) = self.shared.journal.clone() {
+            spawn_blocking(move || report(Ok(lock(&journal).sync())));
+        }
+    }
+
+    /// Lets evaluations under way end, and begins no other.
+    pub async fn stop(&self) {
+        let _alone = self.applying.lock().await;
+        let running = std::mem::take(&mut *lock(&self.running));
+        let stops: Vec<_> = running.into_values().map(Runner::stop).collect();
+        let all = async {
+            for stop in stops {
+                stop.await;
+            }
+        };
+        // What is still under way ends with the process.
+        let _ = tokio::time::timeout(STOP_MAX, all).await;
+        self.tick();
+    }
+}
+
+/// Logs that state could not be kept.
+fn report(outcome: Result<std::io::Result<()>, tokio::task::JoinError>) {
+    if let Ok(Err(e)) = outcome {
+        warn!(error = %e, "keep the state of rules");
+    }
+}
+
+/// The path of a URL, without a slash at its end.
+fn path_of(url: &str) -> &str {
+    let behind = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = behind.find('/').map_or("", |at| &behind[at..]);
+    path.trim_end_matches('/')
+}
+
+impl Groups for Rules {
+    fn groups(&self, with_alerts: bool) -> Vec<GroupView> {
+        let running: Vec<_> = lock(&self.running).values().map(Runner::machine).collect();
+        let views = running.iter();
+        let mut views: Vec<GroupView> = views.map(|m| lock(m).view(with_alerts)).collect();
+        views.sort_by(|a, b| {
+            let key = |view: &GroupView| (view.group.file.clone(), view.group.name.clone());
+            key(a).cmp(&key(b))
+        });
+        views
+    }
+
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, String> {
+        let group = {
+            let running = lock(&self.running);
+            let mut found = running.values().map(Runner::group).filter(|group| {
+                group.name == request.group
+                    && (request.file.is_empty() || group.file == request.file)
+            });
+            match (found.next(), found.next()) {
+                (Some(group), None) => group.clone(),
+                (None, _) => return Err(format!("no rule group {:?}", request.group)),
+                (Some(_), Some(_)) => {
+                    return Err(format!(
+                        "more than one rule group {:?}: say its file",
+                        request.group
+                    ));
+                }
+            }
+        };
+        let Some(settings) = *lock(&self.settings) else {
+            return Err("rules do not run yet".into());
+        };
+        let backfills = &self.shared.backfills;
+        backfills.begin(self.shared.clone(), &group, settings, request)
+    }
+
+    fn backfills(&self) -> Vec<BackfillView> {
+        self.shared.backfills.views()
+    }
+}

@@ -1,0 +1,119 @@
+//! Metrics of groups and rules: upstream's names with Firn's prefix, and what is Firn's own.
+
+use super::Rules;
+use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
+use firn_rules::rule::RuleError;
+use firn_rules::view::{GroupView, Groups};
+
+/// How long evaluations take.
+#[derive(Debug, Default)]
+pub(super) struct RuleMetrics {
+    /// Of a rule.
+    pub(super) evaluation_duration: DurationHistogram,
+    /// Of a group.
+    pub(super) group_duration: DurationHistogram,
+}
+
+/// A metric with a value for each group.
+struct OfGroup {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&GroupView) -> Value<'static>,
+}
+
+const OF_GROUPS: [OfGroup; 11] = [
+    OfGroup {
+        name: "firn_rule_group_iterations_total",
+        help: "The total number of scheduled rule group evaluations, whether executed or missed.",
+        value: |g| Value::Counter(g.counts.iterations as f64),
+    },
+    OfGroup {
+        name: "firn_rule_group_iterations_missed_total",
+        help: "Rule group evaluations that were missed and not made up for.",
+        value: |g| Value::Counter(g.counts.missed as f64),
+    },
+    OfGroup {
+        name: "firn_rule_group_iterations_made_up_total",
+        help: "Rule group evaluations that were made up for after they were due.",
+        value: |g| Value::Counter(g.counts.made_up as f64),
+    },
+    OfGroup {
+        name: "firn_rule_evaluations_total",
+        help: "The total number of rule evaluations.",
+        value: |g| Value::Counter(g.counts.evaluations as f64),
+    },
+    OfGroup {
+        name: "firn_rule_group_interval_seconds",
+        help: "The interval of a rule group.",
+        value: |g| Value::Gauge(g.group.interval.as_secs_f64()),
+    },
+    OfGroup {
+        name: "firn_rule_group_last_evaluation_timestamp_seconds",
+        help: "The timestamp of the last rule group evaluation in seconds.",
+        value: |g| Value::Gauge(g.last.began.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
+    },
+    OfGroup {
+        name: "firn_rule_group_last_evaluated_instant_seconds",
+        help: "The instant that the last rule group evaluation was for.",
+        value: |g| Value::Gauge(g.last.instant.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
+    },
+    OfGroup {
+        name: "firn_rule_group_last_duration_seconds",
+        help: "The duration of the last rule group evaluation.",
+        value: |g| Value::Gauge(g.last.took.as_secs_f64()),
+    },
+    OfGroup {
+        name: "firn_rule_group_last_rule_duration_sum_seconds",
+        help: "The sum of the durations of the rules in the last rule group evaluation.",
+        value: |g| Value::Gauge(g.rules.iter().map(|r| r.took.as_secs_f64()).sum()),
+    },
+    OfGroup {
+        name: "firn_rule_group_rules",
+        help: "The number of rules.",
+        value: |g| Value::Gauge(g.rules.len() as f64),
+    },
+    OfGroup {
+        name: "firn_rule_group_last_evaluation_samples",
+        help: "The number of samples returned during the last rule group evaluation.",
+        value: |g| Value::Gauge(g.counts.samples as f64),
+    },
+];
+
+impl Collect for Rules {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let durations = [
+            (
+                "firn_rule_evaluation_duration_seconds",
+                "The duration for a rule to execute.",
+                &self.shared.metrics.evaluation_duration,
+            ),
+            (
+                "firn_rule_group_duration_seconds",
+                "The duration of rule group evaluations.",
+                &self.shared.metrics.group_duration,
+            ),
+        ];
+        for (name, help, histogram) in durations {
+            sink.metric(name, help, &[], Value::Histogram(histogram));
+        }
+        let groups = self.groups(false);
+        let keys: Vec<String> = groups.iter().map(|view| view.group.key()).collect();
+        for metric in &OF_GROUPS {
+            for (view, key) in groups.iter().zip(&keys) {
+                let labels = [("rule_group", key.as_str())];
+                sink.metric(metric.name, metric.help, &labels, (metric.value)(view));
+            }
+        }
+        for (view, key) in groups.iter().zip(&keys) {
+            for (i, reason) in RuleError::REASONS.iter().enumerate() {
+                let count: u64 = view.rules.iter().map(|rule| rule.failures[i]).sum();
+                sink.metric(
+                    "firn_rule_evaluation_failures_total",
+                    "The total number of rule evaluation failures.",
+                    &[("reason", reason), ("rule_group", key)],
+                    Value::Counter(count as f64),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a config says of rules: files, intervals, and how missed evaluations are made up for.
+
+use super::{Config, ConfigError, JobFeatures, read};
+use firn_model::units::parse_duration;
+use firn_model::yaml::{Node, YamlError};
+use firn_rules::editing::namespace_of;
+use firn_rules::file::{ReadOptions, parse};
+use firn_rules::group::Group;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How far back missed evaluations are made up for if the config says nothing of it: an hour is a
+/// restart with all that may go wrong in it, and what a store takes late.
+const CATCH_UP: Duration = Duration::from_secs(3600);
+
+/// How evaluations that were missed are made up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleTimes {
+    /// `firn.rules.catch_up`
+    pub catch_up: Duration,
+    /// `firn.rules.catch_up_delay`
+    pub catch_up_delay: Duration,
+}
+
+impl Default for RuleTimes {
+    fn default() -> Self {
+        Self {
+            catch_up: CATCH_UP,
+            catch_up_delay: Duration::ZERO,
+        }
+    }
+}
+
+/// Reads what concerns rules, and finds the files of `rule_files`, which start at `dir`.
+pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result<(), YamlError> {
+    if let Some(global) = root.get("global") {
+        config.rule_query_offset = read::duration(global, "rule_query_offset").unwrap_or_default();
+    }
+    if let Some(rules) = root.get("firn").and_then(|firn| firn.get("rules")) {
+        // Zero is a choice here, not a key that is unset.
+        let span = |key| parse_duration(read::text(rules, key)?).ok();
+        config.rules.catch_up = span("catch_up").unwrap_or(CATCH_UP);
+        config.rules.catch_up_delay = span("catch_up_delay").unwrap_or_default();
+        config.rule_folder = read::path(rules, "folder", dir);
+    }
+    let list = root.get("rule_files").map_or(&[][..], Node::items);
+    for item in list {
+        let pattern = item.text().unwrap_or_default();
+        let found = glob::glob(&clean(&dir.join(pattern)).to_string_lossy())
+            .map_err(|e| item.error(format!("invalid rule file path {pattern:?}: {e}")))?;
+        let before = config.rule_files.len();
+        for path in found.flatten() {
+            if !config.rule_files.contains(&path) {
+                config.rule_files.push(path);
+            }
+        }
+        // Upstream's server starts without the file; its checker says so.
+        if config.rule_files.len() == before && !pattern.contains('*') {
+            config.rule_files_missing.push(pattern.to_owned());
+        }
+    }
+    add_folder(config);
+    Ok(())
+}
+
+/// Adds the files of the folder whose rules HTTP edits; a folder that is not there has none yet.
+fn add_folder(config: &mut Config) {
+    let Some(entries) = config.rule_folder.as_ref().and_then(|f| f.read_dir().ok()) else {
+        return;
+    };
+    let is_namespace = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(namespace_of).is_some()
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(is_namespace).collect();
+    paths.sort();
+    for path in paths {
+        if !config.rule_files.contains(&path) {
+            config.rule_files.push(path);
+        }
+    }
+}
+
+/// A path without `.` and, where that is plain, without `..`: as upstream names rule files, whose
+/// names decide about the instants of groups.
+fn clean(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        let is_named = matches!(out.components().next_back(), Some(Component::Normal(_)));
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if is_named => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+/// Reads the rule files of `config`. The error tells all that is wrong with them.
+pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
+    let options = ReadOptions {
+        ignores_unknown: false,
+        names: config.names,
+        features: features.language,
+    };
+    let mut errors = Vec::new();
+    for path in &config.rule_files {
+        let file = path.display().to_string();
+        let groups = match std::fs::read_to_string(path) {
+            Err(error) => return Err(ConfigError::Read { file, error }),
+            Ok(text) => match parse(&text, options) {
+                Ok(rules) => {
+                    let interval = config.evaluation_interval;
+                    Group::of_file(&file, &rules, interval, features.language)
+                }
+                Err(found) => {
+                    errors.extend(found.iter().map(|e| format!("{file}: {e}")));
+                    continue;
+                }
+            },
+        };
+        match groups {
+            Ok(groups) => config.rule_groups.extend(groups.into_iter().map(Arc::new)),
+            Err(e) => errors.push(e),
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(ConfigError::Rules(errors.join("\n"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_names_files_as_go_does() {
+        for (path, want) in [
+            ("rules.yml", "rules.yml"),
+            ("./rules.yml", "rules.yml"),
+            ("/etc/./p/../rules/*.yml", "/etc/rules/*.yml"),
+            ("../a/../b.yml", "../b.yml"),
+            ("../../b.yml", "../../b.yml"),
+        ] {
+            assert_eq!(clean(Path::new(path)), Path::new(want), "{path}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Patterns that may match anywhere in a text, as Go's `regexp.Compile` without further ado: for
+//! the functions of templates.
+//!
+//! Invariant: a pattern whose automaton would take more than
+//! [`AUTOMATON_BYTES_MAX`](super::engine::AUTOMATON_BYTES_MAX) is refused, so that no text of a
+//! template takes more memory.
+
+use super::engine::{AUTOMATON_BYTES_MAX, automaton_bytes_max};
+use super::{Captures, compile, parse, program, text};
+use crate::error::{Error, ErrorKind};
+use regex_automata::{Input, meta};
+
+/// A pattern that is searched for. `.` matches no newline unless the pattern says so.
+#[derive(Debug)]
+pub struct SearchRegex {
+    automaton: meta::Regex,
+    names: Vec<(String, usize)>,
+}
+
+impl SearchRegex {
+    /// Reads and compiles `pattern`; fails with [`ErrorKind::Invalid`] and Go's message, or with
+    /// [`ErrorKind::Limited`] if it is too large.
+    ///
+    /// ```
+    /// use firn_model::regex::SearchRegex;
+    /// let regex = SearchRegex::new(b"([a-z]+)-[0-9]").unwrap();
+    /// assert!(regex.is_match(b"web-7.example"));
+    /// assert_eq!(regex.replace_all(b"web-7 db-1", "$1", 100).unwrap(), b"web db");
+    /// ```
+    pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+        let plain = text(pattern)?;
+        parse(plain)?;
+        // The parser's own flags let a dot match a newline.
+        let tree = parse(&format!("(?-s:{plain})"))?;
+        let mut names = Vec::new();
+        tree.capture_names(&mut names);
+        let is_small = automaton_bytes_max(&tree, program::len(&tree)).is_some();
+        let automaton = match is_small {
+            true => compile::anywhere(&tree).ok(),
+            false => None,
+        };
+        match automaton {
+            Some(automaton) => Ok(Self { automaton, names }),
+            None => {
+                let message = format!("pattern needs more than {AUTOMATON_BYTES_MAX} bytes");
+                Err(Error::new(ErrorKind::Limited, message))
+            }
+        }
+    }
+
+    /// Whether it matches somewhere in `value`.
+    pub fn is_match(&self, value: &[u8]) -> bool {
+        self.automaton.is_match(value)
+    }
+
+    /// `value` with all matches replaced by `template`, in which `$1` and `${name}` stand for
+    /// groups, as Go's `ReplaceAllString`; `None` if that takes more than `bytes_max`.
+    pub fn replace_all(&self, value: &[u8], template: &str, bytes_max: usize) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let (mut copied, mut from) = (0, 0);
+        let mut found = self.automaton.create_captures();
+        while from <= value.len() {
+            let input = Input::new(value).range(from..);
+            self.automaton.search_captures(&input, &mut found);
+            let Some(matched) = found.get_match() else {
+                break;
+            };
+            let (start, end) = (matched.start(), matched.end());
+            out.extend_from_slice(&value[copied..start]);
+            let group = |at| found.get_group(at).map(|span| span.range());
+            let captures = Captures {
+                value,
+                groups: (0..found.group_len()).map(group).collect(),
+                names: &self.names,
+            };
+            // An empty match just behind another one counts for nothing.
+            if end > copied || start == 0 {
+                if out.len() + captures.expanded_len(template) > bytes_max {
+                    return None;
+                }
+                captures.expand(template, &mut out);
+            }
+            copied = end;
+            from = match end > from {
+                true => end,
+                false => from + char_len(&value[from..]),
+            };
+        }
+        out.extend_from_slice(&value[copied..]);
+        (out.len() <= bytes_max).then_some(out)
+    }
+}
+
+/// The length of the first character; one at the end and for bytes that are not UTF-8.
+fn char_len(bytes: &[u8]) -> usize {
+    let first = bytes.utf8_chunks().next();
+    first
+        .and_then(|chunk| chunk.valid().chars().next())
+        .map_or(1, char::len_utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_are_replaced_as_go_replaces_them() {
+        for (pattern, value, template, expected) in [
+            ("a", "banana", "o", "bonono"),
+            ("a*", "baac", "x", "xbxcx"),
+            ("", "ab", "-", "-a-b-"),
+            ("^a", "aa", "b", "ba"),
+            ("(?P<host>[^:]+):.*", "web-1:9100", "${host}", "web-1"),
+            ("(.)(.)", "abcd", "$2$1", "badc"),
+            ("(.)(.)", "abcd", "$2x$1", "ac"),
+            (".", "a\nb", "x", "x\nx"),
+            ("(?s).", "a\nb", "x", "xxx"),
+            ("ü|x", "üx", "u", "uu"),
+            ("b*", "üü", "-", "-ü-ü-"),
+            (r"\bweb\b", "web webs web", "W", "W webs W"),
+        ] {
+            let regex = SearchRegex::new(pattern.as_bytes()).unwrap();
+            let replaced = regex.replace_all(value.as_bytes(), template, 100).unwrap();
+            let replaced = String::from_utf8(replaced).unwrap();
+            assert_eq!(replaced, expected, "{pattern} in {value}");
+        }
+    }
+
+    #[test]
+    fn replacements_beyond_the_bound_are_refused() {
+        let regex = SearchRegex::new(b"(a+)").unwrap();
+        assert_eq!(regex.replace_all(&[b'a'; 50], "$1$1$1", 149), None);
+        assert!(regex.replace_all(&[b'a'; 50], "$1$1$1", 150).is_some());
+    }
+
+    #[test]
+    fn errors_are_those_of_go() {
+        let error = |pattern: &[u8]| SearchRegex::new(pattern).unwrap_err();
+        assert_eq!(
+            error(b"(a").message,
+            "error parsing regexp: missing closing ): `(a`"
+        );
+        assert_eq!(
+            error(b"a)").message,
+            "error parsing regexp: unexpected ): `a)`"
+        );
+        assert_eq!(error(br"\pL{1000}").kind, ErrorKind::Limited);
+    }
+}

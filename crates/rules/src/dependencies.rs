@@ -1,0 +1,197 @@
+//! Which rules of a group must wait for which, so that they may otherwise be evaluated together.
+//!
+//! A rule that reads what an earlier one makes waits until that is stored. A rule that makes what
+//! an earlier one reads, or makes too, waits for it as well: the earlier one must see what was
+//! there before, and store first. So the outcome is that of one rule after the other, which is
+//! what upstream does by default; its `concurrent-rule-eval` leaves out the second half.
+//!
+//! What a rule reads is judged by the names in its selectors; a selector without a name, the
+//! function `info`, and a template that asks a query read everything.
+
+use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
+use crate::rule::Rule;
+use firn_model::labels::METRIC_NAME;
+use firn_model::matcher::Matcher;
+use firn_promql::ast::{Expr, ExprKind};
+
+/// What a rule waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// That the earlier rule has its answer.
+    Answered,
+    /// That what the earlier rule made is visible.
+    Stored,
+}
+
+/// An earlier rule of the group that a rule waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// Its place in the group.
+    pub rule: usize,
+    /// How far it must be.
+    pub until: Until,
+}
+
+/// For each of `rules` what it waits for.
+pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
+    let reads: Vec<Reads> = rules.iter().map(Reads::of).collect();
+    let of_rule = |later: usize| {
+        let earlier = 0..later;
+        let until = |earlier: usize| {
+            let (before, after) = (&rules[earlier], &rules[later]);
+            if reads[later].sees(before) || makes_the_same(before, after) {
+                Some(Until::Stored)
+            } else if reads[earlier].sees(after) {
+                Some(Until::Answered)
+            } else {
+                None
+            }
+        };
+        earlier
+            .filter_map(|rule| {
+                Some(Dependency {
+                    rule,
+                    until: until(rule)?,
+                })
+            })
+            .collect()
+    };
+    (0..rules.len()).map(of_rule).collect()
+}
+
+/// Whether two rules can make the same series.
+fn makes_the_same(a: &Rule, b: &Rule) -> bool {
+    let is_alerting = |rule: &Rule| rule.alerting().is_some();
+    a.name == b.name && is_alerting(a) == is_alerting(b) || is_named_as_alerts(a, b)
+}
+
+/// Whether one records series with the name of those about alerts, which the other makes.
+fn is_named_as_alerts(a: &Rule, b: &Rule) -> bool {
+    let records = |a: &Rule, b: &Rule| {
+        a.alerting().is_none() && b.alerting().is_some() && is_about_alerts(&a.name)
+    };
+    records(a, b) || records(b, a)
+}
+
+fn is_about_alerts(name: &str) -> bool {
+    name == ALERTS || name == ALERTS_FOR_STATE
+}
+
+/// What a rule reads.
+enum Reads {
+    Everything,
+    /// What one of these sets of matchers finds, which are on the name and on `alertname`.
+    Some(Vec<Vec<Matcher>>),
+}
+
+impl Reads {
+    fn of(rule: &Rule) -> Self {
+        let asks = |text: &str| text.contains("query") || text.contains("template");
+        if rule.templates().any(asks) {
+            return Reads::Everything;
+        }
+        let mut selectors = Vec::new();
+        let mut is_everything = false;
+        rule.expr.visit(&mut |node: &Expr| {
+            let vector = match &node.kind {
+                ExprKind::Vector(vector) => vector,
+                ExprKind::Matrix(matrix) => &matrix.vector,
+                ExprKind::Call(call) => {
+                    is_everything |= call.function.name == "info";
+                    return;
+                }
+                _ => return,
+            };
+            let is_judged = |m: &&Matcher| matches!(m.name(), METRIC_NAME | ALERT_NAME);
+            is_everything |= !vector.matchers.iter().any(|m| m.name() == METRIC_NAME);
+            selectors.push(vector.matchers.iter().filter(is_judged).cloned().collect());
+        });
+        match is_everything {
+            true => Reads::Everything,
+            false => Reads::Some(selectors),
+        }
+    }
+
+    /// Whether a series that `rule` makes can be among what is read.
+    fn sees(&self, rule: &Rule) -> bool {
+        let Reads::Some(selectors) = self else {
+            return true;
+        };
+        let is_alerting = rule.alerting().is_some();
+        let names: &[&str] = match is_alerting {
+            true => &[ALERTS, ALERTS_FOR_STATE],
+            false => &[&rule.name],
+        };
+        selectors.iter().any(|matchers| {
+            names.iter().any(|name| {
+                matchers.iter().all(|m| match m.name() {
+                    METRIC_NAME => m.matches(name.as_bytes()),
+                    // The label of what a recording rule makes is its result's own.
+                    _ => !is_alerting || m.matches(rule.name.as_bytes()),
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{RuleSettings, Texts};
+    use firn_promql::Features;
+
+    /// Rules are written `name = expr`, alerts with a `!` before them. A dependency on what is
+    /// stored shows as `a->b`, one on an answer as `a->b?`.
+    fn check(rules: &[&str], want: &str) {
+        let rule = |text: &&str| {
+            let (name, expr) = text.split_once(" = ").expect("a rule has a name");
+            let mut settings = RuleSettings {
+                expr: expr.into(),
+                ..RuleSettings::default()
+            };
+            match name.strip_prefix('!') {
+                Some(alert) => settings.alert = alert.into(),
+                None => settings.record = name.into(),
+            }
+            Rule::new(&settings, &Texts::new(), Features::ALL).expect("a rule of a test parses")
+        };
+        let rules: Vec<Rule> = rules.iter().map(rule).collect();
+        let mut shown = Vec::new();
+        for (i, dependencies) in dependencies(&rules).iter().enumerate() {
+            for dependency in dependencies {
+                let mark = match dependency.until {
+                    Until::Answered => "?",
+                    Until::Stored => "",
+                };
+                shown.push(format!("{i}->{}{mark}", dependency.rule));
+            }
+        }
+        assert_eq!(shown.join(" "), want);
+    }
+
+    #[test]
+    fn dependencies_follow_the_names_that_are_read() {
+        check(&["a = x", "b = y", "c = z"], "");
+        check(&["a = x", "b = a + y", "c = rate(b[5m])"], "1->0 2->1");
+        check(&["a = x", "b = {__name__=~\"a|q\"}"], "1->0");
+        check(&["a = x", "b = {__name__=~\"q.*\", __name__!=\"a\"}"], "");
+        check(&["a = b", "b = x"], "1->0?");
+        check(&["a = x", "a = y"], "1->0");
+        check(&["a = a", "b = x"], "");
+    }
+
+    #[test]
+    fn dependencies_of_selectors_without_a_name_are_on_all() {
+        check(&["a = x", "b = {job=\"j\"}", "c = y"], "1->0 2->1?");
+        check(&["a = x", "b = info(y)"], "1->0");
+    }
+
+    #[test]
+    fn dependencies_on_alerts_follow_their_names() {
+        check(&["!A = x", "!B = y", "c = ALERTS{alertname=\"A\"}"], "2->0");
+        check(&["!A = x", "c = ALERTS_FOR_STATE"], "1->0");
+        check(&["c = count(ALERTS)", "!A = x"], "1->0?");
+        check(&["ALERTS = x", "!A = y"], "1->0");
+        check(&["A = x", "!A = y", "b = A"], "2->0");
+    }
+}

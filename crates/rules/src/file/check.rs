@@ -1,0 +1,144 @@
+//! What groups and rules may say.
+
+use super::{FileError, GroupSettings, ReadOptions, RuleFile, RuleSettings};
+use crate::template;
+use firn_model::labels::METRIC_NAME;
+use firn_model::names::NameScheme;
+use firn_model::quote::quote;
+use firn_model::yaml::Place;
+use firn_promql::parser;
+use std::collections::HashSet;
+
+/// All that is wrong with `file`, in upstream's order and words.
+pub(super) fn check(file: &RuleFile, options: ReadOptions) -> Vec<FileError> {
+    let mut errors = Vec::new();
+    let mut names = HashSet::new();
+    for group in &file.groups {
+        check_group(group, options.names, &mut names, &mut errors);
+        for (i, rule) in group.rules.iter().enumerate() {
+            for mistake in mistakes(rule, options) {
+                errors.push(FileError(format!(
+                    "{}group {}, rule {}, {}: {}",
+                    mistake.place,
+                    quote(group.name.as_bytes()),
+                    i + 1,
+                    quote(rule.name().as_bytes()),
+                    mistake.message
+                )));
+            }
+        }
+    }
+    errors
+}
+
+fn check_group<'f>(
+    group: &'f GroupSettings,
+    names: NameScheme,
+    seen: &mut HashSet<&'f str>,
+    errors: &mut Vec<FileError>,
+) {
+    let place = shown(group.place);
+    if group.name.is_empty() {
+        errors.push(FileError(format!("{place}Groupname must not be empty")));
+    }
+    if !seen.insert(&group.name) {
+        errors.push(FileError(format!(
+            "{place}groupname: \"{}\" is repeated in the same file",
+            group.name
+        )));
+    }
+    for name in group.labels.keys() {
+        if !is_label(name, names) {
+            errors.push(FileError(format!("invalid label name: {name}")));
+        }
+    }
+}
+
+fn is_label(name: &str, names: NameScheme) -> bool {
+    names.allows_label(name) && name != METRIC_NAME
+}
+
+/// Something wrong with a rule.
+struct Mistake {
+    /// `line:column: ` once or twice, or nothing.
+    place: String,
+    message: String,
+}
+
+/// `line:column: `, zeros for what is not there.
+fn shown(place: Option<Place>) -> String {
+    match place {
+        Some(place) => format!("{place}: "),
+        None => "0:0: ".into(),
+    }
+}
+
+fn mistakes(rule: &RuleSettings, options: ReadOptions) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let places = rule.places;
+    let both = || shown(places.record) + &shown(places.alert);
+    let mut add = |place: String, message: String| mistakes.push(Mistake { place, message });
+    match (rule.record.is_empty(), rule.alert.is_empty()) {
+        (false, false) => {
+            let message = "only one of 'record' and 'alert' must be set";
+            add(both(), message.into());
+        }
+        (true, true) => add(both(), "one of 'record' or 'alert' must be set".into()),
+        _ => {}
+    }
+    if rule.expr.is_empty() {
+        let message = "field 'expr' must be set in rule";
+        add(shown(places.expr), message.into());
+    } else if let Err(e) = parser::parse(&rule.expr, options.features) {
+        let message = format!("could not parse expression: {e}");
+        add(shown(places.expr), message);
+    }
+    if !rule.record.is_empty() {
+        for message in recording_mistakes(rule, options.names) {
+            add(shown(places.record), message);
+        }
+    }
+    for name in rule.labels.keys() {
+        if !is_label(name, options.names) {
+            add(String::new(), format!("invalid label name: {name}"));
+        }
+    }
+    for name in rule.annotations.keys() {
+        if !options.names.allows_label(name) {
+            add(String::new(), format!("invalid annotation name: {name}"));
+        }
+    }
+    if !rule.alert.is_empty() {
+        let labels = rule.labels.iter().map(|text| ("label", text));
+        let annotations = rule.annotations.iter().map(|text| ("annotation", text));
+        for (what, (name, text)) in labels.chain(annotations) {
+            if let Err(e) = template::check(&rule.alert, text) {
+                let name = quote(name.as_bytes());
+                add(String::new(), format!("{what} {name}: {e}"));
+            }
+        }
+    }
+    mistakes
+}
+
+fn recording_mistakes(rule: &RuleSettings, names: NameScheme) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let fields = [
+        ("annotations", !rule.annotations.is_empty()),
+        ("for", !rule.hold.is_zero()),
+        ("keep_firing_for", !rule.keep_firing_for.is_zero()),
+    ];
+    for (field, _) in fields.into_iter().filter(|(_, is_set)| *is_set) {
+        mistakes.push(format!("invalid field '{field}' in recording rule"));
+    }
+    let name = &rule.record;
+    if !names.allows_metric(name) {
+        mistakes.push(format!("invalid recording rule name: {name}"));
+    }
+    if name.contains(['{', '}']) {
+        mistakes.push(format!(
+            "braces present in the recording rule name; should it be in expr?: {name}"
+        ));
+    }
+    mistakes
+}

@@ -1,0 +1,174 @@
+//! Files that are read, and what is said of those that are not.
+
+use super::*;
+
+/// Reads `text`; a file that is sound is shown as names of groups with their rules.
+fn check(text: &str, want: &[&str]) {
+    let got: Vec<String> = match parse(text, ReadOptions::default()) {
+        Ok(file) => {
+            let shown = |group: &GroupSettings| {
+                let names: Vec<_> = group.rules.iter().map(RuleSettings::name).collect();
+                format!("{}: {}", group.name, names.join(", "))
+            };
+            file.groups.iter().map(shown).collect()
+        }
+        Err(errors) => errors.iter().map(FileError::to_string).collect(),
+    };
+    assert_eq!(got, want, "{text}");
+}
+
+#[test]
+fn parse_reads_every_field() {
+    let text = "\
+groups:
+- name: g
+  interval: 15s
+  query_offset: 1m
+  limit: 7
+  labels: {team: a}
+  rules:
+  - record: r:sum
+    expr: sum(x)
+    labels: {zone: 1, on: true}
+  - alert: A
+    expr: x > 1
+    for: 5m
+    keep_firing_for: 1h
+    labels: {severity: page}
+    annotations: {summary: hot}
+";
+    let file = parse(text, ReadOptions::default()).unwrap();
+    let group = &file.groups[0];
+    let seconds = Duration::from_secs;
+    assert_eq!(
+        (group.interval, group.query_offset, group.limit),
+        (Some(seconds(15)), Some(seconds(60)), 7)
+    );
+    assert_eq!(group.labels["team"], "a");
+    let [record, alert] = &group.rules[..] else {
+        panic!("{group:?}");
+    };
+    assert_eq!(record.labels["zone"], "1");
+    assert_eq!(record.labels["on"], "true");
+    assert_eq!(
+        (alert.hold, alert.keep_firing_for),
+        (seconds(300), seconds(3600))
+    );
+    assert_eq!(
+        alert.annotations(),
+        [("summary".to_owned(), "hot".to_owned())]
+    );
+}
+
+#[test]
+fn parse_sound_files_gives_groups_in_order() {
+    check("", &[]);
+    check("groups:\n", &[]);
+    check("groups: [{name: a, rules: []}, {name: b}]", &["a: ", "b: "]);
+    check(
+        "groups: [{name: a, interval: 0s, rules: [{record: x, expr: 1}, {alert: y, expr: x}]}]",
+        &["a: x, y"],
+    );
+}
+
+#[test]
+fn parse_unknown_keys_names_each_with_its_place() {
+    check(
+        "groups:\n- name: a\n  intervall: 1m\n  rules:\n  - record: x\n    exp: 1\nmore: 1\n",
+        &[
+            "3:3: field intervall not found in type rulefmt.RuleGroup",
+            "6:5: field exp not found in type rulefmt.Rule",
+            "7:1: field more not found in type rulefmt.RuleGroups",
+        ],
+    );
+    let options = ReadOptions {
+        ignores_unknown: true,
+        ..ReadOptions::default()
+    };
+    let file = parse(
+        "x: 1\ngroups: [{name: a, y: 1, rules: [{record: x, expr: 1, z: 2}]}]",
+        options,
+    );
+    assert_eq!(file.unwrap().groups.len(), 1);
+}
+
+#[test]
+fn parse_malformed_values_are_told_with_their_places() {
+    check("groups: 1", &["1:9: groups must be a list"]);
+    check(
+        "groups: [{name: a, interval: 5, limit: x, rules: [7, {record: [], expr: 1}]}]",
+        &[
+            "1:30: not a valid duration string: \"5\"",
+            "1:40: limit must be a whole number, got \"x\"",
+            "1:51: a rule must be a mapping",
+            "1:63: record must be a single value",
+        ],
+    );
+    check(
+        "groups: [",
+        &["2:1: while parsing a node, did not find expected node content"],
+    );
+}
+
+#[test]
+fn parse_wrong_rules_are_told_as_prometheus_words_it() {
+    check(
+        "groups: [{name: a}, {name: a}, {rules: []}]",
+        &[
+            "1:21: groupname: \"a\" is repeated in the same file",
+            "1:32: Groupname must not be empty",
+        ],
+    );
+    check(
+        "groups:\n- name: a\n  labels: {__name__: x}\n  rules:\n  - record: x\n    alert: y\n    expr: 1\n",
+        &[
+            "invalid label name: __name__",
+            "5:13: 6:12: group \"a\", rule 1, \"y\": only one of 'record' and 'alert' must be set",
+        ],
+    );
+    check(
+        "groups:\n- name: a\n  rules:\n  - expr: sum(\n  - record: '{x}'\n    for: 1s\n    keep_firing_for: 1s\n    annotations: {a: b}\n",
+        &[
+            "0:0: 0:0: group \"a\", rule 1, \"\": one of 'record' or 'alert' must be set",
+            "4:11: group \"a\", rule 1, \"\": could not parse expression: 1:5: parse error: unclosed left parenthesis",
+            "0:0: group \"a\", rule 2, \"{x}\": field 'expr' must be set in rule",
+            "5:13: group \"a\", rule 2, \"{x}\": invalid field 'annotations' in recording rule",
+            "5:13: group \"a\", rule 2, \"{x}\": invalid field 'for' in recording rule",
+            "5:13: group \"a\", rule 2, \"{x}\": invalid field 'keep_firing_for' in recording rule",
+            "5:13: group \"a\", rule 2, \"{x}\": braces present in the recording rule name; should it be in expr?: {x}",
+        ],
+    );
+}
+
+#[test]
+fn parse_templates_that_are_none_are_told() {
+    check(
+        "groups: [{name: a, rules: [{alert: A, expr: x, labels: {b: '{{ .X'}, annotations: {s: '{{ $x }}'}}]}]",
+        &[
+            "group \"a\", rule 1, \"A\": label \"b\": template: __alert_A:1: unclosed action",
+            "group \"a\", rule 1, \"A\": annotation \"s\": template: __alert_A:1: undefined variable \"$x\"",
+        ],
+    );
+}
+
+#[test]
+fn duplicates_of_names_and_labels_are_found_over_groups() {
+    let text = "\
+groups:
+- name: a
+  labels: {team: x}
+  rules:
+  - {record: r, expr: 1}
+  - {record: r, expr: 2, labels: {team: y}}
+- name: b
+  rules:
+  - {record: r, expr: 3, labels: {team: x}}
+  - {alert: r, expr: 3, labels: {team: x}}
+  - {record: s, expr: 3}
+";
+    let file = parse(text, ReadOptions::default()).unwrap();
+    let found = duplicates(&file);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].metric, "r");
+    assert_eq!(found[0].labels["team"], "x");
+}

@@ -1,0 +1,144 @@
+//! A group of rules, ready to run, and the grid of its instants.
+//!
+//! Invariant: the instants of a group follow from its file, its name and its interval alone, as
+//! upstream's do (`rules/group.go`), so that a restart does not move them.
+
+use crate::dependencies::{Dependency, dependencies};
+use crate::file::{GroupSettings, RuleFile};
+use crate::instant::Instant;
+use crate::rule::Rule;
+use firn_promql::Features;
+use std::time::Duration;
+use xxhash_rust::xxh64::xxh64;
+
+/// A length that does not fit a byte is written behind this one, in three bytes.
+const LONG: u8 = 255;
+
+/// A group with its rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// The path of the file.
+    pub file: String,
+    /// From instant to instant; not zero.
+    pub interval: Duration,
+    /// How far behind its instant it looks; `None` is the default of the config.
+    pub query_offset: Option<Duration>,
+    /// The most series or alerts of a rule; zero is no limit.
+    pub limit: usize,
+    /// The rules.
+    pub rules: Vec<Rule>,
+    /// For each rule what it waits for.
+    pub dependencies: Vec<Vec<Dependency>>,
+}
+
+impl Group {
+    /// The groups of a file that was checked; those without an interval get `default_interval`.
+    pub fn of_file(
+        path: &str,
+        file: &RuleFile,
+        default_interval: Duration,
+        features: Features,
+    ) -> Result<Vec<Self>, String> {
+        let groups = file.groups.iter();
+        groups
+            .map(|settings| Self::new(path, settings, default_interval, features))
+            .collect()
+    }
+
+    fn new(
+        path: &str,
+        settings: &GroupSettings,
+        default_interval: Duration,
+        features: Features,
+    ) -> Result<Self, String> {
+        let rules = settings.rules.iter();
+        let rules: Vec<Rule> = rules
+            .map(|rule| Rule::new(rule, &settings.labels, features))
+            .collect::<Result<_, _>>()
+            .map_err(|e| format!("{path}: {e}"))?;
+        Ok(Self {
+            name: settings.name.clone(),
+            file: path.to_owned(),
+            interval: settings.interval.unwrap_or(default_interval),
+            query_offset: settings.query_offset,
+            limit: usize::try_from(settings.limit).unwrap_or(0),
+            dependencies: dependencies(&rules),
+            rules,
+        })
+    }
+
+    /// The group without its rules that make alerts.
+    pub fn recording(&self) -> Self {
+        let rules = self.rules.iter().filter(|rule| rule.alerting().is_none());
+        let rules: Vec<Rule> = rules.cloned().collect();
+        Self {
+            dependencies: dependencies(&rules),
+            rules,
+            ..self.clone()
+        }
+    }
+
+    /// What tells the group from others: `file;name`.
+    pub fn key(&self) -> String {
+        format!("{};{}", self.file, self.name)
+    }
+
+    /// The newest instant of the grid that is not later than `now`.
+    pub fn instant_at(&self, now: Instant) -> Instant {
+        let interval = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
+        let interval = interval.max(1);
+        let offset = (self.hash() % interval.unsigned_abs()) as i64;
+        let since = now.nanos().saturating_sub(offset).rem_euclid(interval);
+        Instant::from_nanos(now.nanos().saturating_sub(since))
+    }
+
+    /// Upstream's hash of the label set `{file, name}`.
+    fn hash(&self) -> u64 {
+        let mut bytes = Vec::new();
+        for text in ["file", &self.file, "name", &self.name] {
+            match u8::try_from(text.len()) {
+                Ok(length) if length < LONG => bytes.push(length),
+                _ => {
+                    bytes.push(LONG);
+                    bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
+                }
+            }
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        xxh64(&bytes, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(file: &str, name: &str, interval: Duration) -> Group {
+        let text = format!("groups: [{{name: {name}}}]");
+        let read = crate::file::parse(&text, crate::file::ReadOptions::default());
+        let groups = Group::of_file(file, &read.unwrap(), interval, Features::default());
+        groups.unwrap().remove(0)
+    }
+
+    #[test]
+    fn instants_lie_on_a_grid_that_follows_from_file_and_name() {
+        let minute = Duration::from_secs(60);
+        let now = Instant::from_seconds(1_700_000_000);
+        let mut offsets = Vec::new();
+        for (file, name) in [("a.yml", "x"), ("a.yml", "y"), (&"long/".repeat(60), "x")] {
+            let group = group(file, name, minute);
+            let instant = group.instant_at(now);
+            assert!(instant <= now && now.since(instant) < minute);
+            assert_eq!(group.instant_at(instant), instant, "on the grid");
+            assert_eq!(
+                group.instant_at(instant.after(minute)),
+                instant.after(minute)
+            );
+            offsets.push(instant.nanos().rem_euclid(60_000_000_000));
+        }
+        offsets.dedup();
+        assert_eq!(offsets.len(), 3, "groups are spread");
+    }
+}

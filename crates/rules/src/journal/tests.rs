@@ -1,0 +1,121 @@
+//! What is kept is found again, whole or torn.
+
+use super::*;
+use crate::alert::{Alert, AlertState};
+use crate::machine::SavedRule;
+use firn_model::env::sim;
+use firn_model::labels::Labels;
+use std::time::Duration;
+
+fn group(name: &str, second: i64, alerts: usize) -> SavedGroup {
+    let alert = |i: usize| Alert {
+        labels: Labels::from_pairs([("alertname", "A".to_owned()), ("i", i.to_string())]),
+        annotations: vec![("summary".into(), String::new())],
+        state: AlertState::Firing,
+        value: f64::NAN.copysign(-1.0),
+        active_at: Instant::from_nanos(-5),
+        fired_at: Some(Instant::from_seconds(second)),
+        ..Alert::default()
+    };
+    SavedGroup {
+        file: "rules.yml".into(),
+        name: name.into(),
+        interval: Duration::from_secs(15),
+        instant: Instant::from_seconds(second),
+        restore_after: 1,
+        rules: vec![SavedRule {
+            name: "A".into(),
+            labels: [("a".into(), "b".into())].into(),
+            is_restored: true,
+            is_shown: true,
+            alerts: (0..alerts).map(alert).collect(),
+        }],
+    }
+}
+
+/// Floats are compared by their bits, so NaN is itself.
+fn shown(group: Option<SavedGroup>) -> String {
+    format!("{group:?}")
+}
+
+#[test]
+fn journal_keeps_the_newest_state_of_each_group() {
+    let world = sim::env(1);
+    let dir = Path::new("/rules");
+    let open = || Journal::open(world.disk.clone(), dir).unwrap();
+    let mut journal = open();
+    for second in 1..4 {
+        journal.save(&group("a", second, 2)).unwrap();
+        journal.save(&group("b", second, 0)).unwrap();
+    }
+    journal.save(&group("c", 9, 1)).unwrap();
+    journal.retain(|key| key != "rules.yml;c").unwrap();
+    journal.sync().unwrap();
+    for _ in 0..2 {
+        let journal = open();
+        assert_eq!(
+            shown(journal.find("rules.yml", "a")),
+            shown(Some(group("a", 3, 2)))
+        );
+        assert_eq!(
+            shown(journal.find("rules.yml", "b")),
+            shown(Some(group("b", 3, 0)))
+        );
+        assert_eq!(journal.find("rules.yml", "c"), None);
+    }
+}
+
+#[test]
+fn journal_that_grows_is_rewritten() {
+    let world = sim::env(1);
+    let mut journal = Journal::open(world.disk.clone(), Path::new("/rules")).unwrap();
+    for second in 0..2_000 {
+        journal.save(&group("a", second, 5)).unwrap();
+        assert!(journal.bytes <= REWRITE_BYTES_MIN + 10_000);
+    }
+    let journal = Journal::open(world.disk, Path::new("/rules")).unwrap();
+    let want = shown(Some(group("a", 1_999, 5)));
+    assert_eq!(shown(journal.find("rules.yml", "a")), want);
+}
+
+#[test]
+fn journal_of_damaged_bytes_ends_before_them() {
+    let mut bytes = MAGIC.to_vec();
+    for (name, alerts) in [("a", 1), ("b", 2)] {
+        let mut body = Writer::default();
+        codec::write_group(&mut body, &group(name, 1, alerts));
+        let mut payload = Writer::default();
+        write_kept(&mut payload, Instant::from_seconds(1), &body.0);
+        push_record(&mut bytes, &payload.0);
+    }
+    let all = replay(&bytes).unwrap();
+    assert_eq!(all.len(), 2);
+    for at in 0..bytes.len() {
+        let cut = replay(&bytes[..at]);
+        assert_eq!(cut.is_err(), (1..MAGIC.len()).contains(&at), "cut at {at}");
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x41;
+        match replay(&damaged) {
+            Ok(groups) => assert!(groups.len() < 2, "damage at {at} is not seen"),
+            Err(_) => assert!(at < MAGIC.len(), "damage at {at}"),
+        }
+    }
+}
+
+#[test]
+fn journal_of_bytes_that_lie_is_read_without_panic() {
+    let rng = sim::SimRng::new(7);
+    for _ in 0..2_000 {
+        let length = rng.below(80) as usize;
+        let mut payload: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
+        payload.insert(0, rng.below(4) as u8);
+        // Lengths are often small numbers.
+        for byte in payload.iter_mut().skip(1) {
+            *byte = if rng.one_in(3) { *byte } else { 0 };
+        }
+        let mut bytes = MAGIC.to_vec();
+        push_record(&mut bytes, &payload);
+        let groups = replay(&bytes).unwrap();
+        assert!(groups.len() <= 1);
+    }
+}

@@ -1,0 +1,353 @@
+//! One evaluation of a group: its rules, in an order that cannot be told from theirs.
+
+use super::{Action, Health, Machine, Origin, SavedGroup, SavedRule, Work};
+use crate::alerts::Sending;
+use crate::dependencies::Until;
+use crate::instant::Instant;
+use crate::rule::{Found, FoundSample, RuleError};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, TimestampMs, stale_nan};
+use firn_model::store::{Appended, Rejection};
+use firn_promql::value::PointValue;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// An evaluation under way.
+#[derive(Debug)]
+pub(super) struct Evaluation {
+    pub(super) instant: Instant,
+    /// When it began.
+    began: Instant,
+    /// Whether a later instant was due when it began.
+    is_late: bool,
+    /// Whether alerts are sent that were sent as they are.
+    repeats_alerts: bool,
+    progress: Vec<Progress>,
+    /// Whether the ends of the series of rules that are gone are on their way.
+    is_clearing: bool,
+}
+
+/// How far a rule is.
+#[derive(Debug)]
+enum Progress {
+    Waiting,
+    Asked {
+        began: Instant,
+    },
+    /// Its samples are on their way; it makes these series.
+    Storing(Vec<Labels>),
+    Done,
+}
+
+impl Evaluation {
+    fn new(instant: Instant, is_late: bool, rules: usize, now: Instant) -> Self {
+        Self {
+            instant,
+            began: now,
+            is_late,
+            repeats_alerts: true,
+            progress: (0..rules).map(|_| Progress::Waiting).collect(),
+            is_clearing: false,
+        }
+    }
+
+    fn asked_count(&self) -> usize {
+        let asked = |progress: &&Progress| matches!(progress, Progress::Asked { .. });
+        self.progress.iter().filter(asked).count()
+    }
+
+    fn is_done(&self) -> bool {
+        self.progress.iter().all(|p| matches!(p, Progress::Done))
+    }
+
+    /// Whether a rule is as far as another one waits for.
+    fn is_past(&self, rule: usize, until: Until) -> bool {
+        match (&self.progress[rule], until) {
+            (Progress::Done, _) | (Progress::Storing(_), Until::Answered) => true,
+            (_, _) => false,
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn begin(&mut self, instant: Instant, is_late: bool, missed: u64, now: Instant) {
+        self.counts.iterations += missed + 1;
+        self.counts.missed += missed;
+        self.counts.made_up += u64::from(is_late);
+        self.counts.samples = 0;
+        if missed > 0 {
+            self.skip(instant);
+        }
+        let rules = self.group.rules.len();
+        let mut evaluation = Evaluation::new(instant, is_late, rules, now);
+        evaluation.repeats_alerts = !is_late || now.is_since(self.sent, self.group.interval);
+        if evaluation.repeats_alerts {
+            self.sent = now;
+        }
+        self.work = Work::Evaluating(evaluation);
+    }
+
+    /// Asks what can be asked, or ends the evaluation; whether something else may begin.
+    pub(super) fn evaluate(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let Work::Evaluating(evaluation) = &mut self.work else {
+            return false;
+        };
+        if evaluation.is_done() {
+            return self.finish(now, actions);
+        }
+        let mut asked = evaluation.asked_count();
+        for rule in 0..self.group.rules.len() {
+            if asked >= self.settings.rules_at_once.max(1) {
+                break;
+            }
+            let mut needs = self.group.dependencies[rule].iter();
+            let is_ready = needs.all(|need| evaluation.is_past(need.rule, need.until));
+            if !is_ready || !matches!(evaluation.progress[rule], Progress::Waiting) {
+                continue;
+            }
+            evaluation.progress[rule] = Progress::Asked { began: now };
+            actions.push(Action::Query {
+                rule,
+                instant: evaluation.instant,
+                is_extra: asked > 0,
+            });
+            asked += 1;
+        }
+        false
+    }
+
+    /// A rule has its answer.
+    pub(super) fn answered(
+        &mut self,
+        rule: usize,
+        found: Result<Found, RuleError>,
+        took: Duration,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Work::Evaluating(evaluation) = &mut self.work else {
+            return;
+        };
+        let progress = std::mem::replace(&mut evaluation.progress[rule], Progress::Done);
+        let Progress::Asked { began } = progress else {
+            evaluation.progress[rule] = progress;
+            return;
+        };
+        let (instant, is_late) = (evaluation.instant, evaluation.is_late);
+        let repeats = evaluation.repeats_alerts;
+        self.counts.evaluations += 1;
+        self.rules[rule].took = took;
+        self.rules[rule].evaluated = Some(began);
+        let samples = match found.and_then(|found| self.samples_of(rule, found, instant)) {
+            Ok(samples) => samples,
+            Err(e) => {
+                self.rules[rule].fail(&e);
+                return;
+            }
+        };
+        let state = &mut self.rules[rule];
+        state.health = Health::Good;
+        state.last_error.clear();
+        self.counts.samples += samples.len() as u64;
+        self.send_due(rule, instant, (is_late, repeats), now, actions);
+        let time = instant.before(self.query_offset()).ms();
+        let batch = batch_of(&samples, &self.rules[rule].previous, time);
+        let made = samples.into_iter().map(|sample| sample.labels).collect();
+        if batch.is_empty() {
+            self.rules[rule].previous = made;
+            return;
+        }
+        if let Work::Evaluating(evaluation) = &mut self.work {
+            evaluation.progress[rule] = Progress::Storing(made);
+        }
+        let of = Origin::Rule(rule);
+        actions.push(Action::Append { of, is_late, batch });
+    }
+
+    /// Sends the alerts of a rule that are due. An evaluation that is made up for says what
+    /// changed, and repeats what did not only if it has not been said for an interval.
+    fn send_due(
+        &mut self,
+        rule: usize,
+        instant: Instant,
+        (is_late, repeats): (bool, bool),
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let alerts = self.rules[rule].alerts.due(&Sending {
+            instant,
+            valid_from: if is_late { now } else { instant },
+            resend_delay: self.settings.resend_delay,
+            interval: self.group.interval,
+            only_changes: !repeats,
+        });
+        if !alerts.is_empty() {
+            actions.push(Action::Send { rule, alerts });
+        }
+    }
+
+    /// What a rule that found this makes.
+    fn samples_of(
+        &mut self,
+        rule: usize,
+        found: Found,
+        instant: Instant,
+    ) -> Result<Vec<FoundSample>, RuleError> {
+        let settings = &self.group.rules[rule];
+        match (found, settings.alerting()) {
+            (Found::Samples(samples), _) => Ok(samples),
+            // A rule finds what its kind says.
+            (Found::Alerts(_), None) => Ok(Vec::new()),
+            (Found::Alerts(found), Some(alerting)) => {
+                let alerts = &mut self.rules[rule].alerts;
+                alerts.advance(found, instant, alerting, self.group.limit)?;
+                let samples = alerts.samples(&settings.name, &settings.labels);
+                let sample = |(labels, value)| FoundSample {
+                    labels,
+                    value: PointValue::Float(value),
+                };
+                Ok(samples.into_iter().map(sample).collect())
+            }
+        }
+    }
+
+    /// Samples are durable, or will never be.
+    pub(super) fn stored(&mut self, of: Origin, outcome: Result<Appended, Error>) {
+        let Work::Evaluating(evaluation) = &mut self.work else {
+            return;
+        };
+        let rule = match of {
+            Origin::Rule(rule) => rule,
+            Origin::Gone => {
+                if outcome.is_ok() {
+                    self.gone.clear();
+                }
+                return;
+            }
+        };
+        let progress = std::mem::replace(&mut evaluation.progress[rule], Progress::Done);
+        let Progress::Storing(made) = progress else {
+            return;
+        };
+        let state = &mut self.rules[rule];
+        match outcome {
+            Err(e) => {
+                // Alerts go on while the store cannot write; what is recorded is made up for.
+                if e.kind == ErrorKind::Unavailable {
+                    let instant = evaluation.instant;
+                    let first = self.unstored.map_or(instant, |(first, _)| first);
+                    self.unstored = Some((first, instant));
+                }
+                state.fail(&RuleError::Storage(e.message));
+            }
+            Ok(appended) => {
+                // An end that is refused is one of a series that another rule makes.
+                let is_made = |labels: &Labels| made.contains(labels);
+                let mut refused = appended.rejected.iter();
+                let refused = refused.rfind(|r| is_made(&r.first_labels));
+                if let Some(refused) = refused {
+                    let why = refusal(refused.rejection).into();
+                    state.fail(&RuleError::Storage(why));
+                }
+                state.previous = made;
+            }
+        }
+    }
+
+    /// All rules are done: ends the series of rules that are gone, then the evaluation.
+    fn finish(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let offset = self.query_offset();
+        let Work::Evaluating(evaluation) = &mut self.work else {
+            return false;
+        };
+        if !self.gone.is_empty() && !evaluation.is_clearing {
+            evaluation.is_clearing = true;
+            let time = evaluation.instant.before(offset).ms();
+            actions.push(Action::Append {
+                of: Origin::Gone,
+                is_late: evaluation.is_late,
+                batch: batch_of(&[], &self.gone, time),
+            });
+            return false;
+        }
+        let (instant, began) = (evaluation.instant, evaluation.began);
+        self.last.took = now.since(began);
+        self.last.began = Some(began);
+        self.last.instant = Some(instant);
+        self.work = Work::Idle;
+        if let Some((start, end)) = self.unstored
+            && end < instant
+        {
+            self.unstored = None;
+            actions.push(Action::Backfill { start, end });
+        }
+        let asks = self.restore_if_due(now);
+        actions.push(Action::Save(self.saved(instant)));
+        actions.extend(asks);
+        true
+    }
+
+    fn saved(&self, instant: Instant) -> SavedGroup {
+        let rules = self.group.rules.iter().zip(&self.rules);
+        let of_alerts = rules.filter(|(rule, _)| rule.alerting().is_some());
+        SavedGroup {
+            file: self.group.file.clone(),
+            name: self.group.name.clone(),
+            interval: self.group.interval,
+            instant,
+            restore_after: match &self.work {
+                // What is being looked up is not known yet.
+                Work::Restoring(_) => 1,
+                _ => self.restore_after.unwrap_or(0),
+            },
+            rules: of_alerts
+                .map(|(rule, state)| SavedRule {
+                    name: rule.name.clone(),
+                    labels: rule.labels.clone(),
+                    is_restored: state.alerts.is_restored,
+                    is_shown: !state.previous.is_empty(),
+                    alerts: state.alerts.iter().cloned().collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The samples of a rule at `time`, and the ends of those of the `previous` series that are not
+/// among them.
+pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: TimestampMs) -> Batch {
+    let mut batch = Batch::default();
+    for sample in samples {
+        batch
+            .label_bytes()
+            .extend_from_slice(sample.labels.as_bytes());
+        match &sample.value {
+            PointValue::Float(value) => batch.push_float(time, *value),
+            PointValue::Histogram(histogram) => batch.push_histogram(HistogramSample {
+                time,
+                start_time: START_UNKNOWN,
+                histogram: (**histogram).clone(),
+            }),
+        }
+        batch.end_series();
+    }
+    let made: HashSet<&Labels> = samples.iter().map(|sample| &sample.labels).collect();
+    for labels in previous.iter().filter(|labels| !made.contains(labels)) {
+        batch.push_series(labels.as_ref(), &[(time, stale_nan())]);
+    }
+    batch
+}
+
+/// Why a sample was refused, in upstream's words.
+fn refusal(rejection: Rejection) -> &'static str {
+    match rejection {
+        Rejection::OutOfOrder => "out of order sample",
+        Rejection::DuplicateTimestamp => "duplicate sample for timestamp",
+        Rejection::OutOfBounds => "out of bounds",
+        Rejection::TooOld => "too old sample",
+        Rejection::TooFarInFuture => "sample is too far in the future",
+        Rejection::SeriesLimit => "too many new series",
+    }
+}

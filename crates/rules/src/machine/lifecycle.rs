@@ -1,0 +1,226 @@
+//! How a machine starts: anew, from what was saved, or in the place of one whose file changed; and
+//! how it ends.
+
+use super::evaluation::batch_of;
+use super::state::{RuleState, SavedGroup};
+use super::{Action, Counts, LastEvaluation, Machine, MachineSettings, Work};
+use crate::alerts::{Alerts, KeptSince};
+use crate::group::Group;
+use crate::instant::Instant;
+use crate::rule::{Found, Rule, RuleError};
+use crate::schedule::Schedule;
+use firn_model::batch::Batch;
+use firn_model::labels::Labels;
+use std::sync::Arc;
+
+/// Evaluations before alerts are restored: the first ones lack what is scraped, and what rules
+/// record.
+const EVALUATIONS_BEFORE_RESTORE: u32 = 2;
+
+impl Machine {
+    /// A group that runs from `now` on, in a process that has just started. It goes on from
+    /// `saved`, or restores its alerts from series.
+    pub fn start(
+        group: Arc<Group>,
+        settings: MachineSettings,
+        saved: Option<SavedGroup>,
+        now: Instant,
+    ) -> Self {
+        let saved = saved.filter(|saved| saved.interval == group.interval);
+        let Some(saved) = saved else {
+            let mut machine = Self::added(group, settings, now);
+            machine.restore_after = Some(EVALUATIONS_BEFORE_RESTORE);
+            for state in &mut machine.rules {
+                state.alerts.is_restored = false;
+            }
+            return machine;
+        };
+        let mut machine = Self::added(group, settings, now);
+        let mut known = saved.rules;
+        for (rule, state) in machine.group.rules.iter().zip(&mut machine.rules) {
+            let is_it = |k: &super::SavedRule| k.name == rule.name && k.labels == rule.labels;
+            let found = known.iter().position(is_it);
+            *state = RuleState::new(rule, found.map(|at| known.remove(at)));
+        }
+        let (last, catch_up) = (saved.instant, settings.catch_up);
+        machine.schedule = Schedule::new(&machine.group, catch_up, Some(last), now);
+        machine.restore_after = Some(saved.restore_after).filter(|left| *left > 0);
+        machine.last.instant = Some(last);
+        // Series that ended longer ago need no end.
+        if now.since(last) <= catch_up.span.max(machine.group.interval) {
+            let recording = |i: &usize| machine.group.rules[*i].alerting().is_none();
+            machine.work = Work::Recalling {
+                instant: last,
+                running: 0,
+                waiting: (0..machine.rules.len()).rev().filter(recording).collect(),
+            };
+        }
+        machine
+    }
+
+    /// A group that runs from `now` on, which a changed file added.
+    pub fn added(group: Arc<Group>, settings: MachineSettings, now: Instant) -> Self {
+        Self {
+            rules: group
+                .rules
+                .iter()
+                .map(|r| RuleState::new(r, None))
+                .collect(),
+            schedule: Schedule::new(&group, settings.catch_up, None, now),
+            group,
+            settings,
+            gone: Vec::new(),
+            is_stopping: false,
+            work: Work::Idle,
+            restore_after: None,
+            sent: now,
+            unstored: None,
+            counts: Counts::default(),
+            last: LastEvaluation::default(),
+        }
+    }
+
+    /// The group that takes the place of this one, whose file or settings changed: rules of the
+    /// same name and labels go on, the series of others end. To be called when it is stopped.
+    pub fn changed(&self, group: Arc<Group>, settings: MachineSettings, now: Instant) -> Self {
+        let mut next = Self::added(group, settings, now);
+        let before = self.group.rules.iter().zip(&self.rules);
+        let mut before: Vec<Option<(&Rule, &RuleState)>> = before.map(Some).collect();
+        for (rule, state) in next.group.rules.iter().zip(&mut next.rules) {
+            let is_it = |b: &&mut Option<(&Rule, &RuleState)>| {
+                b.as_ref().is_some_and(|(b, _)| rule.is_successor_of(b))
+            };
+            let Some((known, old)) = before.iter_mut().find(is_it).and_then(Option::take) else {
+                continue;
+            };
+            state.previous.clone_from(&old.previous);
+            if known.alerting().is_some() && rule.alerting().is_some() {
+                state.alerts.take_over(&old.alerts);
+                state.alerts.is_restored = old.alerts.is_restored;
+            }
+        }
+        next.gone.clone_from(&self.gone);
+        let lost = before.into_iter().flatten();
+        let lost = lost.flat_map(|(_, state)| &state.previous);
+        next.gone.extend(lost.cloned());
+        if next.group.interval == self.group.interval {
+            next.schedule = self.schedule.clone();
+        }
+        next.restore_after = self.restore_after;
+        (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);
+        next.unstored = self.unstored;
+        next
+    }
+
+    /// What ends all series of a group that is gone, at the moment `now` at which it went. To be
+    /// stored two intervals later: rules may have moved to another group.
+    pub fn end(&self, now: Instant) -> Batch {
+        let time = now.before(self.query_offset()).ms();
+        let series = self.rules.iter().flat_map(|state| &state.previous);
+        let series: Vec<Labels> = series.chain(&self.gone).cloned().collect();
+        batch_of(&[], &series, time)
+    }
+
+    /// Nothing new begins; [`Machine::is_stopped`] says when what is under way has ended.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Settings of the server changed, but not the group.
+    pub fn set_settings(&mut self, settings: MachineSettings) {
+        self.settings = settings;
+        self.schedule.set_catch_up(settings.catch_up);
+    }
+
+    /// Asks what the evaluation before the start made; whether something else may begin.
+    pub(super) fn ask_for_recall(&mut self, actions: &mut Vec<Action>) -> bool {
+        let Work::Recalling {
+            instant,
+            running,
+            waiting,
+        } = &mut self.work
+        else {
+            return false;
+        };
+        while *running < self.settings.rules_at_once.max(1)
+            && let Some(rule) = waiting.pop()
+        {
+            actions.push(Action::Query {
+                rule,
+                instant: *instant,
+                is_extra: *running > 0,
+            });
+            *running += 1;
+        }
+        if *running > 0 {
+            return false;
+        }
+        self.work = Work::Idle;
+        true
+    }
+
+    /// Takes what the evaluation before the start made. What cannot be had is left without an end.
+    pub(super) fn recall(&mut self, rule: usize, found: Result<Found, RuleError>) {
+        if let Ok(Found::Samples(samples)) = found {
+            let labels = samples.into_iter().map(|sample| sample.labels);
+            self.rules[rule].previous = labels.collect();
+        }
+    }
+
+    /// Instants before `next` were left out.
+    pub(super) fn skip(&mut self, next: Instant) {
+        let Some(last) = self.last.instant else {
+            return;
+        };
+        let settings = self.settings.restore;
+        for (rule, state) in self.group.rules.iter().zip(&mut self.rules) {
+            if let Some(alerting) = rule.alerting() {
+                state.alerts.skip(last, next, alerting.hold, &settings);
+            }
+        }
+    }
+
+    /// Looks up what is known of alerts, once enough was evaluated.
+    pub(super) fn restore_if_due(&mut self, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let Some(left) = &mut self.restore_after else {
+            return actions;
+        };
+        *left -= 1;
+        if *left > 0 {
+            return actions;
+        }
+        self.restore_after = None;
+        let settings = self.settings.restore;
+        for (i, (rule, state)) in self.group.rules.iter().zip(&mut self.rules).enumerate() {
+            let Some(alerting) = rule.alerting() else {
+                continue;
+            };
+            if alerting.hold < settings.grace_period {
+                state.alerts.is_restored = true;
+                continue;
+            }
+            actions.push(Action::Restore {
+                rule: i,
+                matchers: Alerts::matchers(&rule.name, &rule.labels),
+                min: now.before(settings.outage_tolerance).ms(),
+                max: now.ms(),
+            });
+        }
+        self.work = Work::Restoring(actions.len());
+        actions
+    }
+
+    /// Takes what is known of the alerts of a rule.
+    pub(super) fn restored(&mut self, rule: usize, kept: &[KeptSince], now: Instant) {
+        let Work::Restoring(left) = &mut self.work else {
+            return;
+        };
+        *left = left.saturating_sub(1);
+        if let Some(alerting) = self.group.rules[rule].alerting() {
+            let settings = self.settings.restore;
+            let alerts = &mut self.rules[rule].alerts;
+            alerts.restore(kept, now, alerting.hold, &settings);
+        }
+    }
+}

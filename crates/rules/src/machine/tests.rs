@@ -1,0 +1,406 @@
+//! A group in a simulated world: answers and appends come in any order, the machine is late, the
+//! process is killed and starts again. What it leaves must be what a run without all that leaves.
+//!
+//! A flaw can be built in ([`Flaw`]); each must be found.
+
+use super::*;
+use crate::alert::{ALERTS, AlertState};
+use crate::file::{ReadOptions, parse};
+use crate::journal::Journal;
+use crate::rule::{FoundAlert, FoundSample};
+use firn_model::env::sim::{self, SimRng};
+use firn_model::labels::METRIC_NAME;
+use firn_model::sample::is_stale;
+use firn_promql::Features;
+use firn_promql::value::PointValue;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The first rule makes series that come and go, the second reads them, the third alerts.
+const RULES: &str = "
+groups:
+- name: g
+  rules:
+  - {record: made, expr: x}
+  - {record: summed, expr: sum(made)}
+  - {alert: Hot, expr: x > 1, for: 20s, keep_firing_for: 10s}
+  - {record: other, expr: y}
+";
+
+/// Something that the machine or the world around it does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// A start forgets what was kept.
+    Forgets,
+    /// What was missed is not made up for.
+    SkipsMissed,
+    /// A rule that depends on another one does not wait for it.
+    DoesNotWait,
+    /// The series before a start are not looked up.
+    DoesNotRecall,
+    /// State is kept before what was made is stored.
+    SavesEarly,
+}
+
+/// What is stored: samples by series and time, with whether they end the series.
+type Stored = BTreeMap<String, BTreeMap<TimestampMs, u64>>;
+
+/// What a receiver heard of an alert: its labels, since when it fires, since when it does not.
+type Heard = (String, Option<Instant>, Option<Instant>);
+
+struct Sim {
+    rng: SimRng,
+    flaw: Flaw,
+    group: Arc<Group>,
+    disk: Arc<sim::SimDisk>,
+    journal: Journal,
+    machine: Machine,
+    stored: Stored,
+    now: Instant,
+    under_way: Vec<Action>,
+    wake: Instant,
+    heard: Vec<Heard>,
+    kills: usize,
+    /// Whether the store cannot write.
+    is_full: bool,
+    backfills: Vec<(Instant, Instant)>,
+}
+
+fn settings(flaw: Flaw) -> MachineSettings {
+    MachineSettings {
+        catch_up: CatchUp {
+            span: match flaw {
+                Flaw::SkipsMissed => Duration::ZERO,
+                _ => Duration::from_secs(3600),
+            },
+            delay: Duration::ZERO,
+        },
+        restore: RestoreSettings {
+            outage_tolerance: Duration::from_secs(3600),
+            grace_period: Duration::from_secs(600),
+        },
+        resend_delay: Duration::from_secs(60),
+        query_offset: Duration::ZERO,
+        rules_at_once: 3,
+    }
+}
+
+/// A number below `bound` that follows from a time and a salt.
+fn chance(at: TimestampMs, salt: u64, bound: u64) -> u64 {
+    let seed = (at as u64).wrapping_mul(31).wrapping_add(salt);
+    SimRng::new(seed).below(bound)
+}
+
+impl Sim {
+    fn new(seed: u64, flaw: Flaw) -> Self {
+        let world = sim::env(seed);
+        let file = parse(RULES, ReadOptions::default()).expect("the rules are sound");
+        let groups = Group::of_file("f.yml", &file, INTERVAL, Features::default());
+        let mut group = groups.expect("the rules are sound").remove(0);
+        if flaw == Flaw::DoesNotWait {
+            group.dependencies[1].clear();
+        }
+        let group = Arc::new(group);
+        let now = Instant::from_seconds(1_700_000_000);
+        let open = || Journal::open(world.disk.clone(), Path::new("/rules"));
+        let journal = open().expect("the disk is sound");
+        Self {
+            rng: SimRng::new(seed),
+            flaw,
+            machine: Machine::start(group.clone(), settings(flaw), None, now),
+            group,
+            disk: world.disk,
+            journal,
+            stored: Stored::new(),
+            now,
+            under_way: Vec::new(),
+            wake: now,
+            heard: Vec::new(),
+            kills: 0,
+            is_full: false,
+            backfills: Vec::new(),
+        }
+    }
+
+    /// What a rule finds at a time. It follows from the time alone, and from what is stored.
+    fn find(&self, rule: usize, instant: Instant) -> Found {
+        let at = instant.ms();
+        // Conditions hold for some instants on end.
+        let epoch = at / 70_000;
+        let sample = |name: &str, value: f64, i: u64| FoundSample {
+            labels: Labels::from_pairs([(METRIC_NAME, name.to_owned()), ("i", i.to_string())]),
+            value: PointValue::Float(value),
+        };
+        let is_there = |i: &u64| chance(epoch, *i, 3) > 0;
+        match rule {
+            0 => {
+                let samples = (0..4).filter(is_there);
+                Found::Samples(samples.map(|i| sample("made", at as f64, i)).collect())
+            }
+            1 => {
+                let made = self.stored.iter().filter(|(k, _)| k.contains("\"made\""));
+                let values = made.filter_map(|(_, samples)| samples.get(&at));
+                let values = values.map(|bits| f64::from_bits(*bits));
+                let sum: f64 = values.filter(|v| !is_stale(*v)).sum();
+                Found::Samples(vec![sample("summed", sum, 0)])
+            }
+            2 => {
+                let holds = (0..3).filter(|i| chance(epoch, 100 + i, 2) > 0);
+                let alert = |i: u64| FoundAlert {
+                    labels: Labels::from_pairs([
+                        ("alertname", "Hot".to_owned()),
+                        ("i", i.to_string()),
+                    ]),
+                    annotations: Vec::new(),
+                    value: at as f64,
+                };
+                Found::Alerts(holds.map(alert).collect())
+            }
+            _ => Found::Samples(vec![sample("other", at as f64, 0)]),
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let mut actions = self.machine.step(self.now, event);
+        if self.flaw == Flaw::SavesEarly {
+            // As if the state were kept when the evaluation begins.
+            let begins = actions
+                .iter()
+                .any(|a| matches!(a, Action::Query { rule: 0, .. }));
+            let instant = actions.iter().find_map(|a| match a {
+                Action::Query { instant, .. } => Some(*instant),
+                _ => None,
+            });
+            if let (true, Some(instant)) = (begins, instant) {
+                let kept = self.journal.find("f.yml", "g").unwrap_or_default();
+                let early = SavedGroup {
+                    file: "f.yml".into(),
+                    name: "g".into(),
+                    interval: INTERVAL,
+                    instant,
+                    ..kept
+                };
+                actions.push(Action::Save(early));
+            }
+        }
+        for action in actions {
+            match action {
+                Action::Wait(until) => self.wake = until,
+                Action::Save(saved) => self.journal.save(&saved).expect("the disk is sound"),
+                Action::Send { alerts, .. } => {
+                    let heard = |alert: Alert| {
+                        (alert.labels.to_string(), alert.fired_at, alert.resolved_at)
+                    };
+                    self.heard.extend(alerts.into_iter().map(heard));
+                }
+                Action::Backfill { start, end } => self.backfills.push((start, end)),
+                action => self.under_way.push(action),
+            }
+        }
+    }
+
+    /// Stores a batch; samples never change.
+    fn store(&mut self, batch: &Batch) {
+        for i in 0..batch.series_count() {
+            let series = batch.series(i);
+            let samples = self.stored.entry(series.labels.to_string()).or_default();
+            for (time, value) in series.times.iter().zip(series.values) {
+                samples.entry(*time).or_insert(value.to_bits());
+            }
+        }
+    }
+
+    fn complete(&mut self, action: Action) -> Event {
+        match action {
+            Action::Query { rule, instant, .. } => Event::Answered {
+                rule,
+                found: Ok(self.find(rule, instant)),
+                took: Duration::ZERO,
+            },
+            Action::Append { of, .. } if self.is_full => {
+                let outcome = Err(Error::unavailable("no room"));
+                Event::Stored { of, outcome }
+            }
+            Action::Append { of, batch, .. } => {
+                self.store(&batch);
+                let outcome = Ok(Appended::default());
+                Event::Stored { of, outcome }
+            }
+            Action::Restore { rule, .. } => Event::Restored {
+                rule,
+                kept: Vec::new(),
+            },
+            Action::Wait(_) | Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } => {
+                Event::Woke
+            }
+        }
+    }
+
+    /// Ends the process in the midst of whatever it does, and starts it a while later.
+    fn kill(&mut self) {
+        for action in std::mem::take(&mut self.under_way) {
+            // What was on its way is stored or not.
+            if let Action::Append { batch, .. } = action
+                && self.rng.one_in(2)
+            {
+                self.store(&batch);
+            }
+        }
+        self.disk.kill();
+        self.now = self
+            .now
+            .after(Duration::from_millis(self.rng.below(120_000)));
+        let open = Journal::open(self.disk.clone(), Path::new("/rules"));
+        self.journal = open.expect("the disk is sound");
+        let saved = match self.flaw {
+            Flaw::Forgets => None,
+            _ => self.journal.find("f.yml", "g"),
+        };
+        let (group, settings) = (self.group.clone(), settings(self.flaw));
+        self.machine = Machine::start(group, settings, saved, self.now);
+        if self.flaw == Flaw::DoesNotRecall {
+            self.machine.work = Work::Idle;
+        }
+        self.kills += 1;
+        self.step(Event::Woke);
+    }
+
+    /// Goes on until the instants up to `until` are evaluated.
+    fn run(mut self, until: Instant, may_be_killed: bool) -> Self {
+        self.step(Event::Woke);
+        while self.machine.last().instant.is_none_or(|last| last < until) {
+            let may_be_killed = may_be_killed && self.now < until;
+            let is_known = self.journal.find("f.yml", "g").is_some();
+            if may_be_killed && is_known && self.rng.one_in(60) {
+                self.kill();
+                continue;
+            }
+            if self.under_way.is_empty() {
+                // Now and then the process is late.
+                let late = match self.rng.one_in(8) && may_be_killed {
+                    true => self.rng.below(45_000),
+                    false => 0,
+                };
+                self.now = self.now.max(self.wake).after(Duration::from_millis(late));
+                self.step(Event::Woke);
+                continue;
+            }
+            let at = match may_be_killed {
+                true => self.rng.below(self.under_way.len() as u64) as usize,
+                false => 0,
+            };
+            let action = self.under_way.remove(at);
+            let event = self.complete(action);
+            self.step(event);
+        }
+        self
+    }
+}
+
+/// What differs between a run that is killed and late, and one that is not.
+fn difference(seed: u64, flaw: Flaw) -> Option<String> {
+    let until = Instant::from_seconds(1_700_000_000 + 1800);
+    let calm = Sim::new(seed, Flaw::None).run(until, false);
+    let rough = Sim::new(seed, flaw).run(until, true);
+    let end = until.ms();
+    for (series, samples) in &calm.stored {
+        let none = BTreeMap::new();
+        let found = rough.stored.get(series).unwrap_or(&none);
+        let want: Vec<_> = samples.range(..end).collect();
+        let got: Vec<_> = found.range(..end).collect();
+        if want != got {
+            let first = want.iter().zip(&got).find(|(a, b)| a != b);
+            return Some(format!(
+                "{series}: {} samples, got {}, first difference {first:?}",
+                want.len(),
+                got.len()
+            ));
+        }
+    }
+    let extra = rough.stored.keys().find(|k| !calm.stored.contains_key(*k));
+    if let Some(extra) = extra {
+        let samples = rough.stored[extra].range(..end).count();
+        if samples > 0 {
+            return Some(format!("{extra} has {samples} samples too many"));
+        }
+    }
+    flip(&calm, &rough, end)
+}
+
+/// An alert that a receiver heard otherwise, or too often.
+fn flip(calm: &Sim, rough: &Sim, end: TimestampMs) -> Option<String> {
+    let is_over = |heard: &&Heard| heard.2.is_some_and(|resolved| resolved.ms() < end);
+    let mut want: Vec<&Heard> = calm.heard.iter().filter(is_over).collect();
+    want.sort();
+    want.dedup();
+    for heard in rough.heard.iter().filter(is_over) {
+        if !want.contains(&heard) {
+            return Some(format!("heard {heard:?}, which is not so"));
+        }
+    }
+    for heard in want {
+        if !rough.heard.contains(heard) {
+            return Some(format!("not heard of {heard:?}"));
+        }
+    }
+    None
+}
+
+#[test]
+fn group_that_is_killed_and_late_leaves_what_a_calm_one_leaves() {
+    let mut kills = 0;
+    for seed in 0..60 {
+        if let Some(difference) = difference(seed, Flaw::None) {
+            panic!("seed {seed}: {difference}");
+        }
+        let until = Instant::from_seconds(1_700_000_000 + 1800);
+        kills += Sim::new(seed, Flaw::None).run(until, true).kills;
+    }
+    assert!(kills > 200, "only {kills} kills");
+}
+
+#[test]
+fn group_with_a_flaw_is_found_out() {
+    for flaw in [
+        Flaw::Forgets,
+        Flaw::SkipsMissed,
+        Flaw::DoesNotWait,
+        Flaw::DoesNotRecall,
+        Flaw::SavesEarly,
+    ] {
+        let found = (0..60).find_map(|seed| difference(seed, flaw));
+        assert!(found.is_some(), "{flaw:?} is not found");
+    }
+}
+
+#[test]
+fn group_of_a_calm_world_shows_alerts_that_fire_and_resolve() {
+    let until = Instant::from_seconds(1_700_000_000 + 1800);
+    let sim = Sim::new(3, Flaw::None).run(until, false);
+    let firing = |k: &&String| k.contains(ALERTS) && k.contains(AlertState::Firing.as_str());
+    assert!(sim.stored.keys().any(|k| firing(&k)));
+    assert!(sim.heard.iter().any(|(_, _, resolved)| resolved.is_some()));
+    let is_end = |bits: &u64| is_stale(f64::from_bits(*bits));
+    assert!(sim.stored.values().flat_map(BTreeMap::values).any(is_end));
+}
+
+#[test]
+fn group_whose_store_cannot_write_goes_on_and_makes_up_for_it() {
+    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let mut sim = Sim::new(3, Flaw::None).run(at(300), false);
+    let before = sim.machine.last().instant.unwrap();
+    sim.is_full = true;
+    let heard = sim.heard.len();
+    let mut sim = sim.run(at(900), false);
+    let last = sim.machine.last().instant.unwrap();
+    assert_eq!(sim.machine.rules()[0].last_error, "no room");
+    assert!(sim.heard.len() > heard, "alerts are still sent");
+    assert_eq!(sim.backfills, []);
+    sim.is_full = false;
+    let sim = sim.run(at(1000), false);
+    assert_eq!(sim.backfills, [(before.after(INTERVAL), last)]);
+    assert_eq!(sim.machine.rules()[0].last_error, "");
+}

@@ -1,0 +1,123 @@
+//! What leaves for Alertmanagers: alerts as notifications, and the queue before each of them.
+//!
+//! ```text
+//! Alert --of--> Notification --relabelled by the edge--> Outbox --batch--> body --> HTTP
+//!                                                          ^ full: the oldest go, counted
+//! ```
+//!
+//! An [`Outbox`] is a state machine: events come in, what to send comes out; it waits for nothing.
+//! Facts are from upstream's `notifier/sendloop.go` and `notifier/alert.go`.
+
+mod body;
+mod outbox;
+
+pub use body::body;
+pub use outbox::{Event, Next, Outbox, OutboxCounts, OutboxLimits};
+
+use crate::alert::{Alert, Annotations};
+use crate::instant::Instant;
+use crate::template::url_query_escape;
+use firn_model::labels::{Labels, LabelsBuilder};
+use std::sync::Arc;
+
+/// An alert on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notification {
+    /// What tells it from others.
+    pub labels: Labels,
+    /// Texts for people.
+    pub annotations: Annotations,
+    /// Since when it fires; `None` if it never did.
+    pub starts_at: Option<Instant>,
+    /// When it was resolved, or until when it holds if nothing more is heard.
+    pub ends_at: Option<Instant>,
+    /// Where its expression can be looked at.
+    pub generator_url: Arc<str>,
+}
+
+impl Notification {
+    /// What `alert` says now.
+    pub fn of(alert: &Alert, generator_url: Arc<str>) -> Self {
+        Self {
+            labels: alert.labels.clone(),
+            annotations: alert.annotations.clone(),
+            starts_at: alert.fired_at,
+            ends_at: alert.resolved_at.or(alert.valid_until),
+            generator_url,
+        }
+    }
+
+    /// The notification with other labels, itself if they are its own.
+    pub fn relabelled(self: Arc<Self>, labels: Labels) -> Arc<Self> {
+        match labels == self.labels {
+            true => self,
+            false => Arc::new(Self {
+                labels,
+                ..(*self).clone()
+            }),
+        }
+    }
+}
+
+/// Where `expression` can be looked at, on the server that users reach at `external_url`.
+pub fn generator_url(external_url: &str, expression: &str) -> Arc<str> {
+    let expression = url_query_escape(expression);
+    format!("{external_url}/graph?g0.expr={expression}&g0.tab=1").into()
+}
+
+/// `labels` with those of `external` that they do not have, ready for relabelling.
+pub fn with_external(labels: &Labels, external: &Labels) -> LabelsBuilder {
+    let mut all = LabelsBuilder::from_labels(labels.as_ref());
+    for (name, value) in external.iter() {
+        if all.get(name).is_empty() {
+            all.set(name, value);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from_pairs(pairs.iter().copied())
+    }
+
+    #[test]
+    fn notification_of_an_alert_says_since_when_and_until_when() {
+        let at = |seconds| Some(Instant::from_seconds(seconds));
+        for (resolved, valid_until, ends) in [
+            (None, None, None),
+            (None, at(9), at(9)),
+            (at(5), at(9), at(5)),
+        ] {
+            let alert = Alert {
+                fired_at: at(3),
+                resolved_at: resolved,
+                valid_until,
+                ..Alert::default()
+            };
+            let sent = Notification::of(&alert, "u".into());
+            assert_eq!((sent.starts_at, sent.ends_at), (at(3), ends));
+        }
+    }
+
+    #[test]
+    fn generator_url_leads_to_the_table_of_the_expression() {
+        assert_eq!(
+            &*generator_url("http://x/p", "up{job=\"a b\"} == 0"),
+            "http://x/p/graph?g0.expr=up%7Bjob%3D%22a+b%22%7D+%3D%3D+0&g0.tab=1"
+        );
+    }
+
+    #[test]
+    fn external_labels_give_way_to_own_ones() {
+        let own = labels(&[("alertname", "A"), ("region", "own")]);
+        let external = labels(&[("region", "eu"), ("replica", "1")]);
+        assert_eq!(
+            with_external(&own, &external).build(),
+            labels(&[("alertname", "A"), ("region", "own"), ("replica", "1")])
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! The body of a request to an Alertmanager's API v2: a list of alerts as JSON.
+
+use super::Notification;
+use crate::instant::Instant;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::sync::Arc;
+use time::OffsetDateTime;
+
+/// The notifications of a batch as JSON.
+pub fn body(batch: &[Arc<Notification>]) -> Result<Vec<u8>, serde_json::Error> {
+    let documents: Vec<Document<'_>> = batch.iter().map(|sent| Document(sent)).collect();
+    serde_json::to_vec(&documents)
+}
+
+struct Document<'n>(&'n Notification);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sent = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        let annotations: Vec<_> = sent
+            .annotations
+            .iter()
+            .map(|(n, v)| (&n[..], v.clone()))
+            .collect();
+        if !annotations.is_empty() {
+            map.serialize_entry("annotations", &Texts(annotations))?;
+        }
+        map.serialize_entry("endsAt", &date_time(sent.ends_at))?;
+        map.serialize_entry("startsAt", &date_time(sent.starts_at))?;
+        if !sent.generator_url.is_empty() {
+            map.serialize_entry("generatorURL", &*sent.generator_url)?;
+        }
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let labels = sent.labels.iter().map(|(name, value)| (name, text(value)));
+        map.serialize_entry("labels", &Texts(labels.collect()))?;
+        map.end()
+    }
+}
+
+/// Names and texts, in the order of the names.
+struct Texts<'n>(Vec<(&'n str, String)>);
+
+impl Serialize for Texts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, text)| (name, text)))
+    }
+}
+
+/// Milliseconds in UTC; no time is Go's zero.
+fn date_time(instant: Option<Instant>) -> String {
+    let nanos = instant.map(|instant| i128::from(instant.nanos()));
+    let date = nanos.and_then(|nanos| OffsetDateTime::from_unix_timestamp_nanos(nanos).ok());
+    let Some(date) = date else {
+        return "0001-01-01T00:00:00.000Z".to_owned();
+    };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        date.hour(),
+        date.minute(),
+        date.second(),
+        date.millisecond()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::labels::Labels;
+
+    #[test]
+    fn body_is_what_the_api_takes() {
+        let firing = Notification {
+            labels: Labels::from_pairs([("alertname", "A"), ("path", "\"<x>")]),
+            annotations: vec![("summary".into(), "it\nfires".into())],
+            starts_at: Some(Instant::from_ms(1_700_000_000_123)),
+            ends_at: Some(Instant::from_nanos(1_700_000_001_999_999_999)),
+            generator_url: "http://x/graph".into(),
+        };
+        let bare = Notification {
+            labels: Labels::from_pairs([("alertname", "B")]),
+            annotations: Vec::new(),
+            starts_at: None,
+            ends_at: None,
+            generator_url: "".into(),
+        };
+        let body = body(&[Arc::new(firing), Arc::new(bare)]).unwrap();
+        assert_eq!(
+            String::from_utf8(body).unwrap(),
+            concat!(
+                r#"[{"annotations":{"summary":"it\nfires"},"endsAt":"2023-11-14T22:13:21.999Z","#,
+                r#""startsAt":"2023-11-14T22:13:20.123Z","generatorURL":"http://x/graph","#,
+                r#""labels":{"alertname":"A","path":"\"<x>"}},"#,
+                r#"{"endsAt":"0001-01-01T00:00:00.000Z","startsAt":"0001-01-01T00:00:00.000Z","#,
+                r#""labels":{"alertname":"B"}}]"#
+            )
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! What all verbs write to: bounded, with the flags of the directive that is at work.
+
+/// Flags of a directive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flags {
+    pub plus: bool,
+    pub minus: bool,
+    pub sharp: bool,
+    pub space: bool,
+    pub zero: bool,
+    /// `%+v`: names of fields.
+    pub plus_v: bool,
+    /// `%#v`: as the source of a Go program.
+    pub sharp_v: bool,
+    pub width: Option<usize>,
+    pub precision: Option<usize>,
+}
+
+/// What was written is longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::template) struct TooLong;
+
+/// Writes values as text.
+#[derive(Debug)]
+pub(super) struct Printer {
+    out: Vec<u8>,
+    pub(super) bytes_max: usize,
+    pub(super) flags: Flags,
+    /// More was to be written than allowed.
+    pub(super) is_full: bool,
+}
+
+impl Printer {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            out: Vec::new(),
+            bytes_max,
+            flags: Flags::default(),
+            is_full: false,
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Vec<u8>, TooLong> {
+        match self.is_full {
+            true => Err(TooLong),
+            false => Ok(self.out),
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        match self.out.len() + bytes.len() <= self.bytes_max {
+            true => self.out.extend_from_slice(bytes),
+            false => self.is_full = true,
+        }
+    }
+
+    pub(super) fn push_str(&mut self, text: &str) {
+        self.push(text.as_bytes());
+    }
+
+    pub(super) fn push_char(&mut self, c: char) {
+        self.push(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    pub(super) fn repeat(&mut self, byte: u8, count: usize) {
+        match self.out.len() + count <= self.bytes_max {
+            true => self.out.resize(self.out.len() + count, byte),
+            false => self.is_full = true,
+        }
+    }
+
+    /// Writes `bytes` within the width, which counts characters.
+    pub(super) fn pad(&mut self, bytes: &[u8]) {
+        let chars = chars_count(bytes);
+        let missing = self.flags.width.unwrap_or(0).saturating_sub(chars);
+        if self.flags.minus {
+            self.push(bytes);
+            return self.repeat(b' ', missing);
+        }
+        let filler = if self.flags.zero { b'0' } else { b' ' };
+        self.repeat(filler, missing);
+        self.push(bytes);
+    }
+}
+
+/// How Go counts characters: a byte that is no UTF-8 is one.
+fn chars_count(bytes: &[u8]) -> usize {
+    let count =
+        |chunk: std::str::Utf8Chunk<'_>| chunk.valid().chars().count() + chunk.invalid().len();
+    bytes.utf8_chunks().map(count).sum()
+}

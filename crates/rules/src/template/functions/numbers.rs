@@ -1,0 +1,151 @@
+//! Numbers for people: with prefixes, as percentages, durations and times.
+
+use super::table::{Called, Function};
+use crate::template::format::four_digits;
+use crate::template::number::{float_to_int, parse_float};
+use crate::template::time::Time;
+use crate::template::value::{IntType, Value};
+use firn_model::quote::quote;
+use firn_model::units;
+
+const NANOS: f64 = 1e9;
+
+/// Calls one of the functions that take a number in any form.
+pub(super) fn call(function: Function, argument: &Value) -> Called {
+    let value = to_float(argument)?;
+    Ok(match function {
+        Function::Humanize => Value::string(humanize(value).as_bytes()),
+        Function::Humanize1024 => Value::string(humanize_1024(value).as_bytes()),
+        Function::HumanizeDuration => Value::string(humanize_duration(value).as_bytes()),
+        Function::HumanizePercentage => {
+            Value::string(format!("{}%", four_digits(value * 100.0)).as_bytes())
+        }
+        Function::HumanizeTimestamp if !value.is_finite() => {
+            Value::string(four_digits(value).as_bytes())
+        }
+        Function::HumanizeTimestamp => Value::string(to_time(value)?.to_string().as_bytes()),
+        Function::ToTime => Value::Pointer(Box::new(Value::Time(to_time(value)?))),
+        _ => {
+            let nanos = float_to_int(value * NANOS);
+            Value::Pointer(Box::new(Value::Int(IntType::Duration, nanos)))
+        }
+    })
+}
+
+/// Floats, texts of floats, integers and durations, these in seconds.
+fn to_float(value: &Value) -> Result<f64, String> {
+    match value.clone().inside() {
+        Value::Float(value) => Ok(value),
+        Value::Int(IntType::Int | IntType::Int64, value) => Ok(value as f64),
+        Value::Int(IntType::Duration, nanos) => {
+            let (seconds, rest) = (nanos / NANOS as i64, nanos % NANOS as i64);
+            Ok(seconds as f64 + rest as f64 / NANOS)
+        }
+        Value::String(text) => parse_float(&String::from_utf8_lossy(&text)).map_err(|e| {
+            let text = quote(&text);
+            format!("strconv.ParseFloat: parsing {text}: {e}")
+        }),
+        value => Err(format!("can't convert {} to float", value.type_name())),
+    }
+}
+
+/// Divides by `step` as long as it makes sense; the prefix says how often.
+fn scale(mut value: f64, step: f64, prefixes: &'static [&'static str]) -> (f64, &'static str) {
+    let mut prefix = "";
+    for next in prefixes {
+        if value.abs() < step {
+            break;
+        }
+        prefix = next;
+        value /= step;
+    }
+    (value, prefix)
+}
+
+/// Multiplies by a thousand until one stands before the point.
+fn scale_small(mut value: f64) -> (f64, &'static str) {
+    let mut prefix = "";
+    for next in ["m", "u", "n", "p", "f", "a", "z", "y"] {
+        if value.abs() >= 1.0 {
+            break;
+        }
+        prefix = next;
+        value *= 1000.0;
+    }
+    (value, prefix)
+}
+
+fn humanize(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return four_digits(value);
+    }
+    let (value, prefix) = match value.abs() >= 1.0 {
+        true => scale(value, 1000.0, &["k", "M", "G", "T", "P", "E", "Z", "Y"]),
+        false => scale_small(value),
+    };
+    format!("{}{prefix}", four_digits(value))
+}
+
+fn humanize_1024(value: f64) -> String {
+    if value.abs() <= 1.0 || !value.is_finite() {
+        return four_digits(value);
+    }
+    let prefixes = &["ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"];
+    let (value, prefix) = scale(value, 1024.0, prefixes);
+    format!("{}{prefix}", four_digits(value))
+}
+
+fn humanize_duration(value: f64) -> String {
+    if !value.is_finite() {
+        return four_digits(value);
+    }
+    if value == 0.0 {
+        return format!("{}s", four_digits(value));
+    }
+    if value.abs() < 1.0 {
+        let (value, prefix) = scale_small(value);
+        return format!("{}{prefix}s", four_digits(value));
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    let total = float_to_int(value.abs());
+    let (seconds, minutes) = (total % 60, total / 60 % 60);
+    let (hours, days) = (total / 3600 % 24, total / 86_400);
+    if days != 0 {
+        format!("{sign}{days}d {hours}h {minutes}m {seconds}s")
+    } else if hours != 0 {
+        format!("{sign}{hours}h {minutes}m {seconds}s")
+    } else if minutes != 0 {
+        format!("{sign}{minutes}m {seconds}s")
+    } else {
+        format!("{sign}{}s", four_digits(value.abs()))
+    }
+}
+
+/// The time of so many seconds since the epoch, cut to milliseconds.
+fn to_time(seconds: f64) -> Result<Time, String> {
+    if !seconds.is_finite() {
+        return Err("value is NaN or Inf".to_owned());
+    }
+    let nanos = seconds * NANOS;
+    if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+        let seconds = firn_promql::texts::float(seconds);
+        return Err(format!(
+            "{seconds} cannot be represented as a nanoseconds timestamp since it overflows int64"
+        ));
+    }
+    let nanos = float_to_int(nanos);
+    Ok(Time {
+        nanos: nanos - nanos % 1_000_000,
+    })
+}
+
+/// `1h30m` or `-5m` in seconds.
+pub(super) fn parse_duration(text: &[u8]) -> Result<f64, String> {
+    let text = String::from_utf8_lossy(text);
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, &text[..]),
+    };
+    let duration = units::parse_duration(rest).map_err(|e| e.to_string())?;
+    Ok(sign * (duration.as_nanos() as f64 / NANOS))
+}

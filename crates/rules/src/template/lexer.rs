@@ -1,0 +1,436 @@
+//! Cuts the text of a template into tokens: text, and inside `{{ }}` words, literals and signs.
+//!
+//! Invariant: positions are bytes of the whole text and lines count from one, both as Go counts
+//! them, because errors show them. After an error nothing but the end follows. Tokens and error
+//! texts follow Go's `text/template/parse/lex.go`.
+
+mod token;
+
+pub(super) use token::{Keyword, Kind, Token};
+
+use firn_model::quote::{is_printable, quote};
+use token::keyword;
+
+const LEFT: &str = "{{";
+const RIGHT: &str = "}}";
+/// A sign with the blank before or behind it.
+const TRIM_LEN: usize = 2;
+
+/// Where the lexer stands.
+#[derive(Debug)]
+pub(super) struct Lexer<'t> {
+    input: &'t str,
+    at: usize,
+    start: usize,
+    line: usize,
+    start_line: usize,
+    paren_depth: usize,
+    inside_action: bool,
+}
+
+impl<'t> Lexer<'t> {
+    pub fn new(input: &'t str) -> Self {
+        Self {
+            input,
+            at: 0,
+            start: 0,
+            line: 1,
+            start_line: 1,
+            paren_depth: 0,
+            inside_action: false,
+        }
+    }
+
+    /// The next token; [`Kind::End`] for ever once the text has ended.
+    pub fn next_token(&mut self) -> Token {
+        match self.inside_action {
+            true => self.inside_action(),
+            false => self.text(),
+        }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.input[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        if c == '\n' {
+            self.line += 1;
+        }
+        Some(c)
+    }
+
+    /// Goes back over `c`, which was the last one read.
+    fn back(&mut self, c: char) {
+        self.at -= c.len_utf8();
+        if c == '\n' {
+            self.line -= 1;
+        }
+    }
+
+    fn accept(&mut self, valid: &str) -> bool {
+        let is_valid = self.peek().is_some_and(|c| valid.contains(c));
+        if is_valid {
+            self.next();
+        }
+        is_valid
+    }
+
+    fn accept_run(&mut self, valid: &str) {
+        while self.accept(valid) {}
+    }
+
+    fn emit(&mut self, kind: Kind) -> Token {
+        let token = Token {
+            kind,
+            position: self.start,
+            text: self.input[self.start..self.at].to_owned(),
+            line: self.start_line,
+        };
+        self.start = self.at;
+        self.start_line = self.line;
+        token
+    }
+
+    fn ignore(&mut self) {
+        self.count_lines();
+        self.start = self.at;
+        self.start_line = self.line;
+    }
+
+    fn count_lines(&mut self) {
+        let passed = &self.input[self.start..self.at];
+        self.line += passed.bytes().filter(|b| *b == b'\n').count();
+    }
+
+    fn fail(&mut self, text: impl Into<String>) -> Token {
+        let token = Token {
+            kind: Kind::Error,
+            position: self.start,
+            text: text.into(),
+            line: self.start_line,
+        };
+        (self.input, self.at, self.start) = ("", 0, 0);
+        token
+    }
+
+    /// Text up to the next action; comments are passed over.
+    fn text(&mut self) -> Token {
+        loop {
+            let Some(length) = self.rest().find(LEFT) else {
+                self.at = self.input.len();
+                if self.at == self.start {
+                    return self.emit(Kind::End);
+                }
+                self.count_lines();
+                return self.emit(Kind::Text);
+            };
+            if length > 0 {
+                self.at += length;
+                let before = &self.input[self.start..self.at];
+                let trims = starts_trim_left(&self.input[self.at + LEFT.len()..]);
+                let trimmed = match trims {
+                    true => before.len() - before.trim_end_matches(is_space).len(),
+                    false => 0,
+                };
+                self.at -= trimmed;
+                self.count_lines();
+                let token = self.emit(Kind::Text);
+                self.at += trimmed;
+                self.ignore();
+                if !token.text.is_empty() {
+                    return token;
+                }
+            }
+            if let Some(token) = self.left_delim() {
+                return token;
+            }
+        }
+    }
+
+    /// The start of an action, or nothing if it was a comment.
+    fn left_delim(&mut self) -> Option<Token> {
+        self.at += LEFT.len();
+        let marker_len = match starts_trim_left(self.rest()) {
+            true => TRIM_LEN,
+            false => 0,
+        };
+        if self.rest()[marker_len..].starts_with("/*") {
+            self.at += marker_len;
+            self.ignore();
+            return self.comment();
+        }
+        let token = self.emit(Kind::LeftDelim);
+        self.inside_action = true;
+        self.at += marker_len;
+        self.ignore();
+        self.paren_depth = 0;
+        Some(token)
+    }
+
+    /// Passes over a comment; a token is what is wrong with it.
+    fn comment(&mut self) -> Option<Token> {
+        let Some(length) = self.rest()[2..].find("*/") else {
+            self.at += 2;
+            return Some(self.fail("unclosed comment"));
+        };
+        self.at += 2 + length + 2;
+        let Some(trims) = self.at_right_delim() else {
+            return Some(self.fail("comment ends before closing delimiter"));
+        };
+        self.ignore();
+        if trims {
+            self.at += TRIM_LEN;
+        }
+        self.at += RIGHT.len();
+        if trims {
+            self.skip_spaces();
+        }
+        self.ignore();
+        None
+    }
+
+    fn skip_spaces(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches(is_space).len();
+    }
+
+    /// Whether the end of an action stands here, and whether it trims what follows.
+    fn at_right_delim(&self) -> Option<bool> {
+        let rest = self.rest();
+        let trims = starts_trim_right(rest) && rest[TRIM_LEN..].starts_with(RIGHT);
+        (trims || rest.starts_with(RIGHT)).then_some(trims)
+    }
+
+    fn right_delim(&mut self, trims: bool) -> Token {
+        if trims {
+            self.at += TRIM_LEN;
+            self.ignore();
+        }
+        self.at += RIGHT.len();
+        let token = self.emit(Kind::RightDelim);
+        if trims {
+            self.skip_spaces();
+            self.ignore();
+        }
+        self.inside_action = false;
+        token
+    }
+
+    fn inside_action(&mut self) -> Token {
+        if let Some(trims) = self.at_right_delim() {
+            return match self.paren_depth {
+                0 => self.right_delim(trims),
+                _ => self.fail("unclosed left paren"),
+            };
+        }
+        let Some(c) = self.next() else {
+            return self.fail("unclosed action");
+        };
+        match c {
+            _ if is_space(c) => {
+                self.back(c);
+                self.space()
+            }
+            '=' => self.emit(Kind::Assign),
+            ':' if self.accept("=") => self.emit(Kind::Declare),
+            ':' => self.fail("expected :="),
+            '|' => self.emit(Kind::Pipe),
+            '"' => self.quoted('"', Kind::String, "unterminated quoted string"),
+            '`' => self.raw_quoted(),
+            '$' => self.field_or_variable(Kind::Variable),
+            '\'' => self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
+            '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) && !self.rest().is_empty() => {
+                self.field_or_variable(Kind::Field)
+            }
+            '.' | '+' | '-' | '0'..='9' => {
+                self.back(c);
+                self.number()
+            }
+            _ if is_word(c) => {
+                self.back(c);
+                self.identifier()
+            }
+            '(' => {
+                self.paren_depth += 1;
+                self.emit(Kind::LeftParen)
+            }
+            ')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
+            ')' => {
+                self.paren_depth -= 1;
+                self.emit(Kind::RightParen)
+            }
+            ' '..='~' => self.emit(Kind::Char),
+            _ => self.fail(format!(
+                "unrecognized character in action: {}",
+                code_point(c)
+            )),
+        }
+    }
+
+    /// A run of blanks, but for one that belongs to a closing ` -}}`.
+    fn space(&mut self) -> Token {
+        let mut count = 0;
+        let mut last = ' ';
+        while let Some(c) = self.peek().filter(|c| is_space(*c)) {
+            self.next();
+            last = c;
+            count += 1;
+        }
+        let from_last = &self.input[self.at - last.len_utf8()..];
+        if starts_trim_right(from_last) && from_last[TRIM_LEN..].starts_with(RIGHT) {
+            self.back(last);
+            if count == 1 {
+                return self.right_delim(true);
+            }
+        }
+        self.emit(Kind::Space)
+    }
+
+    fn identifier(&mut self) -> Token {
+        while self.peek().is_some_and(is_word) {
+            self.next();
+        }
+        if let Some(c) = self.bad_end() {
+            return self.fail(format!("bad character {}", code_point(c)));
+        }
+        let word = &self.input[self.start..self.at];
+        let kind = match keyword(word) {
+            Some(keyword) => Kind::Keyword(keyword),
+            None if matches!(word, "true" | "false") => Kind::Bool,
+            None => Kind::Identifier,
+        };
+        self.emit(kind)
+    }
+
+    /// Behind a dot or a dollar.
+    fn field_or_variable(&mut self, kind: Kind) -> Token {
+        if self.bad_end().is_none() {
+            return self.emit(match kind {
+                Kind::Field => Kind::Dot,
+                _ => kind,
+            });
+        }
+        while self.peek().is_some_and(is_word) {
+            self.next();
+        }
+        match self.bad_end() {
+            Some(c) => self.fail(format!("bad character {}", code_point(c))),
+            None => self.emit(kind),
+        }
+    }
+
+    /// The next character, if no word may end before it.
+    fn bad_end(&self) -> Option<char> {
+        let c = self.peek()?;
+        let ends = is_space(c) || ".,|:()".contains(c) || self.rest().starts_with(RIGHT);
+        (!ends).then_some(c)
+    }
+
+    fn quoted(&mut self, end: char, kind: Kind, unterminated: &str) -> Token {
+        loop {
+            match self.next() {
+                Some('\\') => {
+                    if matches!(self.next(), None | Some('\n')) {
+                        return self.fail(unterminated);
+                    }
+                }
+                None | Some('\n') => return self.fail(unterminated),
+                Some(c) if c == end => return self.emit(kind),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn raw_quoted(&mut self) -> Token {
+        loop {
+            match self.next() {
+                None => return self.fail("unterminated raw quoted string"),
+                Some('`') => return self.emit(Kind::RawString),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn number(&mut self) -> Token {
+        let is_number = self.scan_number();
+        let is_complex = is_number && matches!(self.peek(), Some('+' | '-'));
+        if !is_number || is_complex && !(self.scan_number() && self.ends_imaginary()) {
+            let text = &self.input[self.start..self.at];
+            return self.fail(format!("bad number syntax: {}", quote(text.as_bytes())));
+        }
+        self.emit(match is_complex {
+            true => Kind::Complex,
+            false => Kind::Number,
+        })
+    }
+
+    fn ends_imaginary(&self) -> bool {
+        self.input[..self.at].ends_with('i')
+    }
+
+    fn scan_number(&mut self) -> bool {
+        const DECIMAL: &str = "0123456789_";
+        self.accept("+-");
+        let mut digits = DECIMAL;
+        let (mut exponent, mut is_prefixed) = ("eE", false);
+        if self.accept("0") {
+            for (prefix, after, power) in [
+                ("xX", "0123456789abcdefABCDEF_", "pP"),
+                ("oO", "01234567_", ""),
+                ("bB", "01_", ""),
+            ] {
+                if !is_prefixed && self.accept(prefix) {
+                    (digits, exponent, is_prefixed) = (after, power, true);
+                }
+            }
+        }
+        self.accept_run(digits);
+        if self.accept(".") {
+            self.accept_run(digits);
+        }
+        if self.accept(exponent) {
+            self.accept("+-");
+            self.accept_run(DECIMAL);
+        }
+        self.accept("i");
+        if self.peek().is_some_and(is_word) {
+            self.next();
+            return false;
+        }
+        true
+    }
+}
+
+/// The blanks of Go's syntax.
+pub(super) fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+fn is_word(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+fn starts_trim_left(text: &str) -> bool {
+    text.strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(is_space))
+}
+
+fn starts_trim_right(text: &str) -> bool {
+    text.strip_prefix(is_space)
+        .is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// `U+0071 'q'`, or `U+0007` if the character cannot be printed.
+pub(super) fn code_point(c: char) -> String {
+    match is_printable(c) {
+        true => format!("U+{:04X} '{c}'", c as u32),
+        false => format!("U+{:04X}", c as u32),
+    }
+}

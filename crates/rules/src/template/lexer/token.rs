@@ -1,0 +1,102 @@
+//! Tokens of a template. Printed, one looks as Go prints it, because errors show it.
+
+use firn_model::quote::quote;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::template) enum Kind {
+    Error,
+    Bool,
+    Char,
+    CharConstant,
+    Complex,
+    Assign,
+    Declare,
+    End,
+    Field,
+    Identifier,
+    LeftDelim,
+    LeftParen,
+    Number,
+    Pipe,
+    RawString,
+    RightDelim,
+    RightParen,
+    Space,
+    String,
+    Text,
+    Variable,
+    Dot,
+    Keyword(Keyword),
+}
+
+/// Words with a meaning of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::template) enum Keyword {
+    Block,
+    Break,
+    Continue,
+    Define,
+    Else,
+    End,
+    If,
+    Nil,
+    Range,
+    Template,
+    With,
+}
+
+/// The keyword that a word is, if it is one.
+pub(super) fn keyword(word: &str) -> Option<Keyword> {
+    Some(match word {
+        "block" => Keyword::Block,
+        "break" => Keyword::Break,
+        "continue" => Keyword::Continue,
+        "define" => Keyword::Define,
+        "else" => Keyword::Else,
+        "end" => Keyword::End,
+        "if" => Keyword::If,
+        "nil" => Keyword::Nil,
+        "range" => Keyword::Range,
+        "template" => Keyword::Template,
+        "with" => Keyword::With,
+        _ => return None,
+    })
+}
+
+/// One token.
+#[derive(Clone, Debug)]
+pub(in crate::template) struct Token {
+    pub kind: Kind,
+    pub position: usize,
+    /// Its text, or what is wrong.
+    pub text: String,
+    pub line: usize,
+}
+
+impl Token {
+    /// What stands in a place that was never filled.
+    pub fn none() -> Self {
+        Self {
+            kind: Kind::End,
+            position: 0,
+            text: String::new(),
+            line: 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind {
+            Kind::End => f.write_str("EOF"),
+            Kind::Error => f.write_str(&self.text),
+            Kind::Dot | Kind::Keyword(_) => write!(f, "<{}>", self.text),
+            _ if self.text.len() > 10 => {
+                let start: String = self.text.chars().take(10).collect();
+                write!(f, "{}...", quote(start.as_bytes()))
+            }
+            _ => f.write_str(&quote(self.text.as_bytes())),
+        }
+    }
+}

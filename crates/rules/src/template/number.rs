@@ -1,0 +1,309 @@
+//! Literals: numbers, characters and quoted strings, as Go reads them.
+//!
+//! Invariant: a number remembers how it was written and as what it can be used. Error texts are
+//! those of Go's `strconv` and `text/template/parse/node.go`.
+
+use firn_model::quote::quote;
+
+/// Why a text is no float.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FloatError {
+    #[error("invalid syntax")]
+    Syntax,
+    #[error("value out of range")]
+    Range,
+}
+
+/// A number, and what it can stand for.
+#[derive(Clone, Debug)]
+pub(super) struct Number {
+    /// As written.
+    pub text: String,
+    pub int: Option<i64>,
+    pub uint: Option<u64>,
+    pub float: Option<f64>,
+    pub complex: Option<(f64, f64)>,
+}
+
+/// What Go gives for a conversion to 64 bits that does not fit.
+const INDEFINITE: i64 = i64::MIN;
+
+/// Go's conversion of a float on the processors that servers have.
+pub(super) fn float_to_int(value: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    match (-END..END).contains(&value) {
+        true => value as i64,
+        false => INDEFINITE,
+    }
+}
+
+impl Number {
+    fn none(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            int: None,
+            uint: None,
+            float: None,
+            complex: None,
+        }
+    }
+
+    /// Reads `'x'`, quotes included.
+    pub fn character(text: &str) -> Result<Self, String> {
+        let inside = &text[1..];
+        let (unit, rest) = unquote_unit(inside, '\'').ok_or("invalid syntax")?;
+        if rest != "'" {
+            return Err(format!("malformed character constant: {text}"));
+        }
+        let code = match unit {
+            Unit::Char(c) => c as u32,
+            Unit::Byte(byte) => u32::from(byte),
+        };
+        Ok(Self {
+            int: Some(i64::from(code)),
+            uint: Some(u64::from(code)),
+            float: Some(f64::from(code)),
+            ..Self::none(text)
+        })
+    }
+
+    /// Reads `1+2i`.
+    pub fn complex(text: &str) -> Result<Self, String> {
+        let body = text
+            .strip_suffix('i')
+            .ok_or("syntax error scanning complex number")?;
+        let is_sign = |(at, b): (usize, u8)| {
+            let after_exponent = at > 0 && matches!(body.as_bytes()[at - 1], b'e' | b'E' | b'p');
+            at > 0 && matches!(b, b'+' | b'-') && !after_exponent
+        };
+        let split = body.bytes().enumerate().position(is_sign);
+        let (real, imaginary) = body.split_at(split.unwrap_or(0));
+        let real = parse_float(real).map_err(|_| "syntax error scanning complex number")?;
+        let imaginary =
+            parse_float(imaginary).map_err(|_| "syntax error scanning complex number")?;
+        Ok(Self::of_complex(text, real, imaginary))
+    }
+
+    fn of_complex(text: &str, real: f64, imaginary: f64) -> Self {
+        let is_real = imaginary == 0.0;
+        let int = float_to_int(real);
+        Self {
+            float: is_real.then_some(real),
+            int: (is_real && int as f64 == real).then_some(int),
+            uint: (is_real && real as u64 as f64 == real).then_some(real as u64),
+            complex: Some((real, imaginary)),
+            ..Self::none(text)
+        }
+    }
+
+    /// Reads `12`, `0x1f`, `1e3`, `2i`.
+    pub fn plain(text: &str) -> Result<Self, String> {
+        if let Some(body) = text.strip_suffix('i')
+            && let Ok(imaginary) = parse_float(body)
+        {
+            return Ok(Self::of_complex(text, 0.0, imaginary));
+        }
+        let mut number = Self {
+            uint: parse_uint(text),
+            int: parse_int(text),
+            ..Self::none(text)
+        };
+        if number.int == Some(0) {
+            number.uint = number.uint.or(Some(0));
+        }
+        number.float = match (number.int, number.uint) {
+            (Some(int), _) => Some(int as f64),
+            (None, Some(uint)) => Some(uint as f64),
+            (None, None) => None,
+        };
+        if number.float.is_none()
+            && let Ok(float) = parse_float(text)
+        {
+            if !text.contains(['.', 'e', 'E', 'p', 'P']) {
+                return Err(format!("integer overflow: {}", quote(text.as_bytes())));
+            }
+            number.float = Some(float);
+            let int = float_to_int(float);
+            number.int = (int as f64 == float).then_some(int);
+            number.uint = (float as u64 as f64 == float).then_some(float as u64);
+        }
+        match number.float {
+            Some(_) => Ok(number),
+            None => Err(format!("illegal number syntax: {}", quote(text.as_bytes()))),
+        }
+    }
+
+    /// Whether it is written as a float and not as an integer.
+    pub fn is_written_as_float(&self) -> bool {
+        let lower = self.text.to_ascii_lowercase();
+        let is_hex_int = lower.len() > 2 && lower.starts_with("0x") && !lower.contains('p');
+        self.float.is_some()
+            && !is_hex_int
+            && !self.text.starts_with('\'')
+            && lower.contains(['.', 'e', 'p'])
+    }
+}
+
+fn parse_int(text: &str) -> Option<i64> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let magnitude = i128::from(parse_uint(digits)?);
+    i64::try_from(if is_negative { -magnitude } else { magnitude }).ok()
+}
+
+/// Digits with a base of their own, underscores only between digits.
+fn parse_uint(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (radix, digits, is_prefixed) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..], true),
+        [b'0', b'b', ..] => (2, &lower[2..], true),
+        [b'0', b'o', ..] => (8, &lower[2..], true),
+        [b'0', _, ..] => (8, &lower[1..], true),
+        _ => (10, &lower[..], false),
+    };
+    let digits = without_underscores(digits, is_prefixed)?;
+    if !digits.starts_with(|c: char| c.is_digit(radix)) {
+        return None;
+    }
+    u64::from_str_radix(&digits, radix).ok()
+}
+
+/// The digits without underscores, each of which must stand between digits, or behind a prefix.
+fn without_underscores(digits: &str, is_prefixed: bool) -> Option<String> {
+    let is_misplaced =
+        digits.contains("__") || digits.ends_with('_') || !is_prefixed && digits.starts_with('_');
+    (!is_misplaced).then(|| digits.replace('_', ""))
+}
+
+/// Go's `strconv.ParseFloat`.
+pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    let lower = unsigned.to_ascii_lowercase();
+    match lower.as_str() {
+        "inf" | "infinity" => return Ok(sign * f64::INFINITY),
+        "nan" => return Ok(f64::NAN),
+        _ => {}
+    }
+    let value = match lower.strip_prefix("0x") {
+        Some(hex) => parse_hex_float(hex).ok_or(FloatError::Syntax)?,
+        None if !lower.bytes().any(|b| b.is_ascii_digit()) => return Err(FloatError::Syntax),
+        None if lower.starts_with(['+', '-']) => return Err(FloatError::Syntax),
+        None => {
+            let plain = without_float_underscores(&lower).ok_or(FloatError::Syntax)?;
+            plain.parse().map_err(|_| FloatError::Syntax)?
+        }
+    };
+    match value.is_infinite() {
+        true => Err(FloatError::Range),
+        false => Ok(sign * value),
+    }
+}
+
+/// A float without its underscores, each of which must stand between digits.
+fn without_float_underscores(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let is_fit =
+        |at: usize| bytes[at] != b'_' || is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+    (0..bytes.len()).all(is_fit).then(|| text.replace('_', ""))
+}
+
+/// `1.8p-3`: the exponent is a must.
+fn parse_hex_float(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once('p')?;
+    let mantissa = without_underscores(mantissa, true)?;
+    let exponent: i64 = exponent.parse().ok()?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let (mut bits, mut scale) = (0u64, exponent.clamp(-5000, 5000));
+    for (index, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        let is_fraction = index >= whole.len();
+        if bits >> 58 == 0 {
+            bits = bits << 4 | digit;
+            scale -= if is_fraction { 4 } else { 0 };
+        } else {
+            // What no longer fits decides how a tie is rounded.
+            bits |= u64::from(digit != 0);
+            scale += if is_fraction { 0 } else { 4 };
+        }
+    }
+    let half = (scale / 2) as i32;
+    let rest = (scale - scale / 2) as i32;
+    Some(bits as f64 * 2f64.powi(half) * 2f64.powi(rest))
+}
+
+/// What one unit between quotes stands for.
+enum Unit {
+    Char(char),
+    Byte(u8),
+}
+
+/// Go's `strconv.Unquote` of text in double or back quotes.
+pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
+    if let Some(raw) = text.strip_prefix('`') {
+        let inside = raw.strip_suffix('`')?;
+        return Some(inside.replace('\r', "").into_bytes());
+    }
+    let mut rest = text.strip_prefix('"')?.strip_suffix('"')?;
+    let mut out = Vec::with_capacity(rest.len());
+    while !rest.is_empty() {
+        let (unit, after) = unquote_unit(rest, '"')?;
+        match unit {
+            Unit::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            Unit::Byte(byte) => out.push(byte),
+        }
+        rest = after;
+    }
+    Some(out)
+}
+
+/// The first unit of text that stands between two of `quote`, and what follows it.
+fn unquote_unit(text: &str, quote: char) -> Option<(Unit, &str)> {
+    let mut chars = text.chars();
+    let first = chars.next()?;
+    if first == quote || first == '\n' {
+        return None;
+    }
+    if first != '\\' {
+        return Some((Unit::Char(first), chars.as_str()));
+    }
+    let plain = match chars.next()? {
+        'a' => '\u{07}',
+        'b' => '\u{08}',
+        'f' => '\u{0c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{0b}',
+        '\\' => '\\',
+        c if c == quote => c,
+        'x' => return coded(chars.as_str(), 2, 16, true),
+        'u' => return coded(chars.as_str(), 4, 16, false),
+        'U' => return coded(chars.as_str(), 8, 16, false),
+        '0'..='7' => return coded(&text[1..], 3, 8, true),
+        _ => return None,
+    };
+    Some((Unit::Char(plain), chars.as_str()))
+}
+
+fn coded(text: &str, digits: usize, radix: u32, is_byte: bool) -> Option<(Unit, &str)> {
+    let number = text.get(..digits)?;
+    if !number.chars().all(|c| c.is_digit(radix)) {
+        return None;
+    }
+    let code = u32::from_str_radix(number, radix).ok()?;
+    let unit = match is_byte {
+        true => Unit::Byte(u8::try_from(code).ok()?),
+        false => Unit::Char(char::from_u32(code)?),
+    };
+    Some((unit, &text[digits..]))
+}

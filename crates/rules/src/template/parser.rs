@@ -1,0 +1,386 @@
+//! Reads the text of a template into trees, one for each definition.
+//!
+//! Invariant: what Go refuses is refused with Go's text and line. The line of an error is that of
+//! the first place of the look-ahead, which each definition has for itself: so does Go's parser
+//! (`text/template/parse/parse.go`), and users see its lines.
+
+mod operand;
+
+use super::functions::Function;
+use super::lexer::{Keyword, Kind, Lexer, Token, is_space};
+use super::number::unquote;
+use super::tree::{
+    Branch, BranchKind, Definitions, HEIGHT_MAX, List, Node, Pipe, STACK_ADDED_BYTES,
+    STACK_LEFT_BYTES,
+};
+use firn_model::quote::quote;
+use std::rc::Rc;
+
+/// What a reader of actions ends with.
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// What stands in a body.
+enum Part {
+    Node(Node),
+    End,
+    Else,
+}
+
+/// What Go's parser keeps for each definition.
+struct Definition {
+    tokens: [Token; 3],
+    peeked: usize,
+    variables: Vec<String>,
+    action_line: usize,
+    range_depth: usize,
+}
+
+impl Definition {
+    fn new() -> Self {
+        Self {
+            tokens: [Token::none(), Token::none(), Token::none()],
+            peeked: 0,
+            variables: vec!["$".to_owned()],
+            action_line: 0,
+            range_depth: 0,
+        }
+    }
+}
+
+/// The parser of one text.
+pub(super) struct Parser<'t> {
+    name: &'t str,
+    lexer: Lexer<'t>,
+    definitions: Definitions,
+    now: Definition,
+    height: usize,
+}
+
+/// The trees of `text`, the one called `name` being that of what stands outside of definitions.
+pub(super) fn parse(name: &str, text: &str) -> Parsed<Definitions> {
+    let mut parser = Parser {
+        name,
+        lexer: Lexer::new(text),
+        definitions: Definitions::new(),
+        now: Definition::new(),
+        height: 0,
+    };
+    let root = parser.root()?;
+    parser.define(name, root)?;
+    Ok(parser.definitions)
+}
+
+impl Parser<'_> {
+    fn fail<T>(&self, text: impl std::fmt::Display) -> Parsed<T> {
+        let line = self.now.tokens[0].line;
+        Err(format!("template: {}:{line}: {text}", self.name))
+    }
+
+    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
+        if token.kind != Kind::Error {
+            return self.fail(format!("unexpected {token} in {context}"));
+        }
+        let start = self.now.action_line;
+        let mut text = token.text.clone();
+        if start != 0 && start != token.line {
+            if !text.ends_with(" action") {
+                text += " in action";
+            }
+            text += &format!(" started at {}:{start}", self.name);
+        }
+        self.fail(text)
+    }
+
+    fn next(&mut self) -> Token {
+        let now = &mut self.now;
+        match now.peeked {
+            0 => now.tokens[0] = self.lexer.next_token(),
+            _ => now.peeked -= 1,
+        }
+        now.tokens[now.peeked].clone()
+    }
+
+    fn peek(&mut self) -> Token {
+        if self.now.peeked == 0 {
+            self.now.tokens[0] = self.lexer.next_token();
+            self.now.peeked = 1;
+        }
+        self.now.tokens[self.now.peeked - 1].clone()
+    }
+
+    fn back(&mut self) {
+        self.now.peeked += 1;
+    }
+
+    /// Gives `first` back, which came before the token that is already there.
+    fn back_two(&mut self, first: Token) {
+        self.now.tokens[1] = first;
+        self.now.peeked = 2;
+    }
+
+    /// Gives `first` and `second` back, which came before the token that is already there.
+    fn back_three(&mut self, first: Token, second: Token) {
+        self.now.tokens[1] = second;
+        self.now.tokens[2] = first;
+        self.now.peeked = 3;
+    }
+
+    fn next_word(&mut self) -> Token {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    fn peek_word(&mut self) -> Token {
+        let token = self.next_word();
+        self.back();
+        token
+    }
+
+    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+        let token = self.next_word();
+        match token.kind == kind {
+            true => Ok(token),
+            false => self.unexpected(&token, context),
+        }
+    }
+
+    /// Goes one level down, with enough stack for it.
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.height == HEIGHT_MAX {
+            return self.fail("max expression depth exceeded");
+        }
+        self.height += 1;
+        let result = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || read(self));
+        self.height -= 1;
+        result
+    }
+
+    fn define(&mut self, name: &str, list: List) -> Parsed<()> {
+        let is_free = |old: &Rc<List>| is_empty(old);
+        if self.definitions.get(name).is_none_or(is_free) {
+            self.definitions.insert(name.to_owned(), Rc::new(list));
+        } else if !is_empty(&list) {
+            let name = quote(name.as_bytes());
+            return self.fail(format!("template: multiple definition of template {name}"));
+        }
+        Ok(())
+    }
+
+    fn root(&mut self) -> Parsed<List> {
+        let mut list = List::new();
+        loop {
+            let token = self.peek();
+            if token.kind == Kind::End {
+                return Ok(list);
+            }
+            if token.kind == Kind::LeftDelim {
+                let delim = self.next();
+                if self.next_word().kind == Kind::Keyword(Keyword::Define) {
+                    let outer = std::mem::replace(&mut self.now, Definition::new());
+                    self.definition()?;
+                    self.now = outer;
+                    continue;
+                }
+                self.back_two(delim);
+            }
+            match self.part()? {
+                Part::Node(node) => list.push(node),
+                Part::End => return self.fail("unexpected {{end}}"),
+                Part::Else => return self.fail("unexpected {{else}}"),
+            }
+        }
+    }
+
+    /// Behind `define`.
+    fn definition(&mut self) -> Parsed<()> {
+        const CONTEXT: &str = "define clause";
+        let token = self.next_word();
+        let name = self.template_name(&token, CONTEXT)?;
+        self.expect(Kind::RightDelim, CONTEXT)?;
+        let list = self.body(CONTEXT)?;
+        self.define(&name, list)
+    }
+
+    fn template_name(&mut self, token: &Token, context: &str) -> Parsed<String> {
+        if !matches!(token.kind, Kind::String | Kind::RawString) {
+            return self.unexpected(token, context);
+        }
+        match unquote(&token.text) {
+            Some(name) => Ok(String::from_utf8_lossy(&name).into_owned()),
+            None => self.fail("invalid syntax"),
+        }
+    }
+
+    /// A body that `end` must close.
+    fn body(&mut self, context: &str) -> Parsed<List> {
+        match self.list()? {
+            (list, Part::End) => Ok(list),
+            _ => self.fail(format!("unexpected {{{{else}}}} in {context}")),
+        }
+    }
+
+    /// What stands before the next `end` or `else`.
+    fn list(&mut self) -> Parsed<(List, Part)> {
+        let mut list = List::new();
+        while self.peek_word().kind != Kind::End {
+            match self.part()? {
+                Part::Node(node) => list.push(node),
+                end => return Ok((list, end)),
+            }
+        }
+        self.fail("unexpected EOF")
+    }
+
+    fn part(&mut self) -> Parsed<Part> {
+        let token = self.next_word();
+        match token.kind {
+            Kind::Text => Ok(Part::Node(Node::Text { text: token.text })),
+            Kind::LeftDelim => {
+                self.now.action_line = token.line;
+                let part = self.deeper(Self::action)?;
+                self.now.action_line = 0;
+                Ok(part)
+            }
+            _ => self.unexpected(&token, "input"),
+        }
+    }
+
+    /// Behind `{{`.
+    fn action(&mut self) -> Parsed<Part> {
+        let token = self.next_word();
+        if let Kind::Keyword(word) = token.kind {
+            match word {
+                Keyword::Block => return self.block().map(Part::Node),
+                Keyword::Break => {
+                    self.leave_loop("{{break}}")?;
+                    let position = token.position;
+                    return Ok(Part::Node(Node::Break { position }));
+                }
+                Keyword::Continue => {
+                    self.leave_loop("{{continue}}")?;
+                    let position = token.position;
+                    return Ok(Part::Node(Node::Continue { position }));
+                }
+                Keyword::Else => return self.else_action(),
+                Keyword::End => {
+                    self.expect(Kind::RightDelim, "end")?;
+                    return Ok(Part::End);
+                }
+                Keyword::If => return self.branch(BranchKind::If).map(Part::Node),
+                Keyword::Range => return self.branch(BranchKind::Range).map(Part::Node),
+                Keyword::With => return self.branch(BranchKind::With).map(Part::Node),
+                Keyword::Template => return self.template().map(Part::Node),
+                Keyword::Define | Keyword::Nil => {}
+            }
+        }
+        self.back();
+        let position = self.peek().position;
+        let pipe = self.pipe("command", Kind::RightDelim)?;
+        Ok(Part::Node(Node::Action { position, pipe }))
+    }
+
+    fn leave_loop(&mut self, context: &str) -> Parsed<()> {
+        self.expect(Kind::RightDelim, context)?;
+        match self.now.range_depth {
+            0 => self.fail(format!("{context} outside {{{{range}}}}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn else_action(&mut self) -> Parsed<Part> {
+        let next = self.peek_word().kind;
+        let continues = [Keyword::If, Keyword::With].map(Kind::Keyword);
+        if !continues.contains(&next) {
+            self.expect(Kind::RightDelim, "else")?;
+        }
+        Ok(Part::Else)
+    }
+
+    fn branch(&mut self, kind: BranchKind) -> Parsed<Node> {
+        let variables = self.now.variables.len();
+        let pipe = self.pipe(kind.name(), Kind::RightDelim)?;
+        let is_range = kind == BranchKind::Range;
+        self.now.range_depth += usize::from(is_range);
+        let (list, end) = self.list()?;
+        self.now.range_depth -= usize::from(is_range);
+        let else_list = match end {
+            Part::Else => Some(self.else_list(kind)?),
+            _ => None,
+        };
+        self.now.variables.truncate(variables);
+        Ok(Node::Branch(Box::new(Branch {
+            kind,
+            position: pipe.position,
+            pipe,
+            list,
+            else_list,
+        })))
+    }
+
+    fn else_list(&mut self, kind: BranchKind) -> Parsed<List> {
+        let next = self.peek().kind;
+        let continues = match kind {
+            BranchKind::If => next == Kind::Keyword(Keyword::If),
+            BranchKind::With => next == Kind::Keyword(Keyword::With),
+            BranchKind::Range => false,
+        };
+        if continues {
+            self.next();
+            let node = self.deeper(|parser| parser.branch(kind))?;
+            return Ok(vec![node]);
+        }
+        match self.list()? {
+            (list, Part::End) => Ok(list),
+            _ => self.fail("expected end; found {{else}}"),
+        }
+    }
+
+    fn block(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "block clause";
+        let token = self.next_word();
+        let name = self.template_name(&token, CONTEXT)?;
+        let pipe = self.pipe(CONTEXT, Kind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.now, Definition::new());
+        let list = self.body(CONTEXT)?;
+        self.define(&name, list)?;
+        self.now = outer;
+        Ok(Node::Template {
+            position: token.position,
+            name,
+            pipe: Some(pipe),
+        })
+    }
+
+    fn template(&mut self) -> Parsed<Node> {
+        const CONTEXT: &str = "template clause";
+        let token = self.next_word();
+        let name = self.template_name(&token, CONTEXT)?;
+        let mut pipe: Option<Pipe> = None;
+        if self.next_word().kind != Kind::RightDelim {
+            self.back();
+            pipe = Some(self.pipe(CONTEXT, Kind::RightDelim)?);
+        }
+        Ok(Node::Template {
+            position: token.position,
+            name,
+            pipe,
+        })
+    }
+}
+
+fn is_empty(list: &List) -> bool {
+    let is_blank = |node: &Node| match node {
+        Node::Text { text } => text.trim_matches(is_space).is_empty(),
+        _ => false,
+    };
+    list.iter().all(is_blank)
+}
+
+/// Whether a word is one of the functions.
+fn is_function(word: &str) -> bool {
+    Function::of(word).is_some()
+}

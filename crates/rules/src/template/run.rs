@@ -1,0 +1,447 @@
+//! Walks the trees of a template and writes what it gives.
+//!
+//! Invariant: the place that an error names is the last one looked at, in Go's order; every step
+//! and every byte made is counted. Follows Go's `text/template/exec.go`.
+
+mod call;
+mod field;
+mod method;
+
+use super::format;
+use super::input::{AlertData, Limits, QueryFn};
+use super::tree::{
+    Branch, BranchKind, Command, Definitions, List, Node, Operand, Pipe, Place, STACK_ADDED_BYTES,
+    STACK_LEFT_BYTES, Term,
+};
+use super::value::{Data, Value, strings};
+
+use firn_model::quote::quote;
+use std::rc::Rc;
+
+/// A template that was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'t> {
+    pub name: &'t str,
+    pub text: &'t str,
+    pub definitions: &'t Definitions,
+}
+
+/// Why walking stops.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Error(String),
+    Break,
+    Continue,
+}
+
+pub(super) type Walked<T> = Result<T, Stop>;
+
+/// The state of one execution.
+pub(super) struct Run<'t, 'q> {
+    source: Source<'t>,
+    /// The name of the definition that is walked.
+    definition: &'t str,
+    place: Option<Place<'t>>,
+    variables: Vec<(&'t str, Value)>,
+    depth: usize,
+    out: Vec<u8>,
+    steps: usize,
+    made_bytes: usize,
+    queries: usize,
+    data: &'q AlertData<'q>,
+    query: &'q mut QueryFn<'q>,
+    limits: &'q Limits,
+}
+
+/// What the template of that name gives, or Go's message.
+pub(super) fn run(
+    source: Source<'_>,
+    data: &AlertData<'_>,
+    query: &mut QueryFn<'_>,
+    limits: &Limits,
+) -> Result<Vec<u8>, String> {
+    let dot = Value::Data(Rc::new(Data {
+        labels: strings(data.labels),
+        external_labels: strings(data.external_labels),
+        external_url: data.external_url.as_bytes().into(),
+        value: Value::boxed(Value::from(&data.value)),
+    }));
+    let mut run = Run {
+        source,
+        definition: source.name,
+        place: None,
+        variables: vec![("$", dot.clone())],
+        depth: 0,
+        out: Vec::new(),
+        steps: 0,
+        made_bytes: 0,
+        queries: 0,
+        data,
+        query: &mut |text, time| query(text, time),
+        limits,
+    };
+    let Some(root) = source.definitions.get(source.name) else {
+        return Err(format!(
+            "template: no template {}",
+            quote(source.name.as_bytes())
+        ));
+    };
+    match run.list(&dot, root) {
+        Ok(()) => Ok(run.out),
+        Err(Stop::Error(message)) => Err(message),
+        // The parser lets neither stand outside of a loop.
+        Err(Stop::Break | Stop::Continue) => Ok(run.out),
+    }
+}
+
+impl<'t> Run<'t, '_> {
+    fn at(&mut self, place: Place<'t>) {
+        self.place = Some(place);
+    }
+
+    /// An error about the place looked at last.
+    fn fail<T>(&self, message: impl std::fmt::Display) -> Walked<T> {
+        let Some(place) = &self.place else {
+            return Err(Stop::Error(format!(
+                "template: {}: {message}",
+                self.definition
+            )));
+        };
+        let before = &self.source.text[..place.position()];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        Err(Stop::Error(format!(
+            "template: {}:{line}:{column}: executing {} at <{place}>: {message}",
+            self.source.name,
+            quote(self.definition.as_bytes()),
+        )))
+    }
+
+    fn step(&mut self) -> Walked<()> {
+        self.steps += 1;
+        match self.steps > self.limits.steps_max {
+            true => self.fail(format!("more than {} steps", self.limits.steps_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts bytes that a function made.
+    fn made(&mut self, bytes: usize) -> Walked<()> {
+        self.made_bytes = self.made_bytes.saturating_add(bytes);
+        match self.made_bytes > self.limits.made_bytes_max {
+            true => {
+                let most = self.limits.made_bytes_max;
+                self.fail(format!("more than {most} bytes made by functions"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Walked<()> {
+        if self.out.len() + bytes.len() > self.limits.output_bytes_max {
+            let most = self.limits.output_bytes_max;
+            return self.fail(format!("output is longer than {most} bytes"));
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn list(&mut self, dot: &Value, list: &'t List) -> Walked<()> {
+        list.iter().try_for_each(|node| self.node(dot, node))
+    }
+
+    fn node(&mut self, dot: &Value, node: &'t Node) -> Walked<()> {
+        self.at(Place::Node(node));
+        self.step()?;
+        match node {
+            Node::Text { text } => self.write(text.as_bytes()),
+            Node::Action { pipe, .. } => {
+                let value = self.pipe(dot, pipe)?;
+                match pipe.variables.is_empty() {
+                    true => self.print(node, &value),
+                    false => Ok(()),
+                }
+            }
+            Node::Branch(branch) => {
+                let mark = self.variables.len();
+                let walked = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
+                    match branch.kind {
+                        BranchKind::Range => self.range(dot, branch),
+                        BranchKind::If | BranchKind::With => self.if_or_with(dot, branch),
+                    }
+                });
+                self.variables.truncate(mark);
+                walked
+            }
+            Node::Template { name, pipe, .. } => self.template(dot, name, pipe.as_ref()),
+            Node::Break { .. } => Err(Stop::Break),
+            Node::Continue { .. } => Err(Stop::Continue),
+        }
+    }
+
+    fn if_or_with(&mut self, dot: &Value, branch: &'t Branch) -> Walked<()> {
+        let value = self.pipe(dot, &branch.pipe)?;
+        match (value.clone().inside().is_true(), &branch.else_list) {
+            (true, _) if branch.kind == BranchKind::With => self.list(&value, &branch.list),
+            (true, _) => self.list(dot, &branch.list),
+            (false, Some(list)) => self.list(dot, list),
+            (false, None) => Ok(()),
+        }
+    }
+
+    fn range(&mut self, dot: &Value, branch: &'t Branch) -> Walked<()> {
+        let (value, _) = self.pipe(dot, &branch.pipe)?.indirect();
+        let walked = match &value {
+            Value::Int(_, count) => {
+                if branch.pipe.variables.len() > 1 {
+                    let shown = self.shown(&value)?;
+                    return self.fail(format!(
+                        "can't use {shown} to iterate over more than one variable"
+                    ));
+                }
+                let Value::Int(int, _) = value else {
+                    return Ok(());
+                };
+                let elements = (0..*count).map(|index| (Value::Invalid, Value::Int(int, index)));
+                self.iterate(branch, elements)
+            }
+            Value::Query(query) => {
+                let element =
+                    |index| Some((Value::int(index), Value::Sample(Some(query.get(index)?))));
+                self.iterate(branch, (0..query.len()).map_while(element))
+            }
+            Value::Floats(floats) => {
+                let elements = floats.iter().enumerate();
+                self.iterate(
+                    branch,
+                    elements.map(|(i, f)| (Value::int(i), Value::Float(*f))),
+                )
+            }
+            Value::Strings(map) => {
+                let element = |(key, value): (&_, &_)| {
+                    (
+                        Value::string(Rc::clone(key)),
+                        Value::string(Rc::clone(value)),
+                    )
+                };
+                self.iterate(branch, map.iter().map(element))
+            }
+            Value::Args(map) => {
+                let elements = map.iter();
+                self.iterate(
+                    branch,
+                    elements.map(|(key, value)| {
+                        (Value::string(Rc::clone(key)), Value::boxed(value.clone()))
+                    }),
+                )
+            }
+            Value::Invalid => Ok(false),
+            _ => {
+                let shown = self.shown(&value)?;
+                return self.fail(format!("range can't iterate over {shown}"));
+            }
+        };
+        match (walked?, &branch.else_list) {
+            (false, Some(list)) => self.list(dot, list),
+            _ => Ok(()),
+        }
+    }
+
+    /// Walks the body for each element; says whether there was one.
+    fn iterate(
+        &mut self,
+        branch: &'t Branch,
+        elements: impl Iterator<Item = (Value, Value)>,
+    ) -> Walked<bool> {
+        let mark = self.variables.len();
+        let mut any = false;
+        for (index, element) in elements {
+            any = true;
+            self.step()?;
+            self.set_range_variables(branch, index, &element)?;
+            let walked = self.list(&element, &branch.list);
+            self.variables.truncate(mark);
+            match walked {
+                Ok(()) | Err(Stop::Continue) => {}
+                Err(Stop::Break) => break,
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(any)
+    }
+
+    fn set_range_variables(
+        &mut self,
+        branch: &'t Branch,
+        index: Value,
+        element: &Value,
+    ) -> Walked<()> {
+        let names = &branch.pipe.variables;
+        if branch.pipe.is_assign {
+            return match &names[..] {
+                [key, value] => {
+                    self.assign(key, index)?;
+                    self.assign(value, element.clone())
+                }
+                [value] => self.assign(value, element.clone()),
+                _ => Ok(()),
+            };
+        }
+        // They were declared with the pipeline, the last one on top.
+        let top = self.variables.len();
+        if !names.is_empty() {
+            self.variables[top - 1].1 = element.clone();
+        }
+        if names.len() > 1 {
+            self.variables[top - 2].1 = index;
+        }
+        Ok(())
+    }
+
+    fn template(&mut self, dot: &Value, name: &'t str, pipe: Option<&'t Pipe>) -> Walked<()> {
+        let Some((name, list)) = self.source.definitions.get_key_value(name) else {
+            let name = quote(name.as_bytes());
+            return self.fail(format!("template {name} not defined"));
+        };
+        if self.depth == self.limits.depth_max {
+            let most = self.limits.depth_max;
+            return self.fail(format!("exceeded maximum template depth ({most})"));
+        }
+        let dot = match pipe {
+            Some(pipe) => self.pipe(dot, pipe)?,
+            None => Value::Invalid,
+        };
+        let outer = (self.definition, self.place);
+        let variables = std::mem::replace(&mut self.variables, vec![("$", dot.clone())]);
+        (self.definition, self.depth) = (name, self.depth + 1);
+        stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
+            self.list(&dot, list)
+        })?;
+        (self.definition, self.place) = outer;
+        self.depth -= 1;
+        self.variables = variables;
+        Ok(())
+    }
+
+    /// The value of a pipeline, out of its interface; declares its variables.
+    fn pipe(&mut self, dot: &Value, pipe: &'t Pipe) -> Walked<Value> {
+        self.at(Place::Pipe(pipe));
+        let mut value = None;
+        for command in &pipe.commands {
+            value = Some(self.command(dot, command, value)?.inside());
+        }
+        let value = value.unwrap_or(Value::Invalid);
+        for name in &pipe.variables {
+            match pipe.is_assign {
+                true => self.assign(name, value.clone())?,
+                false => self.variables.push((name, value.clone())),
+            }
+        }
+        Ok(value)
+    }
+
+    fn assign(&mut self, name: &str, value: Value) -> Walked<()> {
+        match self.variables.iter_mut().rev().find(|(n, _)| *n == name) {
+            Some(variable) => {
+                variable.1 = value;
+                Ok(())
+            }
+            None => self.fail(format!("undefined variable: {name}")),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Walked<Value> {
+        match self.variables.iter().rev().find(|(n, _)| *n == name) {
+            Some((_, value)) => Ok(value.clone()),
+            None => self.fail(format!("undefined variable: {name}")),
+        }
+    }
+
+    /// The value of a command; `last` is what the one before it in the pipeline gave.
+    fn command(&mut self, dot: &Value, command: &'t Command, last: Option<Value>) -> Walked<Value> {
+        let first = &command.words[0];
+        let words = &command.words[..];
+        match &first.term {
+            Term::Field(fields) => self.field_word(dot, first, fields, words, last),
+            Term::Chain { of, fields } => self.chain(dot, first, of, fields, words, last),
+            Term::Identifier(name) => {
+                self.function(dot, first, name, Place::Command(command), words, last)
+            }
+            Term::Pipe(pipe) => {
+                self.no_function(words, last.as_ref())?;
+                self.deeper_pipe(dot, pipe)
+            }
+            Term::Variable { name, fields } => {
+                self.variable_word(dot, first, name, fields, words, last)
+            }
+            term => {
+                self.at(Place::Operand(first));
+                self.no_function(words, last.as_ref())?;
+                match term {
+                    Term::Nil => self.fail("nil is not a command"),
+                    Term::Dot => Ok(dot.clone()),
+                    _ => self.literal(first),
+                }
+            }
+        }
+    }
+
+    fn deeper_pipe(&mut self, dot: &Value, pipe: &'t Pipe) -> Walked<Value> {
+        stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || self.pipe(dot, pipe))
+    }
+
+    fn no_function(&self, words: &[Operand], last: Option<&Value>) -> Walked<()> {
+        match (words, last) {
+            ([] | [_], None) => Ok(()),
+            ([first, ..], _) => self.fail(format!("can't give argument to non-function {first}")),
+            ([], Some(_)) => self.fail("can't give argument to non-function"),
+        }
+    }
+
+    /// The value of a literal where no type is asked for.
+    fn literal(&mut self, word: &'t Operand) -> Walked<Value> {
+        self.at(Place::Operand(word));
+        match &word.term {
+            Term::Bool(value) => Ok(Value::Bool(*value)),
+            Term::String { text, .. } => Ok(Value::String(Rc::clone(text))),
+            Term::Number(number) => match (number.complex, number.float, number.int) {
+                (Some((real, imaginary)), ..) => Ok(Value::Complex(real, imaginary)),
+                (None, Some(float), _) if number.is_written_as_float() => Ok(Value::Float(float)),
+                (None, _, Some(int)) => Ok(Value::Int(super::value::IntType::Int, int)),
+                _ => self.fail(format!("{} overflows int", number.text)),
+            },
+            _ => self.fail(format!(
+                "can't evaluate command {}",
+                quote(word.to_string().as_bytes())
+            )),
+        }
+    }
+
+    fn print(&mut self, node: &'t Node, value: &Value) -> Walked<()> {
+        self.at(Place::Node(node));
+        let text = self.printed(std::slice::from_ref(value))?;
+        self.write(&text)
+    }
+
+    /// The value as `%v` shows it.
+    fn shown(&self, value: &Value) -> Walked<String> {
+        let printed = format::print(std::slice::from_ref(value), self.limits.output_bytes_max);
+        match printed {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(format::TooLong) => self.too_long(),
+        }
+    }
+
+    fn too_long<T>(&self) -> Walked<T> {
+        let most = self.limits.output_bytes_max;
+        self.fail(format!("text is longer than {most} bytes"))
+    }
+
+    /// Values as an action writes them: nothing as `<no value>`, pointers as what they lead to.
+    fn printed(&self, values: &[Value]) -> Walked<Vec<u8>> {
+        match format::print_plain(values, self.limits.output_bytes_max) {
+            Ok(bytes) => Ok(bytes),
+            Err(format::TooLong) => self.too_long(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Methods of times, durations and histograms, with Go's names and types.
+
+use crate::template::format::own_text;
+use crate::template::signature::{Parameter, Signature};
+use crate::template::time::Time;
+use crate::template::value::{IntType, Value};
+
+/// A method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::template) enum Method {
+    String,
+    Format,
+    Unix,
+    UnixMilli,
+    UnixMicro,
+    UnixNano,
+    Year,
+    Month,
+    Day,
+    Hour,
+    Minute,
+    Second,
+    Nanosecond,
+    YearDay,
+    Weekday,
+    Utc,
+    IsZero,
+    Add,
+    Sub,
+    Before,
+    After,
+    Equal,
+    Compare,
+    Hours,
+    Minutes,
+    Seconds,
+    Milliseconds,
+    Microseconds,
+    Nanoseconds,
+    Abs,
+    Truncate,
+    Round,
+}
+
+const NANOS: i64 = 1_000_000_000;
+
+impl Method {
+    /// The method called `name` of `receiver`, if there is one.
+    pub fn of(receiver: &Value, name: &str) -> Option<Self> {
+        match receiver {
+            Value::Time(_) => Self::of_time(name),
+            Value::Int(IntType::Duration, _) => Self::of_duration(name),
+            Value::Int(IntType::Month | IntType::Weekday, _) | Value::Histogram(_) => {
+                (name == "String").then_some(Self::String)
+            }
+            _ => None,
+        }
+    }
+
+    fn of_time(name: &str) -> Option<Self> {
+        Some(match name {
+            "String" => Self::String,
+            "Format" => Self::Format,
+            "Unix" => Self::Unix,
+            "UnixMilli" => Self::UnixMilli,
+            "UnixMicro" => Self::UnixMicro,
+            "UnixNano" => Self::UnixNano,
+            "Year" => Self::Year,
+            "Month" => Self::Month,
+            "Day" => Self::Day,
+            "Hour" => Self::Hour,
+            "Minute" => Self::Minute,
+            "Second" => Self::Second,
+            "Nanosecond" => Self::Nanosecond,
+            "YearDay" => Self::YearDay,
+            "Weekday" => Self::Weekday,
+            "UTC" => Self::Utc,
+            "IsZero" => Self::IsZero,
+            "Add" => Self::Add,
+            "Sub" => Self::Sub,
+            "Before" => Self::Before,
+            "After" => Self::After,
+            "Equal" => Self::Equal,
+            "Compare" => Self::Compare,
+            _ => return None,
+        })
+    }
+
+    fn of_duration(name: &str) -> Option<Self> {
+        Some(match name {
+            "String" => Self::String,
+            "Hours" => Self::Hours,
+            "Minutes" => Self::Minutes,
+            "Seconds" => Self::Seconds,
+            "Milliseconds" => Self::Milliseconds,
+            "Microseconds" => Self::Microseconds,
+            "Nanoseconds" => Self::Nanoseconds,
+            "Abs" => Self::Abs,
+            "Truncate" => Self::Truncate,
+            "Round" => Self::Round,
+            _ => return None,
+        })
+    }
+
+    /// What it takes.
+    pub fn signature(self) -> Signature {
+        Signature::fixed(match self {
+            Self::Format => &[Parameter::String],
+            Self::Add | Self::Truncate | Self::Round => &[Parameter::Duration],
+            Self::Sub | Self::Before | Self::After | Self::Equal | Self::Compare => {
+                &[Parameter::Time]
+            }
+            _ => &[],
+        })
+    }
+
+    /// What it gives; `arguments` are as its signature says.
+    pub fn call(self, receiver: &Value, arguments: &[Value]) -> Value {
+        match receiver {
+            Value::Time(time) => self.call_time(*time, arguments.first()),
+            Value::Int(IntType::Duration, nanos) if self != Self::String => {
+                self.call_duration(*nanos, arguments.first())
+            }
+            _ => Value::string(own_text(receiver).unwrap_or_default().as_bytes()),
+        }
+    }
+
+    fn call_time(self, time: Time, argument: Option<&Value>) -> Value {
+        let int = |value| Value::Int(IntType::Int, value);
+        let long = |value| Value::Int(IntType::Int64, value);
+        let other = match argument {
+            Some(Value::Time(other)) => *other,
+            _ => time,
+        };
+        match (self, argument) {
+            (Self::Format, Some(Value::String(layout))) => Value::string(time.format(layout)),
+            (Self::Add, Some(Value::Int(_, nanos))) => Value::Time(Time {
+                nanos: time.nanos.saturating_add(*nanos),
+            }),
+            (Self::Sub, _) => {
+                let nanos = time.nanos.saturating_sub(other.nanos);
+                Value::Int(IntType::Duration, nanos)
+            }
+            (Self::Unix, _) => long(time.seconds()),
+            (Self::UnixMilli, _) => long(time.nanos.div_euclid(1_000_000)),
+            (Self::UnixMicro, _) => long(time.nanos.div_euclid(1_000)),
+            (Self::UnixNano, _) => long(time.nanos),
+            (Self::Year, _) => int(time.year()),
+            (Self::Month, _) => Value::Int(IntType::Month, time.month()),
+            (Self::Day, _) => int(time.day()),
+            (Self::Hour, _) => int(time.hour()),
+            (Self::Minute, _) => int(time.minute()),
+            (Self::Second, _) => int(time.second()),
+            (Self::Nanosecond, _) => int(time.nanosecond()),
+            (Self::YearDay, _) => int(time.year_day()),
+            (Self::Weekday, _) => Value::Int(IntType::Weekday, time.weekday()),
+            (Self::Utc, _) => Value::Time(time),
+            // The zero is in the year 1, which no value of a template reaches.
+            (Self::IsZero, _) => Value::Bool(false),
+            (Self::Before, _) => Value::Bool(time < other),
+            (Self::After, _) => Value::Bool(time > other),
+            (Self::Equal, _) => Value::Bool(time == other),
+            (Self::Compare, _) => int(time.cmp(&other) as i64),
+            _ => Value::string(time.to_string().as_bytes()),
+        }
+    }
+
+    fn call_duration(self, nanos: i64, argument: Option<&Value>) -> Value {
+        let duration = |nanos| Value::Int(IntType::Duration, nanos);
+        let unit = match argument {
+            Some(Value::Int(_, unit)) => *unit,
+            _ => 0,
+        };
+        // As Go: the whole units and the rest apart, so that less is rounded away.
+        let float = |unit: i64| (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64;
+        match self {
+            Self::Hours => Value::Float(float(3600 * NANOS)),
+            Self::Minutes => Value::Float(float(60 * NANOS)),
+            Self::Seconds => Value::Float(float(NANOS)),
+            Self::Milliseconds => Value::Int(IntType::Int64, nanos / 1_000_000),
+            Self::Microseconds => Value::Int(IntType::Int64, nanos / 1_000),
+            Self::Nanoseconds => Value::Int(IntType::Int64, nanos),
+            Self::Abs => duration(nanos.saturating_abs()),
+            Self::Truncate if unit > 0 => duration(nanos - nanos % unit),
+            Self::Round if unit > 0 => duration(round(nanos, unit)),
+            _ => duration(nanos),
+        }
+    }
+}
+
+/// The multiple of `unit` nearest to `nanos`, halves away from zero.
+fn round(nanos: i64, unit: i64) -> i64 {
+    let rest = nanos % unit;
+    let down = nanos - rest;
+    let is_down = i128::from(rest.unsigned_abs()) * 2 < i128::from(unit);
+    match is_down {
+        true => down,
+        false if nanos < 0 => down.saturating_sub(unit),
+        false => down.saturating_add(unit),
+    }
+}

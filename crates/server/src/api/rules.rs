@@ -1,0 +1,433 @@
+//! `/api/v1/rules` and `/api/v1/alerts`: groups with their rules, and the alerts that are active.
+//! `/api/v1/rules/backfill`, which is Firn's own: recording rules for times that are gone.
+//!
+//! Fields, their order, filters, pages and errors are upstream's (`web/api/v1/api.go`).
+
+use super::call::Call;
+use super::form::{parse_bool, parse_integer};
+use super::status::{computed, ok};
+use super::targets::{LabelMap, label_map};
+use super::times::format_rfc3339_nanos;
+use crate::http::failure::Failure;
+use axum::response::Response;
+use firn_model::go_float::scientific;
+use firn_model::matcher::Matcher;
+use firn_rules::alert::Alert;
+use firn_rules::file::Texts;
+use firn_rules::group::Group;
+use firn_rules::instant::Instant;
+use firn_rules::rule::{Rule, RuleKind};
+use firn_rules::view::{BackfillRequest, BackfillView, GroupView, RuleView};
+use ring::digest::{SHA256, digest};
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// Seconds as Go writes them: whole ones without a fraction.
+struct Seconds(Duration);
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.subsec_nanos() {
+            0 => serializer.serialize_u64(self.0.as_secs()),
+            _ => serializer.serialize_f64(self.0.as_secs_f64()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Groups {
+    groups: Vec<GroupDocument>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group_next_token: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupDocument {
+    name: String,
+    file: String,
+    rules: Vec<RuleDocument>,
+    interval: Seconds,
+    limit: usize,
+    evaluation_time: Seconds,
+    last_evaluation: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RuleDocument {
+    Alerting(Box<AlertingDocument>),
+    Recording(Box<RecordingDocument>),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AlertingDocument {
+    state: &'static str,
+    name: String,
+    query: String,
+    duration: Seconds,
+    keep_firing_for: Seconds,
+    labels: Texts,
+    annotations: BTreeMap<String, String>,
+    /// Null if they are not wanted.
+    alerts: Option<Vec<AlertDocument>>,
+    health: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_error: String,
+    evaluation_time: Seconds,
+    last_evaluation: String,
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordingDocument {
+    name: String,
+    query: String,
+    labels: Texts,
+    health: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_error: String,
+    evaluation_time: Seconds,
+    last_evaluation: String,
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+struct Alerts {
+    alerts: Vec<AlertDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AlertDocument {
+    labels: LabelMap,
+    annotations: BTreeMap<String, String>,
+    state: &'static str,
+    active_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_firing_since: Option<String>,
+    value: String,
+}
+
+impl From<&Alert> for AlertDocument {
+    fn from(alert: &Alert) -> Self {
+        Self {
+            labels: label_map(&alert.labels),
+            annotations: alert.annotations.iter().cloned().collect(),
+            state: alert.state.as_str(),
+            active_at: shown(Some(alert.active_at)),
+            keep_firing_since: alert.keep_firing_since.map(|since| shown(Some(since))),
+            value: scientific(alert.value),
+        }
+    }
+}
+
+/// A moment as Go writes it; none is the first second of the year 1.
+fn shown(time: Option<Instant>) -> String {
+    match time {
+        Some(time) => format_rfc3339_nanos(time.nanos()),
+        None => "0001-01-01T00:00:00Z".into(),
+    }
+}
+
+/// Which rules are wanted.
+struct Filter {
+    names: HashSet<String>,
+    groups: HashSet<String>,
+    files: HashSet<String>,
+    selectors: Vec<String>,
+    kind: Kind,
+    without_alerts: bool,
+    page: Option<Page>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    All,
+    Alerting,
+    Recording,
+}
+
+/// A part of the groups.
+struct Page {
+    groups_max: usize,
+    /// The group that it begins with; empty for the first one.
+    token: String,
+}
+
+/// The groups with their rules.
+pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
+    let filter = Filter::read(&call)?;
+    let groups = call.backend.rules.clone();
+    let app = call.app.clone();
+    // There may be many thousands: this is work for a thread.
+    computed(&call, move |_| {
+        let mut memory = app.budgets.query().hold();
+        let engine = &app.parts.engine;
+        let sets = filter.selectors.iter();
+        let sets = sets.map(|text| engine.selector(text, &mut memory));
+        let sets: Vec<Vec<Matcher>> = sets
+            .collect::<Result<_, _>>()
+            .map_err(|e| Failure::of_parser(e, Some("match[]")))?;
+        if sets.iter().any(|set| set.iter().all(|m| m.matches(b""))) {
+            let why = "match[] must contain at least one non-empty matcher";
+            return Err(Failure::bad_data(why));
+        }
+        filter.apply(&groups.groups(!filter.without_alerts), &sets)
+    })
+    .await
+}
+
+/// The active alerts of all rules.
+pub(crate) async fn alerts(call: Call) -> Result<Response, Failure> {
+    let groups = call.backend.rules.clone();
+    computed(&call, move |_| {
+        let groups = groups.groups(true);
+        let rules = groups.iter().flat_map(|group| &group.rules);
+        let alerts = rules.flat_map(|rule| &rule.alerts);
+        Ok(Alerts {
+            alerts: alerts.map(AlertDocument::from).collect(),
+        })
+    })
+    .await
+}
+
+#[derive(Serialize)]
+struct Backfills {
+    backfills: Vec<BackfillDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BackfillDocument {
+    group: String,
+    file: String,
+    start: String,
+    end: String,
+    state: &'static str,
+    instants_done: u64,
+    instants: u64,
+    samples: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_error: String,
+}
+
+impl From<BackfillView> for BackfillDocument {
+    fn from(view: BackfillView) -> Self {
+        Self {
+            group: view.request.group,
+            file: view.request.file,
+            start: shown(Some(view.request.start)),
+            end: shown(Some(view.request.end)),
+            state: if view.is_over { "done" } else { "running" },
+            instants_done: view.done,
+            instants: view.total,
+            samples: view.samples,
+            last_error: view.last_error,
+        }
+    }
+}
+
+/// How far back-fills are.
+pub(crate) async fn backfills(call: Call) -> Result<Response, Failure> {
+    let views = call.backend.rules.backfills();
+    let backfills = views.into_iter().map(BackfillDocument::from).collect();
+    ok(&call, &Backfills { backfills })
+}
+
+/// Begins a back-fill.
+pub(crate) async fn backfill(call: Call) -> Result<Response, Failure> {
+    let (start, end) = (call.form.time("start")?, call.form.time("end")?);
+    if end < start {
+        let why = "end timestamp must not be before start time";
+        return Err(Failure::parameter("end", why));
+    }
+    let now = call.app.parts.env.clock.now_ms();
+    if end > now {
+        let why = "end timestamp must not be in the future";
+        return Err(Failure::parameter("end", why));
+    }
+    let request = BackfillRequest {
+        group: call.form.get("group").to_owned(),
+        file: call.form.get("file").to_owned(),
+        start: Instant::from_ms(start),
+        end: Instant::from_ms(end),
+    };
+    let begun = call.backend.rules.backfill(request);
+    let begun = begun.map_err(|e| Failure::parameter("group", e))?;
+    ok(&call, &BackfillDocument::from(begun))
+}
+
+impl Filter {
+    fn read(call: &Call) -> Result<Self, Failure> {
+        let form = &call.form;
+        let all = |name: &str| form.all(name).map(str::to_owned).collect();
+        let kind = match form.get("type").to_lowercase().as_str() {
+            "" => Kind::All,
+            "alert" => Kind::Alerting,
+            "record" => Kind::Recording,
+            other => {
+                let why = format!("not supported value {other:?}");
+                return Err(Failure::parameter("type", why));
+            }
+        };
+        let without_alerts = match form.get("exclude_alerts").to_lowercase().as_str() {
+            "" => false,
+            text => parse_bool(text).map_err(|e| {
+                let why = format!("error converting exclude_alerts: {e}");
+                Failure::parameter("exclude_alerts", why)
+            })?,
+        };
+        Ok(Self {
+            names: all("rule_name[]"),
+            groups: all("rule_group[]"),
+            files: all("file[]"),
+            selectors: form.all("match[]").map(str::to_owned).collect(),
+            kind,
+            without_alerts,
+            page: page(form.get("group_limit"), form.get("group_next_token"))?,
+        })
+    }
+
+    fn apply(&self, groups: &[GroupView], sets: &[Vec<Matcher>]) -> Result<Groups, Failure> {
+        let mut found = Groups {
+            groups: Vec::new(),
+            group_next_token: String::new(),
+        };
+        for view in self.after_token(groups)? {
+            let group = &view.group;
+            let is_in = |set: &HashSet<String>, name| set.is_empty() || set.contains(name);
+            if !is_in(&self.groups, &group.name) || !is_in(&self.files, &group.file) {
+                continue;
+            }
+            let rules = group.rules.iter().zip(&view.rules);
+            let rules = rules.filter(|(rule, _)| {
+                is_in(&self.names, &rule.name) && is_matched(rule, sets) && self.wants(rule)
+            });
+            let rules: Vec<_> = rules.map(|(r, v)| self.document(r, v)).collect();
+            if rules.is_empty() {
+                continue;
+            }
+            let page = self.page.as_ref();
+            if page.is_some_and(|page| found.groups.len() == page.groups_max) {
+                found.group_next_token = token(group);
+                break;
+            }
+            found.groups.push(GroupDocument {
+                name: group.name.clone(),
+                file: group.file.clone(),
+                rules,
+                interval: Seconds(group.interval),
+                limit: group.limit,
+                evaluation_time: Seconds(view.last.took),
+                last_evaluation: shown(view.last.began),
+            });
+        }
+        Ok(found)
+    }
+
+    /// The groups from the page's first one on.
+    fn after_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
+        let token_wanted = self.page.as_ref().map_or("", |page| page.token.as_str());
+        if token_wanted.is_empty() {
+            return Ok(groups);
+        }
+        let first = groups.iter().position(|g| token(&g.group) == token_wanted);
+        match first {
+            Some(first) => Ok(&groups[first..]),
+            None => {
+                let why =
+                    format!("invalid group_next_token '{token_wanted}'. were rule groups changed?");
+                Err(Failure::parameter("group_next_token", why))
+            }
+        }
+    }
+
+    fn wants(&self, rule: &Rule) -> bool {
+        match self.kind {
+            Kind::All => true,
+            Kind::Alerting => rule.alerting().is_some(),
+            Kind::Recording => rule.alerting().is_none(),
+        }
+    }
+
+    fn document(&self, rule: &Rule, view: &RuleView) -> RuleDocument {
+        let last_evaluation = shown(view.evaluated);
+        let evaluation_time = Seconds(view.took);
+        match &rule.kind {
+            RuleKind::Alerting(settings) => RuleDocument::Alerting(Box::new(AlertingDocument {
+                state: match view.evaluated {
+                    Some(_) => view.state.as_str(),
+                    None => "unknown",
+                },
+                name: rule.name.clone(),
+                query: rule.query.clone(),
+                duration: Seconds(settings.hold),
+                keep_firing_for: Seconds(settings.keep_firing_for),
+                labels: rule.labels.clone(),
+                annotations: settings.annotations.iter().cloned().collect(),
+                alerts: (!self.without_alerts)
+                    .then(|| view.alerts.iter().map(AlertDocument::from).collect()),
+                health: view.health.as_str(),
+                last_error: view.last_error.clone(),
+                evaluation_time,
+                last_evaluation,
+                r#type: "alerting",
+            })),
+            RuleKind::Recording => RuleDocument::Recording(Box::new(RecordingDocument {
+                name: rule.name.clone(),
+                query: rule.query.clone(),
+                labels: rule.labels.clone(),
+                health: view.health.as_str(),
+                last_error: view.last_error.clone(),
+                evaluation_time,
+                last_evaluation,
+                r#type: "recording",
+            })),
+        }
+    }
+}
+
+/// Whether the labels of a rule, as they are written, satisfy one of the sets.
+fn is_matched(rule: &Rule, sets: &[Vec<Matcher>]) -> bool {
+    let value = |name: &str| rule.labels.get(name).map_or("", String::as_str);
+    let holds = |m: &Matcher| m.matches(value(m.name()).as_bytes());
+    sets.is_empty() || sets.iter().any(|set| set.iter().all(holds))
+}
+
+/// The page that a request asks for.
+fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
+    if limit.is_empty() {
+        if token.is_empty() {
+            return Ok(None);
+        }
+        let why = "group_limit needs to be present in order to paginate over the groups";
+        return Err(Failure::parameter("group_next_token", why));
+    }
+    let wrong = |why: String| Failure::parameter("group_limit", why);
+    let groups_max = parse_integer(limit).and_then(|n| match i32::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) => Err(format!(
+            "strconv.ParseInt: parsing {limit:?}: value out of range"
+        )),
+    });
+    let groups_max =
+        groups_max.map_err(|e| wrong(format!("group_limit needs to be a valid number: {e}")))?;
+    match usize::try_from(groups_max) {
+        Ok(groups_max) if groups_max > 0 => Ok(Some(Page {
+            groups_max,
+            token: token.to_owned(),
+        })),
+        _ => Err(wrong("group_limit needs to be greater than 0".into())),
+    }
+}
+
+/// What names a group as the first one of a page.
+fn token(group: &Group) -> String {
+    let hash = digest(&SHA256, group.key().as_bytes());
+    hash.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}

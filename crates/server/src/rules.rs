@@ -1,0 +1,197 @@
+//! Queries of rules: the same engine, the same limits and the same queue as those of people, in
+//! which all rules together are one client.
+//!
+//! Invariant: a rule whose turn did not come is told so, and not that its query failed: its
+//! evaluation can be made up for.
+
+use crate::admission::queries::Unfinished;
+use crate::admission::question::Question;
+use crate::admission::queue::Client;
+use crate::app::App;
+use crate::engine::Engine;
+use firn_model::budget::{Budget, Reservation};
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::{TimeRange, TimestampMs, is_stale};
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{Select, SelectRequest};
+use firn_model::tenant::TenantId;
+use firn_promql::ast::Expr;
+use firn_promql::value::{QueryError, QueryResult, Value};
+use firn_promql::{Context, EvalTime, Options};
+use firn_rules::alerts::KeptSince;
+use firn_rules::rule::Queries;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The name under which queries of rules are written down as active.
+const HANDLER: &str = "rule";
+
+/// Why a rule has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleQueryError {
+    /// Its turn did not come, or the store is not there: to be tried again.
+    #[error("{0}")]
+    Later(String),
+    /// It ran for too long, or failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a rule asks, for the queue and the file of active queries.
+#[derive(Clone, Debug)]
+pub struct RuleQuestion {
+    /// Whose data.
+    pub tenant: TenantId,
+    /// The expression.
+    pub expression: String,
+    /// The time that it is about.
+    pub time: TimestampMs,
+}
+
+impl App {
+    /// Runs `work` when it is the turn of rules, on a thread that may compute, with what answers
+    /// its queries.
+    pub async fn run_rule<T: Send + 'static>(
+        &self,
+        question: RuleQuestion,
+        work: impl FnOnce(&mut dyn Queries) -> T + Send + 'static,
+    ) -> Result<T, RuleQueryError> {
+        self.run_of_rule(&question, |asking| work(asking)).await
+    }
+
+    /// The newest sample of each series that `matchers` find in `range`, unless the series ended:
+    /// what is kept about alerts.
+    pub async fn kept_since(
+        &self,
+        question: RuleQuestion,
+        matchers: Vec<Matcher>,
+        range: TimeRange,
+    ) -> Result<Vec<KeptSince>, RuleQueryError> {
+        let read = self.run_of_rule(&question, move |asking| asking.kept_since(&matchers, range));
+        read.await?.map_err(|e| RuleQueryError::Failed(e.message))
+    }
+
+    async fn run_of_rule<T: Send + 'static>(
+        &self,
+        question: &RuleQuestion,
+        work: impl FnOnce(&mut Asking<'_>) -> T + Send + 'static,
+    ) -> Result<T, RuleQueryError> {
+        let later = |why: &str| RuleQueryError::Later(why.to_owned());
+        let backend = self
+            .backend()
+            .map_err(|_| later("the store is not ready"))?;
+        let settings = &self.parts.query;
+        let options = Options {
+            features: settings.features,
+            lookback_ms: settings.lookback_ms,
+            default_subquery_step_ms: (settings.default_subquery_step_ms)(),
+            samples_max: settings.samples_max,
+            series_max: (settings.series_max)(),
+        };
+        let budget = self.budgets.query();
+        let tenant = question.tenant.clone();
+        let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
+        let store = backend.store.clone();
+        let job = move |cancel: &Cancel| {
+            let mut asking = Asking {
+                engine,
+                store,
+                env,
+                tenant: &tenant,
+                options,
+                budget,
+                cancel,
+                held: Vec::new(),
+            };
+            work(&mut asking)
+        };
+        let time = EvalTime::Instant(question.time);
+        let asked = Question::new(
+            HANDLER,
+            question.tenant.clone(),
+            Client::Rules,
+            std::iter::once(question.expression.as_str()),
+            Some(time.into()),
+        );
+        let deadline = Instant::now() + self.limits().query_timeout;
+        let outcome = self.run_queued(backend.active.clone(), asked, deadline, job);
+        outcome.await.map_err(|e| match e {
+            Unfinished::Waiting | Unfinished::Refused(_) => RuleQueryError::Later(e.to_string()),
+            Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+        })
+    }
+}
+
+/// Answers the queries of one evaluation of one rule.
+struct Asking<'a> {
+    engine: Arc<dyn Engine>,
+    store: Arc<dyn Select>,
+    env: Env,
+    tenant: &'a TenantId,
+    options: Options,
+    budget: Budget,
+    cancel: &'a Cancel,
+    /// What the answers take: until the evaluation ends.
+    held: Vec<Reservation>,
+}
+
+impl Asking<'_> {
+    fn ask(
+        &mut self,
+        query: impl FnOnce(&dyn Engine, &Context<'_>, &Options) -> Result<QueryResult, QueryError>,
+    ) -> Result<Value, String> {
+        let context = Context {
+            store: &*self.store,
+            tenant: self.tenant,
+            compute: &*self.env.compute,
+            budget: &self.budget,
+            cancel: self.cancel,
+        };
+        let answer = query(&*self.engine, &context, &self.options);
+        let answer = answer.map_err(|e| e.to_string())?;
+        self.held.push(answer.memory);
+        Ok(answer.value)
+    }
+
+    fn kept_since(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<KeptSince>, Error> {
+        let selection = self.store.select(SelectRequest {
+            tenant: self.tenant,
+            matchers,
+            range,
+            newest_only: true,
+            cancel: self.cancel,
+            budget: &self.budget,
+            series: &SeriesLimit::none(),
+        })?;
+        let mut batch = SeriesBatch::default();
+        selection.read(0..selection.len(), &mut batch)?;
+        let newest = |i: usize| {
+            let series = batch.series(i);
+            let (time, value) = (*series.times.last()?, *series.values.last()?);
+            let labels: Labels = selection.labels(i);
+            (!is_stale(value)).then_some(KeptSince {
+                labels,
+                time,
+                value,
+            })
+        };
+        Ok((0..selection.len()).filter_map(newest).collect())
+    }
+}
+
+impl Queries for Asking<'_> {
+    fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String> {
+        let time = EvalTime::Instant(at);
+        self.ask(|engine, context, options| engine.query_expr(context, expr, time, options))
+    }
+
+    fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String> {
+        let time = EvalTime::Instant(at);
+        self.ask(|engine, context, options| engine.query(context, text, time, options))
+    }
+}

@@ -1,0 +1,398 @@
+//! Rules as users see them: files, evaluations, alerts, reloads, kills, and the commands that check
+//! and test them.
+
+use crate::harness::http::Http;
+use crate::harness::server::{Server, firn, wait_for};
+use serde_json::Value;
+use std::path::Path;
+
+const RULES: &str = "\
+groups:
+- name: g
+  interval: 1s
+  rules:
+  - {record: one, expr: vector(1)}
+  - {record: two, expr: one + one, labels: {from: rule}}
+  - alert: Always
+    expr: two > 0
+    for: 2s
+    labels: {severity: page}
+    annotations: {summary: is 2}
+";
+
+/// A folder with a config and a rule file.
+struct Setup {
+    dir: tempfile::TempDir,
+    config: String,
+}
+
+impl Setup {
+    fn new(rules: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("firn.yml");
+        std::fs::write(&config, "rule_files: [rules*.yml]\n").unwrap();
+        let setup = Setup {
+            config: config.to_str().unwrap().to_owned(),
+            dir,
+        };
+        setup.write(rules);
+        setup
+    }
+
+    fn write(&self, rules: &str) {
+        std::fs::write(self.dir.path().join("rules.yml"), rules).unwrap();
+    }
+
+    fn start(&self) -> Server {
+        let flags = ["--config", &self.config, "--web.enable-lifecycle"];
+        Server::start(&self.dir.path().join("data"), &flags)
+    }
+}
+
+fn groups(http: &Http, query: &str) -> Vec<Value> {
+    let answer = http.get(&format!("/api/v1/rules{query}")).json();
+    answer["data"]["groups"].as_array().unwrap().clone()
+}
+
+fn alert(http: &Http) -> Option<Value> {
+    let answer = http.get("/api/v1/alerts").json();
+    answer["data"]["alerts"]
+        .as_array()
+        .unwrap()
+        .first()
+        .cloned()
+}
+
+/// The times, in milliseconds, of the samples that a selector finds in its range.
+fn times(http: &Http, selector: &str) -> Vec<i64> {
+    let answer = http.post("/api/v1/query", &[("query", selector)]).json();
+    let series = answer["data"]["result"][0]["values"].as_array();
+    let time = |point: &Value| (point[0].as_f64().unwrap() * 1000.0).round() as i64;
+    series.into_iter().flatten().map(time).collect()
+}
+
+fn is_firing(http: &Http) -> bool {
+    alert(http).is_some_and(|alert| alert["state"] == "firing")
+}
+
+#[test]
+fn rules_are_evaluated_shown_and_reloaded() {
+    let setup = Setup::new(RULES);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the alert fires", || is_firing(&http));
+    let all = groups(&http, "");
+    assert_eq!(all.len(), 1);
+    let group = &all[0];
+    assert_eq!(group["name"], "g");
+    assert!(group["file"].as_str().unwrap().ends_with("/rules.yml"));
+    assert_eq!(
+        (group["interval"].as_i64(), group["limit"].as_i64()),
+        (Some(1), Some(0))
+    );
+    let rules = group["rules"].as_array().unwrap();
+    let shown: Vec<String> = rules
+        .iter()
+        .map(|r| {
+            format!(
+                "{} {}",
+                r["type"].as_str().unwrap(),
+                r["health"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(shown, ["recording ok", "recording ok", "alerting ok"]);
+    assert_eq!(rules[1]["query"], "one + one");
+    assert_eq!(rules[2]["alerts"][0]["labels"]["severity"], "page");
+    assert_eq!(rules[2]["alerts"][0]["annotations"]["summary"], "is 2");
+    assert_eq!(rules[2]["alerts"][0]["value"], "2e+00");
+    wait_for("the series about the alert", || {
+        let shown = "ALERTS{alertname=\"Always\",alertstate=\"firing\",from=\"rule\"}[1m]";
+        !times(&http, shown).is_empty()
+    });
+    let since = alert(&http).unwrap()["activeAt"].clone();
+    // One rule goes, one comes, and the alert goes on.
+    setup.write(
+        &RULES
+            .replace("record: one", "record: uno")
+            .replace("one + one", "uno + uno"),
+    );
+    assert_eq!(http.post("/-/reload", &[]).status, 200);
+    wait_for("the new rule", || !times(&http, "uno[1m]").is_empty());
+    wait_for("the end of the old series", || {
+        let answer = http.post("/api/v1/query", &[("query", "one")]).json();
+        answer["data"]["result"].as_array().unwrap().is_empty()
+    });
+    assert_eq!(alert(&http).unwrap()["activeAt"], since);
+    assert!(is_firing(&http));
+    // A file with mistakes changes nothing.
+    setup.write("groups:\n- name: g\n  rule: []\n");
+    let refused = http.post("/-/reload", &[]);
+    assert_eq!(refused.status, 500);
+    let why = "3:3: field rule not found in type rulefmt.RuleGroup";
+    assert!(refused.body.contains(why), "{}", refused.body);
+    assert_eq!(groups(&http, "").len(), 1);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn rules_after_a_kill_have_every_instant_and_alerts_as_they_were() {
+    let setup = Setup::new(RULES);
+    let server = setup.start();
+    wait_for("the alert fires", || is_firing(&server.http()));
+    let since = alert(&server.http()).unwrap()["activeAt"].clone();
+    server.kill();
+    let killed = std::time::Instant::now();
+    wait_for("some instants", || killed.elapsed().as_secs() >= 4);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the instants behind the kill", || {
+        let made = made_up(&http);
+        made >= 3.0 && is_firing(&http)
+    });
+    assert_eq!(alert(&http).unwrap()["activeAt"], since);
+    for selector in ["two[1m]", "ALERTS_FOR_STATE[1m]"] {
+        let times = times(&http, selector);
+        assert!(times.len() > 3, "{selector}: {times:?}");
+        let steps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(
+            steps.iter().all(|step| *step == 1000),
+            "{selector}: {steps:?}"
+        );
+    }
+    assert!(server.stop().success());
+}
+
+/// Evaluations that were made up for.
+fn made_up(http: &Http) -> f64 {
+    let page = http.get("/metrics").body;
+    let name = "firn_rule_group_iterations_made_up_total";
+    let line = page.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.rsplit_once(' '));
+    value.map_or(0.0, |(_, value)| value.parse().unwrap())
+}
+
+#[test]
+fn rules_are_filtered_and_paged_as_in_prometheus() {
+    let group = |name: &str| {
+        format!(
+            "- name: {name}\n  interval: 1h\n  labels: {{team: {name}}}\n  rules:\n  \
+             - {{record: r, expr: 1}}\n  - {{alert: A, expr: 1}}\n"
+        )
+    };
+    let text: String = ["a", "b", "c"].iter().map(|name| group(name)).collect();
+    let setup = Setup::new(&format!("groups:\n{text}"));
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the groups", || groups(&http, "").len() == 3);
+    let names = |query: &str| -> Vec<String> {
+        let groups = groups(&http, query);
+        let shown = groups.iter().map(|group| {
+            let rules = group["rules"].as_array().unwrap().iter();
+            let rules: Vec<_> = rules.map(|r| r["name"].as_str().unwrap()).collect();
+            format!("{}:{}", group["name"].as_str().unwrap(), rules.join(","))
+        });
+        shown.collect()
+    };
+    assert_eq!(names("?type=alert&rule_group[]=a"), ["a:A"]);
+    assert_eq!(
+        names("?type=record&rule_group[]=a&rule_group[]=c"),
+        ["a:r", "c:r"]
+    );
+    assert_eq!(
+        names("?rule_name[]=r&match[]=%7Bteam%3D%22b%22%7D"),
+        ["b:r"]
+    );
+    assert_eq!(names("?file[]=none"), [""; 0]);
+    let page = http.get("/api/v1/rules?group_limit=2").json();
+    let token = page["data"]["groupNextToken"].as_str().unwrap().to_owned();
+    assert_eq!(page["data"]["groups"].as_array().unwrap().len(), 2);
+    let rest = format!("?group_limit=2&group_next_token={token}");
+    assert_eq!(names(&rest), ["c:r,A"]);
+    for (query, why) in [
+        (
+            "?type=x",
+            "invalid parameter \"type\": not supported value \"x\"",
+        ),
+        (
+            "?group_next_token=x",
+            "invalid parameter \"group_next_token\": group_limit needs to be present in order to \
+             paginate over the groups",
+        ),
+        (
+            "?group_limit=0",
+            "invalid parameter \"group_limit\": group_limit needs to be greater than 0",
+        ),
+        (
+            "?group_limit=1&group_next_token=x",
+            "invalid parameter \"group_next_token\": invalid group_next_token 'x'. were rule \
+             groups changed?",
+        ),
+    ] {
+        let answer = http.get(&format!("/api/v1/rules{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        assert_eq!(answer.json()["error"], why, "{query}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn backfill_makes_what_a_rule_would_have_made() {
+    let rules = "groups: [{name: g, interval: 1s, rules: [{record: past, expr: vector(time())}]}]";
+    let setup = Setup::new(rules);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("an evaluation", || times(&http, "past[1m]").len() > 1);
+    let first = times(&http, "past[1m]")[0];
+    let (start, end) = ((first - 10_000) as f64 / 1e3, (first - 1) as f64 / 1e3);
+    let ask = || {
+        let form = [
+            ("group", "g"),
+            ("start", &start.to_string()),
+            ("end", &end.to_string()),
+        ];
+        http.post("/api/v1/rules/backfill", &form)
+    };
+    for _ in 0..2 {
+        let asked = ask();
+        assert_eq!(asked.status, 200, "{}", asked.body);
+        wait_for("the back-fill", || {
+            let all = http.get("/api/v1/rules/backfill").json();
+            let all = all["data"]["backfills"].as_array().unwrap().clone();
+            !all.is_empty() && all.iter().all(|one| one["state"] == "done")
+        });
+    }
+    let all = http.get("/api/v1/rules/backfill").json();
+    let last = all["data"]["backfills"].as_array().unwrap().last().cloned();
+    let last = last.unwrap();
+    assert_eq!(last["instants"], last["instantsDone"]);
+    assert!(last["lastError"].is_null(), "{last}");
+    let times = times(&http, "past[2m]");
+    assert!(times[0] <= first - 9_000, "{times:?}");
+    let steps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(steps.iter().all(|step| *step == 1000), "{steps:?}");
+    let wrong = http.post(
+        "/api/v1/rules/backfill",
+        &[("group", "h"), ("start", "1"), ("end", "2")],
+    );
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.body.contains("no rule group"), "{}", wrong.body);
+    assert!(server.stop().success());
+}
+
+/// What a command says: its exit code, standard output and standard error.
+fn say(dir: &Path, words: &[&str]) -> (i32, String, String) {
+    let output = firn().args(words).current_dir(dir).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = output.status.code().unwrap_or(-1);
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn check_rules_speaks_as_promtool() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "good.yml",
+        "groups: [{name: a, rules: [{record: x, expr: 1}]}]",
+    );
+    write(
+        "twice.yml",
+        "groups: [{name: a, rules: [{record: x, expr: 1, labels: {c: d}}, {record: x, expr: 2, labels: {c: d}}]}]",
+    );
+    write(
+        "bad.yml",
+        "groups:\n- name: a\n  rules:\n  - record: x\n    expr: sum(\n",
+    );
+    let check = |words: &[&str]| say(dir.path(), &[&["check", "rules"][..], words].concat());
+    let good = "Checking good.yml\n  SUCCESS: 1 rules found\n\n".to_owned();
+    assert_eq!(check(&["good.yml"]), (0, good, String::new()));
+    let lint = "  FAILED:\nlint error 1 duplicate rule(s) found.\nMetric: x\nLabel(s):\n\tc: d\n\
+                Might cause inconsistency while recording expressions\n";
+    let twice = "Checking twice.yml\n\n".to_owned();
+    assert_eq!(check(&["twice.yml"]), (0, twice.clone(), lint.into()));
+    assert_eq!(
+        check(&["--lint-fatal", "twice.yml"]),
+        (3, twice, lint.into())
+    );
+    assert_eq!(check(&["--lint=none", "twice.yml"]).0, 0);
+    let (code, out, err) = check(&["bad.yml"]);
+    assert_eq!((code, out.as_str()), (1, "Checking bad.yml\n"));
+    assert_eq!(
+        err,
+        "  FAILED:\nbad.yml: 5:11: group \"a\", rule 1, \"x\": could not parse expression: 1:5: \
+         parse error: unclosed left parenthesis\n"
+    );
+    let (code, _, err) = check(&["none.yml"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("path 'none.yml' does not exist"), "{err}");
+}
+
+const TESTS: &str = "\
+rule_files: [rules.yml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  name: first
+  input_series:
+  - series: up{job=\"j\",instance=\"i\"}
+    values: 1 1 0x4
+  - series: h
+    values: '{{schema:0 count:4 sum:5 buckets:[1 2 1]}}x5'
+  alert_rule_test:
+  - {eval_time: 1m, alertname: Down}
+  - eval_time: 5m
+    alertname: Down
+    exp_alerts:
+    - exp_labels: {job: j, instance: i, severity: SEVERITY}
+      exp_annotations: {summary: is down}
+  promql_expr_test:
+  - expr: job:up:sum
+    eval_time: 1m
+    exp_samples: [{labels: 'job:up:sum{job=\"j\"}', value: VALUE}]
+  - expr: h
+    eval_time: 0s
+    exp_samples: [{labels: h, histogram: '{{schema:0 count:4 sum:5 buckets:[1 2 1]}}'}]
+";
+
+#[test]
+fn test_rules_speaks_as_promtool() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "rules.yml",
+        "groups:\n- name: a\n  rules:\n  - {record: 'job:up:sum', expr: sum by (job) (up)}\n  \
+         - {alert: Down, expr: up == 0, for: 2m, labels: {severity: page}, annotations: {summary: is down}}\n",
+    );
+    write(
+        "good.yml",
+        &TESTS.replace("SEVERITY", "page").replace("VALUE", "1"),
+    );
+    write(
+        "bad.yml",
+        &TESTS.replace("SEVERITY", "low").replace("VALUE", "2"),
+    );
+    let test = |words: &[&str]| say(dir.path(), &[&["test", "rules"][..], words].concat());
+    assert_eq!(
+        test(&["good.yml"]),
+        (0, "  SUCCESS\n\n".into(), String::new())
+    );
+    let (code, out, err) = test(&["--junit=j.xml", "bad.yml"]);
+    assert_eq!((code, out.as_str()), (1, "\n\n\n"));
+    let alert = "    name: first,\n    alertname: Down, time: 5m, \n        exp:[\n            0:\n              \
+         Labels:{alertname=\"Down\", instance=\"i\", job=\"j\", severity=\"low\"}\n              \
+         Annotations:{summary=\"is down\"}\n            ], \n        got:[\n            0:\n              \
+         Labels:{alertname=\"Down\", instance=\"i\", job=\"j\", severity=\"page\"}\n              \
+         Annotations:{summary=\"is down\"}\n            ]\n";
+    let expr = "    expr: \"job:up:sum\", time: 1m,\n        \
+         exp: {__name__=\"job:up:sum\", job=\"j\"} 2E+00\n        \
+         got: {__name__=\"job:up:sum\", job=\"j\"} 1E+00\n";
+    assert_eq!(err, format!("  FAILED:\n{alert}{expr}"));
+    let junit = std::fs::read_to_string(dir.path().join("j.xml")).unwrap();
+    let head = "<testsuites><testsuite name=\"bad.yml\" tests=\"1\" failures=\"2\" errors=\"0\"";
+    assert!(junit.starts_with(head), "{junit}");
+    assert_eq!(test(&["--run=second", "bad.yml"]).0, 0);
+    let (_, _, err) = test(&["--diff", "bad.yml"]);
+    let change = "\"severity\": \u{1b}[0;33m\"low\" => \"page\"\u{1b}[0m";
+    assert!(err.contains(change), "{err}");
+}
