@@ -2,8 +2,8 @@
 //!
 //! A series belongs to one sender for ever (its number modulo the senders), a sender's samples are
 //! cut into requests of 2,000 in the order in which they were scraped, and a request that does not
-//! fill up is sent after five seconds of data time, unless another deadline is set. So a target of 376 series is spread over all senders, and
-//! its samples over one or two requests of each.
+//! fill up is sent after five seconds of data time, unless another deadline is set. So a target of
+//! 376 series is spread over all senders, and its samples over one or two requests of each.
 //!
 //! Invariant: a sender's requests carry each series' samples in time order; `due_ms` never
 //! decreases from one request of a sender to the next.
