@@ -103,6 +103,20 @@ fn api() -> Router<App> {
         )
         .route("/metadata", api_route(GET, Targets, metadata::by_metric))
         .merge(rule_routes())
+        .merge(status_routes())
+        .route(
+            "/status/tsdb/blocks",
+            api_route(GET, Status, blocks::blocks),
+        )
+        .route(
+            "/admin/tsdb/snapshot",
+            admin_route(Operations, admin::snapshot),
+        )
+}
+
+fn status_routes() -> Router<App> {
+    use Endpoint::Status;
+    Router::new()
         .route(
             "/status/buildinfo",
             api_route(GET, Status, status::build_info),
@@ -114,14 +128,6 @@ fn api() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
-        .route(
-            "/status/tsdb/blocks",
-            api_route(GET, Status, blocks::blocks),
-        )
-        .route(
-            "/admin/tsdb/snapshot",
-            admin_route(Operations, admin::snapshot),
-        )
 }
 
 fn rule_routes() -> Router<App> {

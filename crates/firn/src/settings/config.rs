@@ -1,8 +1,8 @@
 //! The config file: Prometheus's YAML, with everything of ours under the key `firn`.
 //!
 //! Reading has three steps: text to tree ([`firn_model::yaml`]), tree held to the tables of known
-//! keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a malformed
-//! value is an error with file, line and column; a known key without effect is listed in
+//! keys ([`schema`], [`keys`]), tree to [`Config`] (jobs by [`jobs`]). An unknown key or a
+//! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
 mod discovery;
