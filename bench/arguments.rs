@@ -151,6 +151,12 @@ fn command() -> Command {
             span("span").help("How long a history is [default: 15d, with --short 2d]"),
             span("interval")
                 .help("Time between samples of a history [default: 15s, with --short 1m]"),
+            Arg::new("crowd")
+                .long("crowd")
+                .value_name("N")
+                .requires("history")
+                .value_parser(value_parser!(usize))
+                .help("New series behind a history [default: 1000000, with --short 100000]"),
             Arg::new("only")
                 .long("only")
                 .value_name("SYSTEM")
@@ -210,7 +216,7 @@ fn history(matches: &ArgMatches) -> history::Plan {
     history::Plan {
         span_ms: given("span").unwrap_or(plan.span_ms),
         interval_ms: given("interval").unwrap_or(plan.interval_ms),
-        ..plan
+        crowd: matches.get_one("crowd").copied().unwrap_or(plan.crowd),
     }
 }
 

@@ -212,9 +212,13 @@ struct Asked {
 impl Asked {
     fn new(base: &str) -> Result<Self, String> {
         let client = Client::new(base);
+        let pods = client
+            .json("label/pod/values", &[])
+            .map_err(|e| e.to_string())?;
+        let pod = pods["data"][0].as_str().ok_or("there is no label pod")?;
         Ok(Self {
-            pod: first_pod(&client, &[])?,
             client,
+            pod: pod.to_owned(),
             timings: vec![Timing::default(); PANELS.len()],
         })
     }
@@ -258,15 +262,6 @@ impl Asked {
         }
         self.timings
     }
-}
-
-/// The first pod by name of those that a range of time has.
-pub fn first_pod(client: &Client, range: &[(&str, String)]) -> Result<String, String> {
-    let pods = client
-        .json("label/pod/values", range)
-        .map_err(|e| e.to_string())?;
-    let pod = pods["data"][0].as_str();
-    Ok(pod.ok_or("there is no label pod")?.to_owned())
 }
 
 /// Series or other elements of an answer, at least one.

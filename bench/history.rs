@@ -1,11 +1,11 @@
 //! A fleet whose pods come and go, for days of data time, and what the age of the data costs.
 //!
 //! ```text
-//! fill    empty folder -> load up to an age -> idle -> recent query, at each age; one system after the other
-//!         at the first and the last age also: clean stop -> start -> idle -> kill -9 -> start -> idle
+//! fill    empty folder -> load up to an age -> idle -> recent query; one system after the other
+//!         at the first and the last age also: clean stop -> start -> kill -9 -> start
 //! read    `up` of all series and all times, in a new process whose files are in no cache
-//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache, then again
-//!         and again; the systems in turns
+//! panels  7 and 30 days up to the newest sample, in a new process whose files are in no cache,
+//!         then again and again; the systems in turns
 //! crowd   many new series on top of the history -> kill -9 -> ready
 //! ```
 //!
@@ -19,7 +19,7 @@ use crate::churn::{EXPRESSION, SPAN_MS};
 use crate::dashboard::{self, PANELS, Panel, Span};
 use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
-use firn_mirror::api::{Ask, Client, seconds};
+use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
 use firn_mirror::push::{Outcome, Pace, Progress};
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The ages at which a system is looked at: four hours, a day, twice as much each time, and all.
+    /// The ages at which a system is looked at: four hours, a day, twice as much each time, all.
     fn ages(&self) -> Vec<i64> {
         let doubled = std::iter::successors(Some(DAY_MS), |age| Some(2 * age));
         let between = doubled.take_while(|age| *age < self.span_ms);
@@ -386,9 +386,15 @@ impl Measured {
     /// The name of a pod that lives when the load ends.
     fn pod(&self) -> Result<String, String> {
         let running = self.system.start(&self.dir)?;
-        let start = ("start", seconds(self.end_ms - SPAN_MS));
-        let range = [start, ("end", seconds(self.end_ms))];
-        let pod = dashboard::first_pod(&Client::new(&running.url), &range)?;
+        let ask = Ask::Instant {
+            expression: "bottomk(1, group by (pod) (up))".to_owned(),
+            time_ms: self.end_ms,
+        };
+        let answer = Client::new(&running.url)
+            .ask(&ask)
+            .map_err(|e| e.to_string())?;
+        let pod = answer["data"]["result"][0]["metric"]["pod"].as_str();
+        let pod = pod.ok_or_else(|| format!("{ask}: {answer}"))?.to_owned();
         running.stop()?;
         Ok(pod)
     }

@@ -19,7 +19,7 @@ pub struct Usage {
     pub written_bytes: u64,
     /// Bytes that came from the disk.
     pub read_bytes: u64,
-    /// Bytes that were asked for by reads, of files and sockets, cached or not; of mapped files none.
+    /// Bytes that reads of files and sockets asked for, cached or not; none of mapped files.
     pub asked_bytes: u64,
 }
 

@@ -59,11 +59,11 @@ impl Kind {
         }
     }
 
-    /// How long it may take until it looks for work that it puts off: Prometheus compacts by a clock
-    /// of a minute.
+    /// How long it may take until it looks for work that it puts off and gives freed memory back:
+    /// Prometheus compacts by a clock of a minute, Firn's allocator keeps pages for ten seconds.
     pub fn looks_after_work_within(self) -> Duration {
         match self {
-            Kind::Firn | Kind::VictoriaMetrics => Duration::from_secs(5),
+            Kind::Firn | Kind::VictoriaMetrics => Duration::from_secs(15),
             Kind::Prometheus => Duration::from_secs(65),
         }
     }

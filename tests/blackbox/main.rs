@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod active;
+mod alerting;
 mod blocks;
 mod command_line;
 mod configs;
+mod deploy;
 mod differences;
 mod disconnect;
 mod disk;

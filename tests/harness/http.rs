@@ -49,6 +49,11 @@ impl Http {
         read(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// DELETE.
+    pub fn delete(&self, path: &str) -> Answer {
+        read(self.agent.delete(format!("{}{path}", self.base)).call())
+    }
+
     /// POST of a form.
     pub fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
         let request = self.agent.post(format!("{}{path}", self.base));

@@ -5,4 +5,5 @@
 
 pub mod http;
 pub mod server;
+pub mod webhook;
 pub mod write;

@@ -12,7 +12,9 @@
 mod backend;
 mod damages;
 mod listen;
+mod notify;
 mod parts;
+mod rule_folder;
 mod rules;
 mod running;
 mod scraping;
@@ -40,6 +42,7 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
 use running::Running;
@@ -165,6 +168,7 @@ struct Node {
     keeps_exemplars: bool,
     queries_max: usize,
     rule_flags: RuleFlags,
+    notifier_flags: NotifierFlags,
     /// `--web.external-url`
     external_url: String,
     descriptors: Descriptors,
@@ -232,6 +236,7 @@ impl Node {
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
             rule_flags: RuleFlags::of(settings),
+            notifier_flags: NotifierFlags::of(settings),
             external_url: settings.external_url.clone(),
             descriptors,
             running,
@@ -257,24 +262,28 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         ));
+        let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
             self.env.clock.clone(),
             &self.memory,
-            Places::new(self.descriptors.fetches),
+            places.clone(),
             config::read_groups,
         ));
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        let rules = Arc::new(self.open_rules(&pipeline).await);
+        let notifier = Arc::new(self.notifier(places));
+        let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
         self.app.open(backend::backend(backend::Parts {
             env: self.env.clone(),
             store: store.clone(),
             pipeline: pipeline.clone(),
             scraping: scraping.clone(),
             rules: rules.clone(),
+            notifier: notifier.clone(),
+            running: self.running.clone(),
             active,
         }));
         info!("ready");
@@ -282,7 +291,8 @@ impl Node {
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
-        self.serve(&store, &pipeline, &scraping, &rules).await?;
+        self.serve(&store, &pipeline, &scraping, &rules, &notifier)
+            .await?;
         info!("stop");
         let Self {
             servers,
@@ -292,6 +302,7 @@ impl Node {
         let close = async {
             scraping.stop().await;
             rules.stop().await;
+            notifier.stop().await;
             servers.stop().await;
             pipeline.finish();
             spawn_blocking(move || store.close()).await
@@ -314,15 +325,31 @@ impl Node {
         Ok(opened.await?)
     }
 
+    /// What sends alerts where the configuration says.
+    fn notifier(&self, places: Places) -> Notifier {
+        let notifier = Notifier::new(NotifierSettings {
+            flags: self.notifier_flags,
+            external_url: self.outside_url(),
+            places,
+        });
+        let config = self.running.config();
+        notifier.apply(&config.alerting, &config.external_labels);
+        notifier
+    }
+
+    fn outside_url(&self) -> String {
+        rules::external_url(&self.external_url, self.servers.first_port)
+    }
+
     /// The rules, of which none runs yet: they ask the server, which must be ready first.
-    async fn open_rules(&self, pipeline: &Arc<Pipeline>) -> Rules {
+    async fn open_rules(&self, pipeline: &Arc<Pipeline>, notifier: &Arc<Notifier>) -> Rules {
+        let notifier = notifier.clone();
         let around = Surroundings {
             app: self.app.clone(),
             pipeline: pipeline.clone(),
             env: self.env.clone(),
-            // Alerts have no receivers yet.
-            notify: Arc::new(|_, _| {}),
-            external_url: rules::external_url(&self.external_url, self.servers.first_port),
+            notify: Arc::new(move |expression, alerts| notifier.send(&alerts, expression)),
+            external_url: self.outside_url(),
         };
         Rules::open(around, self.rule_flags, &self.options.dir).await
     }
@@ -334,6 +361,7 @@ impl Node {
         pipeline: &Pipeline,
         scraping: &Scraping,
         rules: &Arc<Rules>,
+        notifier: &Notifier,
     ) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -359,6 +387,7 @@ impl Node {
                     }
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
+                    notifier.apply(&config.alerting, &config.external_labels);
                     let rules = rules.clone();
                     // Groups that change end their evaluation first.
                     tokio::spawn(async move { rules.apply(&config).await });

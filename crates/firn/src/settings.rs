@@ -67,6 +67,12 @@ pub struct Settings {
     pub alert_resend_delay: Duration,
     /// Rules that are evaluated beside others of their group.
     pub rule_evaluations_max: usize,
+    /// Alerts that may wait for each Alertmanager.
+    pub notifications_queued_max: usize,
+    /// Alerts of one request to an Alertmanager.
+    pub notifications_batch_max: usize,
+    /// Whether alerts that wait are sent before the process ends.
+    pub drains_notifications: bool,
     /// Names of features switched on, split at commas.
     pub features: Vec<String>,
     /// The least severe level that is logged.

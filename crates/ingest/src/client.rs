@@ -69,10 +69,32 @@ impl HttpClient {
     /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
     /// Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, Error> {
+        self.send(Method::GET, uri, headers, Bytes::new()).await
+    }
+
+    /// Sends `body` to `uri`; otherwise like [`Self::get`]. A redirect that does not ask for the
+    /// same request again is followed with GET, as Go does.
+    pub async fn post(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Error> {
+        self.send(Method::POST, uri, headers, body).await
+    }
+
+    async fn send(
+        &self,
+        mut method: Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        mut body: Bytes,
+    ) -> Result<Response<Incoming>, Error> {
         let own = self.own_headers().await?;
+        let asked = method.clone();
         let mut at = uri.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let mut request = Request::builder().method(Method::GET).uri(at.clone());
+            let mut request = Request::builder().method(method.clone()).uri(at.clone());
             if let Some(all) = request.headers_mut() {
                 all.extend(headers.clone());
                 if at.authority() == uri.authority() {
@@ -80,22 +102,23 @@ impl HttpClient {
                 }
             }
             let request = request
-                .body(Full::<Bytes>::default())
-                .map_err(|e| failed(uri, &e.to_string()))?;
+                .body(Full::new(body.clone()))
+                .map_err(|e| failed(&asked, uri, &e.to_string()))?;
             let response = self
                 .transport
                 .send(request)
                 .await
-                .map_err(|message| failed(&at, &message))?;
+                .map_err(|message| failed(&asked, &at, &message))?;
             match redirect(&response, &at) {
                 Some(next) if self.settings.follow_redirects => at = next,
                 _ => return Ok(response),
             }
+            if !matches!(response.status().as_u16(), 307 | 308) {
+                (method, body) = (Method::GET, Bytes::new());
+            }
         }
-        Err(failed(
-            &at,
-            &format!("stopped after {REDIRECTS_MAX} redirects"),
-        ))
+        let message = format!("stopped after {REDIRECTS_MAX} redirects");
+        Err(failed(&asked, &at, &message))
     }
 
     /// Headers that only the host that was asked for may see.
@@ -184,6 +207,11 @@ fn without_dots(path: &str) -> String {
     query.map_or(path.clone(), |query| format!("{path}?{query}"))
 }
 
-fn failed(uri: &Uri, message: &str) -> Error {
-    Error::unavailable(format!("Get \"{uri}\": {message}"))
+/// What Go says of a request: the method as a word.
+fn failed(method: &Method, uri: &Uri, message: &str) -> Error {
+    let word = match *method {
+        Method::POST => "Post",
+        _ => "Get",
+    };
+    Error::unavailable(format!("{word} \"{uri}\": {message}"))
 }

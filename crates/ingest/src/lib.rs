@@ -3,13 +3,15 @@
 //! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample
 //! and what the log says of it), text of any age that is
 //! filled in ([`import`]), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
-//! of targets ([`discovery`]) and scraping ([`scrape`]). All samples end in the same
+//! of targets ([`discovery`]) and of Alertmanagers ([`alertmanagers`]), and scraping
+//! ([`scrape`]). All samples end in the same
 //! [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is spent, and every sample that was read is either
 //! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
 //! of writes come in as bytes.
 
+pub mod alertmanagers;
 pub mod client;
 pub mod discovery;
 mod exemplars;

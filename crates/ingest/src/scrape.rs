@@ -39,6 +39,7 @@ pub use bench_target::BenchTarget;
 pub use fetch::{Fetch, Fetching};
 pub use settings::{JobSettings, SELF_SCRAPE_INTERVAL, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
+pub(crate) use target::encode_path;
 pub use target::{Target, check_address};
 pub use view::{ActiveTarget, PoolView};
 

@@ -17,6 +17,7 @@
 pub mod alert;
 pub mod alerts;
 pub mod dependencies;
+pub mod editing;
 pub mod file;
 pub mod group;
 pub mod instant;

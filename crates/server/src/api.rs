@@ -4,6 +4,7 @@
 //! Paths, parameters, fields and texts are Prometheus's; a test holds them to recorded answers.
 
 pub(crate) mod admin;
+pub(crate) mod alertmanagers;
 mod answer;
 pub(crate) mod blocks;
 pub(crate) mod call;
@@ -15,6 +16,7 @@ pub(crate) mod operations;
 pub(crate) mod origin;
 pub(crate) mod page;
 pub(crate) mod query;
+pub(crate) mod rule_editor;
 pub(crate) mod rules;
 pub(crate) mod series;
 pub(crate) mod status;

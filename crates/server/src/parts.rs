@@ -6,6 +6,7 @@
 use crate::admission::active::ActiveQueries;
 use crate::admission::limits::Limits;
 use firn_ingest::Pipeline;
+use firn_ingest::alertmanagers::Alertmanagers;
 use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
@@ -72,6 +73,10 @@ pub struct Backend {
     pub scraping: Arc<Scraping>,
     /// The groups of rules.
     pub rules: Arc<dyn Groups>,
+    /// Where alerts are sent.
+    pub alertmanagers: Provider<Alertmanagers>,
+    /// Edits rules.
+    pub rule_editor: Arc<dyn RuleEditor>,
     /// What runs, for the log of the next start.
     pub active: ActiveQueries,
     /// The head's figures, with so many lines a table.
@@ -85,6 +90,23 @@ pub struct Backend {
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
+}
+
+/// Rules that are edited over HTTP, by namespace and group. All calls may block and are made off
+/// the async threads. Fails with [`firn_model::error::ErrorKind::NotFound`] for what is not there,
+/// editing itself included, and with [`firn_model::error::ErrorKind::Invalid`] for bad rules.
+pub trait RuleEditor: Send + Sync {
+    /// Namespaces with their groups as YAML: all of them, or one.
+    fn list(&self, namespace: Option<&str>) -> Result<String, Error>;
+
+    /// A group as YAML.
+    fn group(&self, namespace: &str, group: &str) -> Result<String, Error>;
+
+    /// Stores the group in `body`, which replaces the one of its name.
+    fn put(&self, namespace: &str, body: &str) -> Result<(), Error>;
+
+    /// Removes a group, or the whole namespace.
+    fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error>;
 }
 
 /// How queries are evaluated.

@@ -2,8 +2,8 @@
 
 use crate::api::call::{self, Call};
 use crate::api::{
-    admin, blocks, exemplars, import, metadata, operations, origin, page, query, rules, series,
-    status, targets, write,
+    admin, alertmanagers, blocks, exemplars, import, metadata, operations, origin, page, query,
+    rule_editor, rules, series, status, targets, write,
 };
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -27,6 +27,8 @@ const POST_PUT: MethodFilter = MethodFilter::POST.or(MethodFilter::PUT);
 pub fn router(app: App) -> Router {
     let all = Router::new()
         .nest("/api/v1", api())
+        .nest("/config/v1/rules", rule_editor_routes())
+        .nest("/prometheus", mimir_routes())
         .merge(operations_routes())
         .merge(page_routes());
     let prefix = app.parts.web.route_prefix.clone();
@@ -54,7 +56,7 @@ pub fn router(app: App) -> Router {
 fn api() -> Router<App> {
     use Endpoint::{
         Exemplars, FormatQuery, Import, LabelValues, Labels, Operations, ParseQuery, Query,
-        QueryRange, Series, Status, Targets, Write,
+        QueryRange, Series, Targets, Write,
     };
     Router::new()
         .route("/query", api_route(GET_POST, Query, query::instant))
@@ -105,10 +107,6 @@ fn api() -> Router<App> {
         .merge(rule_routes())
         .merge(status_routes())
         .route(
-            "/status/tsdb/blocks",
-            api_route(GET, Status, blocks::blocks),
-        )
-        .route(
             "/admin/tsdb/snapshot",
             admin_route(Operations, admin::snapshot),
         )
@@ -128,6 +126,10 @@ fn status_routes() -> Router<App> {
         .route("/status/flags", api_route(GET, Status, status::flags))
         .route("/status/config", api_route(GET, Status, status::config))
         .route("/status/tsdb", api_route(GET, Status, status::tsdb))
+        .route(
+            "/status/tsdb/blocks",
+            api_route(GET, Status, blocks::blocks),
+        )
 }
 
 fn rule_routes() -> Router<App> {
@@ -139,6 +141,26 @@ fn rule_routes() -> Router<App> {
         .route("/rules", api_route(GET, Rules, rules::rules))
         .route("/alerts", api_route(GET, Rules, rules::alerts))
         .route("/rules/backfill", backfills.merge(backfill))
+        .route(
+            "/alertmanagers",
+            api_route(GET, Rules, alertmanagers::alertmanagers),
+        )
+}
+
+/// What Mimir has under its prefix for Prometheus's API, where its tools look.
+fn mimir_routes() -> Router<App> {
+    Router::new()
+        .nest("/api/v1", api())
+        .nest("/config/v1/rules", rule_editor_routes())
+}
+
+fn rule_editor_routes() -> Router<App> {
+    let route = |filter| plain_route(filter, Endpoint::Rules, rule_editor::rules);
+    let delete = MethodFilter::DELETE;
+    Router::new()
+        .route("/", route(GET))
+        .route("/{namespace}", route(GET.or(MethodFilter::POST).or(delete)))
+        .route("/{namespace}/{group}", route(GET.or(delete)))
 }
 
 fn operations_routes() -> Router<App> {

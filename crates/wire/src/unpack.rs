@@ -344,6 +344,20 @@ mod tests {
     }
 
     #[test]
+    fn body_with_any_flipped_bit_ends_and_stays_within_its_bounds() {
+        let text = b"m{instance=\"a\"} 1 1700000000000\n".repeat(40);
+        for (packing, body) in [(Packing::Gzip, gzip(&text)), (Packing::Zstd, zstd(&text))] {
+            for bit in 0..body.len() * 8 {
+                let mut flipped = body.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if let Err(e) = unpack(packing, &flipped, 50, 1 << 16) {
+                    assert_eq!(e.kind, ErrorKind::Invalid, "{packing:?} at bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn bomb_is_unpacked_a_step_at_a_time() {
         let zeros = vec![0; 64 << 20];
         for (packing, body) in [(Packing::Gzip, gzip(&zeros)), (Packing::Zstd, zstd(&zeros))] {

@@ -10,7 +10,10 @@ use firn_server::parts::Backend;
 use firn_storage::store::Store;
 use std::sync::Arc;
 
+use super::notify::Notifier;
+use super::rule_folder::RuleFolder;
 use super::rules::Rules;
+use super::running::Running;
 
 /// The parts that a backend is made of.
 pub struct Parts {
@@ -24,6 +27,10 @@ pub struct Parts {
     pub scraping: Arc<Scraping>,
     /// The groups of rules.
     pub rules: Arc<Rules>,
+    /// Where alerts are sent.
+    pub notifier: Arc<Notifier>,
+    /// The configuration, which names the folder of rules that are edited.
+    pub running: Arc<Running>,
     /// What runs.
     pub active: ActiveQueries,
 }
@@ -33,6 +40,7 @@ pub fn backend(parts: Parts) -> Backend {
     let (figures, log) = (parts.store.clone(), parts.store.clone());
     let blocks = parts.store.clone();
     let (env, kept) = (parts.env, parts.store.clone());
+    let notifier = parts.notifier.clone();
     Backend {
         active: parts.active,
         stats: Arc::new(move |top| figures.stats(top)),
@@ -50,7 +58,10 @@ pub fn backend(parts: Parts) -> Backend {
             parts.store.clone(),
             parts.scraping.clone(),
             parts.rules.clone(),
+            parts.notifier,
         ],
+        alertmanagers: Arc::new(move || notifier.alertmanagers()),
+        rule_editor: Arc::new(RuleFolder::new(parts.running)),
         store: parts.store,
         pipeline: parts.pipeline,
         scraping: parts.scraping,

@@ -59,6 +59,11 @@ impl Running {
         self.config.subscribe()
     }
 
+    /// The features of the command line.
+    pub fn features(&self) -> JobFeatures {
+        self.features
+    }
+
     /// Whether no file was given.
     pub fn is_built_in(&self) -> bool {
         self.file.is_none()

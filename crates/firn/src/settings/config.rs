@@ -5,6 +5,7 @@
 //! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod alerting;
 mod discovery;
 mod features;
 mod global;
@@ -17,6 +18,7 @@ mod rules;
 mod schema;
 mod sources;
 
+pub use alerting::AlertingSettings;
 pub use features::JobFeatures;
 pub use rule_files::RuleTimes;
 pub use sources::read_groups;
@@ -111,7 +113,9 @@ pub struct Config {
     pub rule_query_offset: Duration,
     /// How missed evaluations of rules are made up for.
     pub rules: RuleTimes,
-    /// The files that `rule_files` name.
+    /// `firn.rules.folder`: whose rules HTTP edits.
+    pub rule_folder: Option<PathBuf>,
+    /// The files that `rule_files` name, and those in the folder.
     pub rule_files: Vec<PathBuf>,
     /// Those that it names and that are not there.
     pub rule_files_missing: Vec<String>,
@@ -121,6 +125,8 @@ pub struct Config {
     pub jobs: Vec<Arc<JobSettings>>,
     /// `global.external_labels`, variables of the environment put in.
     pub external_labels: Labels,
+    /// `alerting`
+    pub alerting: AlertingSettings,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -242,11 +248,13 @@ impl Default for Config {
             names: NameScheme::default(),
             rule_query_offset: Duration::ZERO,
             rules: RuleTimes::default(),
+            rule_folder: None,
             rule_files: Vec::new(),
             rule_files_missing: Vec::new(),
             rule_groups: Vec::new(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
+            alerting: AlertingSettings::default(),
             ignored: Vec::new(),
             text: String::new(),
         }
@@ -326,6 +334,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         ignored: findings.ignored,
         text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
+        alerting: alerting::alerting(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
@@ -363,10 +372,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "global.external_labels" => Some(
-            "they are for what leaves a server (remote write and read, federation, alerts), which \
-             Firn does not do yet; here they only choose when targets are scraped",
-        ),
+        "alerting.alertmanagers.sigv4" => Some("requests are sent unsigned"),
         _ => None,
     }
 }

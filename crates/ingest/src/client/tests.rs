@@ -391,3 +391,39 @@ async fn connection_that_is_idle_is_closed_for_one_that_waits() {
     }
     assert_eq!((places.taken(), places.waiting()), (2, 0));
 }
+
+#[tokio::test]
+async fn post_follows_redirects_as_go_does() {
+    let server = Server::start(Tls::None, |request| {
+        let redirect = |status: &str| {
+            let end = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+            format!("HTTP/1.1 {status}\r\nLocation: /end\r\n{end}").into_bytes()
+        };
+        match request.split(' ').nth(1) {
+            Some("/again") => redirect("307 Temporary Redirect"),
+            Some("/see") => redirect("303 See Other"),
+            _ => ok(&format!("{} {}", &request[..4], request.contains("alerts"))),
+        }
+    })
+    .await;
+    let client = HttpClient::new(HttpSettings::default());
+    for (path, want) in [
+        ("/end", "POST true"),
+        ("/again", "POST true"),
+        ("/see", "GET  false"),
+    ] {
+        let uri = format!("http://{}{path}", server.address).parse().unwrap();
+        let answer = client.post(&uri, &HeaderMap::new(), "alerts".into()).await;
+        let body = read_body(answer.unwrap(), BodyLimit::bytes(1000))
+            .await
+            .unwrap();
+        assert_eq!(String::from_utf8(body.bytes).unwrap(), want, "{path}");
+    }
+    let uri = "http://127.0.0.1:1/x".parse().unwrap();
+    let refused = client.post(&uri, &HeaderMap::new(), "alerts".into()).await;
+    let message = refused.unwrap_err().message;
+    assert!(
+        message.starts_with("Post \"http://127.0.0.1:1/x\": "),
+        "{message}"
+    );
+}

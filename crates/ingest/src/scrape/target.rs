@@ -45,6 +45,11 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
+/// A path as it stands in a URL.
+pub(crate) fn encode_path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
 /// What is scraped, and how this one differs from its job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
@@ -228,7 +233,7 @@ fn url(job: &JobSettings, labels: &LabelsBuilder) -> Result<String, String> {
         .collect();
     let (scheme, address) = (text(labels, SCHEME)?, text(labels, ADDRESS)?);
     let path = text(labels, METRICS_PATH)?;
-    let path = utf8_percent_encode(&path, PATH).to_string();
+    let path = encode_path(&path);
     let slash = if path.is_empty() || path.starts_with('/') {
         ""
     } else {

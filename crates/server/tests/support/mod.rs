@@ -36,7 +36,7 @@ use firn_server::ActiveQueries;
 use firn_server::Limits;
 use firn_server::engine::Engine;
 use firn_server::parts::{
-    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuntimeInfo, WebSettings,
+    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuleEditor, RuntimeInfo, WebSettings,
 };
 use firn_server::{App, router};
 use firn_storage::store::Store;
@@ -418,6 +418,8 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         )),
         pipeline,
         rules: Arc::new(()),
+        alertmanagers: Arc::new(Default::default),
+        rule_editor: Arc::new(NoRules),
         active: ActiveQueries::none(),
         store: Arc::new(store),
         stats: Arc::new(move |_| stats.clone()),
@@ -580,4 +582,25 @@ pub fn get(path: &str) -> Request<Body> {
 pub fn post(path: &str, form: &'static str) -> Request<Body> {
     let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
     request.body(Body::from(form)).unwrap()
+}
+
+/// Edits nothing.
+struct NoRules;
+
+impl RuleEditor for NoRules {
+    fn list(&self, _: Option<&str>) -> Result<String, Error> {
+        Err(Error::new(ErrorKind::NotFound, "no rule groups found"))
+    }
+
+    fn group(&self, _: &str, _: &str) -> Result<String, Error> {
+        Err(Error::new(ErrorKind::NotFound, "group does not exist"))
+    }
+
+    fn put(&self, _: &str, _: &str) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Internal, "rules are not stored"))
+    }
+
+    fn remove(&self, _: &str, _: Option<&str>) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::NotFound, "group does not exist"))
+    }
 }

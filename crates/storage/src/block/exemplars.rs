@@ -124,8 +124,8 @@ impl ExemplarsDraft {
     }
 }
 
-/// How few of the exemplars that are offered to a block it keeps: of each series the newest one of so
-/// many that follow each other.
+/// How few of the exemplars that are offered to a block it keeps: of each series the newest one of
+/// so many that follow each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thinning(usize);
 
@@ -187,7 +187,8 @@ impl ExemplarsUnit {
         }
     }
 
-    /// What the exemplars are said to be is so: those of one series ascend, and none is there twice.
+    /// Whether they are what is said of them: those of one series ascend, none is there twice.
+    /// Returns how many there are.
     pub(crate) fn check(&self, series: u32) -> Result<u64, Malformed> {
         let mut last: Option<(u32, TimedExemplar<'_>)> = None;
         for (ordinal, exemplar) in self.0.iter() {

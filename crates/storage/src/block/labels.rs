@@ -61,6 +61,12 @@ impl LabelTable {
         self.0.get(label as usize)
     }
 
+    /// The label that a term belongs to.
+    pub(crate) fn of_term(&self, term: u32) -> Option<&Label> {
+        let at = self.0.partition_point(|label| label.terms.end <= term);
+        self.0.get(at)
+    }
+
     /// All of them, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Label> {
         self.0.iter()

@@ -69,6 +69,51 @@ impl Block {
         Ok(())
     }
 
+    /// Calls `each` with the index and the terms of the labels of each of `ordinals`, which ascend;
+    /// terms are in the order of the labels' names.
+    pub fn label_terms(
+        &self,
+        ordinals: &[u32],
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<(), StorageError> {
+        let (mut run, mut terms) = (Run::default(), Vec::new());
+        for (index, ordinal) in ordinals.iter().enumerate() {
+            run.turn_to(self, *ordinal)?;
+            terms.clear();
+            for column in &run.columns {
+                let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
+                match number.copied().unwrap_or(-1) {
+                    0 => {}
+                    number => terms.push(self.term_of(column.label, number - 1)?),
+                }
+            }
+            each(index, &terms);
+        }
+        Ok(())
+    }
+
+    /// Appends the name and the value of a term as they stand in a label set.
+    pub fn push_pair(&self, term: u32, into: &mut Vec<u8>) -> Result<(), StorageError> {
+        let label = self
+            .labels
+            .of_term(term)
+            .ok_or_else(|| self.lacks_value())?;
+        push_pair(into, label.name.as_bytes(), &self.term_value(term)?);
+        Ok(())
+    }
+
+    /// The term of a label's value with this number.
+    fn term_of(&self, label: u32, value: i64) -> Result<u32, StorageError> {
+        let of_label = self.labels.get(label).ok_or_else(|| self.lacks_value())?;
+        let value = u32::try_from(value).ok().filter(|v| *v < of_label.values());
+        Ok(of_label.terms.start + value.ok_or_else(|| self.lacks_value())?)
+    }
+
+    fn lacks_value(&self) -> StorageError {
+        self.index
+            .damaged(self.index.len(), "series with a value that is none")
+    }
+
     /// Appends the hash of the label set of each of `ordinals`: XXH64 of its canonical bytes.
     pub fn label_hashes(&self, ordinals: &[u32], into: &mut Vec<u64>) -> Result<(), StorageError> {
         let mut open = None;
@@ -132,14 +177,7 @@ impl Pairs {
         label: u32,
         value: i64,
     ) -> Result<Range<usize>, StorageError> {
-        let lacks = || {
-            block
-                .index
-                .damaged(block.index.len(), "series with a value that is none")
-        };
-        let of_label = block.labels.get(label).ok_or_else(lacks)?;
-        let value = u32::try_from(value).ok().filter(|v| *v < of_label.values());
-        let term = of_label.terms.start + value.ok_or_else(lacks)?;
+        let term = block.term_of(label, value)?;
         if let Some(place) = self.places.get(&term) {
             return Ok(place.clone());
         }
@@ -148,9 +186,8 @@ impl Pairs {
             self.places.clear();
             self.cleared += 1;
         }
-        let value = block.term_value(term)?;
         let start = self.bytes.len();
-        push_pair(&mut self.bytes, of_label.name.as_bytes(), &value);
+        block.push_pair(term, &mut self.bytes)?;
         self.places.insert(term, start..self.bytes.len());
         Ok(start..self.bytes.len())
     }

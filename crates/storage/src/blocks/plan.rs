@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The shards of one merge count as one block: they go on together, and are no reason to merge.
-//! Invariants: main blocks stay apart, by time or, shards, by labels. A merge leaves out no late block that came before one that
-//! it takes and that overlaps it, so that what came first stays first. Nothing is merged that lies
-//! behind the cut: its main block is not there yet.
+//! Invariants: main blocks stay apart, by time or, shards, by labels. A merge leaves out no late
+//! block that came before one that it takes and that overlaps it, so that what came first stays
+//! first. Nothing is merged that lies behind the cut: its main block is not there yet.
 
 use super::list::{BlockEntry, BlockKind, BlockList, BlockSet};
 use crate::block::BlockId;

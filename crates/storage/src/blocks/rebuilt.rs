@@ -60,8 +60,8 @@ fn set_of(meta: &BlockMeta) -> (BlockId, u32) {
     shard.map_or((meta.id, 0), |shard| (shard.set, shard.number))
 }
 
-/// Leaves out what another block was made of, and shards of a merge that did not end while something
-/// of what it merged is there.
+/// Leaves out what another block was made of, and shards of a merge that did not end while
+/// something of what it merged is there.
 fn drop_replaced(metas: &mut Vec<BlockMeta>) {
     let is_whole = |meta: &BlockMeta| {
         let of_set = metas

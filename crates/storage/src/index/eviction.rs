@@ -12,7 +12,6 @@ use super::membership::Members;
 use super::series_table::{LEAF_SLOTS, Place, SeriesCursor};
 use crate::failpoints::{self, Flaw};
 use crate::ids::{SeriesRef, TermId};
-use firn_model::labels::LabelsRef;
 use std::sync::Arc;
 
 /// Terms that are hashed: those behind it are compared alone.
@@ -22,18 +21,6 @@ impl Index {
     /// Evicted series that were not removed.
     pub(crate) fn evicted_count(&self) -> usize {
         self.evicted.count()
-    }
-
-    /// The evicted series with these labels.
-    pub(crate) fn evicted_with(&self, labels: LabelsRef<'_>) -> Option<SeriesRef> {
-        if self.evicted_count() == 0 {
-            return None;
-        }
-        let mut terms = Vec::with_capacity(16);
-        for (name, value) in labels.iter() {
-            terms.push(self.find_term(self.label(name)?, value)?);
-        }
-        self.find_evicted(&terms)
     }
 
     /// The evicted series with exactly these terms, which are in the order of their labels.

@@ -128,7 +128,8 @@ impl Terms {
         is_bucket.then(|| self.keys.hash(&bytes))
     }
 
-    pub(super) fn push_term(&self, TermId(term): TermId, out: &mut Vec<u8>) {
+    /// Appends the name and the value of a term as they stand in a label set.
+    pub(crate) fn push_term(&self, TermId(term): TermId, out: &mut Vec<u8>) {
         let (leaf, at) = (term / LEAF_TERMS, (term % LEAF_TERMS) as usize);
         let Some(leaf) = self.terms.get(leaf) else {
             return;

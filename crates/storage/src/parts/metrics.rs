@@ -130,6 +130,7 @@ impl Collect for Parts {
         self.collect_sealing(sink);
         self.collect_pages(sink);
         self.collect_blocks(sink);
+        block_work::collect(&self.metrics.cutting, &self.metrics.merging, sink);
         self.collect_retention(sink);
         self.collect_lookups(sink);
         self.collect_memory(sink);
@@ -348,7 +349,6 @@ impl Parts {
         for (name, help, value) in table {
             sink.metric(name, help, &[], value);
         }
-        block_work::collect(&m.cutting, &m.merging, sink);
     }
 
     fn collect_lookups(&self, sink: &mut dyn Sink) {

@@ -8,6 +8,7 @@
 //! and said, and costs nothing else.
 
 mod labels;
+mod pairs;
 mod series;
 
 use super::{HeadSelection, Memory, OpenGroup, Reader};
@@ -15,14 +16,13 @@ use crate::block::BlockReader;
 use crate::blocks::{BlockKind, OpenBlock, View};
 use crate::damage::{self, Damage, DamageKind, Damages};
 use crate::error::{StorageError, is_disk_fault};
-use crate::ids::{Local, SeriesRef};
 use crate::sealed::group_of;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{LabelColumn, SeriesBatch};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::labels::{Labels, LabelsRef};
+use firn_model::labels::Labels;
 use firn_model::losses::Losses;
 use firn_model::sample::TimeRange;
 use firn_model::store::{SelectRequest, Selection};
@@ -54,18 +54,11 @@ impl Reader {
         request: SelectRequest<'_>,
     ) -> Result<Arc<dyn Selection>, Error> {
         let mut memory = request.budget.hold();
-        let mut joined = Joined::behind(head.len());
+        let mut joined = Joined::behind(&head.index, &head.slots, request.cancel, &mut memory)?;
         let mut blocks = Vec::new();
         for open in view.matching(request.range, request.matchers) {
             request.cancel.check()?;
-            let place = |labels: LabelsRef<'_>| self.place_in(&head, labels);
-            match self.join_block(
-                open,
-                blocks.len(),
-                &mut joined,
-                place,
-                (request, &mut memory),
-            ) {
+            match join_block(open, blocks.len(), &mut joined, (request, &mut memory)) {
                 Ok(false) => {}
                 Ok(true) => blocks.push(open.clone()),
                 Err(e) if e.kind == ErrorKind::Corrupt => {
@@ -90,39 +83,6 @@ impl Reader {
         }))
     }
 
-    /// Joins the series of one block, the next one of a selection; whether any matches.
-    fn join_block(
-        &self,
-        open: &OpenBlock,
-        number: usize,
-        joined: &mut Joined,
-        place: impl Fn(LabelsRef<'_>) -> Option<usize>,
-        (request, memory): (SelectRequest<'_>, &mut Reservation),
-    ) -> Result<bool, Error> {
-        let ordinals = open
-            .block
-            .lookup(request.matchers, request.cancel, memory)?;
-        if ordinals.is_empty() {
-            return Ok(false);
-        }
-        joined.add(number, &open.block, &ordinals, place, memory)?;
-        Ok(true)
-    }
-
-    /// The slot of the series with `labels`, if head or pages have one.
-    fn slot_of(&self, labels: LabelsRef<'_>) -> Option<SeriesRef> {
-        let print = self.fingerprint_of(labels, &mut Vec::with_capacity(256));
-        let in_shard = || {
-            let shard = lock(&self.shards[self.shard_of(print)]);
-            let local = shard.find(print, Local(0))?;
-            Some(shard.series(local)?.slot)
-        };
-        // It may return to the head between the first look and the second.
-        in_shard()
-            .or_else(|| self.index.evicted_with(labels))
-            .or_else(in_shard)
-    }
-
     /// What a warning says of a block whose index cannot be read: no series of it is found.
     pub(super) fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
         let dir = self.blocks.dir_of(open.entry.id);
@@ -133,15 +93,23 @@ impl Reader {
         };
         self.damages.report_met(damage).warning()
     }
+}
 
-    /// Where in the selection of the head the series with `labels` stands.
-    fn place_in(&self, head: &HeadSelection, labels: LabelsRef<'_>) -> Option<usize> {
-        if head.slots.is_empty() {
-            return None;
-        }
-        let slot = self.slot_of(labels)?;
-        head.slots.binary_search(&slot).ok()
+/// Joins the series of one block, the next one of a selection; whether any matches.
+fn join_block(
+    open: &OpenBlock,
+    number: usize,
+    joined: &mut Joined,
+    (request, memory): (SelectRequest<'_>, &mut Reservation),
+) -> Result<bool, Error> {
+    let ordinals = open
+        .block
+        .lookup(request.matchers, request.cancel, memory)?;
+    if ordinals.is_empty() {
+        return Ok(false);
     }
+    joined.add(number, &open.block, &ordinals, memory)?;
+    Ok(true)
 }
 
 impl Selection for UnionSelection {

@@ -102,10 +102,7 @@ pub fn run(env: &Env, matches: &ArgMatches) -> Result<(), Error> {
         " > total samples: {total}\n > samples/sec: {}\n",
         total as f64 / took.as_secs_f64()
     ));
-    stage(env, "stopStorage", || {
-        // Blocks that are due are cut, as they would be in time.
-        store.close()
-    })?;
+    stage(env, "stopStorage", || store.close())?;
     drop(store);
     let bytes = bytes_below(&out.join("storage"));
     let per = bytes as f64 / total.max(1) as f64;

@@ -6,6 +6,7 @@ use super::read;
 use super::rules::rules;
 use super::sources::discoveries;
 use firn_ingest::discovery::DiscoverySettings;
+use firn_ingest::relabel::Rule;
 use firn_ingest::scrape::{JobSettings, check_address};
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
@@ -84,7 +85,7 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
         metric_relabel: rules(node, "metric_relabel_configs", names)?,
         ..JobSettings::new(&name)
     };
-    check_static_targets(node, &job)?;
+    check_static_targets(node, &job.discoveries, &job.relabel)?;
     Ok(job)
 }
 
@@ -117,11 +118,15 @@ fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping),
 }
 
 /// A URL as a target is a mistake, unless relabelling mends it.
-fn check_static_targets(node: &Node, job: &JobSettings) -> Result<(), YamlError> {
-    if !job.relabel.is_empty() {
+pub fn check_static_targets(
+    node: &Node,
+    discoveries: &[DiscoverySettings],
+    relabel: &[Rule],
+) -> Result<(), YamlError> {
+    if !relabel.is_empty() {
         return Ok(());
     }
-    for discovery in &job.discoveries {
+    for discovery in discoveries {
         let DiscoverySettings::Static(groups) = discovery else {
             continue;
         };

@@ -21,7 +21,7 @@ pub const CONFIG: Shape = Section(&[TOP]);
 const TOP: &[Key] = &[
     key("global", Section(&[GLOBAL])),
     key("runtime", Section(&[&[key("gogc", Integer)]])).ignored(),
-    key("alerting", Section(&[ALERTING])).ignored(),
+    key("alerting", Section(&[ALERTING])),
     key("rule_files", TEXTS),
     key("scrape_config_files", TEXTS),
     JOBS,
@@ -123,6 +123,12 @@ const RULES: &[Key] = &[
         "How long after a start that begins, so that senders can first deliver what they hold. \
          Takes effect with a reload.",
     ),
+    key("folder", Text).explained(
+        "",
+        "A folder of rule files that `/config/v1/rules` edits, as Mimir's ruler: for `mimirtool \
+         rules` and Grafana. Its rules are evaluated as those of `rule_files`. Without it there is \
+         no editing. Takes effect with a reload.",
+    ),
 ];
 
 const DUPLICATES: Shape = Choice(&["keep-first", "keep-last", "max"]);
@@ -135,7 +141,7 @@ const GLOBAL: &[Key] = &[
     key("rule_query_offset", Duration),
     key("query_log_file", Text).ignored(),
     key("scrape_failure_log_file", Text),
-    key("external_labels", Map(&Text)).ignored(),
+    key("external_labels", Map(&Text)),
     key("body_size_limit", Size),
     key("sample_limit", Integer),
     key("target_limit", Integer),
@@ -268,11 +274,11 @@ const ALERTING: &[Key] = &[
 ];
 
 const ALERTMANAGER: &[Key] = &[
-    key("sigv4", Section(&[SIGV4])),
+    key("sigv4", Section(&[SIGV4])).ignored(),
     key("scheme", SCHEME),
     key("path_prefix", Text),
     key("timeout", Duration),
-    key("api_version", Choice(&["v1", "v2"])),
+    key("api_version", Choice(&["v2"])),
     key("relabel_configs", RELABEL_RULES),
     key("alert_relabel_configs", RELABEL_RULES),
 ];

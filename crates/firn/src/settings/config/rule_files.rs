@@ -3,6 +3,7 @@
 use super::{Config, ConfigError, JobFeatures, read};
 use firn_model::units::parse_duration;
 use firn_model::yaml::{Node, YamlError};
+use firn_rules::editing::namespace_of;
 use firn_rules::file::{ReadOptions, parse};
 use firn_rules::group::Group;
 use std::path::{Component, Path, PathBuf};
@@ -41,6 +42,7 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
         let span = |key| parse_duration(read::text(rules, key)?).ok();
         config.rules.catch_up = span("catch_up").unwrap_or(CATCH_UP);
         config.rules.catch_up_delay = span("catch_up_delay").unwrap_or_default();
+        config.rule_folder = read::path(rules, "folder", dir);
     }
     let list = root.get("rule_files").map_or(&[][..], Node::items);
     for item in list {
@@ -58,7 +60,27 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
             config.rule_files_missing.push(pattern.to_owned());
         }
     }
+    add_folder(config);
     Ok(())
+}
+
+/// Adds the files of the folder whose rules HTTP edits; a folder that is not there has none yet.
+fn add_folder(config: &mut Config) {
+    let Some(entries) = config.rule_folder.as_ref().and_then(|f| f.read_dir().ok()) else {
+        return;
+    };
+    let is_namespace = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(namespace_of).is_some()
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(is_namespace).collect();
+    paths.sort();
+    for path in paths {
+        if !config.rule_files.contains(&path) {
+            config.rule_files.push(path);
+        }
+    }
 }
 
 /// A path without `.` and, where that is plain, without `..`: as upstream names rule files, whose

@@ -101,8 +101,6 @@ fn config_of_the_field_loads() {
     assert_eq!(
         config.ignored,
         [
-            "global.external_labels",
-            "alerting",
             "scrape_configs.kubernetes_sd_configs",
             "scrape_configs.consul_sd_configs",
             "remote_write",

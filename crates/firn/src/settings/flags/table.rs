@@ -247,9 +247,28 @@ pub const FLAGS: &[Flag] = &[
     ),
     ignored_switch("scrape.adjust-timestamps", "true"),
     ignored("scrape.timestamp-tolerance", "2ms"),
-    ignored("alertmanager.notification-queue-capacity", "10000"),
-    ignored("alertmanager.notification-batch-size", "256"),
-    ignored_switch("alertmanager.drain-notification-queue-on-shutdown", "true"),
+    flag(
+        "alertmanager.notification-queue-capacity",
+        "COUNT",
+        "10000",
+        |s, v| set(&mut s.notifications_queued_max, count(v)),
+        "Alerts that may wait for each Alertmanager; the oldest are dropped beyond.",
+    ),
+    flag(
+        "alertmanager.notification-batch-size",
+        "COUNT",
+        "256",
+        |s, v| set(&mut s.notifications_batch_max, count(v)),
+        "Alerts of one request to an Alertmanager.",
+    ),
+    Flag {
+        default: "true",
+        ..switch(
+            "alertmanager.drain-notification-queue-on-shutdown",
+            |s, v| set(&mut s.drains_notifications, Ok(v == "true")),
+            "Whether alerts that wait are sent before the process ends.",
+        )
+    },
     flag(
         "query.lookback-delta",
         "DURATION",

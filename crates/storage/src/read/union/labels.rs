@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Series between looks at the cancel flag.
 const CANCEL_EACH: usize = 4_096;
 
+/// What the value of a pair takes.
+const ID_BYTES: usize = size_of::<Option<u32>>();
+
 /// What a distinct value takes beside its bytes.
 const VALUE_BYTES: usize = 64;
 
@@ -22,25 +25,35 @@ pub(super) fn extend(
     cancel: &Cancel,
     memory: &mut Reservation,
 ) -> Result<LabelColumn, Error> {
-    memory.grow(joined.behind_head() * size_of::<u32>())?;
+    memory.grow(joined.behind_head() * size_of::<u32>() + joined.pairs().len() * ID_BYTES)?;
     let values = column.values.iter().cloned().zip(0..);
     let mut numbers: FxHashMap<Arc<[u8]>, u32> = values.collect();
+    let mut id_of = |value: &[u8]| {
+        if let Some(id) = numbers.get(value) {
+            return Ok::<_, Error>(*id);
+        }
+        memory.grow(VALUE_BYTES + value.len())?;
+        let value: Arc<[u8]> = value.into();
+        column.values.push(value.clone());
+        let id = column.values.len() as u32 - 1;
+        numbers.insert(value, id);
+        Ok(id)
+    };
+    let mut ids = Vec::with_capacity(joined.pairs().len());
+    for (of_name, value) in joined.pairs().iter() {
+        let is_it = of_name == name.as_bytes();
+        ids.push(is_it.then(|| id_of(value)).transpose()?);
+    }
+    let mut absent = None;
     for number in 0..joined.behind_head() {
         if number % CANCEL_EACH == 0 {
             cancel.check()?;
         }
-        let labels = joined.labels_of(number);
-        let value = labels.get(name);
-        let id = match numbers.get(value) {
-            Some(id) => *id,
-            None => {
-                memory.grow(VALUE_BYTES + value.len())?;
-                let value: Arc<[u8]> = value.into();
-                column.values.push(value.clone());
-                let id = column.values.len() as u32 - 1;
-                numbers.insert(value, id);
-                id
-            }
+        let pairs = joined.pairs_of(number).iter();
+        let id = pairs.flat_map(|pair| ids[*pair as usize]).next();
+        let id = match id.or(absent) {
+            Some(id) => id,
+            None => *absent.insert(id_of(&[])?),
         };
         column.ids.push(id);
     }

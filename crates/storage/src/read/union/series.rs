@@ -2,17 +2,28 @@
 //!
 //! A series of a block is that of the head with the same labels, if the head's selection has it;
 //! the others are told apart by their labels, and come behind in the order in which blocks give
-//! them. Labels are compared whole: a hash finds, and never decides.
+//! them. Labels are compared whole, as numbers of pairs: a hash finds, and never decides.
 
+use super::pairs::{Pairs, SourcePairs};
 use crate::block::Block;
+use crate::ids::{SeriesRef, TermId};
+use crate::index::{Index, SeriesCursor};
 use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsRef};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::Hasher;
 use std::ops::Range;
 
-/// What a series of a block takes beside its labels: its place in two lists and in a table.
-const SERIES_BYTES: usize = 48;
+/// What a series takes: its place in two lists and in a table, and the numbers of its pairs.
+const SERIES_BYTES: usize = 96;
+
+/// What a series of a block takes.
+const FOUND_BYTES: usize = 16;
+
+/// Series between looks at the cancel flag.
+const CANCEL_EACH: usize = 4_096;
 
 /// A series of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,81 +42,127 @@ pub(super) struct Joined {
     found: Vec<(u32, BlockSeries)>,
     /// Where in `found` those of a series begin.
     starts: Vec<u32>,
-    /// The labels of series that the head does not have, one set after the other.
-    labels: Vec<u8>,
+    pairs: Pairs,
+    /// The numbers of the pairs of each series, one set after the other.
+    sets: Vec<u32>,
     ends: Vec<usize>,
-    by_labels: FxHashMap<Box<[u8]>, u32>,
+    /// Series by a hash of their set; where that is taken, by the next number that is free.
+    by_hash: FxHashMap<u64, u32>,
 }
 
 impl Joined {
     /// The series of the head alone.
-    pub(super) fn behind(head: usize) -> Self {
-        Self {
-            of_head: head,
+    pub(super) fn behind(
+        index: &Index,
+        head: &[SeriesRef],
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<Self, Error> {
+        let mut joined = Self {
+            of_head: head.len(),
             ..Self::default()
+        };
+        let (mut cursor, mut source) = (SeriesCursor::new(index), SourcePairs::default());
+        let write = |term: u32, out: &mut Vec<u8>| {
+            index.push_term(TermId(term), out);
+            Ok(())
+        };
+        for (number, slot) in head.iter().enumerate() {
+            if number % CANCEL_EACH == 0 {
+                cancel.check()?;
+                memory.grow(CANCEL_EACH.min(head.len() - number) * SERIES_BYTES)?;
+            }
+            let terms = cursor.terms(*slot).iter().map(|term| term.0);
+            let into = (&mut joined.pairs, &mut *memory);
+            source.push_set(terms, write, into, &mut joined.sets)?;
+            joined.keep_set(number as u32);
         }
+        Ok(joined)
     }
 
     /// How many series there are.
     pub(super) fn len(&self) -> usize {
-        self.of_head + self.ends.len()
+        self.ends.len()
     }
 
-    /// Adds series of a block; `place` finds a series of the head by its labels.
+    /// Adds series of a block: all of them or none.
     pub(super) fn add(
         &mut self,
         number: usize,
         block: &Block,
         ordinals: &[u32],
-        place: impl Fn(LabelsRef<'_>) -> Option<usize>,
         memory: &mut Reservation,
     ) -> Result<(), Error> {
-        memory.grow(ordinals.len() * SERIES_BYTES)?;
+        memory.grow(ordinals.len() * FOUND_BYTES)?;
+        let before = self.found.len();
+        let mut source = SourcePairs::default();
+        let write = |term: u32, out: &mut Vec<u8>| Ok(block.push_pair(term, out)?);
         let mut outcome = Ok(());
-        block.labels(ordinals, &mut |at, labels| {
+        let read = block.label_terms(ordinals, &mut |at, terms| {
             if outcome.is_err() {
                 return;
             }
-            let series = match place(labels) {
-                Some(series) => series,
-                None => match self.number_of(labels, memory) {
-                    Ok(series) => series,
-                    Err(e) => {
-                        outcome = Err(e);
-                        return;
-                    }
-                },
-            };
             let of_block = BlockSeries {
                 block: number as u32,
                 ordinal: ordinals[at],
             };
-            self.found.push((series as u32, of_block));
-        })?;
-        outcome
+            match self.series_of(terms, &write, &mut source, memory) {
+                Ok(series) => self.found.push((series, of_block)),
+                Err(e) => outcome = Err(e),
+            }
+        });
+        let added = read.map_err(Error::from).and(outcome);
+        if added.is_err() {
+            // Another block may get the number.
+            self.found.truncate(before);
+        }
+        added
     }
 
-    /// The number of a series that the head does not have.
-    fn number_of(
+    /// The number of the series with these terms of a block.
+    fn series_of(
         &mut self,
-        labels: LabelsRef<'_>,
+        terms: &[u32],
+        write: &impl Fn(u32, &mut Vec<u8>) -> Result<(), Error>,
+        source: &mut SourcePairs,
         memory: &mut Reservation,
-    ) -> Result<usize, Error> {
-        let bytes = labels.as_bytes();
-        if let Some(known) = self.by_labels.get(bytes) {
-            return Ok(*known as usize);
+    ) -> Result<u32, Error> {
+        let start = self.sets.len();
+        let into = (&mut self.pairs, &mut *memory);
+        let pushed = source.push_set(terms.iter().copied(), write, into, &mut self.sets);
+        if let Err(e) = pushed {
+            self.sets.truncate(start);
+            return Err(e);
         }
-        memory.grow(2 * bytes.len() + SERIES_BYTES)?;
-        let number = self.len();
-        self.labels.extend_from_slice(bytes);
-        self.ends.push(self.labels.len());
-        self.by_labels.insert(bytes.into(), number as u32);
-        Ok(number)
+        let number = self.len() as u32;
+        let series = self.keep_set(number);
+        if series == number {
+            memory.grow(SERIES_BYTES)?;
+        }
+        Ok(series)
+    }
+
+    /// The number of the series whose set stands behind the others: `number`, or that of the one
+    /// that has the same set; then it is taken off again.
+    fn keep_set(&mut self, number: u32) -> u32 {
+        let start = self.ends.last().copied().unwrap_or(0);
+        let mut hash = hash_of(&self.sets[start..]);
+        while let Some(known) = self.by_hash.get(&hash).copied() {
+            if number as usize >= self.of_head && *self.set(known as usize) == self.sets[start..] {
+                self.sets.truncate(start);
+                return known;
+            }
+            hash = hash.wrapping_add(1);
+        }
+        self.by_hash.insert(hash, number);
+        self.ends.push(self.sets.len());
+        number
     }
 
     /// All blocks were added.
     pub(super) fn settle(&mut self) {
-        self.by_labels = FxHashMap::default();
+        self.by_hash = FxHashMap::default();
+        self.pairs.settle();
         // By series, then by block.
         self.found
             .sort_unstable_by_key(|(series, of)| (*series, of.block));
@@ -155,18 +212,37 @@ impl Joined {
     }
 
     /// The labels of a series that the head does not have, counted from the first of those.
-    pub(super) fn labels_of(&self, number: usize) -> LabelsRef<'_> {
-        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
-        LabelsRef::from_canonical(&self.labels[start..self.ends[number]])
+    pub(super) fn labels(&self, number: usize) -> Labels {
+        let mut bytes = Vec::with_capacity(256);
+        for pair in self.set(self.of_head + number) {
+            bytes.extend_from_slice(self.pairs.get(*pair));
+        }
+        LabelsRef::from_canonical(&bytes).to_owned()
     }
 
-    /// The same, as a set of its own.
-    pub(super) fn labels(&self, number: usize) -> Labels {
-        self.labels_of(number).to_owned()
+    /// The numbers of the pairs of a series that the head does not have.
+    pub(super) fn pairs_of(&self, number: usize) -> &[u32] {
+        self.set(self.of_head + number)
+    }
+
+    /// All pairs of names and values.
+    pub(super) fn pairs(&self) -> &Pairs {
+        &self.pairs
     }
 
     /// How many series the head does not have.
     pub(super) fn behind_head(&self) -> usize {
-        self.ends.len()
+        self.ends.len() - self.of_head
     }
+
+    fn set(&self, series: usize) -> &[u32] {
+        let start = series.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.sets[start..self.ends[series]]
+    }
+}
+
+fn hash_of(set: &[u32]) -> u64 {
+    let mut hasher = FxHasher::default();
+    set.iter().for_each(|pair| hasher.write_u32(*pair));
+    hasher.finish()
 }

@@ -6,6 +6,7 @@ use firn_model::batch::HistogramSample;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Deferred, SimRng, env_with};
 use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::store::TakeLate;
 use std::collections::BTreeMap;
 
 const HOUR: i64 = 3_600_000;
@@ -82,6 +83,7 @@ struct World {
     applied: Contents,
     in_flight: Vec<(Ticket, Appended)>,
     now: i64,
+    newest_ever: i64,
     batches: u64,
 }
 
@@ -119,6 +121,7 @@ impl World {
             visible: Contents::new(),
             applied: Contents::new(),
             in_flight: Vec::new(),
+            newest_ever: i64::MIN,
             batches: 0,
         }
     }
@@ -193,7 +196,20 @@ impl World {
         let window_ms = self.options.late_window_ms;
         let lateness_ms = self.options.lateness_max_ms.max(window_ms);
         let oldest = newest.map_or(i64::MIN, |t| t - lateness_ms);
-        let bounds = AppendBounds::until(self.now + 60_000);
+        // Some fill in the past.
+        let time_max = self.now + 60_000;
+        let bounds = match self.rng.one_in(6) {
+            true => AppendBounds::of_any_age(time_max, self.now - HOUR),
+            false => AppendBounds::until(time_max),
+        };
+        let fills_in = bounds.late == TakeLate::OfAnyAge;
+        // A cut may have passed more: what was newest then need not have been durable.
+        let floor = self.store().parts.floor.load(Ordering::Relaxed);
+        let cut_max = self
+            .newest_ever
+            .saturating_sub(self.options.lateness_max_ms);
+        assert!(floor <= cut_max, "seed {}: {floor}, {cut_max}", self.seed);
+        let oldest = oldest.max(bounds.in_order_min).max(floor);
         let mut batch = Batch::default();
         let mut expected = Appended::default();
         for _ in 0..self.rng.below(12) {
@@ -201,7 +217,7 @@ impl World {
             let labels = Labels::from_pairs([("__name__", &name), ("l", &name[..2].to_owned())]);
             batch.label_bytes().extend_from_slice(labels.as_bytes());
             let samples: Vec<(i64, Value)> = (0..1 + self.rng.below(3))
-                .map(|_| self.sample(&labels, oldest))
+                .map(|_| self.sample(&labels, oldest, fills_in))
                 .collect();
             // Floats come first in a batch, whatever their times.
             let (floats, histograms): (Vec<_>, Vec<_>) = samples
@@ -209,7 +225,10 @@ impl World {
                 .partition(|(_, v)| matches!(v, Value::Float(_)));
             for (time, value) in floats.into_iter().chain(histograms) {
                 // Of an empty store the first sample counts as the newest.
-                let late_from = *newest.get_or_insert(time) - window_ms;
+                let late_from = match fills_in {
+                    true => i64::MIN,
+                    false => *newest.get_or_insert(time) - window_ms,
+                };
                 match &value {
                     Value::Float(bits) => batch.push_float(time, f64::from_bits(*bits)),
                     Value::Histogram(histogram) => batch.push_histogram(HistogramSample {
@@ -225,9 +244,10 @@ impl World {
         }
         let ticket = self.store().append(&TenantId::anonymous(), &batch, bounds);
         self.in_flight.push((ticket, expected));
+        self.newest_ever = self.newest_ever.max(self.newest().unwrap_or(i64::MIN));
     }
 
-    fn sample(&mut self, labels: &Labels, oldest: i64) -> (i64, Value) {
+    fn sample(&mut self, labels: &Labels, oldest: i64, fills_in: bool) -> (i64, Value) {
         let known = self.applied.get(labels);
         if let Some(known) = known
             && self.rng.one_in(8)
@@ -248,6 +268,7 @@ impl World {
             return (*time, value.clone());
         }
         let time = match self.rng.below(10) {
+            0..5 if fills_in => self.now - self.rng.below(2 * RETENTION_MS as u64) as i64,
             0 => self.now - self.rng.below(3 * HOUR as u64) as i64,
             1 => self.now + self.rng.below(120_000) as i64,
             _ => self.now + self.rng.below(5) as i64,
@@ -284,7 +305,8 @@ impl World {
             Some(Rejection::DuplicateTimestamp) => self.options.duplicates != Duplicates::KeepFirst,
             _ => false,
         };
-        let rejection = match (is_late && self.options.late_window_ms > 0, rejection) {
+        let takes_late = self.options.late_window_ms > 0 || bounds.late == TakeLate::OfAnyAge;
+        let rejection = match (is_late && takes_late, rejection) {
             (true, _) if time < late_from => Rejection::TooOld,
             (false, Some(rejection)) => rejection,
             (takes_late, _) => {

@@ -1,0 +1,77 @@
+//! What is known of notifications: `firn_notifications_*`, by Alertmanager where that matters.
+
+use super::Notifier;
+use super::sender::Sender;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::sync::lock;
+use firn_rules::notification::OutboxCounts;
+use std::sync::Arc;
+
+/// A counter of one Alertmanager: its name, what it counts, and where.
+type Counted = (&'static str, &'static str, fn(&OutboxCounts) -> u64);
+
+const COUNTERS: [Counted; 3] = [
+    (
+        "firn_notifications_sent_total",
+        "Alerts delivered to an Alertmanager.",
+        |counts| counts.sent,
+    ),
+    (
+        "firn_notifications_errors_total",
+        "Alerts in requests to an Alertmanager that failed.",
+        |counts| counts.errors,
+    ),
+    (
+        "firn_notifications_dropped_total",
+        "Alerts that an Alertmanager never got: of failed requests, of a full queue, of a stop.",
+        |counts| counts.dropped,
+    ),
+];
+
+impl Collect for Notifier {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let mut senders: Vec<Arc<Sender>> = Vec::new();
+        for set in &lock(&self.configured).sets {
+            // Two sections may name one Alertmanager: it is shown once, by the first.
+            set.for_each_sender(|sender| {
+                if !senders.iter().any(|known| known.url() == sender.url()) {
+                    senders.push(sender.clone());
+                }
+            });
+        }
+        for (name, help, count) in COUNTERS {
+            for sender in &senders {
+                let value = Value::Counter(count(&sender.counts().0) as f64);
+                sink.metric(name, help, &[("alertmanager", sender.url())], value);
+            }
+        }
+        for sender in &senders {
+            sink.metric(
+                "firn_notifications_queue_length",
+                "Alerts that wait for an Alertmanager.",
+                &[("alertmanager", sender.url())],
+                Value::Gauge(sender.counts().1 as f64),
+            );
+        }
+        for sender in &senders {
+            sink.metric(
+                "firn_notifications_latency_seconds",
+                "How long requests to an Alertmanager took that were answered well.",
+                &[("alertmanager", sender.url())],
+                Value::Histogram(sender.latency()),
+            );
+        }
+        sink.metric(
+            "firn_notifications_queue_capacity",
+            "Alerts that may wait for each Alertmanager.",
+            &[],
+            Value::Gauge(self.settings.flags.outbox.capacity as f64),
+        );
+        sink.metric(
+            "firn_notifications_alertmanagers_discovered",
+            "Alertmanagers that are sent alerts.",
+            &[],
+            Value::Gauge(self.alertmanagers().active.len() as f64),
+        );
+    }
+}

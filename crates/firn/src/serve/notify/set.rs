@@ -1,0 +1,155 @@
+//! The Alertmanagers of one section: discovered, and each with a sender.
+
+use super::sender::Sender;
+use super::{NotifierSettings, relabelled};
+use crate::settings::config::read_groups;
+use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
+use firn_ingest::client::HttpClient;
+use firn_ingest::discovery::Discovery;
+use firn_model::labels::Labels;
+use firn_model::sync::lock;
+use firn_rules::notification::{Event, Notification};
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::error;
+
+/// Bytes of a list of Alertmanagers: a cluster has a handful, of a hundred bytes each.
+const LIST_BYTES_MAX: u64 = 1 << 20;
+
+/// One of `alerting.alertmanagers`.
+pub(super) struct Set {
+    work: Arc<Work>,
+    task: JoinHandle<()>,
+}
+
+struct Work {
+    settings: Arc<AlertmanagerSettings>,
+    notifier: Arc<NotifierSettings>,
+    client: Arc<HttpClient>,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    senders: Vec<Arc<Sender>>,
+    dropped: Vec<String>,
+    is_over: bool,
+}
+
+impl Set {
+    /// Starts to look for the Alertmanagers.
+    pub fn start(
+        settings: Arc<AlertmanagerSettings>,
+        notifier: &Arc<NotifierSettings>,
+        tasks: Arc<Mutex<JoinSet<()>>>,
+    ) -> Self {
+        let client = HttpClient::within(notifier.places.clone(), settings.http.clone());
+        let changed = Arc::new(Notify::new());
+        let start =
+            |discovery| Discovery::start(discovery, read_groups, LIST_BYTES_MAX, changed.clone());
+        let discoveries: Vec<Discovery> = settings.discoveries.iter().map(start).collect();
+        let work = Arc::new(Work {
+            settings,
+            notifier: notifier.clone(),
+            client: Arc::new(client),
+            tasks,
+            known: Mutex::default(),
+        });
+        // Lists of the config are there at once.
+        work.sync(&discoveries);
+        let at_work = work.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                changed.notified().await;
+                at_work.sync(&discoveries);
+            }
+        });
+        Self { work, task }
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &Arc<AlertmanagerSettings> {
+        &self.work.settings
+    }
+
+    /// Queues notifications for each Alertmanager.
+    pub fn send(&self, notifications: &[Arc<Notification>]) {
+        let none = Labels::empty();
+        let kept = relabelled(&self.work.settings.alert_relabel, &none, notifications);
+        if kept.is_empty() {
+            return;
+        }
+        for sender in &lock(&self.work.known).senders {
+            sender.tell(Event::Add(kept.clone()));
+        }
+    }
+
+    /// What was found.
+    pub fn found(&self) -> Alertmanagers {
+        let known = lock(&self.work.known);
+        Alertmanagers {
+            active: known.senders.iter().map(|s| s.url().to_owned()).collect(),
+            dropped: known.dropped.clone(),
+        }
+    }
+
+    /// Calls `each` with every sender.
+    pub fn for_each_sender(&self, mut each: impl FnMut(&Arc<Sender>)) {
+        lock(&self.work.known).senders.iter().for_each(&mut each);
+    }
+
+    /// Ends in the background.
+    pub fn stop(self) {
+        self.task.abort();
+        let mut known = lock(&self.work.known);
+        known.is_over = true;
+        for sender in std::mem::take(&mut known.senders) {
+            self.work.stop(&sender);
+        }
+    }
+}
+
+impl Work {
+    /// Brings the senders in line with what the discoveries tell.
+    fn sync(&self, discoveries: &[Discovery]) {
+        let lists: Vec<_> = discoveries.iter().filter_map(Discovery::groups).collect();
+        let groups = lists.iter().flat_map(|list| list.iter());
+        let found = self.settings.find(groups, |e| {
+            error!(error = e, "create discovered Alertmanagers");
+        });
+        let mut known = lock(&self.known);
+        if known.is_over {
+            return;
+        }
+        let mut old = std::mem::take(&mut known.senders);
+        for url in found.active {
+            let same = old.iter().position(|sender| sender.url() == url);
+            let sender = match same {
+                Some(at) => old.swap_remove(at),
+                None => self.start(url),
+            };
+            known.senders.push(sender);
+        }
+        known.dropped = found.dropped;
+        drop(known);
+        old.iter().for_each(|sender| self.stop(sender));
+    }
+
+    fn start(&self, url: String) -> Arc<Sender> {
+        let sender = Arc::new(Sender::new(url, self.notifier.flags.outbox));
+        let (at_work, client) = (sender.clone(), self.client.clone());
+        let timeout = self.settings.timeout;
+        let mut tasks = lock(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move { at_work.run(&client, timeout).await });
+        sender
+    }
+
+    fn stop(&self, sender: &Sender) {
+        sender.tell(Event::Stop {
+            drains: self.notifier.flags.drains,
+        });
+    }
+}

@@ -1,0 +1,202 @@
+//! The folder of rules that HTTP edits: `firn.rules.folder`.
+//!
+//! Invariant: a file is replaced as a whole, and synced before an edit is accepted; one edit is
+//! made at a time. Behind an edit the config is taken over anew, so that it is evaluated at once.
+
+use super::running::Running;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sync::lock;
+use firn_rules::editing::{self, EditError};
+use firn_rules::file::ReadOptions;
+use firn_server::parts::RuleEditor;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Namespaces that are listed: more are a mistake, not rules that people edit.
+const NAMESPACES_MAX: usize = 10_000;
+
+/// Bytes of a namespace's file, which is read as a whole.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Edits the rules in the folder of the configuration in force.
+pub struct RuleFolder {
+    running: Arc<Running>,
+    /// Held while an edit is made.
+    editing: Mutex<()>,
+}
+
+impl RuleFolder {
+    /// The folder that `running` names, at any time.
+    pub fn new(running: Arc<Running>) -> Self {
+        Self {
+            running,
+            editing: Mutex::default(),
+        }
+    }
+
+    fn folder(&self) -> Result<PathBuf, Error> {
+        self.running.config().rule_folder.clone().ok_or_else(|| {
+            let text = "rule editing is off: set firn.rules.folder in the config";
+            Error::new(ErrorKind::NotFound, text)
+        })
+    }
+
+    fn options(&self) -> ReadOptions {
+        let config = self.running.config();
+        ReadOptions {
+            ignores_unknown: false,
+            names: config.names,
+            features: self.running.features().language,
+        }
+    }
+
+    /// Takes over what was edited.
+    fn take_over(&self) -> Result<(), Error> {
+        self.running.reload().map_err(|e| {
+            let message = format!("the edit is stored, but the config cannot be taken over: {e}");
+            Error::new(ErrorKind::Internal, message)
+        })
+    }
+}
+
+impl RuleEditor for RuleFolder {
+    fn list(&self, namespace: Option<&str>) -> Result<String, Error> {
+        let folder = self.folder()?;
+        let files = match namespace {
+            Some(namespace) => match read(&folder, namespace)? {
+                Some(text) => vec![(namespace.to_owned(), text)],
+                None => Vec::new(),
+            },
+            None => read_all(&folder)?,
+        };
+        if files.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, "no rule groups found"));
+        }
+        editing::listing(&files).map_err(refused)
+    }
+
+    fn group(&self, namespace: &str, group: &str) -> Result<String, Error> {
+        let text = read(&self.folder()?, namespace)?;
+        let text = text.ok_or_else(|| refused(EditError::NoGroup))?;
+        editing::group_text(namespace, &text, group).map_err(refused)
+    }
+
+    fn put(&self, namespace: &str, body: &str) -> Result<(), Error> {
+        let folder = self.folder()?;
+        let _alone = lock(&self.editing);
+        let before = read(&folder, namespace)?;
+        let text = editing::with_group(namespace, before.as_deref(), body, self.options());
+        write(&folder, namespace, &text.map_err(refused)?)?;
+        self.take_over()
+    }
+
+    fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error> {
+        let folder = self.folder()?;
+        let _alone = lock(&self.editing);
+        let text = read(&folder, namespace)?;
+        let left = match (text, group) {
+            (None, Some(_)) => return Err(refused(EditError::NoGroup)),
+            (None, None) => return Err(refused(EditError::NoNamespace)),
+            (Some(_), None) => None,
+            (Some(text), Some(group)) => {
+                editing::without_group(namespace, &text, group).map_err(refused)?
+            }
+        };
+        match left {
+            Some(text) => write(&folder, namespace, &text)?,
+            None => remove(&folder, namespace)?,
+        }
+        self.take_over()
+    }
+}
+
+fn refused(error: EditError) -> Error {
+    let kind = match &error {
+        EditError::Invalid(_) => ErrorKind::Invalid,
+        EditError::NoGroup | EditError::NoNamespace => ErrorKind::NotFound,
+        EditError::Spoilt { .. } => ErrorKind::Corrupt,
+    };
+    Error::new(kind, error.to_string())
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
+    let message = format!("{what} {}: {error}", path.display());
+    Error::new(ErrorKind::Internal, message)
+}
+
+fn path_of(folder: &Path, namespace: &str) -> Result<PathBuf, Error> {
+    Ok(folder.join(editing::file_name(namespace).map_err(refused)?))
+}
+
+/// The text of a namespace's file; `None` if there is none.
+fn read(folder: &Path, namespace: &str) -> Result<Option<String>, Error> {
+    read_file(&path_of(folder, namespace)?)
+}
+
+fn read_file(path: &Path) -> Result<Option<String>, Error> {
+    let bytes = match fs::metadata(path) {
+        Ok(meta) => meta.len(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed("read", path, &e)),
+    };
+    if bytes > FILE_BYTES_MAX {
+        let shown = path.display();
+        let message = format!("{shown} is too long: {bytes} bytes, limit {FILE_BYTES_MAX}");
+        return Err(Error::new(ErrorKind::Internal, message));
+    }
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) => Err(failed("read", path, &e)),
+    }
+}
+
+/// All namespaces by name, with the texts of their files.
+fn read_all(folder: &Path) -> Result<Vec<(String, String)>, Error> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed("read", folder, &e)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| failed("read", folder, &e))?;
+        let namespace = entry.file_name().to_str().and_then(editing::namespace_of);
+        let Some(namespace) = namespace else {
+            continue;
+        };
+        if files.len() == NAMESPACES_MAX {
+            let message = format!("more than {NAMESPACES_MAX} namespaces");
+            return Err(Error::new(ErrorKind::Limited, message));
+        }
+        if let Some(text) = read_file(&entry.path())? {
+            files.push((namespace, text));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Replaces the file of a namespace: written beside it, synced, renamed.
+fn write(folder: &Path, namespace: &str, text: &str) -> Result<(), Error> {
+    let path = path_of(folder, namespace)?;
+    // No pattern of rule files matches it, nor is it the name of a namespace.
+    let new = path.with_extension("yml.new");
+    replace(folder, (&new, &path), text).map_err(|e| failed("write", &path, &e))
+}
+
+fn replace(folder: &Path, (new, path): (&Path, &Path), text: &str) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = File::create(new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn remove(folder: &Path, namespace: &str) -> Result<(), Error> {
+    let path = path_of(folder, namespace)?;
+    let removed = fs::remove_file(&path).and_then(|()| File::open(folder)?.sync_all());
+    removed.map_err(|e| failed("remove", &path, &e))
+}

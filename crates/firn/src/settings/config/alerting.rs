@@ -1,0 +1,57 @@
+//! `alerting`: where alerts are sent, and what becomes of their labels before.
+
+use super::http::http;
+use super::jobs::check_static_targets;
+use super::read;
+use super::rules::rules;
+use super::sources::discoveries;
+use firn_ingest::alertmanagers::AlertmanagerSettings;
+use firn_ingest::relabel::Rule;
+use firn_model::names::NameScheme;
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Prometheus's default for `timeout`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the section says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlertingSettings {
+    /// `alert_relabel_configs`, of what all Alertmanagers are sent.
+    pub relabel: Arc<Vec<Rule>>,
+    /// `alertmanagers`
+    pub alertmanagers: Vec<Arc<AlertmanagerSettings>>,
+}
+
+/// Reads the section of a config that lies in `dir`.
+pub fn alerting(root: &Node, names: NameScheme, dir: &Path) -> Result<AlertingSettings, YamlError> {
+    let Some(section) = root.get("alerting").filter(|section| !section.is_null()) else {
+        return Ok(AlertingSettings::default());
+    };
+    let list = section.get("alertmanagers").map_or(&[][..], Node::items);
+    let one = |node: &Node| alertmanager(node, names, dir).map(Arc::new);
+    Ok(AlertingSettings {
+        relabel: Arc::new(rules(section, "alert_relabel_configs", names)?),
+        alertmanagers: list.iter().map(one).collect::<Result<_, _>>()?,
+    })
+}
+
+fn alertmanager(
+    node: &Node,
+    names: NameScheme,
+    dir: &Path,
+) -> Result<AlertmanagerSettings, YamlError> {
+    let settings = AlertmanagerSettings {
+        scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
+        path_prefix: read::string(node, "path_prefix"),
+        timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
+        http: http(node, dir)?,
+        discoveries: discoveries(node, dir)?,
+        relabel: rules(node, "relabel_configs", names)?,
+        alert_relabel: rules(node, "alert_relabel_configs", names)?,
+    };
+    check_static_targets(node, &settings.discoveries, &settings.relabel)?;
+    Ok(settings)
+}

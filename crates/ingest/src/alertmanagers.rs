@@ -1,0 +1,222 @@
+//! Alertmanagers: found as targets are, each with a URL that takes alerts.
+//!
+//! Facts are from upstream's `notifier/alertmanager.go`: what relabelling sees and decides.
+
+use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use crate::discovery::{DiscoverySettings, Group};
+use crate::relabel::{self, Rule};
+use crate::scrape::{check_address, encode_path};
+use firn_model::error::Error;
+use firn_model::labels::LabelsBuilder;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT as AGENT};
+use hyper::{StatusCode, Uri};
+use std::time::Duration;
+
+const ADDRESS: &str = "__address__";
+const SCHEME: &str = "__scheme__";
+const PATH: &str = "__alerts_path__";
+
+/// Where the API v2 takes alerts, behind the prefix.
+const ALERTS: &str = "/api/v2/alerts";
+
+/// One of `alerting.alertmanagers`, with Prometheus's defaults.
+#[derive(Debug, PartialEq)]
+pub struct AlertmanagerSettings {
+    /// `scheme`
+    pub scheme: String,
+    /// `path_prefix`
+    pub path_prefix: String,
+    /// `timeout` of a request.
+    pub timeout: Duration,
+    /// How they are reached.
+    pub http: HttpSettings,
+    /// Where they come from.
+    pub discoveries: Vec<DiscoverySettings>,
+    /// `relabel_configs`, of the Alertmanagers.
+    pub relabel: Vec<Rule>,
+    /// `alert_relabel_configs`, of what these are sent.
+    pub alert_relabel: Vec<Rule>,
+}
+
+/// The URLs of Alertmanagers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alertmanagers {
+    /// Those that are sent alerts, each once.
+    pub active: Vec<String>,
+    /// Those that relabelling dropped, as they were before.
+    pub dropped: Vec<String>,
+}
+
+impl AlertmanagerSettings {
+    /// The Alertmanagers in `groups`. A group with an address that is none is left out as a whole,
+    /// as upstream does; `wrong` is told.
+    pub fn find<'g>(
+        &self,
+        groups: impl Iterator<Item = &'g Group>,
+        mut wrong: impl FnMut(&str),
+    ) -> Alertmanagers {
+        let mut all = Alertmanagers::default();
+        for group in groups {
+            match self.find_in(group) {
+                Ok(found) => {
+                    for url in found.active {
+                        if !all.active.contains(&url) {
+                            all.active.push(url);
+                        }
+                    }
+                    all.dropped.extend(found.dropped);
+                }
+                Err(e) => wrong(&e),
+            }
+        }
+        all
+    }
+
+    fn find_in(&self, group: &Group) -> Result<Alertmanagers, String> {
+        let mut found = Alertmanagers::default();
+        for address in &group.targets {
+            let mut labels = LabelsBuilder::default();
+            labels.set(SCHEME, self.scheme.as_bytes());
+            labels.set(PATH, join(&self.path_prefix).as_bytes());
+            for (name, value) in &group.labels {
+                labels.set(name, value.as_bytes());
+            }
+            labels.set(ADDRESS, address.as_bytes());
+            let before = url(&labels);
+            if !relabel::apply(&self.relabel, &mut labels) {
+                found.dropped.push(before);
+                continue;
+            }
+            check_address(&String::from_utf8_lossy(labels.get(ADDRESS)))?;
+            found.active.push(url(&labels));
+        }
+        Ok(found)
+    }
+}
+
+/// Bytes of an answer that are read, so that its connection can be kept.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Posts alerts as JSON to an Alertmanager; fails with
+/// [`firn_model::error::ErrorKind::Unavailable`] unless it takes them.
+pub async fn post(client: &HttpClient, url: &str, body: Vec<u8>) -> Result<(), Error> {
+    let unavailable = |message: String| Error::unavailable(message);
+    let uri: Uri = url
+        .parse()
+        .map_err(|e| unavailable(format!("parse {url:?}: {e}")))?;
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (AGENT, HeaderValue::from_static(USER_AGENT)),
+    ]);
+    let response = client.post(&uri, &headers, body.into()).await?;
+    let status = response.status();
+    if !status.is_success() {
+        return Err(unavailable(format!(
+            "bad response status {}",
+            shown(status)
+        )));
+    }
+    // The answer says nothing, and the alerts were taken whatever becomes of it.
+    let _ = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
+    Ok(())
+}
+
+/// `500 Internal Server Error`
+fn shown(status: StatusCode) -> String {
+    let reason = status.canonical_reason().unwrap_or_default();
+    format!("{} {reason}", status.as_u16())
+        .trim_end()
+        .to_owned()
+}
+
+/// The path that takes alerts behind `prefix`, cleaned as Go's `path.Join` does.
+fn join(prefix: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in prefix.split('/').chain(ALERTS.split('/')) {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
+}
+
+fn url(labels: &LabelsBuilder) -> String {
+    let text = |name| String::from_utf8_lossy(labels.get(name)).into_owned();
+    let (scheme, address, path) = (text(SCHEME), text(ADDRESS), encode_path(&text(PATH)));
+    let colon = if scheme.is_empty() { "" } else { ":" };
+    let slash = match path.is_empty() || path.starts_with('/') {
+        true => "",
+        false => "/",
+    };
+    format!("{scheme}{colon}//{address}{slash}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relabel::{Action, RuleSettings};
+    use firn_model::names::NameScheme;
+
+    fn settings(rules: &[RuleSettings]) -> AlertmanagerSettings {
+        let compile = |rule: &RuleSettings| rule.clone().compile(NameScheme::Utf8).unwrap();
+        AlertmanagerSettings {
+            scheme: "http".into(),
+            path_prefix: "/am/../x y/".into(),
+            timeout: Duration::from_secs(10),
+            http: HttpSettings::default(),
+            discoveries: Vec::new(),
+            relabel: rules.iter().map(compile).collect(),
+            alert_relabel: Vec::new(),
+        }
+    }
+
+    fn group(targets: &[&str], labels: &[(&str, &str)]) -> Group {
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Group {
+            targets: targets.iter().map(|t| (*t).to_owned()).collect(),
+            labels: labels.iter().map(pair).collect(),
+        }
+    }
+
+    #[test]
+    fn alertmanagers_have_the_url_that_relabelling_leaves() {
+        let rules = [
+            RuleSettings {
+                source_labels: Some(vec!["__meta_drop".into()]),
+                regex: Some("yes".into()),
+                action: Action::Drop,
+                ..RuleSettings::default()
+            },
+            RuleSettings {
+                source_labels: Some(vec!["__meta_path".into()]),
+                regex: Some("(.+)".into()),
+                target_label: PATH.into(),
+                ..RuleSettings::default()
+            },
+        ];
+        let groups = [
+            group(&["a:1", "a:1", "b"], &[]),
+            group(&["c"], &[("__scheme__", "https"), ("__meta_path", "v2")]),
+            group(&["d:1"], &[("__meta_drop", "yes"), ("__meta_path", "v2")]),
+            group(&["e", "http://f"], &[]),
+        ];
+        let mut errors = Vec::new();
+        let found = settings(&rules).find(groups.iter(), |e| errors.push(e.to_owned()));
+        assert_eq!(
+            found,
+            Alertmanagers {
+                active: vec![
+                    "http://a:1/x%20y/api/v2/alerts".into(),
+                    "http://b/x%20y/api/v2/alerts".into(),
+                    "https://c/v2".into(),
+                ],
+                dropped: vec!["http://d:1/x%20y/api/v2/alerts".into()],
+            }
+        );
+        assert_eq!(errors, ["\"http://f\" is not a valid hostname"]);
+    }
+}

@@ -1,0 +1,30 @@
+//! `/api/v1/alertmanagers`: where alerts are sent. Fields are upstream's.
+
+use super::call::Call;
+use super::status::ok;
+use crate::http::failure::Failure;
+use axum::response::Response;
+use serde::Serialize;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    active_alertmanagers: Vec<Alertmanager>,
+    dropped_alertmanagers: Vec<Alertmanager>,
+}
+
+#[derive(Serialize)]
+struct Alertmanager {
+    url: String,
+}
+
+/// The Alertmanagers that are sent alerts, and those that relabelling dropped.
+pub(crate) async fn alertmanagers(call: Call) -> Result<Response, Failure> {
+    let found = (call.backend.alertmanagers)();
+    let documents = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();
+    let document = Document {
+        active_alertmanagers: documents(found.active),
+        dropped_alertmanagers: documents(found.dropped),
+    };
+    ok(&call, &document)
+}

@@ -1,0 +1,111 @@
+//! `/config/v1/rules`: rules edited over HTTP, as in Mimir's ruler, and under `/prometheus` too,
+//! where `mimirtool` and Grafana look for them.
+//!
+//! Bodies and answers are YAML, and JSON where Mimir answers with it. All who reach the server
+//! may edit, unless a page of another site asks; see [`super::origin`].
+
+use super::call::not_ready;
+use super::origin;
+use crate::app::App;
+use crate::http::body;
+use crate::http::failure::{Cause, Failure};
+use crate::http::produce::{Encoding, respond};
+use crate::metrics::Endpoint;
+use crate::parts::RuleEditor;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts, Path, Request};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use firn_model::error::Error;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// Bytes of a rule group: thousands of rules, as a file of them is read in one piece.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// What Mimir answers to a change.
+const ACCEPTED: &str = r#"{"status":"success","data":null,"errorType":"","error":""}"#;
+
+/// Shows or changes what the path names: all namespaces, one, or a group.
+pub(crate) async fn rules(app: App, request: Request) -> Response {
+    let encoding = Encoding::of_request(&request);
+    match edit(app, request).await {
+        Ok(Outcome::Shown(yaml)) => respond(Bytes::from(yaml), "application/yaml", encoding),
+        Ok(Outcome::Accepted) => {
+            let mut response = Response::new(Body::from(ACCEPTED));
+            *response.status_mut() = StatusCode::ACCEPTED;
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Ok(Outcome::NotReady(response)) => response,
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+enum Outcome {
+    Shown(String),
+    Accepted,
+    NotReady(Response),
+}
+
+async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
+    let editor = match app.backend() {
+        Ok(backend) => backend.rule_editor.clone(),
+        Err(state) => return Ok(Outcome::NotReady(not_ready(state))),
+    };
+    let (mut head, body) = request.into_parts();
+    // Rules are the server's and no tenant's, but a tenant must be named where that is asked for.
+    app.tenant(&head.headers)?;
+    let names = Path::<HashMap<String, String>>::from_request_parts(&mut head, &()).await;
+    let mut names = names.map_or_else(|_| HashMap::new(), |Path(names)| names);
+    let (namespace, group) = (names.remove("namespace"), names.remove("group"));
+    if head.method == Method::GET {
+        let shown = blocking(editor, move |editor| match (namespace, group) {
+            (Some(namespace), Some(group)) => editor.group(&namespace, &group),
+            (namespace, _) => editor.list(namespace.as_deref()),
+        });
+        return shown.await.map(Outcome::Shown);
+    }
+    origin::check_same(&app.parts.web, &head.headers)?;
+    let is_post = head.method == Method::POST;
+    let text = match is_post {
+        true => read(&app, body).await?,
+        false => String::new(),
+    };
+    let changed = blocking(editor, move |editor| match (namespace, group) {
+        (Some(namespace), None) if is_post => editor.put(&namespace, &text),
+        (Some(namespace), group) => editor.remove(&namespace, group.as_deref()),
+        (None, _) => Ok(()),
+    });
+    changed.await.map(|()| Outcome::Accepted)
+}
+
+async fn read(app: &App, body: Body) -> Result<String, Failure> {
+    let mut held = app.budgets.form().hold();
+    let hold = |bytes: usize| {
+        let more = bytes.saturating_sub(held.bytes());
+        held.grow(more).map_err(Failure::execution)
+    };
+    let metrics = app.metrics.endpoint(Endpoint::Rules);
+    let bytes = body::read(
+        app.limits(),
+        metrics,
+        (body, Vec::new()),
+        GROUP_BYTES_MAX,
+        hold,
+    );
+    let bytes = bytes.await?;
+    String::from_utf8(bytes).map_err(|_| Failure::bad_data("rule group is not UTF-8"))
+}
+
+async fn blocking<T: Send + 'static>(
+    editor: Arc<dyn RuleEditor>,
+    act: impl FnOnce(&dyn RuleEditor) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Failure> {
+    match spawn_blocking(move || act(&*editor)).await {
+        Ok(outcome) => outcome.map_err(|e| Failure::new(Cause::Request(e.kind), e.message)),
+        Err(_) => Err(Failure::internal("the request failed: see the log")),
+    }
+}

@@ -1,0 +1,134 @@
+//! What `deploy/` ships: each expression can be read, and asks for metrics that Firn has.
+
+use crate::harness::server::{Server, firn};
+use crate::harness::webhook::Webhook;
+use firn_model::budget::Budget;
+use firn_promql::Features;
+use firn_promql::parser::parse_selectors;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+fn shipped(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy")
+        .join(name)
+}
+
+/// Names of metrics with the names of the labels that they have.
+type Metrics = BTreeMap<String, BTreeSet<String>>;
+
+/// What a running server exports.
+fn exported() -> Metrics {
+    let dir = tempfile::tempdir().unwrap();
+    let webhook = Webhook::start();
+    let config = dir.path().join("firn.yml");
+    let text = format!(
+        "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}\n",
+        webhook.address
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    let server = Server::start(&dir.path().join("data"), &["--config", &config]);
+    let mut metrics = Metrics::new();
+    let text = server.http().get("/metrics").body;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let end = line.find(['{', ' ']).unwrap();
+        let labels = metrics.entry(line[..end].to_owned()).or_default();
+        let Some(inside) = line[end..].strip_prefix('{') else {
+            continue;
+        };
+        let pairs = inside.split_once('}').unwrap().0.split(',');
+        labels.extend(pairs.filter_map(|pair| Some(pair.split_once('=')?.0.to_owned())));
+    }
+    assert!(metrics.len() > 50, "{text}");
+    metrics
+}
+
+/// What is wrong with an expression.
+fn faults(expression: &str, exported: &Metrics) -> Vec<String> {
+    let mut memory = Budget::new("test", usize::MAX).hold();
+    let selectors = match parse_selectors(expression, Features::default(), &mut memory) {
+        Ok(selectors) => selectors,
+        Err(e) => return vec![format!("{expression}: {e}")],
+    };
+    let mut faults = Vec::new();
+    for matchers in selectors {
+        let name = matchers.iter().find(|m| m.name() == "__name__");
+        let name = name.map(|m| String::from_utf8_lossy(m.value()).into_owned());
+        let Some(labels) = exported.get(&name.clone().unwrap_or_default()) else {
+            faults.push(format!("{expression}: no metric {name:?}"));
+            continue;
+        };
+        // Those that a scrape adds.
+        let known = |label: &str| matches!(label, "__name__" | "instance" | "job");
+        for matcher in matchers.iter().filter(|m| !known(m.name())) {
+            if !labels.contains(matcher.name()) {
+                faults.push(format!("{expression}: no label {:?}", matcher.name()));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn shipped_alerts_can_be_loaded_and_ask_for_metrics_that_there_are() {
+    let file = shipped("alerts/firn.yml");
+    let checked = firn().args(["check", "rules"]).arg(&file).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+    let text = std::fs::read_to_string(file).unwrap();
+    let rules = firn_rules::file::parse(&text, Default::default()).unwrap();
+    let rules: Vec<_> = rules.groups.iter().flat_map(|group| &group.rules).collect();
+    assert!(rules.len() > 10);
+    let exported = exported();
+    let faults: Vec<String> = rules
+        .iter()
+        .flat_map(|rule| faults(&rule.expr, &exported))
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for rule in rules {
+        assert!(rule.labels.contains_key("severity"), "{}", rule.alert);
+        assert!(rule.annotations.contains_key("summary"), "{}", rule.alert);
+    }
+}
+
+/// The expressions in a dashboard, however deep.
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("expr", Value::String(text)) => found.push(text.clone()),
+                    _ => expressions(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn shipped_dashboard_asks_for_metrics_that_there_are() {
+    let text = std::fs::read_to_string(shipped("dashboards/firn.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let mut all = Vec::new();
+    expressions(&dashboard, &mut all);
+    assert!(all.len() > 20);
+    let exported = exported();
+    let faults: Vec<String> = all
+        .iter()
+        .map(|text| text.replace("$__rate_interval", "5m"))
+        .flat_map(|text| faults(&text, &exported))
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let mut ids: Vec<i64> = dashboard["panels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|panel| panel["id"].as_i64().unwrap())
+        .collect();
+    let count = ids.len();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "panels share an id");
+}
