@@ -55,7 +55,7 @@ pub(crate) const BLOCKS: &str = "blocks";
 const SNAPSHOTS: &str = "snapshots";
 
 /// Other names that a folder in use may hold.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     FORMAT,
     "wal",
     "pages",
@@ -64,6 +64,7 @@ const KNOWN: [&str; 9] = [
     BLOCKS,
     SNAPSHOTS,
     "queries.active",
+    "rules",
     SET_ASIDE,
 ];
 
