@@ -17,9 +17,9 @@ fn announced(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let line = text
         .lines()
-        .find_map(|line| line.strip_prefix("# not acted on: "))
+        .find_map(|line| line.strip_prefix("# not acted on:"))
         .expect("a comment that names the keys");
-    let mut keys: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let mut keys: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     keys.sort();
     keys
 }
