@@ -9,8 +9,10 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod aggregating;
 mod damages;
 mod listen;
+mod options;
 mod parts;
 mod running;
 mod scraping;
@@ -22,10 +24,11 @@ use crate::process::descriptors::Descriptors;
 use crate::process::pressure::Pressure;
 use crate::process::{logs, memory, metrics};
 use crate::settings::Settings;
-use crate::settings::config::{self, Config, ConfigError, JobFeatures, WalSync};
+use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
+use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
@@ -37,9 +40,9 @@ use firn_model::shares::Shares;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::{Backend, Provider};
-use firn_storage::store::{self, NewSeriesBudget, Sealing, Store, StoreOptions, SyncMode};
-use firn_wire::remote_write::KEY_FORMAT;
+use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use options::{keeps_exemplars, late_window_ms, store_options};
 use parts::{PartsError, Sources};
 use running::Running;
 use signals::{Signals, Wish};
@@ -53,20 +56,6 @@ use tracing::{Level, info, warn};
 
 /// How often the store is asked to start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
-
-/// The feature without which exemplars are not kept.
-const EXEMPLAR_STORAGE: &str = "exemplar-storage";
-
-/// Memory that a series takes with its labels, its place in the index and its open chunk: a quarter
-/// more than one with eleven labels and eighty samples. When the share of the head is full, new
-/// series are refused and the old ones go on.
-const SERIES_BYTES: usize = 512;
-
-/// The log goes by segments: so many fit in its backlog.
-const BACKLOG_SEGMENTS: usize = 8;
-
-/// The least segment of the log: smaller ones cost a sync and a file each for little.
-const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Why the server did not start, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +165,8 @@ struct Node {
     retention: Provider<Retention>,
     keeps_exemplars: bool,
     queries_max: usize,
+    /// How far back an instant selector looks, and how long a silent source counts.
+    lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
     app: App,
@@ -240,6 +231,7 @@ impl Node {
             retention,
             keeps_exemplars: keeps_exemplars(settings),
             queries_max: settings.query_concurrency,
+            lookback: settings.lookback,
             descriptors,
             running,
             app,
@@ -271,6 +263,7 @@ impl Node {
             Places::new(self.descriptors.fetches),
             config::read_groups,
         ));
+        let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
@@ -281,7 +274,8 @@ impl Node {
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
-        self.serve(&store, &pipeline, &scraping).await?;
+        self.serve(&store, &pipeline, &scraping, &aggregating)
+            .await?;
         info!("stop");
         let Self {
             servers,
@@ -292,7 +286,12 @@ impl Node {
             scraping.stop().await;
             servers.stop().await;
             pipeline.finish();
-            spawn_blocking(move || store.close()).await
+            let ended = pipeline.clone();
+            spawn_blocking(move || {
+                aggregating::finish(&ended);
+                store.close()
+            })
+            .await
         };
         tokio::select! {
             closed = close => closed?.map_err(ServeError::Close),
@@ -302,6 +301,24 @@ impl Node {
                 Ok(())
             }
         }
+    }
+
+    /// Nothing is stored before aggregation has its state.
+    async fn begin_aggregation(
+        &self,
+        store: &Arc<Store>,
+        pipeline: &Arc<Pipeline>,
+        scraping: &Arc<Scraping>,
+    ) -> Result<Arc<Aggregating>, ServeError> {
+        let sources_max = self.options.series_max;
+        let (env, lookback) = (self.env.clone(), self.lookback);
+        let pipeline = pipeline.clone();
+        let aggregating = Aggregating::new(pipeline, store, env, lookback, sources_max);
+        aggregating.ask(scraping);
+        let aggregating = Arc::new(aggregating);
+        let (begun, config) = (aggregating.clone(), self.running.config());
+        spawn_blocking(move || begun.follow(&config)).await?;
+        Ok(aggregating)
     }
 
     /// The folder is this process's by now: the store has its lock.
@@ -318,6 +335,7 @@ impl Node {
         store: &Arc<Store>,
         pipeline: &Pipeline,
         scraping: &Scraping,
+        aggregating: &Arc<Aggregating>,
     ) -> Result<(), ServeError> {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -330,8 +348,13 @@ impl Node {
                     pipeline.tick();
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
-                    spawn_blocking(move || pressure.look());
-                    held.set(self.own_bytes + store.memory_bytes());
+                    let aggregating = aggregating.clone();
+                    spawn_blocking(move || {
+                        pressure.look();
+                        aggregating.apply();
+                    });
+                    let state = pipeline.aggregation_bytes();
+                    held.set(self.own_bytes + store.memory_bytes() + state);
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
@@ -342,6 +365,8 @@ impl Node {
                     }
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
+                    let aggregating = aggregating.clone();
+                    spawn_blocking(move || aggregating.follow(&config));
                 }
                 wish = self.signals.next() => match wish {
                     Wish::Stop => return Ok(()),
@@ -397,70 +422,6 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
     Ok(all)
 }
 
-fn store_options(
-    settings: &Settings,
-    config: &Config,
-    retention: store::Retention,
-    shares: &Shares,
-) -> StoreOptions {
-    let defaults = StoreOptions::new(&settings.data_dir);
-    StoreOptions {
-        key_format: KEY_FORMAT,
-        sync: match config.wal_sync {
-            WalSync::Always => SyncMode::Always,
-            WalSync::Interval => SyncMode::Interval,
-            WalSync::None => SyncMode::None,
-        },
-        retention_ms: retention.time_ms,
-        retention_bytes: retention.bytes,
-        retention_percent: retention.percent,
-        late_window_ms: late_window_ms(config),
-        duplicates: config.duplicates,
-        series_max: shares.head / SERIES_BYTES,
-        head_bytes_max: shares.head,
-        memory_max: shares.limit,
-        new_series: NewSeriesBudget {
-            all: config.new_series.all.unwrap_or(usize::MAX),
-            of_job: config.new_series.of_job.unwrap_or(usize::MAX),
-        },
-        exemplars_max: match keeps_exemplars(settings) {
-            true => config.exemplars_max,
-            false => 0,
-        },
-        // In the head what is not sealed takes about as many bytes as in the log: from half of the
-        // backlog on everything is sealed at once, which is when the share of the head is full.
-        backlog_bytes_max: defaults.backlog_bytes_max.min(2 * shares.head as u64),
-        log_segment_bytes: log_segment_bytes(defaults.log_segment_bytes, shares.head),
-        page_cache_bytes: defaults.page_cache_bytes.min(shares.pages),
-        is_jittered: config.is_sealing_jittered,
-        sealing: match config.seals_in_background {
-            true => Sealing::Background,
-            false => Sealing::WithWrites,
-        },
-        ..defaults
-    }
-}
-
-/// Bytes of a segment of the log where `head` bytes may wait to be sealed: the usual ones, or as
-/// many as let some segments be closed, and removed, before the backlog is full.
-fn log_segment_bytes(usual: u64, head: usize) -> u64 {
-    let fitting = (head / BACKLOG_SEGMENTS).max(LOG_SEGMENT_BYTES_MIN);
-    usual.min(fitting as u64)
-}
-
-/// How far behind the newest sample late ones are taken.
-fn late_window_ms(config: &Config) -> i64 {
-    i64::try_from(config.late_window.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Whether exemplars are kept, as far as the command line says.
-fn keeps_exemplars(settings: &Settings) -> bool {
-    settings
-        .features
-        .iter()
-        .any(|name| name == EXEMPLAR_STORAGE)
-}
-
 async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, ServeError> {
     spawn_blocking(move || Store::open(env, options))
         .await?
@@ -491,6 +452,6 @@ fn backend(
             let name = file_time::snapshot_name(&env);
             kept.snapshot(&name, skips_head).map(|()| name)
         }),
-        collectors: vec![store.clone(), scraping.clone()],
+        collectors: vec![store.clone(), scraping.clone(), pipeline.aggregation()],
     }
 }

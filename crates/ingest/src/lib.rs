@@ -10,6 +10,7 @@
 //! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
 //! of writes come in as bytes.
 
+pub mod aggregation;
 pub mod client;
 pub mod discovery;
 mod exemplars;

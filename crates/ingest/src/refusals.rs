@@ -38,6 +38,8 @@ const EXAMPLE_BYTES_MAX: usize = 1 << 10;
 pub enum Sender {
     /// Scrapes of the job with this name.
     Job(Arc<str>),
+    /// Results of stream aggregation.
+    Aggregation,
     /// Pushes.
     Push {
         /// Whose samples they are.
@@ -214,6 +216,7 @@ impl Line {
         let (mut job, mut tenant, mut from) = (None, None, None);
         match &self.sender {
             Some(Sender::Job(name)) => job = Some(&**name),
+            Some(Sender::Aggregation) => job = Some("aggregation"),
             Some(Sender::Push {
                 tenant: owner,
                 address,

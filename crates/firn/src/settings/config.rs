@@ -5,6 +5,7 @@
 //! value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod aggregation;
 mod discovery;
 mod features;
 mod global;
@@ -22,6 +23,7 @@ pub use features::JobFeatures;
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
+use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::units::{parse_duration, parse_size};
@@ -103,6 +105,8 @@ pub struct Config {
     pub seals_in_background: bool,
     /// `firn.multitenancy`
     pub is_multitenant: bool,
+    /// `firn.aggregation`
+    pub aggregation: AggregationSpec,
     /// What is scraped, the jobs of `scrape_config_files` included.
     pub jobs: Vec<Arc<JobSettings>>,
     /// `global.external_labels`, variables of the environment put in.
@@ -215,6 +219,7 @@ impl Default for Config {
             is_sealing_jittered: true,
             seals_in_background: true,
             is_multitenant: false,
+            aggregation: AggregationSpec::default(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
             ignored: Vec::new(),
@@ -306,6 +311,13 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     }
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
+    if let Some(firn) = root.get("firn") {
+        let defaults = aggregation::Defaults {
+            interval: config.evaluation_interval,
+            delay: global.interval,
+        };
+        config.aggregation = aggregation::aggregation(firn, defaults)?;
+    }
     Ok(Parsed {
         config,
         job_files: job_files(&root, dir)?,
